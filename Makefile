@@ -1,0 +1,83 @@
+# The verbs of this project. Each does the set-up that it needs, once, without root rights:
+#   make demo    a transformer encoder on a mock N300, with the real ttnn and no hardware
+#   make test    everything, on ttnn's mock boards and with torch
+#   make check   format, lint, types, layers, unit tests: under a minute
+#   make bench   ratios measured side by side
+#   make clean   remove what the others made here
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench clean format constraints test-other-pythons
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Applied to build environments too, so that nothing is installed unpinned.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+RECIPE := pyproject.toml constraints.txt
+INSTALL = $(BIN)/python -m pip install -qq --editable
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+# Two depths of set-up: the demo needs neither torch nor test tools.
+$(VENV)/demo.stamp: $(RECIPE)
+	@[ -x $(BIN)/python ] || { \
+	  python=$$(tools/find-python 3.12 3.10) || { \
+	    echo "optrove runs the real ttnn, which has wheels for CPython 3.12 and 3.10 on Linux x86_64." >&2; \
+	    echo "Neither was found (PATH, pyenv, uv). Install one, or name it: make PYTHON=/path/to/python3.12" >&2; \
+	    exit 1; }; \
+	  echo "Setting up $(VENV) with $$python" >&2; \
+	  "$$python" -m venv $(VENV); }
+	@echo "Installing optrove and ttnn" >&2
+	@$(INSTALL) '.[ttnn]'
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/demo.stamp
+	@echo "Installing torch, test and development tools (torch is large)" >&2
+	@$(INSTALL) '.[ttnn,torch,test,dev]'
+	@touch $@
+
+demo: $(VENV)/demo.stamp
+	@$(BIN)/python examples/encoder/run.py
+
+test: $(VENV)/test.stamp test-other-pythons
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# The base package promises 3.10 to 3.13, with or without a ttnn wheel. Each Python found here runs
+# the framework-free tests in an environment of its own.
+OTHER_PYTHONS := $(foreach version,3.10 3.11 3.13,$(if $(shell tools/find-python $(version)),$(version)))
+FRAMEWORK_FREE := tests/unit tests/properties tests/golden tests/plugin
+
+test-other-pythons: $(OTHER_PYTHONS:%=test-python-%)
+
+test-python-%: $(VENV)-%/test.stamp
+	$(VENV)-$*/bin/python -m pytest -q -p no:cacheprovider $(FRAMEWORK_FREE)
+
+.PRECIOUS: $(VENV)-%/test.stamp
+$(VENV)-%/test.stamp: $(RECIPE)
+	@echo "Setting up $(VENV)-$*" >&2
+	@[ -x $(VENV)-$*/bin/python ] || $$(tools/find-python $*) -m venv $(VENV)-$*
+	@$(VENV)-$*/bin/python -m pip install -qq --editable '.[test]'
+	@touch $@
+
+check: $(VENV)/test.stamp
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/unit
+
+format: $(VENV)/test.stamp
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/test.stamp
+	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+# Renew the pinned versions for every supported Python and platform; needs uv on the PATH.
+constraints:
+	uv pip compile pyproject.toml --all-extras --universal --python-version 3.10 --no-header --no-annotate --upgrade -o constraints.txt
+
+clean:
+	rm -rf $(VENV) $(VENV)-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
