@@ -1,0 +1,5 @@
+"""Run the optrove command: ``python -m optrove``."""
+
+from optrove.cli import main
+
+main()

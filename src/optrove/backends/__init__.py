@@ -1,0 +1,1 @@
+"""The only packages that import a framework, and only when it is wanted."""

@@ -1,0 +1,1 @@
+"""ttnn: mock boards to run it on, and the converters of its types."""

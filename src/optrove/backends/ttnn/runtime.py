@@ -1,0 +1,201 @@
+"""Prepare what ttnn needs to run on a mock board, in the user's cache directory.
+
+    <cache>/ttnn-<version>-<digest>/<board>/
+        fixed/cluster.yaml      the cluster descriptor
+        fixed/root/             the runtime root: links into the installed ttnn, and our compiler
+        lock                    held while fixed/ is made or mended
+        jit-<n>/, jit-<n>.lock  kernel caches, each used by one process at a time
+
+The digest covers where ttnn is installed and everything that is written, so another ttnn or
+another optrove never meets files that do not fit. ``fixed`` appears by one rename; a process that
+finds it damaged makes it anew under the lock. A kernel cache whose owner did not end in order is
+emptied by its next owner. All locks end with their process, however it ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import hashlib
+import json
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from platform import machine, python_version
+from typing import IO, TYPE_CHECKING
+
+from optrove.backends.ttnn.descriptor import cluster_descriptor
+from optrove.backends.ttnn.nullcompiler import LOCATION, compiler_script
+from optrove.errors import FrameworkMissing
+from optrove.settings import is_set
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from optrove.backends.ttnn.boards import Board
+
+# Variables that choose among real devices; on a mock board they would hide its chips.
+MISLEADING = ("TT_VISIBLE_DEVICES", "TT_METAL_VISIBLE_DEVICES", "TT_METAL_SIMULATOR")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A symbolic link to be made."""
+
+    target: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A text file to be made, executable if asked."""
+
+    text: str
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The prepared files of one board, and the kernel cache that this process holds."""
+
+    board: str
+    descriptor: Path
+    root: Path
+    kernels: Path
+    lock: IO[str]
+    slow_dispatch: bool
+
+    def variables(self) -> dict[str, str | None]:
+        """Return the environment that puts ttnn on the mock board."""
+        variables: dict[str, str | None] = dict.fromkeys(MISLEADING)
+        variables["TT_METAL_MOCK_CLUSTER_DESC_PATH"] = str(self.descriptor)
+        variables["TT_METAL_RUNTIME_ROOT"] = f"{self.root}/"
+        variables["TT_METAL_CACHE"] = f"{self.kernels / 'kernels'}/"
+        # ttnn would otherwise write a folder called generated into the working directory.
+        variables["TT_METAL_LOGS_PATH"] = f"{self.kernels / 'logs'}/"
+        if self.slow_dispatch:
+            variables["TT_METAL_SLOW_DISPATCH_MODE"] = "1"
+        # The C++ log repeats on stdout what the exceptions say.
+        if not is_set("TT_LOGGER_LEVEL"):
+            variables["TT_LOGGER_LEVEL"] = "off"
+        return variables
+
+
+def prepare(board: Board, cache: Path) -> Runtime:
+    """Make or find the board's files, and take a kernel cache for this process."""
+    package = installed_package()
+    parts = _parts(board, package)
+    digest = hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest()[:12]
+    home = cache / f"ttnn-{version('ttnn')}-{digest}" / board.name
+    home.mkdir(parents=True, exist_ok=True)
+    fixed = home / "fixed"
+    if not _is_whole(fixed, parts):
+        with _locked(home / "lock"):
+            _mend(fixed, parts)
+    kernels, lock = _take_kernel_cache(home)
+    return Runtime(
+        board=board.name,
+        descriptor=fixed / "cluster.yaml",
+        root=fixed / "root",
+        kernels=kernels,
+        lock=lock,
+        slow_dispatch=board.slow_dispatch,
+    )
+
+
+def installed_package() -> Path:
+    """Return where ttnn is installed, without importing it."""
+    spec = find_spec("ttnn")
+    if spec is None or not spec.submodule_search_locations:
+        raise FrameworkMissing(
+            f"a mock board runs the real ttnn, which is not installed in this Python "
+            f"{python_version()} ({machine()}). Wheels exist for CPython 3.10 and 3.12 on Linux "
+            f"x86_64: use one of these and run: pip install 'optrove[ttnn]'"
+        )
+    return Path(spec.submodule_search_locations[0]).resolve()
+
+
+def _parts(board: Board, package: Path) -> dict[str, Link | Script]:
+    """Return every file and link of ``fixed``, by its path."""
+    parts: dict[str, Link | Script] = {
+        f"root/{entry.name}": Link(entry)
+        for entry in package.iterdir()
+        if entry.name not in ("runtime", "__pycache__")
+    }
+    parts["root/runtime/hw"] = Link(package / "runtime" / "hw")
+    parts[f"root/{LOCATION}"] = Script(compiler_script(), 0o755)
+    parts["cluster.yaml"] = Script(cluster_descriptor(board))
+    return parts
+
+
+def _is_whole(fixed: Path, parts: dict[str, Link | Script]) -> bool:
+    try:
+        return all(_matches(fixed / name, part) for name, part in parts.items())
+    except OSError:
+        return False
+
+
+def _matches(path: Path, part: Link | Script) -> bool:
+    if isinstance(part, Link):
+        return path.is_symlink() and path.readlink() == part.target
+    return path.read_text() == part.text and path.stat().st_mode & 0o777 == part.mode
+
+
+def _mend(fixed: Path, parts: dict[str, Link | Script]) -> None:
+    """Make ``fixed`` whole; the caller holds the lock, so whatever else lies here is debris."""
+    for debris in fixed.parent.glob("making-*"):
+        shutil.rmtree(debris)
+    if _is_whole(fixed, parts):
+        return
+    making = Path(tempfile.mkdtemp(prefix="making-", dir=fixed.parent))
+    new = making / "new"
+    for name, part in parts.items():
+        path = new / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(part, Link):
+            path.symlink_to(part.target)
+        else:
+            path.write_text(part.text)
+            path.chmod(part.mode)
+    if fixed.exists():
+        fixed.rename(making / "old")
+    new.rename(fixed)
+    shutil.rmtree(making)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _take_kernel_cache(home: Path) -> tuple[Path, IO[str]]:
+    """Take the first kernel cache that no living process holds; it is ours until we end."""
+    for number in count():
+        kernels = home / f"jit-{number}"
+        lock = (home / f"jit-{number}.lock").open("a+")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            continue
+        lock.seek(0)
+        ended_in_order = lock.read() == ""
+        if kernels.exists() and not ended_in_order:
+            shutil.rmtree(kernels)
+        kernels.mkdir(exist_ok=True)
+        lock.write(json.dumps({"state": "in use"}))
+        lock.flush()
+        atexit.register(_end_in_order, lock)
+        return kernels, lock
+    raise AssertionError("unreachable: count() does not end")
+
+
+def _end_in_order(lock: IO[str]) -> None:
+    lock.truncate(0)
+    lock.close()

@@ -1,0 +1,91 @@
+"""Read the environment, and change it for a while: the only module that touches it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optrove.errors import BadSetting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+TRUE = frozenset({"1", "true", "yes", "on"})
+FALSE = frozenset({"", "0", "false", "no", "off"})
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """An environment variable that optrove reads."""
+
+    name: str
+    help: str
+
+
+BOARD = Variable("OPTROVE_BOARD", "mock board to run on where no --board is given")
+SHADOW = Variable("OPTROVE_SHADOW", "1: numbers on mock boards, computed by torch beside each op")
+CACHE = Variable("OPTROVE_CACHE", "directory for mock boards' files; default: ~/.cache/optrove")
+
+VARIABLES = (BOARD, SHADOW, CACHE)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the environment asks of optrove."""
+
+    board: str | None
+    shadow: bool
+    cache: Path
+
+
+def read_settings() -> Settings:
+    """Return the settings of this process's environment."""
+    return Settings(
+        board=os.environ.get(BOARD.name) or None,
+        shadow=_switch(SHADOW),
+        cache=_cache_directory(),
+    )
+
+
+@contextmanager
+def environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """Set (or with None: unset) variables inside the block; leave no trace of it behind."""
+    before = {name: os.environ.get(name) for name in changes}
+    _apply(changes)
+    try:
+        yield
+    finally:
+        _apply(before)
+
+
+def is_set(name: str) -> bool:
+    """Tell whether the user has set the variable."""
+    return name in os.environ
+
+
+def _apply(changes: Mapping[str, str | None]) -> None:
+    for name, value in changes.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _switch(variable: Variable) -> bool:
+    text = os.environ.get(variable.name, "")
+    if text.lower() in TRUE:
+        return True
+    if text.lower() in FALSE:
+        return False
+    raise BadSetting(f"{variable.name} is {text!r}; set it to 1 or 0")
+
+
+def _cache_directory() -> Path:
+    chosen = os.environ.get(CACHE.name)
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "optrove"

@@ -1,0 +1,56 @@
+"""ttnn for the tests of this folder: one process per test, or the mock Galaxy in this process.
+
+ttnn settles on one board per process. Tests that need another board, or a fresh process, run a
+script through ``run_python``; all others share the Galaxy, which has every mesh shape.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import optrove
+
+LIMIT_SECONDS = 180
+
+
+@pytest.fixture(scope="session")
+def ttnn():
+    """The ttnn module, on a mock Galaxy; the environment is clean for processes of other tests."""
+    with optrove.mock_board("galaxy"):
+        import ttnn
+    return ttnn
+
+
+@pytest.fixture(scope="session")
+def mesh(ttnn):
+    """An open 4x8 mesh with a fabric, so that collective ops run."""
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(4, 8))
+    yield mesh
+    ttnn.close_mesh_device(mesh)
+    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+
+@pytest.fixture
+def run_python(tmp_path):
+    """Run a script in a process and an empty directory of its own; return what it printed."""
+    directory = tmp_path / "working"
+    directory.mkdir()
+
+    def run(script, *arguments, **variables):
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments],
+            cwd=directory,
+            env=os.environ | variables,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert list(directory.iterdir()) == [], "files were left in the working directory"
+        return done.stdout
+
+    return run

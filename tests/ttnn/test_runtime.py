@@ -1,0 +1,143 @@
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from optrove.backends.ttnn.boards import BOARDS
+from optrove.backends.ttnn.runtime import installed_package, prepare
+
+pytestmark = pytest.mark.ttnn
+
+OPEN = """
+import optrove
+with optrove.mock_board("n300"):
+    import ttnn
+    device = ttnn.open_device(device_id=0)
+    tile = ttnn.zeros([32, 32], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    ttnn.matmul(tile, tile)
+    ttnn.close_device(device)
+print("done")
+"""
+
+PREPARE_FOR_EVER = """
+import shutil
+from pathlib import Path
+from optrove.backends.ttnn.boards import BOARDS
+from optrove.backends.ttnn.runtime import prepare
+from optrove.settings import read_settings
+cache = read_settings().cache
+while True:
+    prepare(BOARDS["n300"], cache)
+    for fixed in cache.glob("*/n300/fixed"):
+        shutil.rmtree(fixed)
+"""
+
+
+def start(cache, directory, script=OPEN):
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=directory,
+        env=os.environ | {"OPTROVE_CACHE": str(cache)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process):
+    output = process.communicate(timeout=120)[0]
+    assert (process.returncode, output) == (0, "done\n"), output
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_eight_processes_on_a_cold_cache_all_succeed(tmp_path, attempt):
+    processes = [start(tmp_path / "cache", tmp_path) for _ in range(8)]
+    for process in processes:
+        finish(process)
+
+
+def test_processes_at_the_same_time_have_kernel_caches_of_their_own(tmp_path):
+    runtimes = [prepare(BOARDS["n300"], tmp_path) for _ in range(3)]
+    assert len({runtime.kernels for runtime in runtimes}) == 3
+    assert len({runtime.root for runtime in runtimes}) == 1
+
+
+@pytest.mark.parametrize("milliseconds", [100, 200, 300, 400, 600])
+def test_a_process_killed_at_any_moment_does_not_break_the_next(tmp_path, milliseconds):
+    victim = start(tmp_path / "cache", tmp_path)
+    time.sleep(milliseconds / 1000)
+    victim.send_signal(signal.SIGKILL)
+    victim.communicate()
+    finish(start(tmp_path / "cache", tmp_path))
+
+
+def test_a_process_killed_while_it_builds_the_files_does_not_break_the_next(tmp_path):
+    cache = tmp_path / "cache"
+    victim = start(cache, tmp_path, PREPARE_FOR_EVER)
+    deadline = time.monotonic() + 60
+    while not list(cache.glob("*/n300/making-*")):
+        assert time.monotonic() < deadline, "the victim never built anything"
+    victim.send_signal(signal.SIGKILL)
+    victim.communicate()
+    finish(start(cache, tmp_path))
+    assert not list(cache.glob("*/n300/making-*"))
+
+
+def damage_compiler(fixed):
+    (fixed / "root/runtime/sfpi/compiler/bin/riscv-tt-elf-g++").write_text("#!/bin/sh\nexit 1\n")
+
+
+def damage_descriptor(fixed):
+    text = (fixed / "cluster.yaml").read_text()
+    (fixed / "cluster.yaml").write_text(text[: len(text) // 2])
+
+
+def damage_links(fixed):
+    (fixed / "root/tt_metal").unlink()
+
+
+def damage_link_target(fixed):
+    (fixed / "root/tt_metal").unlink()
+    (fixed / "root/tt_metal").symlink_to("/nowhere")
+
+
+def damage_everything(fixed):
+    shutil.rmtree(fixed)
+    fixed.mkdir()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [damage_compiler, damage_descriptor, damage_links, damage_link_target, damage_everything],
+)
+def test_damaged_files_are_made_anew(tmp_path, damage):
+    cache = tmp_path / "cache"
+    fixed = prepare(BOARDS["n300"], cache).descriptor.parent
+    damage(fixed)
+    finish(start(cache, tmp_path))
+
+
+def test_kernels_of_a_process_that_did_not_end_in_order_are_dropped(tmp_path):
+    cache = tmp_path / "cache"
+    finish(start(cache, tmp_path))
+    (home,) = cache.glob("*/n300")
+    kept = home / "jit-0" / "marker"
+    kept.write_text("a warm cache")
+    finish(start(cache, tmp_path))
+    assert kept.exists()
+    (home / "jit-0.lock").write_text("in use")
+    finish(start(cache, tmp_path))
+    assert not kept.exists()
+
+
+def test_nothing_is_written_where_ttnn_is_installed(tmp_path):
+    def entries():
+        return {path for path in installed_package().rglob("*") if "__pycache__" not in path.parts}
+
+    before = entries()
+    finish(start(tmp_path / "cache", tmp_path))
+    assert entries() == before

@@ -1,0 +1,46 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from optrove.errors import BadSetting
+from optrove.settings import environment, read_settings
+
+
+def test_an_empty_environment_gives_the_defaults(monkeypatch):
+    for name in ("OPTROVE_BOARD", "OPTROVE_SHADOW", "OPTROVE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    settings = read_settings()
+    assert (settings.board, settings.shadow) == (None, False)
+    assert settings.cache == Path.home() / ".cache" / "optrove"
+
+
+def test_variables_are_read(monkeypatch, tmp_path):
+    monkeypatch.setenv("OPTROVE_BOARD", "t3k")
+    monkeypatch.setenv("OPTROVE_SHADOW", "Yes")
+    monkeypatch.setenv("OPTROVE_CACHE", str(tmp_path))
+    settings = read_settings()
+    assert (settings.board, settings.shadow, settings.cache) == ("t3k", True, tmp_path)
+
+
+def test_a_switch_that_means_nothing_is_an_error_that_says_what_to_set(monkeypatch):
+    monkeypatch.setenv("OPTROVE_SHADOW", "maybe")
+    with pytest.raises(BadSetting, match="OPTROVE_SHADOW is 'maybe'; set it to 1 or 0"):
+        read_settings()
+
+
+def look_and_fail(names, seen):
+    seen.update({name: os.environ.get(name) for name in names})
+    raise KeyError
+
+
+def test_the_environment_is_as_before_even_after_an_error(monkeypatch):
+    monkeypatch.setenv("OPTROVE_TEST_A", "old")
+    monkeypatch.delenv("OPTROVE_TEST_B", raising=False)
+    before = dict(os.environ)
+    changes = {"OPTROVE_TEST_A": None, "OPTROVE_TEST_B": "new"}
+    seen = {}
+    with pytest.raises(KeyError), environment(changes):
+        look_and_fail(changes, seen)
+    assert seen == changes
+    assert dict(os.environ) == before
