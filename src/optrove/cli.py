@@ -1,0 +1,151 @@
+"""The optrove command: parse, call a flow, show what it returns."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from optrove import __version__
+from optrove.errors import OptroveError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+
+
+class Commands(click.Group):
+    """A group whose own errors end with exit code 2 and one readable message."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; our errors are shown, all others are faults and keep their trace."""
+        try:
+            return super().invoke(ctx)
+        except OptroveError as error:
+            click.echo(f"Error: {error}", err=True)
+            ctx.exit(2)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="optrove", message="%(prog)s %(version)s")
+def main() -> None:
+    """Harvest the op calls of real models, and run the real ttnn with no board at all.
+
+    \b
+    optrove doctor        what works on this machine, and how to get the rest
+    optrove boards        the boards that can be had without hardware
+
+    \b
+    In tests:   pytest --optrove-board t3k tests/
+    In Python:  with optrove.mock_board("t3k"): import ttnn; ...
+
+    Every command has --help with an example. Data goes to stdout, talk to stderr. Exit codes:
+    0 good, 1 something failed or differs, 2 could not be done.
+    """
+
+
+@main.command()
+@json_option
+def boards(*, as_json: bool) -> None:
+    """List the boards that can be opened without hardware.
+
+    The grid of compute cores and of DRAM banks is what ttnn reports for the opened board, as
+    columns x rows; mesh shapes are rows x columns of chips.
+
+    \b
+    Example:
+      optrove boards
+      OPTROVE_BOARD=t3k pytest tests/
+    """
+    from optrove.backends.ttnn.boards import BOARDS
+
+    rows = [
+        {
+            "board": board.name,
+            "arch": board.arch,
+            "chips": board.chips,
+            "mesh_shapes": board.mesh_shapes,
+            "compute_grid": board.compute_grid,
+            "dram_grid": board.dram_grid,
+            "title": board.title,
+        }
+        for board in BOARDS.values()
+    ]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    table = _table(("board", "arch", "chips", "mesh shapes", "grid", "DRAM"))
+    for board in BOARDS.values():
+        shapes = " ".join(f"{height}x{width}" for height, width in board.mesh_shapes)
+        grid, dram = (f"{x}x{y}" for x, y in (board.compute_grid, board.dram_grid))
+        table.add_row(board.name, board.arch, str(board.chips), shapes, grid, dram)
+    _show(table)
+
+
+@main.command()
+@click.option("--board", default="n150", show_default=True, help="Mock board to open as a trial.")
+@json_option
+def doctor(*, board: str, as_json: bool) -> None:
+    """Tell what works on this machine, and what to do about the rest.
+
+    Opens one mock board in a process of its own. Ends with 1 if something that is installed does
+    not work; parts that are merely not installed do no harm.
+
+    \b
+    Example:
+      optrove doctor
+      optrove doctor --board galaxy --json
+    """
+    from optrove.backends.ttnn.boards import find_board
+    from optrove.flows.doctor import examine, is_healthy
+
+    findings = tuple(examine(find_board(board).name))
+    healthy = is_healthy(findings)
+    if as_json:
+        report = {"healthy": healthy, "findings": [asdict(finding) for finding in findings]}
+        click.echo(json.dumps(report, indent=2))
+    else:
+        colours = {"ok": "green", "missing": "yellow", "broken": "red"}
+        table = _table(("part", "state", "found", "what to do"))
+        for finding in findings:
+            state = finding.state.value
+            colour = colours[state]
+            table.add_row(
+                finding.part,
+                f"[{colour}]{state}[/]",
+                _plain(finding.detail),
+                _plain(finding.remedy),
+            )
+        _show(table)
+    sys.exit(0 if healthy else 1)
+
+
+def _table(columns: Sequence[str]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column)
+    return table
+
+
+def _show(table: Table) -> None:
+    from rich.console import Console
+
+    # A pipe has no width; a table that is folded at 80 columns would be hard to read in a log.
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    console.print(table)
+
+
+def _plain(text: str) -> str:
+    """Keep rich from reading ``optrove[ttnn]`` as a style."""
+    from rich.markup import escape
+
+    return escape(text)

@@ -1,0 +1,1 @@
+"""Each user verb as one function that wires the stages below."""

@@ -1,0 +1,142 @@
+"""Find out what works on this machine, and what to do about the rest."""
+
+from __future__ import annotations
+
+import platform
+import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass
+from enum import Enum
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optrove.backends.ttnn.boards import BOARDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OPEN_LIMIT_SECONDS = 120
+WHEEL_PYTHONS = ((3, 10), (3, 12))
+DEVICE_DIRECTORY = Path("/dev/tenstorrent")
+
+# Opens a mock board and adds two tensors: what a user does first.
+TRIAL = """
+import sys, optrove
+with optrove.mock_board(sys.argv[1]):
+    import ttnn
+    device = ttnn.open_device(device_id=0)
+    tile = ttnn.zeros([32, 32], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    ttnn.add(tile, tile)
+    ttnn.close_device(device)
+"""
+
+
+class State(str, Enum):
+    """How a part of the machine is: working, absent (which may be fine), or broken."""
+
+    OK = "ok"
+    MISSING = "missing"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor's report."""
+
+    part: str
+    state: State
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """An optional part of the installation: the package to look for and the extra's name."""
+
+    part: str
+    package: str
+    extra: str
+    purpose: str
+
+
+EXTRAS = (
+    Extra("torch", "torch", "torch", "numbers on mock boards (--optrove-shadow)"),
+    Extra("pytest", "pytest", "test", "pytest --optrove-board"),
+    Extra("PostgreSQL driver", "psycopg", "postgres", "no command of this version"),
+    Extra("Ray", "ray", "ray", "no command of this version"),
+    Extra("web server", "starlette", "web", "no command of this version"),
+)
+
+
+def examine(board: str = "n150") -> Iterator[Finding]:
+    """Yield what was found, part by part; the mock board ``board`` is opened as a trial."""
+    yield _python()
+    ttnn = _ttnn()
+    yield ttnn
+    yield _real_boards()
+    yield _mock_boards(board, has_ttnn=ttnn.state is State.OK)
+    yield Finding("store: SQLite", State.OK, sqlite3.sqlite_version)
+    for extra in EXTRAS:
+        yield _extra(extra)
+
+
+def is_healthy(findings: tuple[Finding, ...]) -> bool:
+    """Tell whether nothing is broken; what is merely not installed does no harm."""
+    return all(finding.state is not State.BROKEN for finding in findings)
+
+
+def _python() -> Finding:
+    found = f"{platform.python_version()} ({platform.system()} {platform.machine()})"
+    return Finding("Python", State.OK, found)
+
+
+def _ttnn() -> Finding:
+    if find_spec("ttnn") is not None:
+        return Finding("ttnn", State.OK, version("ttnn"))
+    if sys.version_info[:2] in WHEEL_PYTHONS:
+        remedy = "pip install 'optrove[ttnn]'"
+    else:
+        remedy = "use CPython 3.12 or 3.10 on Linux x86_64, then: pip install 'optrove[ttnn]'"
+    return Finding("ttnn", State.MISSING, "needed to run ops", remedy)
+
+
+def _real_boards() -> Finding:
+    devices = sorted(DEVICE_DIRECTORY.glob("[0-9]*")) if DEVICE_DIRECTORY.is_dir() else []
+    if devices:
+        return Finding("boards: real", State.OK, f"{len(devices)} device(s)")
+    remedy = "not needed: mock boards run the real ttnn (optrove boards)"
+    return Finding("boards: real", State.MISSING, f"nothing in {DEVICE_DIRECTORY}", remedy)
+
+
+def _mock_boards(board: str, *, has_ttnn: bool) -> Finding:
+    part = "boards: mock"
+    if not has_ttnn:
+        return Finding(part, State.MISSING, f"{len(BOARDS)} known, ttnn missing", "install ttnn")
+    command = [sys.executable, "-c", TRIAL, board]
+    try:
+        trial = subprocess.run(  # noqa: S603 - our own Python and our own script
+            command, capture_output=True, text=True, timeout=OPEN_LIMIT_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        detail = f"{board} did not open within {OPEN_LIMIT_SECONDS} s"
+        return Finding(part, State.BROKEN, detail, "try again on an idle machine")
+    if trial.returncode == 0:
+        return Finding(part, State.OK, f"{board} opened and added two tensors")
+    lines = trial.stderr.strip().splitlines() or [f"exit code {trial.returncode}"]
+    remedy = "optrove was tried with ttnn 0.78 to 0.81; is yours another one?"
+    return Finding(part, State.BROKEN, f"{board} did not open: {lines[-1]}", remedy)
+
+
+def _extra(extra: Extra) -> Finding:
+    if find_spec(extra.package) is None:
+        remedy = f"pip install 'optrove[{extra.extra}]'"
+        return Finding(extra.part, State.MISSING, f"for {extra.purpose}", remedy)
+    try:
+        return Finding(extra.part, State.OK, version(extra.package))
+    except PackageNotFoundError:
+        detail = f"{extra.package} is importable but has no installed version"
+        remedy = f"pip install --force-reinstall 'optrove[{extra.extra}]'"
+        return Finding(extra.part, State.BROKEN, detail, remedy)

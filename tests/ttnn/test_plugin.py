@@ -1,0 +1,57 @@
+import pytest
+
+pytestmark = pytest.mark.ttnn
+
+UNTOUCHED_TEST = """
+import ttnn
+
+
+def test_add():
+    device = ttnn.open_device(device_id=0)
+    a = ttnn.zeros([32, 64], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    assert tuple((a + a).shape) == (32, 64)
+    ttnn.close_device(device)
+
+
+def test_mesh():
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2))
+    assert mesh.get_num_devices() == 2
+    ttnn.close_mesh_device(mesh)
+"""
+
+CONFTEST = """
+import ttnn  # as tt-metal's own conftest does
+"""
+
+
+@pytest.fixture
+def project(pytester):
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(test_model=UNTOUCHED_TEST)
+    return pytester
+
+
+def test_an_untouched_test_runs_on_the_mock_board(project):
+    result = project.runpytest_subprocess("--optrove-board", "n300")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["optrove: mock board n300, *numbers mean nothing*"])
+    assert not (project.path / "generated").exists()
+
+
+def test_the_board_can_come_from_the_environment(project, monkeypatch):
+    monkeypatch.setenv("OPTROVE_BOARD", "p300")
+    result = project.runpytest_subprocess()
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["optrove: mock board p300*"])
+
+
+def test_it_works_under_xdist(project):
+    result = project.runpytest_subprocess("--optrove-board", "n300", "-n", "2")
+    result.assert_outcomes(passed=2)
+
+
+def test_without_the_option_ttnn_looks_for_real_devices(project):
+    result = project.runpytest_subprocess("-k", "test_add")
+    outcomes = result.parseoutcomes()
+    assert outcomes == {"failed": 1, "deselected": 1}
+    assert "optrove:" not in result.stdout.str()
