@@ -57,6 +57,21 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"optrove: mock board {board.name}, {board.title}; {numbers}"]
 
 
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say which op calls have no numbers, so that a skipped comparison has its reason."""
+    if _BOARD not in config.stash or not _asked(config.option)[1]:
+        return
+    from optrove.backends.ttnn.shadow import active_report
+
+    report = active_report()
+    if report is not None:
+        terminalreporter.section("optrove: numbers on the mock board")
+        for line in report.lines():
+            terminalreporter.line(line)
+
+
 def _asked(options: Namespace) -> tuple[str | None, bool]:
     settings = read_settings()
     shadow = options.optrove_shadow or settings.shadow

@@ -1,0 +1,272 @@
+"""Compute with torch what an op of ttnn would have computed, by its own golden function.
+
+The golden function sees float32 copies of narrow floats, so that its result is rounded once, to
+the dtype of the output, by ttnn's own host packing. Chips of a mesh are computed one by one, and
+chips with the same inputs once. Nothing is guessed: a golden function that raises, or that gives
+another shape than ttnn does, leaves the output without numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from optrove.backends.ttnn.twins import Missing, Numbers, Twin, Twins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+# The names under which ops take a tensor to write into, where ttnn has no list of its own.
+OUTPUT_ARGUMENTS = (
+    "output_tensor",
+    "optional_tensor",
+    "optional_output_tensor",
+    "out",
+    "output",
+    "output_tensors",
+    "optional_output_tensors",
+)
+
+# Their meaning is in the bits of the narrow dtype.
+NOT_WIDENED = frozenset({"ttnn.bitcast"})
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The torch arguments of one golden call, made before the op could change its inputs."""
+
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+
+
+class Golden:
+    """Prepare and evaluate golden functions of one loaded ttnn."""
+
+    def __init__(self, ttnn: Any, torch: Any, twins: Twins) -> None:
+        self._ttnn = ttnn
+        self._torch = torch
+        self._twins = twins
+        # The plain functions, so that packing a twin is not itself an observed op call.
+        self._from_torch: Callable[..., Any] = ttnn.from_torch.function
+
+    def tensors(self, live: Any) -> Iterator[Any]:
+        """Yield the ttnn tensors in nested lists, tuples and dictionaries."""
+        if isinstance(live, self._ttnn.Tensor):
+            yield live
+        elif isinstance(live, (list, tuple)):
+            for item in live:
+                yield from self.tensors(item)
+        elif isinstance(live, dict):
+            yield from self.tensors(list(live.values()))
+
+    def prepare(
+        self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> list[Prepared] | Missing:
+        """Return the golden calls to make, one per chip, or why none can be made."""
+        name = operation.python_fully_qualified_name
+        if operation.golden_function is None:
+            return Missing(name, "it has no golden function")
+        keywords = self._without_unwritten(operation, keywords)
+        inputs = list(self.tensors((arguments, keywords)))
+        for tensor in inputs:
+            numbers = self._twins.numbers(tensor)
+            if isinstance(numbers, Missing):
+                return inherited(name, numbers)
+        chips = max((self._twins.chips(tensor) for tensor in inputs), default=1)
+        try:
+            if chips == 1:
+                return [self._torch_arguments(operation, arguments, keywords)]
+            return self._per_chip(operation, arguments, keywords, chips)
+        except Exception as error:  # noqa: BLE001 - ttnn's code on foreign arguments; it is counted
+            return Missing(name, f"its golden function refused the arguments: {_first_line(error)}")
+
+    def evaluate(
+        self, operation: Any, calls: list[Prepared] | Missing, result: Any
+    ) -> list[tuple[Any, Numbers]]:
+        """Return the numbers of each tensor in ``result``, by the golden function."""
+        name = operation.python_fully_qualified_name
+        outputs = list(self.tensors(result))
+        if isinstance(calls, Missing):
+            return [(tensor, calls) for tensor in outputs]
+        done: dict[int, Any] = {}
+        try:
+            for call in calls:
+                if id(call) not in done:
+                    done[id(call)] = self._run(operation, call)
+        except Exception as error:  # noqa: BLE001 - any golden may raise anything; it is counted
+            missing = Missing(name, f"its golden function raised {_first_line(error)}")
+            return [(tensor, missing) for tensor in outputs]
+        answers = [done[id(call)] for call in calls]
+        return [
+            (tensor, self.twin(name, tensor, [_pick(answer, result, path) for answer in answers]))
+            for path, tensor in _leaves(result, self._ttnn.Tensor)
+        ]
+
+    def pack(self, numbers: Any, like: Any) -> Any:
+        """Return a host tensor with ``numbers``, rounded to the dtype of the tensor ``like``."""
+        ttnn, torch = self._ttnn, self._torch
+        wanted = _torch_dtype(ttnn, torch, like.dtype)
+        if numbers.dtype != wanted:
+            numbers = numbers.to(wanted)
+        tile = like.tile if like.layout == ttnn.TILE_LAYOUT else None
+        return self._from_torch(
+            numbers.detach().contiguous(), dtype=like.dtype, layout=like.layout, tile=tile
+        )
+
+    def pack_as(self, shard: Any, spec: Any) -> Any:
+        """Return a host tensor with the numbers of another one and the given spec."""
+        return self._from_torch(shard.to_torch().contiguous(), spec=spec)
+
+    def unpack(self, shard: Any) -> Any:
+        """Return a torch copy of a host tensor, narrow floats widened."""
+        return self._widen(shard.to_torch())
+
+    def twin(self, name: str, tensor: Any, answers: list[Any]) -> Numbers:
+        """Return the numbers of ``tensor`` from a torch tensor per chip, or one for all."""
+        chips = self._twins.chips(tensor)
+        shards: dict[int, Any] = {}
+        for answer in answers:
+            fault = self._fault(answer, tensor)
+            if fault:
+                return Missing(name, fault)
+            if id(answer) not in shards:
+                shards[id(answer)] = self.pack(answer, tensor)
+        packed = [shards[id(answer)] for answer in answers]
+        if len(packed) == 1:
+            packed *= chips
+        if len(packed) != chips:
+            return Missing(name, f"{len(packed)} results for a tensor on {chips} chips")
+        return Twin(tuple(packed))
+
+    def _without_unwritten(self, operation: Any, keywords: dict[str, Any]) -> dict[str, Any]:
+        """Replace output arguments, which nobody reads, by blank host tensors of their form."""
+        names = getattr(operation, "output_tensor_kwarg_names", OUTPUT_ARGUMENTS)
+        targets = {name: keywords[name] for name in names if keywords.get(name) is not None}
+        return keywords | {name: self._blank(target) for name, target in targets.items()}
+
+    def _blank(self, target: Any) -> Any:
+        if isinstance(target, (list, tuple)):
+            return type(target)(self._blank(item) for item in target)
+        if not isinstance(target, self._ttnn.Tensor):
+            return target
+        return self.pack(self._torch.zeros(tuple(target.shape)), target)
+
+    def _per_chip(
+        self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], chips: int
+    ) -> list[Prepared]:
+        known: dict[tuple[int, ...], Prepared] = {}
+        calls = []
+        for chip in range(chips):
+            # Host shards stand in for the device's: a shard on the device still claims the
+            # topology of the whole mesh, which ttnn's preprocessing would then try to compose.
+            here = self._on_chip((arguments, keywords), chip)
+            key = tuple(id(shard) for shard in self.tensors(here))
+            if key not in known:
+                known[key] = self._torch_arguments(operation, *here)
+            calls.append(known[key])
+        return calls
+
+    def _on_chip(self, live: Any, chip: int) -> Any:
+        if isinstance(live, self._ttnn.Tensor):
+            numbers = self._twins.numbers(live)
+            if isinstance(numbers, Missing):
+                raise TypeError(f"no numbers: {numbers}")
+            return numbers.shards[chip if len(numbers.shards) > 1 else 0]
+        if isinstance(live, dict):
+            return {key: self._on_chip(value, chip) for key, value in live.items()}
+        if type(live) in (list, tuple):
+            return type(live)(self._on_chip(item, chip) for item in live)
+        return live
+
+    def _torch_arguments(
+        self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Prepared:
+        decorators = self._ttnn.decorators
+        name = operation.python_fully_qualified_name
+        preprocess = (
+            operation.preprocess_golden_function_inputs
+            or decorators.default_preprocess_golden_function_inputs
+        )
+        values = preprocess(arguments, keywords)
+        if name not in NOT_WIDENED:
+            values = self._widen(values)
+        if name.endswith("_bw") and hasattr(decorators, "prepare_backward_golden_inputs"):
+            values = decorators.prepare_backward_golden_inputs(values)
+        return Prepared(tuple(values[0]), values[1])
+
+    def _widen(self, value: Any) -> Any:
+        """Return copies of the torch tensors inside ``value``, narrow floats as float32."""
+        torch = self._torch
+        if isinstance(value, torch.Tensor):
+            narrow = value.dtype in (torch.bfloat16, torch.float16)
+            return value.to(torch.float32) if narrow else value.clone()
+        if type(value) in (list, tuple):
+            return type(value)(self._widen(item) for item in value)
+        if type(value) is dict:
+            return {key: self._widen(item) for key, item in value.items()}
+        return value
+
+    def _run(self, operation: Any, call: Prepared) -> Any:
+        if operation.python_fully_qualified_name.endswith("_bw"):
+            return operation.golden_function(*call.arguments, **call.keywords)
+        with self._torch.no_grad():
+            return operation.golden_function(*call.arguments, **call.keywords)
+
+    def _fault(self, answer: Any, tensor: Any) -> str | None:
+        if not isinstance(answer, self._torch.Tensor):
+            return f"its golden function gave {type(answer).__name__} for a tensor"
+        if tuple(answer.shape) != tuple(tensor.shape):
+            return (
+                f"its golden function gave the shape {tuple(answer.shape)}, "
+                f"ttnn the shape {tuple(tensor.shape)}"
+            )
+        return None
+
+
+def inherited(name: str, cause: Missing) -> Missing:
+    """Return that ``name`` had an input without numbers, naming the first op that caused it."""
+    root = cause.reason if cause.reason.startswith(INHERITED) else f"{INHERITED} since {cause}"
+    return Missing(name, root)
+
+
+INHERITED = "an input has no numbers"
+
+
+def _leaves(live: Any, kind: type, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
+    """Yield each tensor in a nested result with the way to it."""
+    if isinstance(live, kind):
+        yield path, live
+    elif isinstance(live, (list, tuple)):
+        for index, item in enumerate(live):
+            yield from _leaves(item, kind, (*path, index))
+    elif isinstance(live, dict):
+        for key, item in live.items():
+            yield from _leaves(item, kind, (*path, key))
+
+
+def _pick(answer: Any, result: Any, path: tuple[Any, ...]) -> Any:
+    """Return the part of a golden answer that belongs to one tensor of the result."""
+    if not path and isinstance(answer, (list, tuple)) and len(answer) == 1:
+        return answer[0]  # backward goldens give a list of one for a single tensor
+    for step in path:
+        same = isinstance(answer, (list, tuple, dict)) and len(answer) == len(result)
+        if not same:
+            return None
+        answer, result = answer[step], result[step]
+    return answer
+
+
+def _torch_dtype(ttnn: Any, torch: Any, dtype: Any) -> Any:
+    """Return the dtype that host packing takes for an exact, single rounding to ``dtype``."""
+    integers = {
+        ttnn.uint8: torch.uint8,
+        ttnn.uint16: torch.uint16,
+        ttnn.int32: torch.int32,
+        ttnn.uint32: torch.uint32,
+    }
+    return integers.get(dtype, torch.float32)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"[:300]

@@ -1,0 +1,326 @@
+"""Give tensors on a mock board their numbers: torch computes beside each op of ttnn.
+
+Inside ``shadow_numerics`` every op still runs on the mock board, which validates it and infers
+the output's spec. Beside it the op's golden function runs in torch, its result is rounded to the
+output's dtype by ttnn's own host packing, and whatever reads the tensor back gets that.
+
+Limits. An op without a golden function leaves its output without numbers, and so does everything
+computed from it: the report counts them, and reading one raises NoNumbers. Random ops draw from
+torch, not from the device's generator. Accumulation order, math fidelity and approximation modes
+of the hardware are not modelled. On meshes each chip is computed by itself; of the ops that talk
+between chips only all_gather, all_reduce, reduce_scatter and mesh_partition are known. An op
+that writes into an argument that it does not return (batch_norm's running statistics) leaves
+that argument's numbers as they were. ``ttnn.Tensor(..., device=...)`` cannot be watched.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any
+
+from optrove.backends.ttnn import collectives
+from optrove.backends.ttnn.golden import Golden, inherited
+from optrove.backends.ttnn.transfers import Transfers, at_work, working
+from optrove.backends.ttnn.twins import Missing, Numbers, Twin, Twins
+from optrove.errors import FrameworkMissing, NoNumbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Report", "active_report", "at_work", "shadow_numerics"]
+
+# Ops that give memory without writing to it.
+UNWRITTEN = frozenset({"ttnn.empty", "ttnn.empty_like", "ttnn.allocate_tensor_on_device"})
+
+# Ops that never change what their input holds, though their output may share its buffer.
+MOVES = frozenset(
+    {
+        "ttnn.bitcast",
+        "ttnn.concat",
+        "ttnn.expand",
+        "ttnn.experimental.view",
+        "ttnn.interleaved_to_sharded",
+        "ttnn.move",
+        "ttnn.narrow",
+        "ttnn.pad",
+        "ttnn.permute",
+        "ttnn.reallocate",
+        "ttnn.repeat",
+        "ttnn.reshape",
+        "ttnn.reshape_on_device",
+        "ttnn.reshard",
+        "ttnn.sharded_to_interleaved",
+        "ttnn.slice",
+        "ttnn.squeeze",
+        "ttnn.tilize",
+        "ttnn.tilize_with_val_padding",
+        "ttnn.tilize_with_zero_padding",
+        "ttnn.to_dtype",
+        "ttnn.to_layout",
+        "ttnn.to_memory_config",
+        "ttnn.transpose",
+        "ttnn.typecast",
+        "ttnn.unsqueeze",
+        "ttnn.unsqueeze_to_4D",
+        "ttnn.untilize",
+        "ttnn.untilize_with_unpadding",
+        "ttnn.view",
+    }
+)
+
+READING_METHODS = (
+    "to_torch",
+    "to_torch_with_padded_shape",
+    "to_numpy",
+    "to_list",
+    "item",
+    "host_buffer",
+    "extract_shard",
+)
+FORMING_METHODS = ("reshape", "pad", "unpad", "pad_to_tile", "unpad_from_tile")
+
+# Keywords that choose a command queue; no golden function takes them.
+QUEUES = frozenset({"queue_id", "cq_id"})
+
+_ACTIVE: ContextVar[Report | None] = ContextVar("shadow_report", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was computed and what was not, counted by op call; grows while the shadow is on."""
+
+    computed: Counter[str] = field(default_factory=Counter)
+    missing: Counter[Missing] = field(default_factory=Counter)
+
+    def lines(self) -> list[str]:
+        """Return the report as text: the totals, then each reason with its count."""
+        reasons = [f"{count} x {missing}" for missing, count in self.missing.most_common()]
+        totals = f"{self.computed.total()} op calls computed, {self.missing.total()} without"
+        return [f"{totals} numbers", *reasons]
+
+
+def active_report() -> Report | None:
+    """Return the report of the shadow that is on, or None."""
+    return _ACTIVE.get()
+
+
+@contextmanager
+def shadow_numerics(ttnn: Any) -> Iterator[Report]:
+    """Compute numbers for every op call on the mock board inside the block.
+
+    All patches are gone afterwards, also after an exception. Entered again inside itself it
+    changes nothing and gives the report that is already on.
+    """
+    running = _ACTIVE.get()
+    if running is not None:
+        yield running
+        return
+    shadow = _Shadow(ttnn, _import_torch())
+    token = _ACTIVE.set(shadow.report)
+    undo: list[Callable[[], None]] = []
+    try:
+        for owner, name, replacement in shadow.patches():
+            undo.append(partial(setattr, owner, name, getattr(owner, name)))
+            setattr(owner, name, replacement)
+        yield shadow.report
+    finally:
+        for restore in reversed(undo):
+            restore()
+        _ACTIVE.reset(token)
+
+
+def _import_torch() -> Any:
+    try:
+        return importlib.import_module("torch")
+    except ImportError as error:
+        raise FrameworkMissing(
+            "numbers on a mock board are computed by torch, which is not installed; "
+            "pip install 'optrove[torch]', or leave the shadow off"
+        ) from error
+
+
+class _Shadow:
+    """The numbers of one loaded ttnn, and the patches that keep them."""
+
+    def __init__(self, ttnn: Any, torch: Any) -> None:
+        self.report = Report()
+        self._ttnn = ttnn
+        self._torch = torch
+        self._twins = Twins(ttnn)
+        self._golden = Golden(ttnn, torch, self._twins)
+        self._transfers = Transfers(ttnn, self._twins, self._golden)
+
+    def patches(self) -> Iterator[tuple[Any, str, Any]]:
+        """Yield what to replace: the owner, the name, and the replacement."""
+        operation, tensor = self._ttnn.decorators.FastOperation, self._ttnn.Tensor
+        yield operation, "__call__", self._watched_call(operation.__call__)
+        for name in READING_METHODS:
+            if hasattr(tensor, name):
+                yield tensor, name, self._reading(getattr(tensor, name))
+        for name in FORMING_METHODS:
+            if hasattr(tensor, name):
+                yield tensor, name, self._moving(getattr(tensor, name), keeps=False)
+        yield tensor, "to", self._moving(tensor.to, keeps=True)
+        yield tensor, "cpu", self._to_host(tensor.cpu)
+        yield tensor, "deallocate", self._deallocating(tensor.deallocate)
+        yield tensor, "__repr__", self._showing(tensor.__repr__)
+        yield tensor, "__str__", self._showing(tensor.__str__)
+        yield self._ttnn, "get_device_tensors", self._parting(self._ttnn.get_device_tensors)
+        for name in ("combine_device_tensors", "aggregate_tensor"):
+            if hasattr(self._ttnn, name):
+                yield self._ttnn, name, self._combining(getattr(self._ttnn, name))
+
+    def _watched_call(self, original: Any) -> Any:
+        @wraps(original)
+        def call(operation: Any, *arguments: Any, **keywords: Any) -> Any:
+            rule = self._transfers.ops.get(operation.python_fully_qualified_name)
+            if rule is not None:
+                return rule(partial(original, operation), arguments, keywords)
+            if at_work():
+                return original(operation, *arguments, **keywords)
+            return self._observe(partial(original, operation), operation, arguments, keywords)
+
+        return call
+
+    def _reading(self, original: Any) -> Any:
+        def read(tensor: Any, *arguments: Any, **keywords: Any) -> Any:
+            return original(self._transfers.readable(tensor), *arguments, **keywords)
+
+        return read
+
+    def _moving(self, original: Any, *, keeps: bool) -> Any:
+        def move(tensor: Any, *arguments: Any, **keywords: Any) -> Any:
+            return self._transfers.moved(original, tensor, arguments, keywords, keeps=keeps)
+
+        return move
+
+    def _to_host(self, original: Any) -> Any:
+        def cpu(tensor: Any, *arguments: Any, **keywords: Any) -> Any:
+            return self._transfers.cpu(original, tensor, arguments, keywords)
+
+        return cpu
+
+    def _deallocating(self, original: Any) -> Any:
+        def deallocate(tensor: Any, *arguments: Any, **keywords: Any) -> Any:
+            return self._transfers.deallocate(original, (tensor, *arguments), keywords)
+
+        return deallocate
+
+    def _showing(self, original: Any) -> Any:
+        def show(tensor: Any) -> str:
+            try:
+                return str(original(self._transfers.readable(tensor)))
+            except NoNumbers as lack:
+                return f"ttnn.Tensor(<{lack}>)"
+
+        return show
+
+    def _parting(self, original: Any) -> Any:
+        def get_device_tensors(tensor: Any) -> list[Any]:
+            if at_work() and self._twins.chips(tensor) == 1:
+                return [tensor]  # ttnn's preprocessing asks for every input of every golden
+            return self._transfers.device_tensors(tensor)
+
+        return wraps(original, assigned=("__doc__",))(get_device_tensors)
+
+    def _combining(self, original: Any) -> Any:
+        def combine(parts: Any, *arguments: Any, **keywords: Any) -> Any:
+            return self._transfers.combined(original, parts, arguments, keywords)
+
+        return combine
+
+    def _observe(
+        self, call: Any, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        """Run an op on the board and note the numbers of its outputs."""
+        inputs = list(self._golden.tensors((arguments, keywords)))
+        plain = {key: value for key, value in keywords.items() if key not in QUEUES}
+        early = any(self._twins.stands_in(tensor) for tensor in inputs)
+        prepared: Any = None
+        if early:  # before the call, for it may overwrite or free its inputs
+            with working():
+                prepared = self._prepare(operation, arguments, plain)
+        result = call(*arguments, **keywords)
+        with working():
+            outputs = list(self._golden.tensors(result))
+            if not early:
+                if not any(self._twins.on_device(tensor) for tensor in outputs):
+                    return result  # ttnn itself has computed on the host
+                prepared = self._prepare(operation, arguments, plain)
+            self._note(operation, prepared, result, inputs)
+        return result
+
+    def _prepare(self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        name = operation.python_fully_qualified_name
+        if name in UNWRITTEN:
+            return Missing(name, "it allocates memory and nothing has written to it since")
+        inputs = list(self._golden.tensors((arguments, keywords)))
+        several = any(self._twins.chips(tensor) > 1 for tensor in inputs)
+        if several and collectives.talks_between_chips(operation, keywords):
+            return self._collective(name, arguments, keywords)
+        return self._golden.prepare(operation, arguments, keywords)
+
+    def _collective(self, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Return what a collective gives each chip, or why that is not known."""
+        collective = collectives.COLLECTIVES.get(name)
+        dim = collectives.dimension(name, arguments, keywords)
+        tensor = arguments[0] if arguments else keywords.get("input_tensor")
+        if collective is None or dim is None or tensor is None:
+            return Missing(name, "it talks between chips in a way that is not known here")
+        numbers = self._twins.numbers(tensor)
+        if isinstance(numbers, Missing):
+            return inherited(name, numbers)
+        shape = tuple(tensor.device().shape)
+        groups = collectives.lines(shape, keywords.get("cluster_axis"))
+        if sum(map(len, groups)) != len(numbers.shards):
+            return Missing(name, f"its input is on part of a mesh of {shape} only")
+        parts = [self._golden.unpack(shard) for shard in numbers.shards]
+        return _PerChip(tuple(collectives.apply(self._torch, collective, parts, groups, dim)))
+
+    def _note(self, operation: Any, prepared: Any, result: Any, inputs: list[Any]) -> None:
+        name = operation.python_fully_qualified_name
+        if isinstance(prepared, _PerChip):
+            outputs = list(self._golden.tensors(result))
+            noted = [(item, self._golden.twin(name, item, [*prepared.parts])) for item in outputs]
+        else:
+            noted = self._golden.evaluate(operation, prepared, result)
+        if result is None:
+            silent = Missing(name, "it returned nothing, so it may have written to its arguments")
+            noted = [(tensor, silent) for tensor in inputs if self._twins.on_device(tensor)]
+        if not operation.is_cpp_operation:
+            # Written in Python out of other ops, which have noted what they gave.
+            noted = [
+                (tensor, numbers) for tensor, numbers in noted if not self._twins.knows(tensor)
+            ]
+            if not noted:
+                return
+        for tensor, numbers in noted:
+            self._keep(name, tensor, numbers)
+        self._count(name, [numbers for _, numbers in noted])
+
+    def _keep(self, name: str, tensor: Any, numbers: Numbers) -> None:
+        if not self._twins.on_device(tensor) and isinstance(numbers, Twin):
+            numbers = Missing(name, "it reads the device in a way that is not watched")
+        if name in MOVES:
+            self._twins.view(tensor, numbers)
+        else:
+            self._twins.write(tensor, numbers, name)
+
+    def _count(self, name: str, noted: list[Numbers]) -> None:
+        lack = next((numbers for numbers in noted if isinstance(numbers, Missing)), None)
+        if lack is None:
+            self.report.computed[name] += 1
+        elif lack.op != name or name not in UNWRITTEN:
+            self.report.missing[lack] += 1
+
+
+@dataclass(frozen=True, slots=True)
+class _PerChip:
+    """The torch result of a collective for each chip of the mesh."""
+
+    parts: tuple[Any, ...]

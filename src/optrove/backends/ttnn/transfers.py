@@ -1,0 +1,246 @@
+"""Carry numbers along when tensors travel between the host and a mock board.
+
+Whatever reads a device tensor gets its twin instead; whatever puts a host tensor on the device
+makes that host tensor the twin.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from optrove.backends.ttnn.twins import Missing, Numbers, Twin, Twins
+from optrove.errors import NoNumbers
+
+if TYPE_CHECKING:
+    from optrove.backends.ttnn.golden import Golden
+
+Call = Callable[..., Any]
+
+# What makes from_torch, as_tensor and load_tensor go to the device; without it they stay on the
+# host, where their numbers are real.
+TO_DEVICE = frozenset(
+    {"device", "memory_config", "cq_id", "queue_id", "cache_file_name", "enable_bfloat_opt"}
+)
+
+
+_AT_WORK: ContextVar[bool] = ContextVar("shadow_at_work", default=False)
+
+
+def at_work() -> bool:
+    """Tell whether a call of ttnn comes from the shadow itself and not from the model."""
+    return _AT_WORK.get()
+
+
+@contextmanager
+def working() -> Iterator[None]:
+    """Mark the calls of ttnn inside the block as the shadow's own."""
+    token = _AT_WORK.set(True)
+    try:
+        yield
+    finally:
+        _AT_WORK.reset(token)
+
+
+class Transfers:
+    """What the ops and methods that move tensors do to their numbers."""
+
+    def __init__(self, ttnn: Any, twins: Twins, golden: Golden) -> None:
+        self._ttnn = ttnn
+        self._twins = twins
+        self._golden = golden
+        self._from_host_shards = ttnn.from_host_shards
+        self._device_tensors = ttnn.get_device_tensors
+        self.ops: dict[str, Callable[[Call, tuple[Any, ...], dict[str, Any]], Any]] = {
+            "ttnn.to_torch": self._read,
+            "ttnn.from_device": self._from_device,
+            "ttnn.dump_tensor": self._read,
+            "ttnn.to_device": self._to_device,
+            "ttnn.from_torch": self._from_outside,
+            "ttnn.as_tensor": self._from_outside,
+            "ttnn.load_tensor": self._from_outside,
+            "ttnn.copy_host_to_device_tensor": self._host_to_device,
+            "ttnn.copy_device_to_host_tensor": self._device_to_host,
+            "ttnn.copy": self._copy,
+            "ttnn.deallocate": self.deallocate,
+        }
+
+    def readable(self, tensor: Any) -> Any:
+        """Return a host tensor with the numbers of ``tensor``, or raise NoNumbers."""
+        if not isinstance(tensor, self._ttnn.Tensor) or not self._twins.stands_in(tensor):
+            return tensor
+        numbers = self._twins.numbers(tensor)
+        if isinstance(numbers, Missing):
+            raise NoNumbers(
+                f"the numbers of a {tensor.dtype} tensor of shape {tuple(tensor.shape)} were "
+                f"asked for, but it has none on this mock board. {numbers}. Compare its spec "
+                f"only, run on hardware, or give the op a golden function with "
+                f"ttnn.attach_golden_function"
+            )
+        return self._joined(numbers, tensor)
+
+    def deallocate(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Give memory back, and the numbers with it."""
+        result = call(*arguments, **keywords)
+        tensor = arguments[0] if arguments else keywords["tensor"]
+        if self._twins.on_device(tensor) and not tensor.is_allocated():
+            self._twins.forget(tensor)
+        return result
+
+    def cpu(self, call: Call, tensor: Any, arguments: Any, keywords: Any) -> Any:
+        """Return the tensor on the host, with its numbers or the lack of them."""
+        if not self._twins.stands_in(tensor):
+            return call(tensor, *arguments, **keywords)
+        numbers = self._twins.numbers(tensor)
+        if isinstance(numbers, Missing):
+            result = call(tensor, *arguments, **keywords)
+            self._twins.view(result, numbers)
+            return result
+        return self._joined(self._as_specified(numbers, tensor), tensor)
+
+    def moved(self, call: Call, tensor: Any, arguments: Any, keywords: Any, *, keeps: bool) -> Any:
+        """Call a method that gives the same numbers elsewhere or in another form.
+
+        ``keeps`` says that the form of the tensor stays (``to``); otherwise the same method
+        gives the twin its new form (``reshape``).
+        """
+        numbers = self._twins.numbers(tensor)
+        if not self._twins.on_device(tensor) and isinstance(numbers, Twin):
+            tensor = self.readable(tensor)
+        result = call(tensor, *arguments, **keywords)
+        if not isinstance(result, self._ttnn.Tensor):
+            return result
+        if isinstance(numbers, Missing):
+            self._twins.view(result, numbers)
+        elif self._twins.on_device(result):
+            if not keeps:
+                shards = [call(shard, *arguments, **keywords) for shard in numbers.shards]
+                numbers = Twin(tuple(shards))
+            self._twins.view(result, self._spread(numbers, result))
+        return result
+
+    def device_tensors(self, tensor: Any) -> list[Any]:
+        """Return the parts of a tensor chip by chip, each with its own numbers."""
+        parts = self._device_tensors(tensor)
+        if self._twins.stands_in(tensor):
+            numbers = self._twins.numbers(tensor)
+            for chip, part in enumerate(parts):
+                alone = numbers if isinstance(numbers, Missing) else Twin((numbers.shards[chip],))
+                self._twins.view(part, alone)
+        return list(parts)
+
+    def combined(self, call: Call, parts: Any, arguments: Any, keywords: Any) -> Any:
+        """Join parts that lie on different chips into one tensor."""
+        result = call(parts, *arguments, **keywords)
+        known = [self._twins.numbers(part) for part in parts]
+        lost = next((numbers for numbers in known if isinstance(numbers, Missing)), None)
+        shards = tuple(shard for part in known if isinstance(part, Twin) for shard in part.shards)
+        if lost is not None or self._twins.on_device(result):
+            self._twins.view(result, lost or Twin(shards))
+        return result
+
+    def _read(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        arguments = tuple(self.readable(value) for value in arguments)
+        return call(*arguments, **{key: self.readable(value) for key, value in keywords.items()})
+
+    def _from_device(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        tensor, rest, keywords = _first(arguments, keywords, "tensor")
+        return self.cpu(call, tensor, rest, keywords)
+
+    def _to_device(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        tensor, rest, keywords = _first(arguments, keywords, "tensor")
+        return self.moved(call, tensor, rest, keywords, keeps=True)
+
+    def _from_outside(
+        self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        result = call(*arguments, **keywords)
+        if not isinstance(result, self._ttnn.Tensor) or not self._twins.on_device(result):
+            return result
+        if self._twins.knows(result):
+            return result  # as_tensor went through from_torch
+        stay = {key: value for key, value in keywords.items() if key not in TO_DEVICE}
+        source, *rest = arguments or (stay.pop("tensor"),)
+        # A host tensor may borrow the caller's memory, which may change after this call.
+        source = source.clone() if hasattr(source, "clone") else source
+        with working():
+            host = call(source, *rest, **stay)
+        self._twins.view(result, self._spread(self._twins.numbers(host), result))
+        return result
+
+    def _host_to_device(
+        self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        return self._overwrite(call, arguments, keywords, ("host_tensor", "device_tensor"))
+
+    def _device_to_host(
+        self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        return self._overwrite(call, arguments, keywords, ("device_tensor", "host_tensor"))
+
+    def _copy(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        return self._overwrite(call, arguments, keywords, ("input_a", "input_b"))
+
+    def _overwrite(
+        self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any], names: Any
+    ) -> Any:
+        source, target = (
+            arguments[place] if len(arguments) > place else keywords[name]
+            for place, name in enumerate(names)
+        )
+        result = call(*arguments, **keywords)
+        numbers = self._spread(self._twins.numbers(source), target)
+        self._twins.write(target, numbers, "a copy into the tensor")
+        return result
+
+    def _spread(self, numbers: Numbers, target: Any) -> Numbers:
+        """Return the twin of ``target`` that has the given numbers, in its dtype and layout."""
+        if isinstance(numbers, Missing):
+            return numbers
+        fitting: dict[int, Any] = {}
+        for shard in numbers.shards:
+            if id(shard) not in fitting:
+                fitting[id(shard)] = self._fitted(shard, target)
+        shards = [fitting[id(shard)] for shard in numbers.shards]
+        placements = target.tensor_topology().placements()
+        replicate = self._ttnn.PlacementReplicate
+        if len(shards) == 1 or all(isinstance(place, replicate) for place in placements):
+            shards = shards[:1] * self._twins.chips(target)
+        return Twin(tuple(shards))
+
+    def _fitted(self, shard: Any, target: Any) -> Any:
+        same = shard.dtype == target.dtype and shard.layout == target.layout
+        # Tiling has copied the numbers; a row-major host tensor may borrow the caller's memory.
+        if same and shard.layout == self._ttnn.TILE_LAYOUT:
+            return shard
+        return self._golden.pack(self._golden.unpack(shard), target)
+
+    def _as_specified(self, numbers: Twin, tensor: Any) -> Twin:
+        """Return the twin with the spec of the device tensor, as reading it back would give."""
+        spec = tensor.spec
+        if all(shard.spec == spec for shard in numbers.shards):
+            return numbers
+        return Twin(tuple(self._golden.pack_as(shard, spec) for shard in numbers.shards))
+
+    def _joined(self, numbers: Twin, tensor: Any) -> Any:
+        """Return one host tensor that holds the parts of all chips."""
+        if len(numbers.shards) == 1:
+            return numbers.shards[0]
+        shape = tensor.device().shape if self._twins.on_device(tensor) else None
+        if shape is None or math.prod(shape) != len(numbers.shards):
+            shape = self._ttnn.MeshShape(1, len(numbers.shards))
+        host = self._from_host_shards(list(numbers.shards), shape)
+        host.update_tensor_topology(tensor.tensor_topology())
+        return host
+
+
+def _first(
+    arguments: tuple[Any, ...], keywords: dict[str, Any], name: str
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Split the first argument, given by place or by name, from the rest."""
+    if arguments:
+        return arguments[0], arguments[1:], keywords
+    return keywords[name], (), {key: value for key, value in keywords.items() if key != name}

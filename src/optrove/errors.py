@@ -1,0 +1,57 @@
+"""Every exception that optrove raises on purpose.
+
+OptroveError
++-- BadSetting           an environment variable with a value that means nothing
++-- UnknownBoard         the name is not in the table of boards
++-- FrameworkMissing     ttnn or torch is needed and not installed
++-- FrameworkTooEarly    ttnn was imported before the mock board was set up
++-- NoNumbers            a mock tensor was read whose numbers nothing could compute
++-- BadData              data that cannot be read or built; lists every fault with its path
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class OptroveError(Exception):
+    """Base of all errors that optrove raises on purpose."""
+
+
+class BadSetting(OptroveError):
+    """An environment variable that cannot be understood."""
+
+
+class UnknownBoard(OptroveError):
+    """A board name that is not in the table."""
+
+
+class FrameworkMissing(OptroveError):
+    """A framework that the request needs is not installed."""
+
+
+class FrameworkTooEarly(OptroveError):
+    """The framework was imported before its environment could be prepared."""
+
+
+class NoNumbers(OptroveError):
+    """A tensor on a mock board was read, and no torch function could compute its numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a document, and where: ``$.arguments.b[3]``."""
+
+    path: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+
+class BadData(OptroveError):
+    """Data that cannot be read or built; ``faults`` names all of them, not just the first."""
+
+    def __init__(self, faults: tuple[Fault, ...]) -> None:
+        self.faults = faults
+        super().__init__("\n".join(str(fault) for fault in faults))

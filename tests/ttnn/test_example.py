@@ -1,0 +1,59 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.ttnn
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "encoder"
+
+
+def run(tmp_path, *command):
+    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def run_pytest(tmp_path, *options):
+    options = ("--optrove-board", "n300", "-p", "no:cacheprovider", *options)
+    return run(tmp_path, "-m", "pytest", str(EXAMPLE), "-q", *options)
+
+
+def test_on_a_plain_mock_board_the_example_checks_specs_and_says_that_it_skips_pcc(tmp_path):
+    done = run_pytest(tmp_path, "-rs")
+    assert done.returncode == 0, done.stdout
+    assert "6 passed, 6 skipped" in done.stdout
+    assert "no PCC was computed" in done.stdout
+
+
+def test_with_the_shadow_the_example_compares_with_torch(tmp_path):
+    done = run_pytest(tmp_path, "--optrove-shadow")
+    assert done.returncode == 0, done.stdout
+    assert "12 passed" in done.stdout
+    assert "op calls computed, 0 without numbers" in done.stdout
+
+
+def test_the_demo_tells_what_it_did(tmp_path):
+    done = run(tmp_path, str(EXAMPLE / "run.py"))
+    assert done.returncode == 0, done.stderr
+    assert "mock n300" in done.stdout
+    assert done.stdout.count("PCC 0.99") == 6
+
+
+def test_the_demo_needs_no_torch(tmp_path):
+    hide_torch = "import runpy, sys; sys.modules['torch'] = None; "
+    script = hide_torch + f"runpy.run_path({str(EXAMPLE / 'run.py')!r}, run_name='__main__')"
+    done = run(tmp_path, "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert "PCC 0." not in done.stdout
+    assert "20 calls of 11 ops" in done.stdout
