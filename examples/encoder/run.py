@@ -6,11 +6,17 @@ import sys
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
 import optrove
+from optrove.backends.ttnn.boards import find_board
 from optrove.backends.ttnn.shadow import at_work
 
 if TYPE_CHECKING:
@@ -62,7 +68,7 @@ def _variants(device: Any, dtype: Any, *, shadow: bool) -> Iterator[Outcome]:
             weights=dtype.name.lower(),
             op_calls=calls.total(),
             distinct_ops=len(calls),
-            output=f"{tuple(output.shape)} {output.dtype.name.lower()}",
+            output=f"{'x'.join(map(str, output.shape))} {output.dtype.name.lower()}",
             pcc=_pcc(output, example.make_input(), weights) if shadow else None,
         )
 
@@ -96,16 +102,36 @@ def _counted_calls() -> Iterator[Counter[str]]:
         operation.__call__ = original
 
 
-def main() -> None:
-    """Print one line per run of the block."""
+def main(console: Console | None = None) -> None:
+    """Show what the block did on the mock board, one row per run."""
+    console = console or Console(highlight=False)
     outcomes = run()
-    print(f"encoder block on a mock {BOARD}, {len(outcomes)} runs")
+    board = find_board(BOARD)
+    computed = all(outcome.pcc is not None for outcome in outcomes)
+    console.print(
+        f"[bold]A transformer encoder block on a mock board[/]: {board.title}.\n"
+        f"The real ttnn {version('ttnn')} validated each call and inferred each output."
+    )
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in ("variant", "weights", "op calls", "ops", "output", "PCC"):
+        table.add_column(column)
     for outcome in outcomes:
-        accuracy = "not computed, torch is missing" if outcome.pcc is None else f"{outcome.pcc:.5f}"
-        print(
-            f"  {outcome.variant:12} {outcome.weights:10} weights: {outcome.op_calls} calls of "
-            f"{outcome.distinct_ops} ops -> {outcome.output}, PCC {accuracy}"
+        table.add_row(
+            outcome.variant,
+            outcome.weights,
+            str(outcome.op_calls),
+            str(outcome.distinct_ops),
+            outcome.output,
+            "-" if outcome.pcc is None else f"{outcome.pcc:.5f}",
         )
+    console.print(table)
+    if computed:
+        console.print("Numbers: torch computed beside each op, ttnn's own packing rounded them.")
+    else:
+        console.print(
+            "No PCC: torch is not installed. With it, numbers are computed beside each op."
+        )
+    console.print("Next: pytest --optrove-board t3k your_tests/   optrove boards   optrove doctor")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,54 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from optrove.cli import main
+from optrove.settings import VARIABLES
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+REFERENCE = (ROOT / "docs" / "command-line.md").read_text()
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+EXAMPLES = [
+    pytest.param(code, id=f"{page.stem}-{number}")
+    for page in PAGES
+    for number, code in enumerate(PYTHON.findall(page.read_text()), start=1)
+]
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_every_command_and_option_is_documented(command):
+    section = REFERENCE.split(f"## `optrove {command}`")[1].split("\n## ")[0]
+    options = [name for option in main.commands[command].params for name in option.opts]
+    assert [name for name in options if name not in section] == []
+
+
+@pytest.mark.parametrize("variable", VARIABLES, ids=lambda variable: variable.name)
+def test_every_variable_is_documented(variable):
+    assert f"`{variable.name}`" in REFERENCE
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page):
+    missing = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
+    assert missing == []
+
+
+@pytest.mark.ttnn
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_the_examples_run(code, tmp_path):
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_front_page_shows_the_two_commands():
+    readme = (ROOT / "README.md").read_text()
+    assert "make demo" in readme
+    assert "make test" in readme
