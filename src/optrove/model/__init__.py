@@ -1,0 +1,1 @@
+"""Plain immutable data: the nouns that every other part of optrove speaks."""

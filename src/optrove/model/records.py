@@ -1,0 +1,310 @@
+"""The records: what was observed, what is to be run, and what came of it.
+
+Names follow one pattern: ``*_id`` refers to another record, ``*_ns`` is a duration in
+nanoseconds, ``*_at`` a moment as ISO 8601 text in UTC. ``case_id`` is the placement hash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from optrove.model.case import Case, NamedValues, by_name
+from optrove.model.values import Value  # noqa: TC001 - the codec resolves the annotations
+
+Counts: TypeAlias = tuple[tuple[str, int], ...]
+"""How often each named thing was seen."""
+
+
+class Outcome(Enum):
+    """What came of executing a Job. All but the last are answers of the operation."""
+
+    PASSED = "passed"
+    NUMERICS = "numerics"
+    WRONG_SPEC = "wrong_spec"
+    REJECTED = "rejected"
+    OUT_OF_MEMORY = "out_of_memory"
+    RAISED = "raised"
+    HUNG = "hung"
+    CRASHED = "crashed"
+    NOT_RUN = "not_run"
+    """The machine's doing: says nothing about the operation."""
+
+
+class CallOutcome(Enum):
+    """How an observed call ended; UNFINISHED is the one in flight when the process died."""
+
+    RETURNED = "returned"
+    RAISED = "raised"
+    UNFINISHED = "unfinished"
+
+
+class TestOutcome(Enum):
+    """How a pytest item ended; ERROR is a failure outside of the test function."""
+
+    __test__ = False  # not a test, in spite of its name
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    XFAILED = "xfailed"
+    XPASSED = "xpassed"
+    ERROR = "error"
+    UNFINISHED = "unfinished"
+
+
+class Phase(Enum):
+    """The part of a pytest item in which a call was made."""
+
+    SETUP = "setup"
+    CALL = "call"
+    TEARDOWN = "teardown"
+
+
+class RunKind(Enum):
+    """What a Run was started for."""
+
+    TRACE = "trace"
+    REPLAY = "replay"
+    SWEEP = "sweep"
+    IMPORT = "import"
+
+
+class DeviceKind(Enum):
+    """On what operations are executed: a board, a mock one, or a mock one with numerics."""
+
+    HARDWARE = "hw"
+    MOCK = "mock"
+    SHADOW = "shadow"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceParameters:
+    """With what a device was opened; None is what was not given or not observed."""
+
+    mesh_shape: tuple[int, ...] | None = None
+    fabric_config: str | None = None
+    dispatch_axis: str | None = None
+    l1_small_size: int | None = None
+    trace_region_size: int | None = None
+    worker_l1_size: int | None = None
+    command_queues: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Where a Run took place: software, board, and how its process was started."""
+
+    optrove_version: str
+    python_version: str
+    platform: str
+    command_line: tuple[str, ...] = ()
+    host: str | None = None
+    git_sha: str | None = None
+    git_dirty: bool | None = None
+    ttnn_version: str | None = None
+    torch_version: str | None = None
+    device_kind: DeviceKind = DeviceKind.HOST
+    board: str | None = None
+    arch: str | None = None
+    device_series: str | None = None
+    card_count: int | None = None
+    device_count: int | None = None
+    device: DeviceParameters | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    """What became of every observed call; see ``adds_up``."""
+
+    observed: int = 0
+    stored: int = 0
+    deduplicated: int = 0
+    filtered: Counts = ()
+    untraceable: Counts = ()
+
+    def adds_up(self) -> bool:
+        """Tell whether every observed call is accounted for exactly once."""
+        filtered = sum(count for _, count in self.filtered)
+        untraceable = sum(count for _, count in self.untraceable)
+        return self.observed == self.stored + self.deduplicated + filtered + untraceable
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One traced, replayed, swept or imported session.
+
+    ``source`` is what was run, with the model where it is known: ``path [HF_MODEL:name]``.
+    A Run without ``finished_at`` was interrupted, or is still going on.
+    """
+
+    id: str
+    kind: RunKind
+    source: str
+    environment: Environment
+    started_at: str
+    finished_at: str | None = None
+    model: str | None = None
+    exit_code: int | None = None
+    accounting: Accounting = field(default_factory=Accounting)
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """The line of user code that made a call."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One observed invocation of a Case.
+
+    ``op_index`` counts the calls of a process (``process`` tells those of a Run apart, such as
+    the workers of pytest-xdist) from zero; ``parent`` is the op_index of the call that made this
+    one, ``depth`` how many such there are above it. ``outputs`` keeps the numbers that
+    the tensors had as arguments. ``device`` is there when it differs from the Run's.
+    """
+
+    run_id: str
+    case_id: str
+    op_index: int
+    process: int = 0
+    parent: int | None = None
+    depth: int = 0
+    test_id: str | None = None
+    phase: Phase | None = None
+    module: str | None = None
+    mode: str | None = None
+    call_site: CallSite | None = None
+    started_at: str | None = None
+    duration_ns: int | None = None
+    outputs: tuple[Value, ...] = ()
+    outcome: CallOutcome = CallOutcome.UNFINISHED
+    error: str | None = None
+    device: DeviceParameters | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One number that was measured, with the bound that it was held against, if any.
+
+    ``output`` is the index of the result that it belongs to, where an operation has several.
+    """
+
+    name: str
+    value: float
+    threshold: float | None = None
+    passed: bool | None = None
+    output: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """One pytest item of a Run."""
+
+    __test__ = False  # not a test, in spite of its name
+
+    run_id: str
+    test_id: str
+    outcome: TestOutcome
+    module: str | None = None
+    mode: str | None = None
+    started_at: str | None = None
+    setup_ns: int | None = None
+    call_ns: int | None = None
+    teardown_ns: int | None = None
+    parameters: NamedValues = ()
+    metrics: tuple[Measurement, ...] = ()
+    properties: NamedValues = ()
+    device: DeviceParameters | None = None
+    error: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", by_name(self.parameters, self.test_id))
+        object.__setattr__(self, "properties", by_name(self.properties, self.test_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A Case to execute: on what, with which seed and metrics, and for how long at most."""
+
+    case: Case
+    device_kind: DeviceKind
+    seed: int = 0
+    metrics: tuple[str, ...] = ()
+    device: DeviceParameters | None = None
+    timeout_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKey:
+    """What two Jobs must agree in to be executed without opening a device in between."""
+
+    device_kind: DeviceKind
+    board: str | None
+    arch: str | None
+    device: DeviceParameters
+
+
+@dataclass(frozen=True, slots=True)
+class JobGroup:
+    """Jobs that run on one opened device, in this order."""
+
+    key: DeviceKey
+    jobs: tuple[Job, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a sweep is going to execute, in this order; ``left_out`` says what not, and why."""
+
+    id: str
+    groups: tuple[JobGroup, ...]
+    left_out: Counts = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One execution of a Job.
+
+    ``detail`` is the operation's or the machine's own words, ``replayed_case_id`` the hash of
+    the call as it was traced while it ran, which equals ``case_id`` when the replay was true.
+    """
+
+    run_id: str
+    case_id: str
+    outcome: Outcome
+    device_kind: DeviceKind
+    seed: int = 0
+    board: str | None = None
+    detail: str | None = None
+    measurements: tuple[Measurement, ...] = ()
+    outputs: tuple[Value, ...] = ()
+    replayed_case_id: str | None = None
+    started_at: str | None = None
+    duration_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which Cases are wanted; a field left None does not restrict them."""
+
+    op: str | None = None
+    case_id: str | None = None
+    run_id: str | None = None
+    model: str | None = None
+    board: str | None = None
+    test_id: str | None = None
+    dtype: str | None = None
+    layout: str | None = None
+    memory: str | None = None
+    shape: tuple[int, ...] | None = None
+    mesh_shape: tuple[int, ...] | None = None
+    replayable: bool | None = None
+    outermost_only: bool = True
+    hidden_ops: bool = False
+    limit: int | None = None

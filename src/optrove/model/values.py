@@ -1,0 +1,250 @@
+"""The Value union: one argument of an operation, in recorded form.
+
+Every kind is an immutable, hashable dataclass without behaviour. Scalars are wrapped, so that
+``Int(1)``, ``Bool(True)`` and ``Float(1.0)`` stay three different values although Python calls
+their contents equal. The union is closed: a ``match`` over it needs no default branch.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Null:
+    """An explicit None, which is not the same as an argument left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bool:
+    """True or false."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Int:
+    """A whole number of any size."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Float:
+    """A double; equal when the bits are, so -0.0 is not 0.0, and every NaN is the one NaN."""
+
+    value: float
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Float) and self.bits() == other.bits()
+
+    def __hash__(self) -> int:
+        return hash(self.bits())
+
+    def bits(self) -> bytes:
+        """Return the IEEE 754 bytes, the same ones for every NaN."""
+        return _NAN if self.value != self.value else struct.pack(">d", self.value)
+
+
+_NAN = struct.pack(">d", float("nan"))
+
+
+@dataclass(frozen=True, slots=True)
+class Complex:
+    """A complex number as its two parts."""
+
+    real: Float
+    imaginary: Float
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """A byte string."""
+
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """A list."""
+
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tuple:
+    """A tuple, kept apart from a list."""
+
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """A set or frozen set."""
+
+    items: frozenset[Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """A dictionary with keys of any kind; the order of its entries does not count."""
+
+    items: frozenset[tuple[Value, Value]]
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A named constant: an enum member, a dtype, a layout (``ttnn.Layout``, ``TILE``)."""
+
+    type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """A known class with named fields, kept in the order of their names."""
+
+    type: str
+    fields: tuple[tuple[str, Value], ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", tuple(sorted(self.fields, key=lambda field: field[0])))
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The tile of a tiled tensor: its shape, the shape of its faces, and its transposes."""
+
+    shape: tuple[int, int]
+    face_shape: tuple[int, int]
+    transpose_within_face: bool = False
+    transpose_of_faces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MeshPlacement:
+    """How a tensor is spread over a mesh of chips.
+
+    ``placements`` has one entry per dimension of ``distribution_shape``: the tensor dimension
+    that is split along it, or None where the tensor is replicated. ``coordinates`` are the chips
+    that hold a part, row by row.
+    """
+
+    distribution_shape: tuple[int, ...]
+    placements: tuple[int | None, ...]
+    coordinates: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TtnnPlacement:
+    """Where and how a ttnn tensor lies: on a host or a mesh of chips."""
+
+    padded_shape: tuple[int, ...]
+    layout: str
+    tile: Tile | None
+    storage: str
+    memory: Struct | None
+    mesh_shape: tuple[int, ...] | None
+    mesh: MeshPlacement | None
+
+
+@dataclass(frozen=True, slots=True)
+class TorchPlacement:
+    """Where and how a torch tensor lies in memory."""
+
+    strides: tuple[int, ...]
+    layout: str
+    device: str
+    requires_grad: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NumpyPlacement:
+    """How a numpy array lies in memory; strides are in bytes."""
+
+    strides: tuple[int, ...]
+
+
+TensorPlacement: TypeAlias = TtnnPlacement | TorchPlacement | NumpyPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A tensor without its numbers.
+
+    ``shape`` and ``dtype`` (``ttnn.bfloat16``, ``torch.float32``) say what is computed,
+    ``placement`` where it lies. ``identity`` numbers the distinct tensors of one call in order
+    of appearance: a tensor that is passed twice, updated in place or returned keeps its number.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    placement: TensorPlacement
+    identity: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRef:
+    """A device that the caller supplied; a replay puts its own in this place."""
+
+    type: str
+    mesh_shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A runtime object that has to be made anew: a semaphore, a sub-device, a generator.
+
+    ``recipe`` is what it takes to make one, or None where that could not be observed.
+    ``identity`` numbers the distinct handles of one call.
+    """
+
+    type: str
+    recipe: Struct | None
+    identity: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Callable:
+    """A function or class, by its qualified name; never looked up from data."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Something that no converter knows. ``token`` is unique, so no two are ever equal."""
+
+    type: str
+    token: str
+
+
+Value: TypeAlias = (
+    Null
+    | Bool
+    | Int
+    | Float
+    | Complex
+    | Text
+    | Bytes
+    | List
+    | Tuple
+    | Set
+    | Mapping
+    | Symbol
+    | Struct
+    | TensorSpec
+    | DeviceRef
+    | Handle
+    | Callable
+    | Opaque
+)
