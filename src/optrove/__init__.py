@@ -9,12 +9,16 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from optrove.backends.ttnn.mock import mock_board
+    from optrove.flows.serialize import TensorRef, from_jsonable, to_jsonable
 
-__all__ = ["__version__", "mock_board"]
+__all__ = ["TensorRef", "__version__", "from_jsonable", "mock_board", "to_jsonable"]
 
 # Where each public name lives. Looked up on first use, so that `import optrove` costs nothing.
 _HOMES = {
+    "TensorRef": "optrove.flows.serialize",
+    "from_jsonable": "optrove.flows.serialize",
     "mock_board": "optrove.backends.ttnn.mock",
+    "to_jsonable": "optrove.flows.serialize",
 }
 
 

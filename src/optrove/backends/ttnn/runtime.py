@@ -110,7 +110,8 @@ def prepare(board: Board, cache: Path) -> Runtime:
 def installed_package() -> Path:
     """Return where ttnn is installed, without importing it."""
     spec = find_spec("ttnn")
-    if spec is None or not spec.submodule_search_locations:
+    # A mere folder called ttnn, as in a checkout of tt-metal, has no loader of its own.
+    if spec is None or spec.origin is None or not spec.submodule_search_locations:
         raise FrameworkMissing(
             f"a mock board runs the real ttnn, which is not installed in this Python "
             f"{python_version()} ({machine()}). Wheels exist for CPython 3.10 and 3.12 on Linux "

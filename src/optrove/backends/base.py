@@ -1,0 +1,239 @@
+"""The converter tables: what each framework type is called and how it comes apart and back.
+
+A converter is one object that holds both directions, so that describing and building cannot
+drift apart. A backend lists its converters in a ``ConverterTable``; ``Tables`` joins the tables
+in use and is what ``describe`` and ``build`` consult. Five kinds exist:
+
+    StructConverter   a class with fields            <-> Struct
+    SymbolConverter   an enum-like class             <-> Symbol
+    TensorConverter   a tensor class                  -> TensorSpec (which stays one when built)
+    DeviceConverter   a device class                  -> DeviceRef  (the caller's device goes in)
+    HandleConverter   an object to be made anew      <-> Handle
+
+Converters read and make; they never compare, print or format a live object, since ``==`` on a
+tensor runs an operation and ``str`` may read its numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from optrove.model.values import TensorSpec, Value
+
+Fields: TypeAlias = dict[str, Any]
+
+CONVERTER_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What a converter may raise for an object it cannot handle: such an object is then described
+as Opaque, or reported as a fault when it was to be built. Anything else is a bug and passes."""
+
+
+class Caching(Enum):
+    """Whether a class's descriptions may be used again, and for which objects."""
+
+    NEVER = "never"
+    """Objects can change: describe anew each time."""
+
+    BY_VALUE = "by value"
+    """Objects never change, and ``hash`` and ``==`` look at all that ``fields`` returns."""
+
+    BY_IDENTITY = "by identity"
+    """Objects never change, but cannot be compared; they are kept alive while cached."""
+
+
+class Describing(Protocol):
+    """What a converter that holds other objects may ask of the running description."""
+
+    def describe(self, live: Any) -> Value:
+        """Return the recorded form of ``live``; never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class StructConverter:
+    """A class with named fields.
+
+    ``fields`` takes an object apart into live field values, ``make`` puts one together from
+    them. ``names``, when given, are the exact fields that data must have, so that a missing or
+    superfluous one is reported with its path instead of failing within ``make``.
+    """
+
+    name: str
+    type: type
+    fields: Callable[[Any], Fields]
+    make: Callable[[Fields], Any]
+    names: tuple[str, ...] | None = None
+    caching: Caching = Caching.NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolConverter:
+    """A class with a fixed set of named objects; ``name_of`` is the inverse of ``members``.
+
+    ``name_of`` may raise LookupError for an object that is no member, which is then Opaque.
+    """
+
+    name: str
+    type: type
+    members: Mapping[str, Any]
+    name_of: Callable[[Any], str]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorConverter:
+    """A tensor class.
+
+    ``spec`` is called with the tensor, the running description (for parts such as a memory
+    configuration) and the number that the tensor has within the call. Two objects with the same
+    ``key`` are one tensor. With ``subclasses`` the classes derived from ``type`` count too.
+    """
+
+    name: str
+    type: type
+    spec: Callable[[Any, Describing, int], TensorSpec]
+    key: Callable[[Any], Hashable] = id
+    subclasses: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceConverter:
+    """A device class; nothing but the shape of its mesh is recorded."""
+
+    name: str
+    type: type
+    mesh_shape: Callable[[Any], tuple[int, ...]]
+    subclasses: bool = False
+
+
+def unobserved(live: Any) -> Fields | None:  # noqa: ARG001 - the signature of HandleConverter.recipe
+    """Say that an object itself does not tell how to make another one."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class HandleConverter:
+    """A class of runtime objects that have to be made anew.
+
+    ``recipe`` returns the live values that ``make`` needs, or None where the object does not
+    tell; a ``RecipeLookup`` that watched its creation is asked first. ``make`` is called with the
+    recipe and the device. ``names`` are the exact fields of a recipe, as in StructConverter.
+    """
+
+    name: str
+    type: type
+    make: Callable[[Fields, Any], Any]
+    recipe: Callable[[Any], Fields | None] = unobserved
+    names: tuple[str, ...] | None = None
+    key: Callable[[Any], Hashable] = id
+    subclasses: bool = False
+
+
+Converter: TypeAlias = (
+    StructConverter | SymbolConverter | TensorConverter | DeviceConverter | HandleConverter
+)
+
+RecipeLookup: TypeAlias = Callable[[Any], "Fields | None"]
+"""Given a live handle, the recipe seen when it was made, or None."""
+
+
+class ConverterTable:
+    """The converters of one framework, whose names all start with ``framework`` and a dot."""
+
+    __slots__ = ("by_name", "by_type", "framework")
+
+    def __init__(self, framework: str, converters: Iterable[Converter]) -> None:
+        self.framework = framework
+        self.by_name: dict[str, Converter] = {}
+        self.by_type: dict[type, Converter] = {}
+        for converter in converters:
+            self._add(converter)
+
+    def _add(self, converter: Converter) -> None:
+        if not converter.name.startswith(f"{self.framework}."):
+            raise ValueError(
+                f"converter {converter.name!r} is in the table of {self.framework!r}; "
+                f"name it {self.framework}.{converter.name} or move it to its own table"
+            )
+        refuse_duplicate(converter, self.by_name, self.by_type)
+        self.by_name[converter.name] = converter
+        self.by_type[converter.type] = converter
+
+
+class Tables:
+    """The tables in use, joined; a name or a live class may stand in only one of them.
+
+    ``absent`` are the frameworks that are not installed: their Values stay as they are when
+    built. A name of any other framework is a fault. ``handlers`` belongs to ``describe``, which
+    keeps there what it has found out about each class.
+    """
+
+    __slots__ = ("absent", "by_name", "by_type", "frameworks", "handlers", "inherited")
+
+    def __init__(self, tables: Iterable[ConverterTable], absent: Iterable[str] = ()) -> None:
+        self.absent = frozenset(absent)
+        self.handlers: dict[type, Any] = {}
+        self.by_name: dict[str, Converter] = {}
+        self.by_type: dict[type, Converter] = {}
+        self.frameworks: frozenset[str] = frozenset()
+        for table in tables:
+            self._join(table)
+        self.inherited: tuple[Converter, ...] = tuple(
+            converter for converter in self.by_type.values() if takes_subclasses(converter)
+        )
+
+    def _join(self, table: ConverterTable) -> None:
+        for converter in table.by_name.values():
+            refuse_duplicate(converter, self.by_name, self.by_type)
+        self.by_name.update(table.by_name)
+        self.by_type.update(table.by_type)
+        self.frameworks |= {table.framework}
+
+    def for_subclass(self, kind: type) -> Converter | None:
+        """Return the converter that accepts ``kind`` as a subclass, the nearest base first."""
+        for base in kind.__mro__:
+            for converter in self.inherited:
+                if converter.type is base:
+                    return converter
+        return None
+
+
+def framework_of(name: str) -> str:
+    """Return the framework that a name starts with: ``ttnn`` of ``ttnn.Layout``; or nothing."""
+    framework, dot, _ = name.partition(".")
+    return framework if dot else ""
+
+
+def takes_subclasses(converter: Converter) -> bool:
+    """Tell whether ``converter`` also stands for the classes derived from its own."""
+    match converter:
+        case StructConverter() | SymbolConverter():
+            return False
+        case TensorConverter() | DeviceConverter() | HandleConverter():
+            return converter.subclasses
+
+
+def refuse_duplicate(
+    converter: Converter, by_name: Mapping[str, Converter], by_type: Mapping[type, Converter]
+) -> None:
+    """Raise ValueError when the name or the live class of ``converter`` is taken."""
+    if converter.name in by_name:
+        raise ValueError(
+            f"two converters are called {converter.name!r}: one for "
+            f"{by_name[converter.name].type!r} and one for {converter.type!r}; keep one of them"
+        )
+    if converter.type in by_type:
+        raise ValueError(
+            f"{converter.type!r} has two converters: {by_type[converter.type].name!r} and "
+            f"{converter.name!r}; keep one of them"
+        )

@@ -1,0 +1,141 @@
+"""Derive how a ttnn configuration class comes apart and back from its own signature.
+
+Most of ttnn's classes take keyword arguments and have a property of the same name for each, so
+one rule serves them all and a class of a new release needs no code here. The rule refuses a
+class when a part of an object's state cannot be read back; it never leaves such a part out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter, methodcaller
+from typing import TYPE_CHECKING, Any
+
+from optrove.backends.base import Caching, StructConverter
+from optrove.backends.ttnn.signatures import Overload, constructors, properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Set
+
+    from optrove.backends.base import Fields
+
+# Methods that put state into an object which no property need show.
+_MUTATORS = ("set", "experimental_set", "add_", "append_", "extend_", "merge")
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """One class taken apart by its readers and put together by its constructor.
+
+    ``arguments`` go to the constructor by name, ``assigned`` are set afterwards, even if they were
+    arguments: some constructors alter one argument for the sake of another. A field that data
+    leaves out takes ttnn's own default if it has one: a recording made before a release added
+    the field still builds. A field that the class does not have is refused.
+    """
+
+    cls: type
+    readers: tuple[tuple[str, Callable[[Any], Any]], ...]
+    arguments: tuple[str, ...]
+    assigned: tuple[str, ...]
+    required: frozenset[str]
+
+    def fields(self, live: Any) -> Fields:
+        """Return the value of every field of ``live``."""
+        return {name: read(live) for name, read in self.readers}
+
+    def make(self, fields: Fields) -> Any:
+        """Return a new object with the given fields."""
+        check_fields(self.cls, fields, required=self.required, known=dict(self.readers).keys())
+        live = self.cls(**{name: fields[name] for name in self.arguments if name in fields})
+        for name in self.assigned:
+            # An argument may be None where the property may not: ttnn then chose a value.
+            if name in fields and not (fields[name] is None and name in self.arguments):
+                setattr(live, name, fields[name])
+        return live
+
+
+def check_fields(
+    cls: type,
+    fields: Fields,
+    *,
+    required: frozenset[str],
+    known: Set[str],
+) -> None:
+    """Raise ValueError when ``fields`` lacks a required name or holds an unknown one."""
+    missing = sorted(required - fields.keys())
+    unknown = sorted(fields.keys() - known)
+    if missing or unknown:
+        problems = [f"lacks {name!r}" for name in missing] + [
+            f"has no {name!r}" for name in unknown
+        ]
+        raise ValueError(
+            f"{cls.__name__} of the installed ttnn {', '.join(problems)}; "
+            f"its fields are {', '.join(sorted(known)) or 'none'}"
+        )
+
+
+def hidden_state(cls: type) -> str | None:
+    """Say what of an object of ``cls`` cannot be read back, or None when all of it can."""
+    readers = _readers(cls)
+    overloads = _informative(cls)
+    if not overloads:
+        return "its constructor is not ttnn's own"
+    unread = sorted({name for overload in overloads for name in overload.names} - readers.keys())
+    if unread:
+        return f"constructor arguments without a reader: {', '.join(unread)}"
+    methods = [name for name in vars(cls) if not name.startswith("_") and name not in readers]
+    mutators = [name for name in methods if name.startswith(_MUTATORS)]
+    if mutators:
+        return f"state set by methods: {', '.join(sorted(mutators))}"
+    fields = readers.keys() & (_settable(cls) | {n for o in overloads for n in o.names})
+    callables = [name for name in methods if callable(getattr(cls, name))]
+    return "nothing can be read" if callables and not fields else None
+
+
+def derive(cls: type, name: str) -> StructConverter:
+    """Return the converter of a class without hidden state, to be called ``name``."""
+    readers = _readers(cls)
+    overloads = _informative(cls)
+    fullest = max(overloads, key=lambda overload: len(overload.parameters))
+    arguments = tuple(parameter.name for parameter in fullest.parameters)
+    assigned = tuple(sorted(_settable(cls)))
+    fields = dict.fromkeys((*arguments, *assigned))
+    derived = Derived(
+        cls,
+        readers=tuple((field, readers[field]) for field in fields),
+        arguments=arguments,
+        assigned=assigned,
+        required=frozenset(p.name for p in fullest.parameters if p.required),
+    )
+    return StructConverter(name, cls, derived.fields, derived.make, caching=caching_of(cls))
+
+
+def caching_of(cls: type) -> Caching:
+    """Return how descriptions of ``cls`` may be kept: by value where it defines its own hash."""
+    own = {"__eq__", "__hash__"} <= vars(cls).keys() and vars(cls)["__hash__"] is not None
+    return Caching.BY_VALUE if own and not _settable(cls) else Caching.NEVER
+
+
+def _informative(cls: type) -> tuple[Overload, ...]:
+    """Return the constructors of ``cls`` without its conversions from one other object."""
+    overloads = constructors(cls)
+    readers = _readers(cls).keys()
+    told = any(overload.parameters and overload.names <= readers for overload in overloads)
+    if not told and not _settable(cls):
+        return overloads
+    return tuple(o for o in overloads if o.names <= readers or len(o.parameters) != 1)
+
+
+def _settable(cls: type) -> set[str]:
+    return {name for name, member in properties(cls).items() if member.fset is not None}
+
+
+def _readers(cls: type) -> dict[str, Callable[[Any], Any]]:
+    """Return a reader per property, and per method without arguments that returns something."""
+    readers: dict[str, Callable[[Any], Any]] = {}
+    for name, member in vars(cls).items():
+        signatures: Any = getattr(member, "__nb_signature__", ())
+        if len(signatures) == 1 and signatures[0][0].startswith(f"def {name}(self) -> "):
+            readers[name] = methodcaller(name)
+    readers.update({name: attrgetter(name) for name in properties(cls)})
+    return readers

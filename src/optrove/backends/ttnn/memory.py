@@ -1,0 +1,183 @@
+"""The converters of how a ttnn tensor lies in memory: memory configurations, shards, tiles.
+
+Two facts about ``MemoryConfig`` shape its converter. A configuration made from a ``ShardSpec``
+gains an ``nd_shard_spec`` when a tensor uses it, and ttnn still calls the two equal: that part
+is derived and not recorded. One made from an ``NdShardSpec`` may gain a ``shard_spec`` and another
+layout in the same way, and ttnn calls the two different: there all of it is recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from optrove.backends.base import Caching, Fields, StructConverter
+from optrove.backends.ttnn.configs import check_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+# Experimental switches that only ``to_json`` shows; absent from ttnn 0.78 in part, and recorded
+# only where they are on, so that the same configuration is the same in every release.
+_SWITCHES = ("per_core_allocation", "range_lockstep_allocation")
+
+
+def converters(ttnn: ModuleType) -> tuple[StructConverter, ...]:
+    """Return the converters of this module for the given ttnn."""
+    memory = MemoryRule(ttnn)
+    spec = SpecRule(ttnn)
+    return (
+        StructConverter(
+            "ttnn.MemoryConfig",
+            ttnn.MemoryConfig,
+            memory.fields,
+            memory.make,
+            caching=Caching.BY_VALUE,
+        ),
+        StructConverter("ttnn.TensorSpec", ttnn.TensorSpec, spec.fields, spec.make, SpecRule.names),
+        StructConverter(
+            "ttnn.ShardSpec",
+            ttnn.ShardSpec,
+            lambda live: {
+                "grid": live.grid,
+                "shape": live.shape,
+                "orientation": live.orientation,
+            },
+            lambda fields: ttnn.ShardSpec(fields["grid"], fields["shape"], fields["orientation"]),
+            ("grid", "shape", "orientation"),
+        ),
+        StructConverter(
+            "ttnn.Tile", ttnn.Tile, _tile_fields, TileRule(ttnn).make, ("shape", "transpose")
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRule:
+    """How a memory configuration comes apart and back."""
+
+    ttnn: ModuleType
+
+    def fields(self, live: Any) -> Fields:
+        """Return layout, buffer type and shards of ``live``, and the switches that are on."""
+        told = json.loads(live.to_json())
+        by_nd = told["created_with_nd_shard_spec"]
+        return {
+            "memory_layout": live.memory_layout,
+            "buffer_type": live.buffer_type,
+            "shard_spec": live.shard_spec,
+            "nd_shard_spec": live.nd_shard_spec if by_nd else None,
+            **{name: True for name in _SWITCHES if told.get(name)},
+        }
+
+    def make(self, fields: Fields) -> Any:
+        """Return the memory configuration with exactly these fields."""
+        required = frozenset({"memory_layout", "buffer_type", "shard_spec", "nd_shard_spec"})
+        known = required | set(_SWITCHES)
+        check_fields(self.ttnn.MemoryConfig, fields, required=required, known=known)
+        if fields["nd_shard_spec"] is None:
+            live = self.ttnn.MemoryConfig(
+                fields["memory_layout"], fields["buffer_type"], fields["shard_spec"]
+            )
+        else:
+            live = self._make_nd(fields)
+        for name in _SWITCHES:
+            if fields.get(name):
+                getattr(live, f"experimental_set_{name}")(fields[name])
+        return live
+
+    def _make_nd(self, fields: Fields) -> Any:
+        """Return the configuration, in the form that it has within a tensor if need be.
+
+        Only ttnn itself writes a shard_spec beside an nd_shard_spec, when a tensor's shape allows
+        both. So tensor shapes are tried until one leads to the recorded form.
+        """
+        ttnn, nd = self.ttnn, fields["nd_shard_spec"]
+        plain = ttnn.MemoryConfig(fields["buffer_type"], nd)
+        if _same_form(plain, fields):
+            return plain
+        for shape in _shapes(nd):
+            spec = ttnn.TensorSpec(
+                ttnn.Shape(shape),
+                ttnn.uint32,
+                ttnn.ROW_MAJOR_LAYOUT,
+                nd_shard_spec=nd,
+                buffer_type=fields["buffer_type"],
+            )
+            if _same_form(spec.memory_config, fields):
+                return spec.memory_config
+        raise ValueError(
+            "no tensor gives this nd_shard_spec the recorded memory_layout and shard_spec; "
+            "record the configuration before a tensor uses it"
+        )
+
+
+def _same_form(live: Any, fields: Fields) -> bool:
+    return bool(
+        live.memory_layout == fields["memory_layout"] and live.shard_spec == fields["shard_spec"]
+    )
+
+
+def _shapes(nd: Any) -> Iterator[list[int]]:
+    """Yield tensor shapes of several shards: stacked, side by side, and in a grid."""
+    shard = [nd.shard_shape[index] for index in range(nd.shard_shape.rank)]
+    *outer, height, width = [1, *shard] if len(shard) == 1 else shard
+    cores = nd.grid.num_cores()
+    box = nd.grid.bounding_box().grid_size()
+    for rows, columns in ((cores, 1), (1, cores), (box.y, box.x), (box.x, box.y), (1, 1)):
+        yield [*outer, height * rows, width * columns]
+        yield [rows, *outer, height, width * columns]
+
+
+@dataclass(frozen=True, slots=True)
+class SpecRule:
+    """How a tensor specification comes apart and back."""
+
+    ttnn: ModuleType
+    names = ("shape", "dtype", "layout", "tile", "memory_config")
+
+    def fields(self, live: Any) -> Fields:
+        """Return shape, dtype, layout, tile and memory configuration of ``live``."""
+        return {name: getattr(live, name) for name in self.names}
+
+    def make(self, fields: Fields) -> Any:
+        """Return the specification with these fields; ValueError if ttnn alters one."""
+        memory = fields["memory_config"]
+        recorded = MemoryRule(self.ttnn).fields(memory)
+        if recorded["nd_shard_spec"] is not None:
+            shards = {"nd_shard_spec": memory.nd_shard_spec}
+        else:
+            shards = {"memory_layout": memory.memory_layout, "shard_spec": memory.shard_spec}
+        live = self.ttnn.TensorSpec(
+            fields["shape"],
+            fields["dtype"],
+            fields["layout"],
+            buffer_type=memory.buffer_type,
+            tile=fields["tile"],
+            **shards,
+        )
+        if not _same_form(live.memory_config, recorded) or recorded.keys() & set(_SWITCHES):
+            raise ValueError(
+                "ttnn.TensorSpec cannot be made with this memory configuration: its "
+                "constructors take no experimental switches and derive the layout of nd shards"
+            )
+        return live
+
+
+@dataclass(frozen=True, slots=True)
+class TileRule:
+    """How a tile comes back: ttnn sets its two transposes together."""
+
+    ttnn: ModuleType
+
+    def make(self, fields: Fields) -> Any:
+        """Return the tile with the given shape."""
+        return self.ttnn.Tile(fields["shape"], fields["transpose"])
+
+
+def _tile_fields(live: Any) -> Fields:
+    if live.transpose_within_face != live.transpose_of_faces:
+        raise ValueError("a tile with only one of its two transposes cannot be made from Python")
+    return {"shape": live.tile_shape, "transpose": live.transpose_of_faces}

@@ -1,0 +1,61 @@
+"""The public serializer where ttnn and torch are not installed."""
+
+import json
+
+import pytest
+
+from optrove.errors import BadData
+from optrove.flows import serialize
+from optrove.flows.serialize import frameworks_in, from_jsonable, to_jsonable
+from optrove.model.values import DeviceRef, List, Null, Struct, Symbol, TensorSpec, TorchPlacement
+
+MEMORY = {
+    "$struct": "ttnn.MemoryConfig",
+    "fields": {"buffer_type": {"$symbol": "ttnn.BufferType", "name": "DRAM"}},
+}
+
+
+@pytest.fixture
+def nothing_installed(monkeypatch):
+    monkeypatch.setattr(serialize, "is_importable", lambda framework: False)
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_configurations_stay_structs_and_encode_to_the_same_json():
+    data = {"a": [MEMORY, {"$symbol": "torch.dtype", "name": "float32"}], "b": MEMORY}
+    live = from_jsonable(json.loads(json.dumps(data)))
+    assert isinstance(live["b"], Struct)
+    assert live["a"][1] == Symbol("torch.dtype", "float32")
+    assert to_jsonable(live) == data
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_placeholders_come_back_as_they_are():
+    tensor = TensorSpec((1,), "torch.int8", TorchPlacement((1,), "strided", "cpu", False))
+    device = DeviceRef("ttnn.MeshDevice", (1, 2))
+    assert from_jsonable(to_jsonable([tensor, device])) == [tensor, device]
+    assert from_jsonable(to_jsonable([device]), mesh_device="mine") == ["mine"]
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_an_unknown_object_is_found_even_within_an_inert_struct():
+    hidden = {"$struct": "ttnn.Config", "fields": {"x": {"$opaque": "m.Type", "token": "1"}}}
+    with pytest.raises(BadData) as caught:
+        from_jsonable([hidden])
+    assert caught.value.faults[0].path == "$[0].fields.x"
+
+
+def test_only_the_frameworks_that_the_data_names_are_wanted():
+    assert frameworks_in(Null()) == []
+    assert frameworks_in(List((Struct("ttnn.Shape", ()), Symbol("torch.dtype", "x")))) == [
+        "torch",
+        "ttnn",
+    ]
+    assert frameworks_in(List((Struct("ttnn", ()), Symbol("ttnnx.y", "x")))) == []
+
+
+def test_the_given_device_takes_the_place_of_the_recorded_one():
+    device = object()
+    data = {"$device": "python.Fake", "mesh_shape": [1]}
+    assert from_jsonable(data, device) is device
+    assert from_jsonable(data, mesh_device=device) is device

@@ -1,0 +1,202 @@
+"""Prove that a master file's tensors and configurations survive the converters.
+
+Every tensor and configuration of the file is parsed, made as a live ttnn object on a mock board,
+described again, and compared field by field with what the file says:
+
+    python tools/roundtrip_master.py master.json --board galaxy
+
+Prints counts per kind and every difference with its JSON path; exit code 1 if there is any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import optrove
+from master_spellings import Part, RecordedTensor, Unparsed, parts
+from optrove.backends import plain
+from optrove.backends.base import Tables
+from optrove.backends.build import build
+from optrove.backends.describe import describe
+from optrove.errors import BadData
+from optrove.model.values import (
+    DeviceRef,
+    Handle,
+    Set,
+    Struct,
+    Symbol,
+    TensorSpec,
+    TtnnPlacement,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KINDS = ("tensor", "memory config", "program config", "compute config", "other", "plain value")
+VERDICTS = ("equal", "different", "unparsed")
+
+
+def kind_of(value: Value | RecordedTensor | Unparsed) -> str:
+    """Return the line of the summary that a part belongs to."""
+    match value:
+        case RecordedTensor():
+            return "tensor"
+        case Struct(type="ttnn.MemoryConfig"):
+            return "memory config"
+        case Struct(type=name) if name.endswith("ProgramConfig"):
+            return "program config"
+        case Struct(type=name) if name.endswith("ComputeKernelConfig"):
+            return "compute config"
+        case Struct() | Symbol() | DeviceRef() | Handle() | Set() | Unparsed():
+            return "other"
+        case _:
+            return "plain value"
+
+
+class Rebuilder:
+    """Makes live objects of parts on an open mesh, and says how they differ from the file."""
+
+    def __init__(self, ttnn: Any, mesh: Any, tables: Tables) -> None:
+        self.ttnn = ttnn
+        self.mesh = mesh
+        self.tables = tables
+        self.supplied = 0
+        rows, columns = mesh.shape[0], mesh.shape[1]
+        self.coordinates = tuple(product(range(rows), range(columns)))
+
+    def differences(self, value: Value | RecordedTensor) -> list[str]:
+        """Return what is not as the file says, field by field; empty if all of it is."""
+        match value:
+            case RecordedTensor():
+                return list(self._tensor(value))
+            case Handle():
+                return list(self._handle(value))
+        live = build(value, self.tables, self.mesh)
+        return list(unlike(value, describe(live, self.tables), ""))
+
+    def _tensor(self, told: RecordedTensor) -> Iterator[str]:
+        ttnn = self.ttnn
+        live = ttnn.allocate_tensor_on_device(
+            ttnn.Shape(told.shape),
+            ttnn.DataType[told.dtype.removeprefix("ttnn.").upper()],
+            ttnn.Layout[told.layout],
+            self.mesh,
+            build(told.memory, self.tables),
+        )
+        live.update_tensor_topology(self._topology(told))
+        found = describe(live, self.tables)
+        ttnn.deallocate(live)
+        if not isinstance(found, TensorSpec) or not isinstance(found.placement, TtnnPlacement):
+            yield f"described as {found}"
+            return
+        lies = found.placement
+        facts = {
+            "shape": (told.shape, found.shape),
+            "dtype": (told.dtype, found.dtype),
+            "layout": (told.layout, lies.layout),
+            "storage": (told.storage, lies.storage),
+            "mesh shape": (told.mesh_shape, lies.mesh_shape),
+            "placement": (told.placement(self.coordinates), lies.mesh),
+        }
+        yield from (f"{name}: {a} became {b}" for name, (a, b) in facts.items() if a != b)
+        yield from unlike(told.memory, lies.memory, "memory_config")
+
+    def _topology(self, told: RecordedTensor) -> Any:
+        ttnn = self.ttnn
+        placements = [
+            ttnn.PlacementReplicate() if dim is None else ttnn.PlacementShard(dim)
+            for dim in told.placements
+        ]
+        chips = [ttnn.MeshCoordinate(chip) for chip in self.coordinates]
+        return ttnn.TensorTopology(ttnn.MeshShape(told.distribution_shape), placements, chips)
+
+    def _handle(self, told: Handle) -> Iterator[str]:
+        """Make a semaphore anew; the file says nothing about how, so a recipe is supplied."""
+        grid = self.mesh.compute_with_storage_grid_size()
+        cores = self.ttnn.CoreRange(self.ttnn.CoreCoord(0, 0), self.ttnn.CoreCoord(grid.x - 1, 0))
+        recipe = {
+            "cores": self.ttnn.CoreRangeSet([cores]),
+            "initial_value": 0,
+            "buffer_type": self.ttnn.BufferType.L1,
+        }
+        fields = tuple((name, describe(item, self.tables)) for name, item in recipe.items())
+        live = build(Handle(told.type, Struct(told.type, fields)), self.tables, self.mesh)
+        self.supplied += 1
+        found = describe(live, self.tables)
+        if not isinstance(found, Handle) or found.type != told.type:
+            yield f"{told.type} became {found}"
+
+
+def unlike(told: Value | None, found: Value | None, path: str) -> Iterator[str]:
+    """Yield where ``found`` is not what the file told; fields it does not tell do not count."""
+    if isinstance(told, Struct) and isinstance(found, Struct) and told.type == found.type:
+        fields = dict(found.fields)
+        for name, value in told.fields:
+            yield from unlike(value, fields.get(name), f"{path}.{name}")
+    elif told != found:
+        yield f"{path or 'value'}: {told} became {found}"
+
+
+def check(part: Part, rebuilder: Rebuilder) -> tuple[str, list[str]]:
+    """Return the verdict on one part and what is wrong with it."""
+    if isinstance(part.value, Unparsed):
+        return "unparsed", [part.value.problem]
+    try:
+        problems = rebuilder.differences(part.value)
+    except (BadData, RuntimeError) as error:
+        problems = [str(error).splitlines()[0]]
+    return ("different" if problems else "equal"), problems
+
+
+def report(document: dict[str, Any], rebuilder: Rebuilder) -> bool:
+    """Check every part, print what was found, and tell whether all of it was equal."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for part in parts(document):
+        verdict, problems = check(part, rebuilder)
+        counts[kind_of(part.value), verdict] += 1
+        for problem in problems:
+            print(f"{part.path}: {problem}")
+    configurations = sum(len(op["configurations"]) for op in document["operations"].values())
+    print(f"{configurations} configurations of {len(document['operations'])} operations")
+    print(f"{'':16}{'total':>8}" + "".join(f"{verdict:>11}" for verdict in VERDICTS))
+    for kind in KINDS:
+        row = [counts[kind, verdict] for verdict in VERDICTS]
+        print(f"{kind + 's':16}{sum(row):>8}" + "".join(f"{count:>11}" for count in row))
+    print(f"{rebuilder.supplied} semaphores were made from a supplied recipe")
+    total = sum(counts.values())
+    return total > 0 and total == sum(counts[kind, "equal"] for kind in KINDS)
+
+
+def main() -> int:
+    """Run the command; 0 if everything in the file survived."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--board", default="galaxy")
+    parser.add_argument("--mesh", type=int, nargs=2, default=(4, 8), metavar=("ROWS", "COLUMNS"))
+    options = parser.parse_args()
+    document = json.loads(options.file.read_text())
+    with optrove.mock_board(options.board):
+        # Only now, since ttnn looks for its board when it is imported.
+        import ttnn
+
+        from optrove.backends.ttnn import values
+
+        tables = Tables([values.table(), plain.table()])
+        ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+        mesh = ttnn.open_mesh_device(ttnn.MeshShape(*options.mesh))
+        try:
+            return 0 if report(document, Rebuilder(ttnn, mesh, tables)) else 1
+        finally:
+            ttnn.close_mesh_device(mesh)
+            ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
