@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from weights import BATCH, EPSILON, EXPANSION, HEADS, HIDDEN, SEQUENCE, Dense, Weights
-
 import ttnn
+from weights import BATCH, EPSILON, EXPANSION, HEADS, HIDDEN, SEQUENCE, Dense, Weights
 
 TILE = 32
 HEAD_SIZE = HIDDEN // HEADS

@@ -75,7 +75,6 @@ def _variants(device: Any, dtype: Any, *, shadow: bool) -> Iterator[Outcome]:
 
 def _pcc(output: Any, array: Any, weights: Any) -> float:
     import reference  # needs torch, which the rest does without
-
     import ttnn  # the board has to be there first
 
     return float(reference.pcc(reference.encoder(array, weights), ttnn.to_torch(output).float()))

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import encoder
 import pytest
-import weights as example
-
 import ttnn
+import weights as example
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
