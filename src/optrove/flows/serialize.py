@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,7 @@ def to_jsonable(obj: Any) -> Json:
 
     An object that nothing is known about is recorded as such, and refused on the way back.
     """
-    tables = Tables(_tables_of(name for name in FRAMEWORKS if name in sys.modules))
-    return encode(describe(obj, tables))
+    return encode(describe(obj, _tables(tuple(name for name in FRAMEWORKS if name in sys.modules))))
 
 
 def from_jsonable(data: Json, mesh_device: Any = None, *, types: Iterable[type] = ()) -> Any:
@@ -44,10 +43,8 @@ def from_jsonable(data: Json, mesh_device: Any = None, *, types: Iterable[type] 
     """
     value = decode(data)
     wanted = frameworks_in(value)
-    present = [name for name in wanted if is_importable(name)]
-    absent = [name for name in FRAMEWORKS if name not in present]
-    tables = [*_tables_of(present), plain.user_table(types)]
-    return build(value, Tables(tables, absent=absent), mesh_device)
+    present = tuple(name for name in wanted if is_importable(name))
+    return build(value, _tables(present, tuple(types)), mesh_device)
 
 
 def frameworks_in(value: Value) -> list[str]:
@@ -69,13 +66,12 @@ def is_importable(framework: str) -> bool:
     return spec is not None and spec.origin is not None
 
 
-def _tables_of(frameworks: Iterable[str]) -> list[ConverterTable]:
-    return [_plain_table(), *(_framework_table(name) for name in frameworks)]
-
-
-@cache
-def _plain_table() -> ConverterTable:
-    return plain.table()
+@lru_cache(maxsize=64)
+def _tables(present: tuple[str, ...], types: tuple[type, ...] = ()) -> Tables:
+    """Return the joined tables of these frameworks and classes; all other frameworks are absent."""
+    tables = (plain.table(), *map(_framework_table, present), plain.user_table(types))
+    absent = (name for name in FRAMEWORKS if name not in present)
+    return Tables(tables, absent=absent)
 
 
 @cache
