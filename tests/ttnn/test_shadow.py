@@ -14,13 +14,17 @@ pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 @pytest.fixture(scope="module")
 def device(mesh, ttnn):
     """One chip of the Galaxy."""
-    return mesh.create_submesh(ttnn.MeshShape(1, 1))
+    submesh = mesh.create_submesh(ttnn.MeshShape(1, 1))
+    yield submesh
+    ttnn.close_mesh_device(submesh)
 
 
 @pytest.fixture(scope="module")
 def row(mesh, ttnn):
     """A row of chips, joined by the fabric."""
-    return mesh.create_submesh(ttnn.MeshShape(1, 8), ttnn.MeshCoordinate(1, 0))
+    submesh = mesh.create_submesh(ttnn.MeshShape(1, 8), ttnn.MeshCoordinate(1, 0))
+    yield submesh
+    ttnn.close_mesh_device(submesh)
 
 
 @pytest.fixture
