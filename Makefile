@@ -11,7 +11,7 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 # Applied to build environments too, so that nothing is installed unpinned.
-export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 RECIPE := pyproject.toml constraints.txt
 INSTALL = $(BIN)/python -m pip install -qq --editable
@@ -21,13 +21,13 @@ help:
 
 # Two depths of set-up: the demo needs neither torch nor test tools.
 $(VENV)/demo.stamp: $(RECIPE)
-	@[ -x $(BIN)/python ] || { \
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
 	  python=$$(tools/find-python 3.12 3.10) || { \
 	    echo "optrove runs the real ttnn, which has wheels for CPython 3.12 and 3.10 on Linux x86_64." >&2; \
 	    echo "Neither was found (PATH, pyenv, uv). Install one, or name it: make PYTHON=/path/to/python3.12" >&2; \
 	    exit 1; }; \
 	  echo "Setting up $(VENV) with $$python" >&2; \
-	  "$$python" -m venv $(VENV); }
+	  "$$python" -m venv --clear $(VENV); }
 	@echo "Installing optrove and ttnn" >&2
 	@$(INSTALL) '.[ttnn]'
 	@touch $@
@@ -45,7 +45,7 @@ test: $(VENV)/test.stamp test-other-pythons
 
 # The base package promises 3.10 to 3.13, with or without a ttnn wheel. Each Python found here runs
 # the framework-free tests in an environment of its own.
-OTHER_PYTHONS := $(foreach version,3.10 3.11 3.13,$(if $(shell tools/find-python $(version)),$(version)))
+OTHER_PYTHONS := $(foreach version,3.10 3.11 3.13,$(if $(shell PYTHON= tools/find-python $(version)),$(version)))
 FRAMEWORK_FREE := tests/unit tests/properties tests/golden tests/plugin
 
 test-other-pythons: $(OTHER_PYTHONS:%=test-python-%)
@@ -56,7 +56,7 @@ test-python-%: $(VENV)-%/test.stamp
 .PRECIOUS: $(VENV)-%/test.stamp
 $(VENV)-%/test.stamp: $(RECIPE)
 	@echo "Setting up $(VENV)-$*" >&2
-	@[ -x $(VENV)-$*/bin/python ] || $$(tools/find-python $*) -m venv $(VENV)-$*
+	@$(VENV)-$*/bin/python -m pip --version >/dev/null 2>&1 || "$$(PYTHON= tools/find-python $*)" -m venv --clear $(VENV)-$*
 	@$(VENV)-$*/bin/python -m pip install -qq --editable '.[test]'
 	@touch $@
 

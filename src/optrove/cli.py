@@ -11,6 +11,7 @@ import click
 
 from optrove import __version__
 from optrove.errors import OptroveError
+from optrove.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,9 +90,9 @@ def boards(*, as_json: bool) -> None:
 
 
 @main.command()
-@click.option("--board", default="n150", show_default=True, help="Mock board to open as a trial.")
+@click.option("--board", metavar="NAME", help="Mock board to open as a trial [default: n150].")
 @json_option
-def doctor(*, board: str, as_json: bool) -> None:
+def doctor(*, board: str | None, as_json: bool) -> None:
     """Tell what works on this machine, and what to do about the rest.
 
     Opens one mock board in a process of its own. Ends with 1 if something that is installed does
@@ -105,7 +106,8 @@ def doctor(*, board: str, as_json: bool) -> None:
     from optrove.backends.ttnn.boards import find_board
     from optrove.flows.doctor import examine, is_healthy
 
-    findings = tuple(examine(find_board(board).name))
+    wanted = board or read_settings().board or "n150"
+    findings = tuple(examine(find_board(wanted).name))
     healthy = is_healthy(findings)
     if as_json:
         report = {"healthy": healthy, "findings": [asdict(finding) for finding in findings]}

@@ -4,6 +4,7 @@ OptroveError
 +-- BadSetting           an environment variable with a value that means nothing
 +-- UnknownBoard         the name is not in the table of boards
 +-- FrameworkMissing     ttnn or torch is needed and not installed
++-- UnusableCache        the directory for mock boards' files cannot be used
 +-- FrameworkTooEarly    ttnn was imported before the mock board was set up
 +-- NoNumbers            a mock tensor was read whose numbers nothing could compute
 +-- BadData              data that cannot be read or built; lists every fault with its path
@@ -28,6 +29,10 @@ class UnknownBoard(OptroveError):
 
 class FrameworkMissing(OptroveError):
     """A framework that the request needs is not installed."""
+
+
+class UnusableCache(OptroveError):
+    """The directory for mock boards' files cannot be written or read."""
 
 
 class FrameworkTooEarly(OptroveError):

@@ -5,8 +5,9 @@ All options are off by default; without one, nothing is imported and nothing pat
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from optrove.backends.ttnn.boards import Board
 
 _BOARD: pytest.StashKey[Board] = pytest.StashKey()
+_WORKERS: pytest.StashKey[list[dict[str, Any] | None]] = pytest.StashKey()
+_REPORT = "optrove_shadow"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,25 +60,56 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"optrove: mock board {board.name}, {board.title}; {numbers}"]
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the numbers' report of a worker of pytest-xdist to the process that shows it."""
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None and _BOARD in session.config.stash:
+        output[_REPORT] = _shadow_report(session.config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take the report of a worker of pytest-xdist; a worker that crashed has none."""
+    output: dict[str, Any] = getattr(node, "workeroutput", {})
+    node.config.stash.setdefault(_WORKERS, []).append(output.get(_REPORT))
+
+
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say which op calls have no numbers, so that a skipped comparison has its reason."""
-    if _BOARD not in config.stash or not _asked(config.option)[1]:
+    """Say how many op calls have numbers and why others have none, over all processes."""
+    own = None if _WORKERS in config.stash else _shadow_report(config)
+    reports = [report for report in config.stash.get(_WORKERS, [own]) if report is not None]
+    if not reports:
         return
+    computed = sum(report["computed"] for report in reports)
+    missing: Counter[str] = Counter()
+    for report in reports:
+        missing.update(report["missing"])
+    terminalreporter.section("optrove: numbers on the mock board")
+    terminalreporter.line(f"{computed} op calls computed, {missing.total()} without numbers")
+    for reason, count in missing.most_common():
+        terminalreporter.line(f"{count} x {reason}")
+
+
+def _shadow_report(config: pytest.Config) -> dict[str, Any] | None:
+    """Return how many op calls of this process have numbers, or None without the shadow."""
+    if _BOARD not in config.stash:
+        return None
     from optrove.backends.ttnn.shadow import active_report
 
     report = active_report()
-    if report is not None:
-        terminalreporter.section("optrove: numbers on the mock board")
-        for line in report.lines():
-            terminalreporter.line(line)
+    if report is None:
+        return None
+    missing = {str(reason): count for reason, count in report.missing.items()}
+    return {"computed": report.computed.total(), "missing": missing}
 
 
 def _asked(options: Namespace) -> tuple[str | None, bool]:
     settings = read_settings()
     shadow = options.optrove_shadow or settings.shadow
-    name = options.optrove_board or settings.board
+    # An empty name is one that a script forgot to fill in: not the same as no option at all.
+    name = settings.board if options.optrove_board is None else options.optrove_board
     if options.optrove_shadow and name is None:
         raise pytest.UsageError("--optrove-shadow needs a mock board: add --optrove-board NAME")
     return name, shadow

@@ -38,16 +38,27 @@ class Settings:
 
     board: str | None
     shadow: bool
-    cache: Path
 
 
 def read_settings() -> Settings:
     """Return the settings of this process's environment."""
-    return Settings(
-        board=os.environ.get(BOARD.name) or None,
-        shadow=_switch(SHADOW),
-        cache=_cache_directory(),
-    )
+    return Settings(board=os.environ.get(BOARD.name) or None, shadow=_switch(SHADOW))
+
+
+def cache_directory() -> Path:
+    """Return where mock boards' files are kept, as an absolute path."""
+    chosen = os.environ.get(CACHE.name)
+    try:
+        if chosen:
+            return Path(chosen).expanduser().absolute()
+        root = os.environ.get("XDG_CACHE_HOME")
+        caches = Path(root) if root else Path.home() / ".cache"
+    except RuntimeError as error:
+        raise BadSetting(
+            f"no cache directory can be found for mock boards ({error}); "
+            f"set {CACHE.name} to a directory of your choice"
+        ) from error
+    return (caches / "optrove").absolute()
 
 
 @contextmanager
@@ -81,11 +92,3 @@ def _switch(variable: Variable) -> bool:
     if text.lower() in FALSE:
         return False
     raise BadSetting(f"{variable.name} is {text!r}; set it to 1 or 0")
-
-
-def _cache_directory() -> Path:
-    chosen = os.environ.get(CACHE.name)
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "optrove"

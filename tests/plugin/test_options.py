@@ -7,6 +7,12 @@ def test_an_unknown_board_is_a_usage_error_that_lists_the_known(pytester):
     result.stderr.fnmatch_lines(["*no board is called 'n3000'*n300*bh-galaxy*"])
 
 
+def test_an_empty_board_name_is_a_usage_error(pytester):
+    result = pytester.runpytest_subprocess("--optrove-board", "")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*no board is called ''*"])
+
+
 def test_shadow_without_a_board_is_a_usage_error(pytester, monkeypatch):
     monkeypatch.delenv("OPTROVE_BOARD", raising=False)
     result = pytester.runpytest_subprocess("--optrove-shadow")

@@ -25,7 +25,23 @@ REAL_ENVIRONMENT = """
 import optrove
 with optrove.mock_board("n300"):
     import ttnn
+    device = ttnn.open_device(device_id=0)
+    tile = ttnn.zeros([32, 32], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    ttnn.add(tile, tile)
+    ttnn.close_device(device)
     print(ttnn.get_num_devices())
+"""
+
+SHADOW = """
+import optrove
+with optrove.mock_board("n150"):
+    import torch, ttnn
+    device = ttnn.open_device(device_id=0)
+    ones = ttnn.from_torch(
+        torch.ones(32, 32), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device
+    )
+    print(ttnn.to_torch(ones + ones).sum().item())
+    ttnn.close_device(device)
 """
 
 AFTERWARDS = """
@@ -59,8 +75,23 @@ def test_the_same_board_can_be_entered_again(ttnn):
     assert dict(os.environ) == before
 
 
-def test_variables_that_choose_real_devices_do_not_hide_mock_ones(run_python):
-    assert run_python(REAL_ENVIRONMENT, TT_VISIBLE_DEVICES="0") == "2\n"
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("TT_VISIBLE_DEVICES", "0"),
+        ("TT_METAL_WATCHER", "10"),
+        ("TT_METAL_DPRINT_CORES", "0,0"),
+        ("TT_METAL_DEVICE_PROFILER", "1"),
+        ("TT_METAL_CCACHE_KERNEL_SUPPORT", "1"),
+    ],
+)
+def test_variables_for_real_devices_do_no_harm(run_python, variable, value):
+    assert run_python(REAL_ENVIRONMENT, **{variable: value}) == "2\n"
+
+
+@pytest.mark.torch
+def test_the_shadow_can_be_asked_for_by_the_environment(run_python):
+    assert run_python(SHADOW, OPTROVE_SHADOW="1") == "2048.0\n"
 
 
 def test_ttnn_stays_on_the_board_after_the_block(run_python):

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 pytestmark = pytest.mark.ttnn
@@ -50,6 +52,31 @@ def test_it_works_under_xdist(project):
     result.assert_outcomes(passed=2)
 
 
+def test_numbers_are_counted_over_all_processes_of_xdist(pytester):
+    test = """
+        import ttnn, torch, pytest
+
+        @pytest.mark.parametrize("n", range(4))
+        def test_double(n):
+            device = ttnn.open_device(device_id=0)
+            ones = ttnn.from_torch(
+                torch.ones(32, 32), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device
+            )
+            assert torch.all(ttnn.to_torch(ttnn.add(ones, ones)) == 2)
+            ttnn.close_device(device)
+    """
+    pytester.makepyfile(test)
+    options = ("--optrove-board", "n150", "--optrove-shadow")
+    alone = pytester.runpytest_subprocess(*options)
+    alone.assert_outcomes(passed=4)
+    (line,) = [line for line in alone.outlines if "op calls computed" in line]
+    assert not line.startswith("0 ")
+    spread = pytester.runpytest_subprocess(*options, "-n", "2")
+    spread.assert_outcomes(passed=4)
+    assert line in spread.outlines
+
+
+@pytest.mark.skipif(Path("/dev/tenstorrent").exists(), reason="here is a real board to be found")
 def test_without_the_option_ttnn_looks_for_real_devices(project):
     result = project.runpytest_subprocess("-k", "test_add")
     outcomes = result.parseoutcomes()

@@ -1,14 +1,17 @@
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from optrove.backends.ttnn.boards import BOARDS
 from optrove.backends.ttnn.runtime import installed_package, prepare
+from optrove.errors import UnusableCache
 
 pytestmark = pytest.mark.ttnn
 
@@ -28,8 +31,8 @@ import shutil
 from pathlib import Path
 from optrove.backends.ttnn.boards import BOARDS
 from optrove.backends.ttnn.runtime import prepare
-from optrove.settings import read_settings
-cache = read_settings().cache
+from optrove.settings import cache_directory
+cache = cache_directory()
 while True:
     prepare(BOARDS["n300"], cache)
     for fixed in cache.glob("*/n300/fixed"):
@@ -125,13 +128,74 @@ def test_kernels_of_a_process_that_did_not_end_in_order_are_dropped(tmp_path):
     cache = tmp_path / "cache"
     finish(start(cache, tmp_path))
     (home,) = cache.glob("*/n300")
-    kept = home / "jit-0" / "marker"
+    kept = home / "jit-0-0" / "marker"
     kept.write_text("a warm cache")
     finish(start(cache, tmp_path))
     assert kept.exists()
-    (home / "jit-0.lock").write_text("in use")
+    (home / "jit-0.lock").write_text("0 in use")
     finish(start(cache, tmp_path))
     assert not kept.exists()
+    assert (home / "jit-0-1").is_dir()
+
+
+PARENT = """
+import os, signal, subprocess, sys
+import optrove
+with optrove.mock_board("n300"):
+    child = subprocess.Popen([sys.executable, "-c", sys.argv[1]])
+    print(child.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+CHILD = """
+import os, time
+from pathlib import Path
+kernels = Path(os.environ["TT_METAL_CACHE"])
+end = time.monotonic() + 8
+while time.monotonic() < end:
+    for number in range(100):
+        kernels.joinpath(str(number)).mkdir(parents=True, exist_ok=True)
+"""
+
+
+def test_a_child_that_outlives_its_killed_parent_does_not_break_the_next(tmp_path):
+    cache = tmp_path / "cache"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, CHILD],
+        env=os.environ | {"OPTROVE_CACHE": str(cache)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    parent.stdout.readline()
+    parent.wait(timeout=60)
+    finish(start(cache, tmp_path))
+    parent.stdout.close()
+
+
+@pytest.mark.parametrize("cache", ["/proc/optrove", "/tmp/with space/cache"])  # noqa: S108 - never made
+def test_a_cache_that_cannot_be_used_is_an_error_that_says_what_to_set(cache):
+    with pytest.raises(UnusableCache, match="Set OPTROVE_CACHE to a") as caught:
+        prepare(BOARDS["n300"], Path(cache))
+    assert cache in str(caught.value)
+
+
+def run_doctor(cache):
+    command = [sys.executable, "-m", "optrove", "doctor", "--json"]
+    environment = os.environ | {"OPTROVE_CACHE": str(cache)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    states = {part["part"]: part for part in json.loads(done.stdout)["findings"]}
+    return done.returncode, states["boards: mock"]
+
+
+def test_the_doctor_opens_a_mock_board(tmp_path):
+    code, finding = run_doctor(tmp_path)
+    assert (code, finding["state"]) == (0, "ok")
+
+
+def test_the_doctor_says_what_is_wrong_with_a_mock_board():
+    code, finding = run_doctor("/proc/optrove")
+    assert (code, finding["state"]) == (1, "broken")
+    assert "Set OPTROVE_CACHE to a directory" in finding["detail"]
 
 
 def test_nothing_is_written_where_ttnn_is_installed(tmp_path):

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from optrove.errors import BadSetting
-from optrove.settings import environment, read_settings
+from optrove.settings import cache_directory, environment, read_settings
 
 
 def test_an_empty_environment_gives_the_defaults(monkeypatch):
@@ -12,7 +12,7 @@ def test_an_empty_environment_gives_the_defaults(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     settings = read_settings()
     assert (settings.board, settings.shadow) == (None, False)
-    assert settings.cache == Path.home() / ".cache" / "optrove"
+    assert cache_directory() == Path.home() / ".cache" / "optrove"
 
 
 def test_variables_are_read(monkeypatch, tmp_path):
@@ -20,7 +20,21 @@ def test_variables_are_read(monkeypatch, tmp_path):
     monkeypatch.setenv("OPTROVE_SHADOW", "Yes")
     monkeypatch.setenv("OPTROVE_CACHE", str(tmp_path))
     settings = read_settings()
-    assert (settings.board, settings.shadow, settings.cache) == ("t3k", True, tmp_path)
+    assert (settings.board, settings.shadow) == ("t3k", True)
+    assert cache_directory() == tmp_path
+
+
+def test_a_relative_cache_is_made_absolute(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPTROVE_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "here")
+    assert cache_directory() == tmp_path / "here" / "optrove"
+
+
+def test_a_home_that_cannot_be_found_is_an_error_that_says_what_to_set(monkeypatch):
+    monkeypatch.setenv("OPTROVE_CACHE", "~no-such-user/cache")
+    with pytest.raises(BadSetting, match="set OPTROVE_CACHE to a directory"):
+        cache_directory()
 
 
 def test_a_switch_that_means_nothing_is_an_error_that_says_what_to_set(monkeypatch):

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optrove.backends.ttnn.boards import BOARDS
+from optrove.backends.ttnn.runtime import installed_package, installed_version
+from optrove.errors import FrameworkMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OPEN_LIMIT_SECONDS = 120
+LIMIT_SECONDS = 120
 WHEEL_PYTHONS = ((3, 10), (3, 12))
 DEVICE_DIRECTORY = Path("/dev/tenstorrent")
 
@@ -54,7 +56,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """An optional part of the installation: the package to look for and the extra's name."""
+    """An optional part of the installation: the package to look for and the extra's name.
+
+    ``purpose`` is empty where no command of this version uses it.
+    """
 
     part: str
     package: str
@@ -65,9 +70,9 @@ class Extra:
 EXTRAS = (
     Extra("torch", "torch", "torch", "numbers on mock boards (--optrove-shadow)"),
     Extra("pytest", "pytest", "test", "pytest --optrove-board"),
-    Extra("PostgreSQL driver", "psycopg", "postgres", "no command of this version"),
-    Extra("Ray", "ray", "ray", "no command of this version"),
-    Extra("web server", "starlette", "web", "no command of this version"),
+    Extra("PostgreSQL driver", "psycopg", "postgres", ""),
+    Extra("Ray", "ray", "ray", ""),
+    Extra("web server", "starlette", "web", ""),
 )
 
 
@@ -94,13 +99,13 @@ def _python() -> Finding:
 
 
 def _ttnn() -> Finding:
-    if find_spec("ttnn") is not None:
-        return Finding("ttnn", State.OK, version("ttnn"))
-    if sys.version_info[:2] in WHEEL_PYTHONS:
-        remedy = "pip install 'optrove[ttnn]'"
-    else:
-        remedy = "use CPython 3.12 or 3.10 on Linux x86_64, then: pip install 'optrove[ttnn]'"
-    return Finding("ttnn", State.MISSING, "needed to run ops", remedy)
+    try:
+        installed_package()
+    except FrameworkMissing:
+        right_python = sys.version_info[:2] in WHEEL_PYTHONS
+        before = "" if right_python else "use CPython 3.12 or 3.10 on Linux x86_64, then: "
+        return Finding("ttnn", State.MISSING, "needed to run ops", before + install("ttnn"))
+    return Finding("ttnn", State.OK, installed_version())
 
 
 def _real_boards() -> Finding:
@@ -115,28 +120,46 @@ def _mock_boards(board: str, *, has_ttnn: bool) -> Finding:
     part = "boards: mock"
     if not has_ttnn:
         return Finding(part, State.MISSING, f"{len(BOARDS)} known, ttnn missing", "install ttnn")
-    command = [sys.executable, "-c", TRIAL, board]
+    problem = _trial(TRIAL, board)
+    if problem is None:
+        return Finding(part, State.OK, f"{board} opened and added two tensors")
+    remedy = "mend what it says; optrove was tried with ttnn 0.78 to 0.81"
+    return Finding(part, State.BROKEN, f"{board} did not open: {problem}", remedy)
+
+
+def _trial(script: str, *arguments: str) -> str | None:
+    """Run a script in a process of its own; return what went wrong, or None."""
     try:
-        trial = subprocess.run(  # noqa: S603 - our own Python and our own script
-            command, capture_output=True, text=True, timeout=OPEN_LIMIT_SECONDS, check=False
+        done = subprocess.run(  # noqa: S603 - our own Python and our own script
+            [sys.executable, "-c", script, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
-        detail = f"{board} did not open within {OPEN_LIMIT_SECONDS} s"
-        return Finding(part, State.BROKEN, detail, "try again on an idle machine")
-    if trial.returncode == 0:
-        return Finding(part, State.OK, f"{board} opened and added two tensors")
-    lines = trial.stderr.strip().splitlines() or [f"exit code {trial.returncode}"]
-    remedy = "optrove was tried with ttnn 0.78 to 0.81; is yours another one?"
-    return Finding(part, State.BROKEN, f"{board} did not open: {lines[-1]}", remedy)
+        return f"no end within {LIMIT_SECONDS} s"
+    if done.returncode == 0:
+        return None
+    lines = done.stderr.strip().splitlines()
+    return lines[-1] if lines else f"exit code {done.returncode}"
 
 
 def _extra(extra: Extra) -> Finding:
     if find_spec(extra.package) is None:
-        remedy = f"pip install 'optrove[{extra.extra}]'"
-        return Finding(extra.part, State.MISSING, f"for {extra.purpose}", remedy)
+        if not extra.purpose:
+            return Finding(extra.part, State.MISSING, "not used by this version", "nothing to do")
+        return Finding(extra.part, State.MISSING, f"for {extra.purpose}", install(extra.extra))
+    problem = _trial(f"import {extra.package}") if extra.purpose else None
+    if problem is not None:
+        remedy = f"pip install --force-reinstall {extra.package}"
+        return Finding(extra.part, State.BROKEN, f"cannot be imported: {problem}", remedy)
     try:
         return Finding(extra.part, State.OK, version(extra.package))
     except PackageNotFoundError:
-        detail = f"{extra.package} is importable but has no installed version"
-        remedy = f"pip install --force-reinstall 'optrove[{extra.extra}]'"
-        return Finding(extra.part, State.BROKEN, detail, remedy)
+        return Finding(extra.part, State.OK, "of unknown version")
+
+
+def install(extra: str) -> str:
+    """Return the command that installs an extra."""
+    return f"pip install 'optrove[{extra}]' (in a checkout: pip install -e '.[{extra}]')"

@@ -293,9 +293,10 @@ BOARDS = {board.name: board for board in _TABLE}
 
 def find_board(name: str) -> Board:
     """Return the board called ``name``; an unknown one is an error that lists the known."""
-    board = BOARDS.get(name.lower())
+    wanted = str(name).lower()
+    board = BOARDS.get(wanted)
     if board is None:
-        close = get_close_matches(name.lower(), BOARDS, n=1)
+        close = get_close_matches(wanted, BOARDS, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         known = ", ".join(BOARDS)
         raise UnknownBoard(f"no board is called {name!r}.{hint} Known boards: {known}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from optrove.backends.ttnn.boards import Board, find_board
 from optrove.backends.ttnn.runtime import Runtime, installed_package, prepare
 from optrove.errors import FrameworkTooEarly
-from optrove.settings import environment, read_settings
+from optrove.settings import cache_directory, environment, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,9 +24,9 @@ def mock_board(name: str, *, shadow: bool = False) -> Iterator[Board]:
     """Run the real ttnn on a mock board inside the block.
 
     Arguments are validated, output specs inferred and memory allocated as on the real board;
-    kernels never run, so numbers read back mean nothing, unless ``shadow`` computes them with
-    torch beside each op. The environment is as before afterwards. ttnn stays on this board until
-    the process ends: one process, one board.
+    kernels never run, so numbers read back mean nothing, unless ``shadow`` (or OPTROVE_SHADOW=1)
+    computes them with torch beside each op. The environment is as before afterwards. ttnn stays
+    on this board until the process ends: one process, one board.
 
     >>> import optrove
     >>> with optrove.mock_board("n300"):  # doctest: +SKIP
@@ -38,7 +38,7 @@ def mock_board(name: str, *, shadow: bool = False) -> Iterator[Board]:
     runtime = _runtime_for(board)
     with environment(runtime.variables()):
         ttnn = _import_on(runtime)
-        if not shadow:
+        if not (shadow or read_settings().shadow):
             yield board
             return
         from optrove.backends.ttnn.shadow import shadow_numerics
@@ -50,13 +50,13 @@ def mock_board(name: str, *, shadow: bool = False) -> Iterator[Board]:
 def _runtime_for(board: Board) -> Runtime:
     loaded = sys.modules.get("ttnn")
     if loaded is None:
-        return prepare(board, read_settings().cache)
+        return prepare(board, cache_directory())
     runtime: Runtime | None = getattr(loaded, MARK, None)
     if runtime is None:
         raise FrameworkTooEarly(
-            f"ttnn was imported before mock_board({board.name!r}), so it already looks for real "
-            f"devices. Enter mock_board before the first 'import ttnn', or start the program "
-            f"with OPTROVE_BOARD={board.name} under pytest's --optrove-board, in a new process"
+            f"ttnn was imported before mock_board({board.name!r}), and it decides only once per "
+            f"process which devices there are. Enter mock_board before the first 'import ttnn'; "
+            f"for tests, start a new pytest with --optrove-board {board.name}"
         )
     if runtime.board != board.name:
         raise FrameworkTooEarly(
@@ -75,8 +75,7 @@ def _import_on(runtime: Runtime) -> Any:
         ttnn = import_module("ttnn")
     finally:
         logger.enable("ttnn")
-    if not hasattr(ttnn, MARK):
-        # The C++ side reads the environment at the first question about devices, not before.
-        ttnn.get_num_devices()
-        setattr(ttnn, MARK, runtime)
+    setattr(ttnn, MARK, runtime)
+    # The C++ side reads the environment at the first question about devices, not before.
+    ttnn.get_num_devices()
     return ttnn

@@ -4,12 +4,13 @@
         fixed/cluster.yaml      the cluster descriptor
         fixed/root/             the runtime root: links into the installed ttnn, and our compiler
         lock                    held while fixed/ is made or mended
-        jit-<n>/, jit-<n>.lock  kernel caches, each used by one process at a time
+        jit-<n>.lock            held by the process that uses the kernel cache <n>
+        jit-<n>-<generation>/   that kernel cache; child processes share their parent's
 
 The digest covers where ttnn is installed and everything that is written, so another ttnn or
 another optrove never meets files that do not fit. ``fixed`` appears by one rename; a process that
 finds it damaged makes it anew under the lock. A kernel cache whose owner did not end in order is
-emptied by its next owner. All locks end with their process, however it ends.
+left for a new generation by its next owner. All locks end with their process, however it ends.
 """
 
 from __future__ import annotations
@@ -17,12 +18,11 @@ from __future__ import annotations
 import atexit
 import fcntl
 import hashlib
-import json
 import shutil
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -31,16 +31,26 @@ from typing import IO, TYPE_CHECKING
 
 from optrove.backends.ttnn.descriptor import cluster_descriptor
 from optrove.backends.ttnn.nullcompiler import LOCATION, compiler_script
-from optrove.errors import FrameworkMissing
-from optrove.settings import is_set
+from optrove.errors import FrameworkMissing, UnusableCache
+from optrove.settings import CACHE, is_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from optrove.backends.ttnn.boards import Board
 
-# Variables that choose among real devices; on a mock board they would hide its chips.
-MISLEADING = ("TT_VISIBLE_DEVICES", "TT_METAL_VISIBLE_DEVICES", "TT_METAL_SIMULATOR")
+# Variables for real devices and running kernels. On a mock board they hide its chips, wait for
+# an answer that never comes, or abort the process.
+MISLEADING = (
+    "TT_VISIBLE_DEVICES",
+    "TT_METAL_VISIBLE_DEVICES",
+    "TT_METAL_SIMULATOR",
+    "TT_METAL_WATCHER",
+    "TT_METAL_DPRINT_CORES",
+    "TT_METAL_DPRINT_ETH_CORES",
+    "TT_METAL_DEVICE_PROFILER",
+    "TT_METAL_CCACHE_KERNEL_SUPPORT",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +97,25 @@ class Runtime:
 
 def prepare(board: Board, cache: Path) -> Runtime:
     """Make or find the board's files, and take a kernel cache for this process."""
+    if any(character.isspace() for character in str(cache)):
+        raise UnusableCache(
+            f"mock boards' files cannot be kept in {str(cache)!r}: ttnn calls its compiler there "
+            f"through a shell, and the path has a space. Set {CACHE.name} to a path without one"
+        )
+    try:
+        return _prepare(board, cache)
+    except OSError as error:
+        raise UnusableCache(
+            f"mock boards' files cannot be kept in {cache}: {error}. "
+            f"Set {CACHE.name} to a directory that this user can write"
+        ) from error
+
+
+def _prepare(board: Board, cache: Path) -> Runtime:
     package = installed_package()
     parts = _parts(board, package)
     digest = hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest()[:12]
-    home = cache / f"ttnn-{version('ttnn')}-{digest}" / board.name
+    home = cache / f"ttnn-{installed_version()}-{digest}" / board.name
     home.mkdir(parents=True, exist_ok=True)
     fixed = home / "fixed"
     if not _is_whole(fixed, parts):
@@ -115,9 +140,24 @@ def installed_package() -> Path:
         raise FrameworkMissing(
             f"a mock board runs the real ttnn, which is not installed in this Python "
             f"{python_version()} ({machine()}). Wheels exist for CPython 3.10 and 3.12 on Linux "
-            f"x86_64: use one of these and run: pip install 'optrove[ttnn]'"
+            f"x86_64: use one of these and run: pip install 'optrove[ttnn]' "
+            f"(in a checkout of optrove: pip install -e '.[ttnn]')"
         )
-    return Path(spec.submodule_search_locations[0]).resolve()
+    package = Path(spec.submodule_search_locations[0]).resolve()
+    if not (package / "tt_metal").is_dir():
+        raise FrameworkMissing(
+            f"the ttnn in {package} has no tt_metal folder, so it was not installed from a wheel; "
+            f"mock boards need the wheel: pip install 'optrove[ttnn]'"
+        )
+    return package
+
+
+def installed_version() -> str:
+    """Return the version of the installed ttnn, as far as its installation tells."""
+    try:
+        return version("ttnn")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def _parts(board: Board, package: Path) -> dict[str, Link | Script]:
@@ -178,25 +218,44 @@ def _locked(path: Path) -> Iterator[None]:
 def _take_kernel_cache(home: Path) -> tuple[Path, IO[str]]:
     """Take the first kernel cache that no living process holds; it is ours until we end."""
     for number in count():
-        kernels = home / f"jit-{number}"
         lock = (home / f"jit-{number}.lock").open("a+")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.close()
             continue
-        lock.seek(0)
-        ended_in_order = lock.read() == ""
-        if kernels.exists() and not ended_in_order:
-            shutil.rmtree(kernels)
+        kernels = home / f"jit-{number}-{_generation(lock)}"
+        for left in set(home.glob(f"jit-{number}-*")) - {kernels}:
+            # A child of the process that was killed may still write there: what cannot be
+            # removed now is removed by a later process.
+            shutil.rmtree(left, ignore_errors=True)
         kernels.mkdir(exist_ok=True)
-        lock.write(json.dumps({"state": "in use"}))
-        lock.flush()
         atexit.register(_end_in_order, lock)
         return kernels, lock
     raise AssertionError("unreachable: count() does not end")
 
 
+def _generation(lock: IO[str]) -> int:
+    """Return the generation of the cache whose lock we hold, and mark it as in use.
+
+    The lock's file tells the last generation, and whether its owner has ended in order.
+    """
+    lock.seek(0)
+    words = lock.read().split()
+    generation = int(words[0]) if words else 0
+    if words[1:]:
+        generation += 1
+    _write(lock, f"{generation} in use")
+    return generation
+
+
 def _end_in_order(lock: IO[str]) -> None:
-    lock.truncate(0)
+    lock.seek(0)
+    _write(lock, lock.read().split()[0])
     lock.close()
+
+
+def _write(lock: IO[str], text: str) -> None:
+    lock.truncate(0)
+    lock.write(text)
+    lock.flush()

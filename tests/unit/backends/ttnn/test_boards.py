@@ -32,6 +32,12 @@ def test_an_unknown_board_is_an_error_that_lists_the_known():
     assert all(name in message for name in NAMES)
 
 
+@pytest.mark.parametrize("name", [None, 3, ""])
+def test_what_is_no_name_is_no_board(name):
+    with pytest.raises(UnknownBoard, match=r"Known boards: n150, n300"):
+        find_board(name)
+
+
 def test_a_board_is_found_in_capitals_too():
     assert find_board("T3K") is BOARDS["t3k"]
 
