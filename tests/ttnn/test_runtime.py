@@ -132,10 +132,11 @@ def test_kernels_of_a_process_that_did_not_end_in_order_are_dropped(tmp_path):
     kept.write_text("a warm cache")
     finish(start(cache, tmp_path))
     assert kept.exists()
-    (home / "jit-0.lock").write_text("0 in use")
-    finish(start(cache, tmp_path))
-    assert not kept.exists()
-    assert (home / "jit-0-1").is_dir()
+    for generation, left_behind in enumerate(["in use", "damaged"], start=1):
+        (home / "jit-0.lock").write_text(left_behind)
+        finish(start(cache, tmp_path))
+        assert not kept.exists()
+        assert [path.name for path in home.glob("jit-0-*")] == [f"jit-0-{generation}"]
 
 
 PARENT = """

@@ -52,6 +52,10 @@ MISLEADING = (
     "TT_METAL_CCACHE_KERNEL_SUPPORT",
 )
 
+# What the lock of a kernel cache says about its last owner.
+IN_USE = "in use"
+ENDED_IN_ORDER = "ended in order"
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -224,34 +228,25 @@ def _take_kernel_cache(home: Path) -> tuple[Path, IO[str]]:
         except BlockingIOError:
             lock.close()
             continue
-        kernels = home / f"jit-{number}-{_generation(lock)}"
-        for left in set(home.glob(f"jit-{number}-*")) - {kernels}:
+        lock.seek(0)
+        generations = {int(path.name.split("-")[2]) for path in home.glob(f"jit-{number}-*")}
+        generation = max(generations, default=0)
+        if generations and lock.read() != ENDED_IN_ORDER:
+            generation += 1
+        _write(lock, IN_USE)
+        atexit.register(_end_in_order, lock)
+        for left in generations - {generation}:
             # A child of the process that was killed may still write there: what cannot be
             # removed now is removed by a later process.
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(home / f"jit-{number}-{left}", ignore_errors=True)
+        kernels = home / f"jit-{number}-{generation}"
         kernels.mkdir(exist_ok=True)
-        atexit.register(_end_in_order, lock)
         return kernels, lock
     raise AssertionError("unreachable: count() does not end")
 
 
-def _generation(lock: IO[str]) -> int:
-    """Return the generation of the cache whose lock we hold, and mark it as in use.
-
-    The lock's file tells the last generation, and whether its owner has ended in order.
-    """
-    lock.seek(0)
-    words = lock.read().split()
-    generation = int(words[0]) if words else 0
-    if words[1:]:
-        generation += 1
-    _write(lock, f"{generation} in use")
-    return generation
-
-
 def _end_in_order(lock: IO[str]) -> None:
-    lock.seek(0)
-    _write(lock, lock.read().split()[0])
+    _write(lock, ENDED_IN_ORDER)
     lock.close()
 
 
