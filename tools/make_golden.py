@@ -47,6 +47,7 @@ from optrove.model.values import (
     Complex,
     DeviceRef,
     Float,
+    FrozenSet,
     Handle,
     Int,
     List,
@@ -88,6 +89,7 @@ TENSOR = TensorSpec(
         memory=MEMORY,
         mesh_shape=(1, 2),
         mesh=MeshPlacement((2,), (None,), ((0, 0), (0, 1))),
+        device=1,
     ),
 )
 RECIPE = Struct("ttnn.GlobalSemaphore", (("initial_value", Int(0)),))
@@ -111,6 +113,7 @@ VALUES: dict[str, Value] = {
     "bytes": Bytes(b"\x00\xff"),
     "list": List((Int(1), Tuple((Int(2), List(()))))),
     "set": Set(frozenset({Text("b"), Text("a"), Int(10), Int(9), Null(), Tuple((Int(1),))})),
+    "frozen set": FrozenSet(frozenset({Int(10), Int(9), FrozenSet(frozenset())})),
     "mapping": Mapping(frozenset({(Text("b"), Int(1)), (Text("a"), Null())})),
     "mapping of numbers": Mapping(frozenset({(Int(10), Int(1)), (Int(9), Int(2))})),
     "mapping of dollars": Mapping(frozenset({(Text("$tuple"), List(()))})),
@@ -118,10 +121,20 @@ VALUES: dict[str, Value] = {
     "struct": MEMORY,
     "ttnn tensor": TENSOR,
     "torch tensor": TensorSpec(
-        (2, 3), "torch.float32", TorchPlacement((3, 1), "strided", "cpu", requires_grad=True), 1
+        (2, 3), "torch.float32", TorchPlacement((3, 1), "strided", "cpu", requires_grad=True), 1, 1
     ),
-    "numpy array": TensorSpec((2,), "numpy.int64", NumpyPlacement((-8,)), 2),
+    "torch view": TensorSpec(
+        (2,),
+        "torch.complex64",
+        TorchPlacement(
+            (1,), "strided", "cpu", requires_grad=False, offset=4, conjugate=True, negative=True
+        ),
+        2,
+        1,
+    ),
+    "numpy array": TensorSpec((2,), "numpy.int64", NumpyPlacement((-8,), 8), 3, 2),
     "device": DeviceRef("ttnn.MeshDevice", (4, 8)),
+    "second device": DeviceRef("ttnn.MeshDevice", (1, 8), 1),
     "handle": Handle("ttnn.GlobalSemaphore", RECIPE, 1),
     "handle without recipe": Handle("ttnn.GlobalSemaphore", None),
     "callable": Callable("torch.nn.functional:relu"),

@@ -27,6 +27,7 @@ from optrove.backends.describe import describe
 from optrove.errors import BadData
 from optrove.model.values import (
     DeviceRef,
+    FrozenSet,
     Handle,
     Set,
     Struct,
@@ -54,7 +55,7 @@ def kind_of(value: Value | RecordedTensor | Unparsed) -> str:
             return "program config"
         case Struct(type=name) if name.endswith("ComputeKernelConfig"):
             return "compute config"
-        case Struct() | Symbol() | DeviceRef() | Handle() | Set() | Unparsed():
+        case Struct() | Symbol() | DeviceRef() | Handle() | Set() | FrozenSet() | Unparsed():
             return "other"
         case _:
             return "plain value"

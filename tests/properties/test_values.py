@@ -18,6 +18,7 @@ from optrove.model.values import (
     Bytes,
     Complex,
     Float,
+    FrozenSet,
     Int,
     List,
     Mapping,
@@ -42,6 +43,7 @@ CONFUSABLE = [
     ),
     *(Int(0), Bool(value=False), Float(0.0), Float(-0.0), Null(), Text(""), List(()), Tuple(())),
     *(Float(float("nan")), Text("nan"), Set(frozenset()), Mapping(frozenset())),
+    FrozenSet(frozenset()),
 ]
 confusable = st.sampled_from(CONFUSABLE)
 pairs = st.one_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from optrove.backends.base import (
     Caching,
+    CallableConverter,
     ConverterTable,
     DeviceConverter,
     HandleConverter,
@@ -30,9 +31,11 @@ class Touchy:
 
 
 class Tensor(Touchy):
-    def __init__(self, shape, memory=None):
+    def __init__(self, shape, memory=None, buffer=None, device=None):
         self.shape = shape
         self.memory = memory
+        self.buffer = object() if buffer is None else buffer
+        self.device = device
 
 
 class Parameter(Tensor):
@@ -40,12 +43,26 @@ class Parameter(Tensor):
 
 
 class Device(Touchy):
-    pass
+    def __init__(self, number=None):
+        self.number = number
 
 
 class Semaphore(Touchy):
     def __init__(self, start=None):
         self.start = start
+
+
+class Generator(Touchy):
+    def __init__(self, seed):
+        self.seed = seed
+
+
+class Operation(Touchy):
+    def __init__(self, name):
+        self.name = name
+
+
+ADD = Operation("add")
 
 
 class Layout(Touchy):
@@ -94,6 +111,24 @@ class Program:
         self.grid = grid
 
 
+class Padded:
+    """A configuration with a default, which keeps its size in eight bits."""
+
+    def __init__(self, size, padding=7):
+        self.size = size % 256
+        self.padding = padding
+
+
+class Recording:
+    """A configuration that tells what was made."""
+
+    made = []  # noqa: RUF012 - shared by all of them, on purpose
+
+    def __init__(self, content):
+        self.content = content
+        self.made.append(content)
+
+
 class Broken:
     """An object whose converter fails."""
 
@@ -122,13 +157,25 @@ def _broken_fields(live):
     raise RuntimeError("this object was deallocated")
 
 
-def _spec(live, describing, number):
+def _operation_name(live):
+    if live.name is None:
+        raise LookupError("an operation without a name")
+    return f"fake.{live.name}"
+
+
+def _spec(live, describing, identity, storage):
+    if live.device is not None:
+        placement = TtnnPlacement(
+            *(live.shape, "ROW", None, "DEVICE", None, (2, 4), None),
+            device=describing.device_number(live.device),
+        )
+        return TensorSpec(live.shape, "fake.int8", placement, identity, storage)
     if live.memory is None:
-        return TensorSpec(live.shape, "fake.int8", NumpyPlacement(()), number)
+        return TensorSpec(live.shape, "fake.int8", NumpyPlacement(()), identity, storage)
     memory = describing.describe(live.memory)
     assert isinstance(memory, Struct)
     placement = TtnnPlacement(live.shape, "ROW", None, "HOST", memory, None, None)
-    return TensorSpec(live.shape, "fake.int8", placement, number)
+    return TensorSpec(live.shape, "fake.int8", placement, identity, storage)
 
 
 def converters():
@@ -148,8 +195,28 @@ def converters():
             *("fake.Layout", Layout, {"ROW": ROW, "TILE": TILE}),
             name_of=lambda live: ("ROW", "TILE")[live.number],
         ),
-        TensorConverter("fake.Tensor", Tensor, _spec, subclasses=True),
-        DeviceConverter("fake.Device", Device, lambda live: (2, 4)),
+        StructConverter(
+            *("fake.Padded", Padded, vars, lambda fields: Padded(**fields)),
+        ),
+        StructConverter(
+            *("fake.Recording", Recording, vars, lambda fields: Recording(**fields)),
+        ),
+        TensorConverter(
+            *("fake.Tensor", Tensor, _spec),
+            subclasses=True,
+            storage=lambda live: id(live.buffer),
+        ),
+        DeviceConverter(
+            *("fake.Device", Device, lambda live: (2, 4)),
+            key=lambda live: id(live) if live.number is None else -live.number,
+        ),
+        CallableConverter("fake.Operation", Operation, _operation_name),
+        HandleConverter(
+            *("fake.Generator", Generator, lambda fields, device: Generator(fields["seed"])),
+            recipe=lambda live: {"seed": live.seed},
+            names=("seed",),
+            needs_device=False,
+        ),
         HandleConverter(
             *("fake.Semaphore", Semaphore, lambda fields, device: Semaphore(fields["start"])),
             recipe=lambda live: None if live.start is None else {"start": live.start},

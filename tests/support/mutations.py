@@ -7,7 +7,16 @@ from optrove.errors import BadData
 ATOMS = [
     *(None, True, False, 0, 1, -1, 2**64, 1 << 3000, 0.5, float("nan"), float("inf"), "", "x"),
     *("nan", "$tuple", "\ud800", "\ud834\udd1e", "ttnn.MemoryConfig", "python.slice", "YQ=="),
-    *([], {}, [[]], {"$tuple": []}, {"$set": [1, 1]}, {"$map": [[1, 2]]}, {"$float": "nan"}),
+    *(
+        [],
+        {},
+        [[]],
+        {"$tuple": []},
+        {"$set": [1, 1]},
+        {"$frozenset": [1]},
+        {"$map": [[1, 2]]},
+        {"$float": "nan"},
+    ),
     *({"$opaque": "a", "token": "b"}, {"$struct": "python.range", "fields": {"start": 1}}),
     *({"": 1}, {"$": 1}, {1: 2}, object()),
 ]

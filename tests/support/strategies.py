@@ -15,6 +15,7 @@ from optrove.model.values import (
     Complex,
     DeviceRef,
     Float,
+    FrozenSet,
     Handle,
     Int,
     List,
@@ -57,7 +58,7 @@ scalars = (
     | st.builds(Bytes, st.binary(max_size=8))
 )
 symbols = st.builds(Symbol, names, names)
-devices = st.builds(DeviceRef, names, sizes)
+devices = st.builds(DeviceRef, names, sizes, numbers)
 callables = st.builds(Callable, names)
 opaques = st.builds(Opaque, names, names)
 leaves = scalars | symbols | devices | callables | opaques
@@ -89,15 +90,25 @@ def placements_of(structs):
             memory=st.none() | structs,
             mesh_shape=st.none() | sizes,
             mesh=st.none() | mesh_placements,
+            device=st.none() | numbers,
         )
-        | st.builds(TorchPlacement, signed_sizes, names, names, st.booleans())
-        | st.builds(NumpyPlacement, signed_sizes)
+        | st.builds(
+            TorchPlacement,
+            signed_sizes,
+            names,
+            names,
+            st.booleans(),
+            offset=st.integers(0, 2**40),
+            conjugate=st.booleans(),
+            negative=st.booleans(),
+        )
+        | st.builds(NumpyPlacement, signed_sizes, st.integers(-(2**40), 2**40))
     )
 
 
 def tensors_of(structs):
     """Return a strategy for tensor specs."""
-    return st.builds(TensorSpec, sizes, names, placements_of(structs), numbers)
+    return st.builds(TensorSpec, sizes, names, placements_of(structs), numbers, numbers)
 
 
 @st.composite
@@ -116,6 +127,7 @@ def _containers_of(values):
         st.builds(List, items)
         | st.builds(Tuple, items)
         | st.builds(Set, st.frozensets(values, max_size=4))
+        | st.builds(FrozenSet, st.frozensets(values, max_size=4))
         | st.builds(Mapping, mappings.map(lambda found: frozenset(found.items())))
         | structs
         | tensors_of(structs)
@@ -153,6 +165,7 @@ plain_objects = st.recursive(
         st.lists(inner, max_size=4)
         | st.lists(inner, max_size=4).map(tuple)
         | st.sets(hashables, max_size=4)
+        | st.frozensets(hashables, max_size=4)
         | st.dictionaries(hashables, inner, max_size=4)
     ),
     max_leaves=12,

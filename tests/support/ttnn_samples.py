@@ -200,6 +200,39 @@ def _tensor_specs(ttnn, _):
     ]
 
 
+def sharded_memories(ttnn):
+    """Return memory configurations of nd shards, as given and as a tensor completes them."""
+    grid = _grid(ttnn, (0, 0, 3, 1))
+    specs = [ttnn.NdShardSpec(ttnn.Shape(s), grid) for s in ([32, 64], [2, 32, 64], [64])]
+    given = [ttnn.MemoryConfig(ttnn.BufferType.L1, spec) for spec in specs]
+    return [*given, *(spec.memory_config for spec in sharded_specs(ttnn))]
+
+
+def sharded_specs(ttnn):
+    """Return tensor specifications of every sharded layout, and of nd shards."""
+    grid = _grid(ttnn, (0, 0, 3, 1))
+    shards = ttnn.ShardSpec(grid, [32, 64], ttnn.ShardOrientation.ROW_MAJOR)
+    shapes = {
+        "HEIGHT_SHARDED": [256, 64],
+        "WIDTH_SHARDED": [32, 512],
+        "BLOCK_SHARDED": [2, 1, 32, 256],
+    }
+    common = (ttnn.bfloat16, ttnn.TILE_LAYOUT)
+    l1 = ttnn.BufferType.L1
+    return [
+        *(
+            ttnn.TensorSpec(ttnn.Shape(shape), *common, ttnn.TensorMemoryLayout[layout], shards, l1)
+            for layout, shape in shapes.items()
+        ),
+        ttnn.TensorSpec(
+            ttnn.Shape([64, 128]),
+            *common,
+            nd_shard_spec=ttnn.NdShardSpec(ttnn.Shape([32, 64]), grid),
+            buffer_type=l1,
+        ),
+    ]
+
+
 def _dispatch(ttnn, samples):
     make = samples.table.by_name["ttnn.DispatchCoreConfig"].make
     kinds, axes = ttnn.DispatchCoreType, ttnn.DispatchCoreAxis

@@ -1,5 +1,6 @@
 """ttnn's values come apart and back: laws over generated objects, and the forms worth naming."""
 
+import copy
 import json
 
 import pytest
@@ -14,7 +15,7 @@ from optrove.backends.ttnn import classes, values
 from optrove.codec.canonical import canonical_bytes
 from optrove.errors import BadData
 from optrove.flows.serialize import from_jsonable, to_jsonable
-from optrove.model.values import Opaque, Struct
+from optrove.model.values import Callable, Opaque, Struct
 from ttnn_samples import Samples, Strategies
 
 pytestmark = pytest.mark.ttnn
@@ -264,3 +265,74 @@ def test_the_transpose_of_a_tile_is_kept(ttnn):
     made = from_jsonable(to_jsonable(ttnn.Tile([32, 32], True)))
     assert made.transpose_of_faces
     assert made.transpose_within_face
+
+
+def nd_sharded(ttnn, shard, cores=(4, 2)):
+    """Return the document of nd shards on so many columns and rows of cores."""
+    grid = ttnn.CoreRangeSet(
+        [ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(cores[0] - 1, cores[1] - 1))]
+    )
+    spec = ttnn.NdShardSpec(ttnn.Shape(shard), grid)
+    return to_jsonable(ttnn.MemoryConfig(ttnn.BufferType.L1, spec))
+
+
+IMPOSSIBLE_SHARDS = [
+    ([0, 32], (4, 2)),
+    ([32, 0], (4, 2)),
+    ([2, 0, 64], (4, 2)),
+    ([2**31, 32, 64], (4, 2)),
+    ([32, 64], (2**32, 2)),
+    ([32, 64], (4, 2**32)),
+    ([2, 32, 64], (2**32, 2**32)),
+]
+
+
+@pytest.mark.parametrize(("shard", "cores"), IMPOSSIBLE_SHARDS)
+def test_shards_that_ttnn_would_die_of_are_a_fault(ttnn, shard, cores):
+    recorded = nd_sharded(ttnn, shard, cores)
+    assert from_jsonable(recorded).nd_shard_spec is not None
+    recorded["fields"]["memory_layout"]["name"] = "HEIGHT_SHARDED"
+    with pytest.raises(BadData, match=r"check the grid|holds nothing"):
+        from_jsonable(recorded)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "shard", "cores"),
+    [([64, 128], *impossible) for impossible in IMPOSSIBLE_SHARDS]
+    + [([64, 0], [32, 64], (4, 2)), ([2**16, 2**16], [32, 64], (4, 2))],
+)
+def test_a_tensor_spec_that_ttnn_would_die_of_is_a_fault(ttnn, tensor, shard, cores):
+    recorded = to_jsonable(ttnn.TensorSpec(ttnn.Shape(tensor), ttnn.bfloat16, ttnn.TILE_LAYOUT))
+    recorded["fields"]["memory_config"] = nd_sharded(ttnn, shard, cores)
+    with pytest.raises(BadData, match=r"check|holds nothing"):
+        from_jsonable(recorded)
+
+
+def test_a_range_over_more_chips_than_any_mesh_has_is_not_walked(ttnn, tables):
+    vast = ttnn.MeshCoordinateRange(ttnn.MeshShape(2**31, 2**31))
+    assert isinstance(describe(vast, tables), Opaque)
+    recorded = to_jsonable(ttnn.MeshCoordinateRange(ttnn.MeshShape(2, 4)))
+    recorded["fields"]["end"] = [2**31, 2**31]
+    with pytest.raises(BadData, match="chips"):
+        from_jsonable(recorded)
+
+
+def test_the_largest_range_round_trips(ttnn, tables):
+    live = ttnn.MeshCoordinateRange(ttnn.MeshShape(64, 64))
+    value = describe(live, tables)
+    assert describe(build(value, tables), tables) == value
+
+
+def test_an_operation_goes_by_its_public_name(ttnn, tables):
+    assert describe(ttnn.add, tables) == Callable("ttnn.add")
+    assert describe(ttnn.transformer.scaled_dot_product_attention, tables) == Callable(
+        "ttnn.transformer.scaled_dot_product_attention"
+    )
+    assert from_jsonable(to_jsonable([ttnn.add])) == [Callable("ttnn.add")]
+    assert to_jsonable(ttnn.add) != to_jsonable(ttnn.multiply)
+
+
+def test_an_operation_that_its_name_does_not_lead_to_is_opaque(ttnn, tables):
+    impostor = copy.copy(ttnn.add)
+    assert impostor.python_fully_qualified_name == "ttnn.add"
+    assert isinstance(describe(impostor, tables), Opaque)

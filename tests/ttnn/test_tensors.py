@@ -1,5 +1,7 @@
 """Tensors, devices and handles of ttnn are described without touching the device."""
 
+import json
+
 import numpy
 import pytest
 
@@ -8,7 +10,9 @@ from optrove.backends.base import Tables
 from optrove.backends.build import build
 from optrove.backends.describe import Describer, describe
 from optrove.backends.ttnn import values
+from optrove.codec.identity import placement_hash
 from optrove.flows.serialize import from_jsonable, to_jsonable
+from optrove.model.case import Case
 from optrove.model.values import (
     DeviceRef,
     Handle,
@@ -179,6 +183,98 @@ def test_a_mapper_is_made_anew_from_its_recipe(ttnn, mesh, tables):
         ttnn.PlacementShard,
         ttnn.PlacementReplicate,
     ]
+
+
+def test_the_commonest_mapper_is_made_anew(ttnn, mesh, tables):
+    mapper = ttnn.ReplicateTensorToMesh(mesh)
+    recorded = describe(mapper, tables)
+    replicate = "ttnn.ReplicateTensorToMesh"
+    assert recorded == Handle(replicate, Struct(replicate, ()))
+    made = from_jsonable(json.loads(json.dumps(to_jsonable(mapper))), mesh_device=mesh)
+    assert type(made) is type(mapper)
+    assert describe(made, tables) == recorded
+    host = ttnn.Tensor(numpy.zeros((32, 32), numpy.float32), ttnn.float32)
+    spread = [ttnn.distribute_tensor(host, m.unwrap(), mesh) for m in (mapper, made)]
+    assert describe(spread[0], tables) == describe(spread[1], tables)
+
+
+def test_a_wrapper_around_another_mapper_has_no_recipe(ttnn, mesh, tables):
+    sharding = ttnn.ShardTensorToMesh(mesh, dim=0)
+    wrapper = type(ttnn.ReplicateTensorToMesh(mesh))(sharding)
+    assert describe(wrapper, tables) == Handle("ttnn.ReplicateTensorToMesh", None)
+
+
+def test_the_parts_of_a_tensor_lie_on_their_own_chips(ttnn, allocate, tables):
+    whole = allocate()
+    first, second = ttnn.get_device_tensors(whole)[:2]
+    assert describe(first, tables).placement.mesh.coordinates == ((0, 0),)
+    assert describe(second, tables).placement.mesh.coordinates == ((0, 1),)
+    forms = [describe(live, tables) for live in (whole, first, second)]
+    assert len(set(forms)) == 3
+    hashes = {placement_hash(Case("ttnn.relu", (("input", form),))) for form in forms}
+    assert len(hashes) == 3
+
+
+def test_the_order_of_chips_in_a_topology_is_kept(ttnn, allocate, tables):
+    live = allocate()
+    chips = [ttnn.MeshCoordinate(chip) for chip in reversed(ALL_CHIPS)]
+    placements = [ttnn.PlacementShard(-1), ttnn.PlacementReplicate()]
+    live.update_tensor_topology(ttnn.TensorTopology(ttnn.MeshShape(4, 8), placements, chips))
+    assert describe(live, tables).placement.mesh.coordinates == ALL_CHIPS[::-1]
+
+
+@pytest.fixture(scope="module")
+def rows(ttnn, mesh):
+    """The four rows of the mesh as devices of their own."""
+    return mesh.create_submeshes(ttnn.MeshShape(1, 8))
+
+
+def test_two_parts_of_a_mesh_are_two_devices(rows, tables):
+    one, other = rows[:2]
+    same, different = describe([one, one], tables), describe([one, other], tables)
+    assert [device.identity for device in same.items] == [0, 0]
+    assert [device.identity for device in different.items] == [0, 1]
+
+
+def test_tensors_on_two_parts_of_a_mesh_lie_apart(ttnn, mesh, rows, tables):
+    def on(device):
+        spec = (ttnn.Shape([1, 1, 32, 32]), ttnn.bfloat16, ttnn.TILE_LAYOUT)
+        return ttnn.allocate_tensor_on_device(*spec, device, ttnn.DRAM_MEMORY_CONFIG)
+
+    here, beside, there = on(rows[0]), on(rows[0]), on(rows[1])
+    together, apart = describe([here, beside], tables), describe([here, there], tables)
+    assert [spec.placement.device for spec in together.items] == [0, 0]
+    assert [spec.placement.device for spec in apart.items] == [0, 1]
+    assert [spec.storage for spec in apart.items] == [0, 1]
+    named = describe([mesh, rows[1], there], tables)
+    assert named.items[1].identity == named.items[2].placement.device == 1
+
+
+def test_a_view_shares_the_buffer_of_what_it_views(ttnn, allocate, tables):
+    live = allocate((1, 1, 32, 32))
+    view = ttnn.reshape(live, (32, 32))
+    viewed, cloned = describe([live, view], tables), describe([live, ttnn.clone(view)], tables)
+    assert [spec.storage for spec in viewed.items] == [0, 0]
+    assert [spec.storage for spec in cloned.items] == [0, 1]
+    assert [spec.identity for spec in viewed.items] == [0, 1]
+    part = ttnn.get_device_tensors(live)[3]
+    assert [spec.storage for spec in describe([live, part], tables).items] == [0, 0]
+
+
+def test_a_deallocated_tensor_shares_no_buffer(ttnn, allocate, tables):
+    gone, new = allocate(), allocate()
+    address = gone.buffer_address()
+    ttnn.deallocate(gone, force=True)
+    in_its_place = allocate()
+    assert in_its_place.buffer_address() == address
+    found = describe([gone, in_its_place, new], tables)
+    assert [spec.storage for spec in found.items] == [0, 1, 2]
+    assert found.items[0].placement.device is None
+
+
+def test_host_tensors_have_buffers_of_their_own(allocate, tables):
+    host = allocate().cpu()
+    assert [s.storage for s in describe([host, allocate().cpu(), host], tables).items] == [0, 1, 0]
 
 
 def test_arguments_of_a_call_are_described_together(ttnn, mesh, allocate, tables):

@@ -2,16 +2,19 @@
 
 A converter is one object that holds both directions, so that describing and building cannot
 drift apart. A backend lists its converters in a ``ConverterTable``; ``Tables`` joins the tables
-in use and is what ``describe`` and ``build`` consult. Five kinds exist:
+in use and is what ``describe`` and ``build`` consult. Six kinds exist:
 
     StructConverter   a class with fields            <-> Struct
     SymbolConverter   an enum-like class             <-> Symbol
     TensorConverter   a tensor class                  -> TensorSpec (which stays one when built)
     DeviceConverter   a device class                  -> DeviceRef  (the caller's device goes in)
     HandleConverter   an object to be made anew      <-> Handle
+    CallableConverter a class of functions            -> Callable   (which stays one when built)
 
 Converters read and make; they never compare, print or format a live object, since ``==`` on a
-tensor runs an operation and ``str`` may read its numbers.
+tensor runs an operation and ``str`` may read its numbers. For an object or fields that it cannot
+handle a converter raises any exception: the object is then described as Opaque, and what was to
+be built is a fault.
 """
 
 from __future__ import annotations
@@ -21,23 +24,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from optrove.backends.byclass import ByClass
+
 if TYPE_CHECKING:
     from optrove.model.values import TensorSpec, Value
 
 Fields: TypeAlias = dict[str, Any]
-
-CONVERTER_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    NotImplementedError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-"""What a converter may raise for an object it cannot handle: such an object is then described
-as Opaque, or reported as a fault when it was to be built. Anything else is a bug and passes."""
 
 
 class Caching(Enum):
@@ -59,14 +51,18 @@ class Describing(Protocol):
     def describe(self, live: Any) -> Value:
         """Return the recorded form of ``live``; never raises."""
 
+    def device_number(self, live: Any) -> int:
+        """Return the number that a device has within this description, a new one if need be."""
+
 
 @dataclass(frozen=True, slots=True)
 class StructConverter:
     """A class with named fields.
 
     ``fields`` takes an object apart into live field values, ``make`` puts one together from
-    them. ``names``, when given, are the exact fields that data must have, so that a missing or
-    superfluous one is reported with its path instead of failing within ``make``.
+    them; taken apart again, what it made must have the fields that it was given. ``names``, when
+    given, are the exact fields that data must have, so that a missing or superfluous one is
+    reported with its path instead of failing within ``make``.
     """
 
     name: str
@@ -95,25 +91,32 @@ class TensorConverter:
     """A tensor class.
 
     ``spec`` is called with the tensor, the running description (for parts such as a memory
-    configuration) and the number that the tensor has within the call. Two objects with the same
-    ``key`` are one tensor. With ``subclasses`` the classes derived from ``type`` count too.
+    configuration) and the numbers that the tensor and its buffer have within the call. Two
+    objects with the same ``key`` are one tensor; two tensors with the same ``storage`` share
+    their numbers (None: each has a buffer of its own). With ``subclasses`` the classes derived
+    from ``type`` count too.
     """
 
     name: str
     type: type
-    spec: Callable[[Any, Describing, int], TensorSpec]
+    spec: Callable[[Any, Describing, int, int], TensorSpec]
     key: Callable[[Any], Hashable] = id
     subclasses: bool = False
+    storage: Callable[[Any], Hashable] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceConverter:
-    """A device class; nothing but the shape of its mesh is recorded."""
+    """A device class; nothing but the shape of its mesh is recorded.
+
+    Two objects with the same ``key`` are one device.
+    """
 
     name: str
     type: type
     mesh_shape: Callable[[Any], tuple[int, ...]]
     subclasses: bool = False
+    key: Callable[[Any], Hashable] = id
 
 
 def unobserved(live: Any) -> Fields | None:  # noqa: ARG001 - the signature of HandleConverter.recipe
@@ -128,6 +131,7 @@ class HandleConverter:
     ``recipe`` returns the live values that ``make`` needs, or None where the object does not
     tell; a ``RecipeLookup`` that watched its creation is asked first. ``make`` is called with the
     recipe and the device. ``names`` are the exact fields of a recipe, as in StructConverter.
+    Without ``needs_device`` one is made even where the caller has none.
     """
 
     name: str
@@ -137,10 +141,29 @@ class HandleConverter:
     names: tuple[str, ...] | None = None
     key: Callable[[Any], Hashable] = id
     subclasses: bool = False
+    needs_device: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CallableConverter:
+    """A class of functions, such as a framework's operations.
+
+    ``name_of`` returns the one public name of a function, and raises LookupError for one that
+    has none, which is then Opaque.
+    """
+
+    name: str
+    type: type
+    name_of: Callable[[Any], str]
 
 
 Converter: TypeAlias = (
-    StructConverter | SymbolConverter | TensorConverter | DeviceConverter | HandleConverter
+    StructConverter
+    | SymbolConverter
+    | TensorConverter
+    | DeviceConverter
+    | HandleConverter
+    | CallableConverter
 )
 
 RecipeLookup: TypeAlias = Callable[[Any], "Fields | None"]
@@ -182,7 +205,7 @@ class Tables:
 
     def __init__(self, tables: Iterable[ConverterTable], absent: Iterable[str] = ()) -> None:
         self.absent = frozenset(absent)
-        self.handlers: dict[type, Any] = {}
+        self.handlers: ByClass[Any] = ByClass()
         self.by_name: dict[str, Converter] = {}
         self.by_type: dict[type, Converter] = {}
         self.frameworks: frozenset[str] = frozenset()
@@ -198,6 +221,12 @@ class Tables:
         self.by_name.update(table.by_name)
         self.by_type.update(table.by_type)
         self.frameworks |= {table.framework}
+
+    def device_key(self, live: Any) -> Hashable:
+        """Return what tells a device from others, by the converter of its class."""
+        kind = type(live)
+        converter = self.by_type.get(kind) or self.for_subclass(kind)
+        return converter.key(live) if isinstance(converter, DeviceConverter) else id(live)
 
     def for_subclass(self, kind: type) -> Converter | None:
         """Return the converter that accepts ``kind`` as a subclass, the nearest base first."""
@@ -217,7 +246,7 @@ def framework_of(name: str) -> str:
 def takes_subclasses(converter: Converter) -> bool:
     """Tell whether ``converter`` also stands for the classes derived from its own."""
     match converter:
-        case StructConverter() | SymbolConverter():
+        case StructConverter() | SymbolConverter() | CallableConverter():
             return False
         case TensorConverter() | DeviceConverter() | HandleConverter():
             return converter.subclasses

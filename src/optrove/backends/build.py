@@ -1,16 +1,17 @@
 """Build live objects from Values, through converters only.
 
 Nothing is imported, and no name is looked up anywhere but in the tables. What cannot be built is
-reported with its path, all of it at once, and never replaced by something similar.
+reported with its path, all of it at once, and never replaced by something similar: not by what a
+class makes of its fields, nor by one device for two.
 """
 
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from optrove.backends.base import (
-    CONVERTER_ERRORS,
     Converter,
     Fields,
     HandleConverter,
@@ -19,8 +20,12 @@ from optrove.backends.base import (
     Tables,
     framework_of,
 )
+from optrove.backends.faithful import Made, changes
+from optrove.backends.names import class_name
 from optrove.backends.plain import USER_KINDS
 from optrove.codec.canonical import canonical_bytes
+from optrove.codec.decode import MAX_FAULTS
+from optrove.codec.reading import found as shown
 from optrove.errors import BadData, Fault
 from optrove.model.values import (
     Bool,
@@ -29,6 +34,7 @@ from optrove.model.values import (
     Complex,
     DeviceRef,
     Float,
+    FrozenSet,
     Handle,
     Int,
     List,
@@ -45,6 +51,17 @@ from optrove.model.values import (
 )
 from optrove.model.walk import key_step, walk
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_ADVISED: Final = 20
+"""How many faults come with similar names; finding these takes longer than all the rest."""
+
+_LONGEST_NAME: Final = 200
+"""Names beyond this length are no slips of the pen."""
+
+_LONGEST_REASON: Final = 1000
+
 
 def build(value: Value, tables: Tables, mesh_device: Any = None) -> Any:
     """Return the live object that ``value`` describes; BadData names all that is in the way.
@@ -55,27 +72,37 @@ def build(value: Value, tables: Tables, mesh_device: Any = None) -> Any:
     """
     builder = _Builder(tables, mesh_device)
     live = builder.build(value, "$")
-    if builder.faults:
-        raise BadData(tuple(builder.faults))
+    faults = builder.faults
+    if not faults:
+        faults = list(islice(changes(builder.made, tables), MAX_FAULTS))
+    if len(faults) >= MAX_FAULTS:
+        faults.append(Fault("$", f"more than {MAX_FAULTS} faults; the rest is not listed"))
+    if faults:
+        raise BadData(tuple(faults))
     return live
 
 
 class _Builder:
-    """One session of building: its faults so far, and the handles that it has made."""
+    """One session of building: its faults so far, and the objects that it has made.
 
-    __slots__ = ("_handles", "_mesh_device", "_tables", "faults")
+    ``made`` are the outermost objects that a converter put together.
+    """
+
+    __slots__ = ("_device", "_handles", "_level", "_mesh_device", "_tables", "faults", "made")
 
     def __init__(self, tables: Tables, mesh_device: Any) -> None:
         self.faults: list[Fault] = []
+        self.made: list[Made] = []
+        self._level = 0
+        self._device: DeviceRef | None = None
         self._tables = tables
         self._mesh_device = mesh_device
         self._handles: dict[tuple[str, int], tuple[Handle, Any]] = {}
 
-    def build(self, value: Value, path: str, *, hashable: bool = False) -> Any:
-        """Return the object of ``value``, or None after noting why there is none.
-
-        ``hashable`` asks for a frozen set, as in a key or in another set.
-        """
+    def build(self, value: Value, path: str) -> Any:
+        """Return the object of ``value``, or None after noting why there is none."""
+        if len(self.faults) >= MAX_FAULTS:
+            return None
         match value:
             case Null():
                 return None
@@ -83,8 +110,8 @@ class _Builder:
                 return value.value
             case Complex(real, imaginary):
                 return complex(real.value, imaginary.value)
-            case List() | Tuple() | Set() | Mapping():
-                return self._container(value, path, hashable=hashable)
+            case List() | Tuple() | Set() | FrozenSet() | Mapping():
+                return self._container(value, path)
             case Symbol():
                 return self._symbol(value, path)
             case Struct():
@@ -93,32 +120,38 @@ class _Builder:
                 return self._reference(value, path)
 
     def _fault(self, path: str, problem: str) -> None:
-        self.faults.append(Fault(path, problem))
+        if len(self.faults) < MAX_FAULTS:
+            self.faults.append(Fault(path, problem))
 
-    def _container(self, value: List | Tuple | Set | Mapping, path: str, *, hashable: bool) -> Any:
+    def _is_sound_since(self, before: int) -> bool:
+        """Tell whether no fault was found since there were ``before``."""
+        return len(self.faults) == before and before < MAX_FAULTS
+
+    def _container(self, value: List | Tuple | Set | FrozenSet | Mapping, path: str) -> Any:
         match value:
             case List(items):
                 return [self.build(item, f"{path}[{index}]") for index, item in enumerate(items)]
             case Tuple(items):
                 return tuple(
                     [
-                        self.build(item, f"{path}.$tuple[{index}]", hashable=hashable)
+                        self.build(item, f"{path}.$tuple[{index}]")
                         for index, item in enumerate(items)
                     ]
                 )
             case Set(items):
-                found = self._set(sorted(items, key=canonical_bytes), f"{path}.$set")
-                return frozenset(found) if hashable else found
+                return self._set(items, f"{path}.$set")
+            case FrozenSet(items):
+                return frozenset(self._set(items, f"{path}.$frozenset"))
             case Mapping(items):
                 return self._mapping(items, path)
 
-    def _set(self, items: list[Value], path: str) -> set[Any]:
+    def _set(self, items: frozenset[Value], path: str) -> set[Any]:
         found: set[Any] = set()
-        for index, item in enumerate(items):
+        for index, item in enumerate(sorted(items, key=canonical_bytes)):
             here = f"{path}[{index}]"
             before = len(self.faults)
-            live = self.build(item, here, hashable=True)
-            if len(self.faults) == before and self._is_new(live, found, here):
+            live = self.build(item, here)
+            if self._is_sound_since(before) and self._is_new(live, found, here):
                 found.add(live)
         return found
 
@@ -126,12 +159,13 @@ class _Builder:
         found: dict[Any, Any] = {}
         ordered = sorted(items, key=lambda item: canonical_bytes(Tuple(item)))
         for index, (key, item) in enumerate(ordered):
-            plain = isinstance(key, Text) and not key.value.startswith("$")
             entry = f"{path}.$map[{index}]"
             before = len(self.faults)
-            live_key = self.build(key, f"{entry}[0]", hashable=True)
-            usable = len(self.faults) == before and self._is_new(live_key, found, f"{entry}[0]")
-            here = path + key_step(live_key) if plain else f"{entry}[1]"
+            live_key = self.build(key, f"{entry}[0]")
+            usable = self._is_sound_since(before) and self._is_new(live_key, found, f"{entry}[0]")
+            here = f"{entry}[1]"
+            if isinstance(key, Text) and not key.value.startswith("$"):
+                here = path + key_step(key.value)
             live = self.build(item, here)
             if usable:
                 found[live_key] = live
@@ -140,9 +174,10 @@ class _Builder:
     def _is_new(self, live: Any, found: set[Any] | dict[Any, Any], path: str) -> bool:
         """Tell whether ``live`` can be added to ``found``; notes why not."""
         try:
+            hash(live)  # asked first, since ``in`` takes a set for a frozen one
             known = live in found
-        except CONVERTER_ERRORS as error:
-            self._fault(path, f"cannot be in a set or be a key: {error}")
+        except Exception as error:  # noqa: BLE001 - the user's classes run here; noted as a fault
+            self._fault(path, f"cannot be in a set or be a key: {reason(error)}")
             return False
         if known:
             self._fault(path, "Python takes it for equal to another one of them")
@@ -152,10 +187,15 @@ class _Builder:
         """Return the converter called ``name``; None when the Value stays or is a fault."""
         converter = self._tables.by_name.get(name)
         if converter is None and not self._stays(name):
-            close = get_close_matches(name, self._tables.by_name, n=3)
+            close = self._close(name, self._tables.by_name)
             advice = f"; close to it: {', '.join(close)}" if close else ""
-            self._fault(path, f"no converter is called {name!a}{advice}")
+            self._fault(path, f"no converter is called {shown(name)}{advice}")
         return converter
+
+    def _close(self, name: str, known: Iterable[str]) -> list[str]:
+        if len(self.faults) >= _ADVISED or len(name) > _LONGEST_NAME:
+            return []
+        return get_close_matches(name, known, n=3)
 
     def _stays(self, name: str) -> bool:
         return name.startswith(USER_KINDS) or framework_of(name) in self._tables.absent
@@ -170,7 +210,8 @@ class _Builder:
                     self._converter(part.type, here)
 
     def _opaque(self, value: Opaque, path: str) -> None:
-        self._fault(path, f"an object of {value.type} that no converter knew when it was recorded")
+        kind = value.type[:_LONGEST_NAME]
+        self._fault(path, f"an object of {kind} that no converter knew when it was recorded")
 
     def _symbol(self, value: Symbol, path: str) -> Any:
         converter = self._converter(value.type, path)
@@ -180,9 +221,9 @@ class _Builder:
             self._fault(path, f"{value.type} is not a type with named members")
             return None
         if value.name not in converter.members:
-            close = get_close_matches(value.name, converter.members, n=3) or converter.members
+            close = self._close(value.name, converter.members) or converter.members
             listed = ", ".join(list(close)[:10])
-            self._fault(path, f"{value.type} has no member {value.name!a}; it has {listed}")
+            self._fault(path, f"{value.type} has no member {shown(value.name)}; it has {listed}")
             return None
         return converter.members[value.name]
 
@@ -194,14 +235,19 @@ class _Builder:
         if not isinstance(converter, StructConverter):
             self._fault(path, f"{value.type} is not a type with fields")
             return None
+        self._level += 1
         fields = self._fields(value, converter.names, path)
+        self._level -= 1
         if fields is None:
             return None
         try:
-            return converter.make(fields)
-        except CONVERTER_ERRORS as error:
-            self._fault(path, f"{value.type} refused these fields: {error}")
+            live = converter.make(fields)
+        except Exception as error:  # noqa: BLE001 - the user's classes run here; noted as a fault
+            self._fault(path, f"{value.type} refused these fields: {reason(error)}")
             return None
+        if self._level == 0:
+            self.made.append(Made(path, value, live))
+        return live
 
     def _fields(self, value: Struct, names: tuple[str, ...] | None, path: str) -> Fields | None:
         """Return the built fields of ``value``; None after a fault in them."""
@@ -215,18 +261,18 @@ class _Builder:
             if missing:
                 self._fault(path, f"{value.type} lacks the field {', '.join(missing)}")
             if extra:
-                listed = ", ".join(ascii(name) for name in extra)
+                listed = ", ".join(map(shown, extra[:10]))
                 self._fault(
                     path, f"{value.type} has no field {listed}; recorded with another version?"
                 )
-        return fields if len(self.faults) == before else None
+        return fields if self._is_sound_since(before) else None
 
     def _reference(
         self, value: TensorSpec | DeviceRef | Handle | Callable | Opaque, path: str
     ) -> Any:
         match value:
             case DeviceRef():
-                return value if self._mesh_device is None else self._mesh_device
+                return value if self._mesh_device is None else self._given_device(value, path)
             case Handle():
                 return self._handle(value, path)
             case TensorSpec() | Callable():
@@ -236,14 +282,28 @@ class _Builder:
                 self._opaque(value, path)
                 return None
 
+    def _given_device(self, value: DeviceRef, path: str) -> Any:
+        if self._device is None:
+            self._device = value
+        if self._device.identity != value.identity:
+            self._fault(
+                path,
+                "a second device, and mesh_device is one only; "
+                "leave mesh_device out and put yours in the place of the DeviceRefs",
+            )
+        return self._mesh_device
+
     def _handle(self, value: Handle, path: str) -> Any:
         converter = self._converter(value.type, path)
-        if converter is None or self._mesh_device is None:
+        if converter is None:
             self._check_inert(value, path)
             return value
         if not isinstance(converter, HandleConverter):
             self._fault(path, f"{value.type} is not made anew for each run")
             return None
+        if converter.needs_device and self._mesh_device is None:
+            self._check_inert(value, path)
+            return value
         key = (value.type, value.identity)
         if key not in self._handles:
             self._handles[key] = (value, self._made(value, converter, path))
@@ -265,6 +325,15 @@ class _Builder:
             return None
         try:
             return converter.make(fields, self._mesh_device)
-        except CONVERTER_ERRORS as error:
-            self._fault(path, f"{value.type} could not be made: {error}")
+        except Exception as error:  # noqa: BLE001 - the framework runs here; noted as a fault
+            self._fault(path, f"{value.type} could not be made: {reason(error)}")
             return None
+
+
+def reason(error: Exception) -> str:
+    """Return what an exception says of itself, whatever its class makes of that."""
+    try:
+        text = str(error)[:_LONGEST_REASON]
+    except Exception:  # noqa: BLE001 - the user's exception runs here; its name still tells
+        text = "without words"
+    return f"{class_name(type(error)).path}: {text}"

@@ -73,47 +73,71 @@ def _bits(number: complex) -> tuple[bytes, bytes]:
 def _dtypes(np: ModuleType) -> list[Converter]:
     """Return one converter per class of dtype; in numpy each dtype is a class of its own."""
     found: dict[type, dict[str, Any]] = {}
-    for name in _SCALARS:
-        dtype = np.dtype(getattr(np, name))
-        found.setdefault(type(dtype), {}).setdefault(dtype.name, dtype)
-        swapped = dtype.newbyteorder()
-        if swapped.str != dtype.str:
-            found[type(dtype)][swapped.str] = swapped
-    names: dict[str, type] = {}
-    converters: list[Converter] = []
-    for kind, members in found.items():
-        first = next(iter(members))
-        # longlong and int64 are two classes with one name on Linux.
-        if first in names:
+    names: set[str] = set()
+    for scalar in _SCALARS:
+        dtype = np.dtype(getattr(np, scalar))
+        if type(dtype) in found:
             continue
-        names[first] = kind
-        converters.append(
-            SymbolConverter(f"numpy.dtype.{first}", kind, members, _dtype_name_of(members))
-        )
-    return converters
+        # longlong and int64 are two classes on Linux, and both call themselves int64.
+        name = scalar if dtype.name in names else dtype.name
+        names.add(name)
+        swapped = dtype.newbyteorder()
+        both = {name: dtype, swapped.str: swapped}
+        found[type(dtype)] = both if swapped.str != dtype.str else {name: dtype}
+    return [_dtype(kind, members) for kind, members in found.items()]
 
 
-def _dtype_name_of(members: dict[str, Any]) -> Any:
+def _dtype(kind: type, members: dict[str, Any]) -> Converter:
+    native = next(iter(members))
+
     def name_of(live: Any) -> str:
-        name: str = live.name if live.isnative else live.str
+        name: str = native if live.isnative else live.str
         if name not in members or live.names is not None:
             raise LookupError(name)
         return name
 
-    return name_of
+    return SymbolConverter(f"numpy.dtype.{native}", kind, members, name_of)
 
 
 def _array(np: ModuleType) -> Converter:
-    return TensorConverter("numpy.ndarray", np.ndarray, _spec)
+    def spec(live: Any, session: Describing, identity: int, storage: int) -> TensorSpec:  # noqa: ARG001 - the signature of TensorConverter.spec
+        return TensorSpec(
+            shape=tuple(live.shape),
+            dtype=f"numpy.{_array_dtype(live.dtype)}",
+            placement=NumpyPlacement(tuple(live.strides), _offset(np, live)),
+            identity=identity,
+            storage=storage,
+        )
+
+    def storage(live: Any) -> int:
+        return id(_owner(np, live)[1])
+
+    return TensorConverter("numpy.ndarray", np.ndarray, spec, storage=storage)
 
 
-def _spec(live: Any, session: Describing, number: int) -> TensorSpec:  # noqa: ARG001 - the signature of TensorConverter.spec
-    return TensorSpec(
-        shape=tuple(live.shape),
-        dtype=f"numpy.{_array_dtype(live.dtype)}",
-        placement=NumpyPlacement(tuple(live.strides)),
-        identity=number,
-    )
+def _owner(np: ModuleType, live: Any) -> tuple[Any, Any]:
+    """Return the first array of a row of views, and what its memory belongs to."""
+    array = live
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    owner = array if array.base is None else array.base
+    # Each array over a buffer has a view object of its own in between.
+    return array, owner.obj if type(owner) is memoryview else owner
+
+
+def _offset(np: ModuleType, live: Any) -> int:
+    """Return how many bytes from the start of its memory an array begins."""
+    if live.base is None:
+        return 0
+    array, owner = _owner(np, live)
+    if type(owner) in (bytes, bytearray):
+        array = np.frombuffer(owner, np.uint8)
+    return _address(live) - _address(array)
+
+
+def _address(array: Any) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def _array_dtype(dtype: Any) -> str:

@@ -22,6 +22,7 @@ from optrove.backends.base import (
     StructConverter,
     SymbolConverter,
 )
+from optrove.backends.names import class_name, is_readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,8 +35,6 @@ USER_KINDS: Final = (
     "python.namedtuple:",
 )
 """How the names of user classes begin. Unless the caller names the class, they stay as they are."""
-
-_CONTENT = (bool, int, float, complex, str, bytes, bytearray, list, tuple, set, frozenset, dict)
 
 
 def table() -> ConverterTable:
@@ -51,25 +50,31 @@ def user_table(types: Iterable[type]) -> ConverterTable:
 def user_converter(kind: type) -> Converter | None:
     """Return the converter of a dataclass, enum or named tuple; None for any other class.
 
-    A class that adds its fields to a builtin with content of its own, or that inherits them
+    A class that adds its fields to a base with a state of its own, or that inherits them
     without being declared a dataclass itself, may hold more than its fields tell: None.
     """
     if issubclass(kind, Flag):
         return _flag(kind)
     if issubclass(kind, Enum):
-        return _enum(kind)
-    if "__dataclass_fields__" in kind.__dict__ and not issubclass(kind, _CONTENT):
+        return _enum(kind) if all(map(is_readable, kind.__members__)) else None
+    if "__dataclass_fields__" in kind.__dict__ and all(map(_is_stateless, kind.__mro__[1:])):
         return _dataclass(kind)
     if issubclass(kind, tuple) and _is_named_tuple(kind):
         return _named_tuple(kind)
     return None
 
 
-def qualified_name(owner: Any, separator: str) -> str:
-    """Return module and qualified name of a class or function, as valid Unicode."""
-    module = owner.__module__ if isinstance(owner.__module__, str) else "?"
-    name = f"{module}{separator}{owner.__qualname__}"
-    return name.encode("utf-8", "backslashreplace").decode("utf-8")
+def _is_stateless(base: type) -> bool:
+    """Tell whether a base of a dataclass adds nothing to it that its fields do not tell.
+
+    So do dataclasses, protocols, and classes that neither make anything of their own when an
+    object is made nor have slots: abstract ones, generic ones, those with methods only.
+    """
+    content = base.__dict__
+    if base is object or "__dataclass_fields__" in content or content.get("_is_protocol"):
+        return True
+    makes_something = "__init__" in content or "__new__" in content
+    return not makes_something and not content.get("__slots__")
 
 
 def _required_converter(kind: Any) -> Converter:
@@ -96,7 +101,7 @@ def _dataclass(kind: type) -> StructConverter:
         return live
 
     return StructConverter(
-        name=f"python.dataclass:{qualified_name(kind, ':')}",
+        name=f"python.dataclass:{class_name(kind).spelled(':')}",
         type=kind,
         fields=lambda live: {name: getattr(live, name) for name in names},
         make=make,
@@ -109,7 +114,7 @@ def _enum(kind: type[Enum]) -> SymbolConverter:
     # By identity, since a member may define its own equality; the first name wins over aliases.
     names = {id(member): name for name, member in reversed(members.items())}
     return SymbolConverter(
-        name=f"python.enum:{qualified_name(kind, ':')}",
+        name=f"python.enum:{class_name(kind).spelled(':')}",
         type=kind,
         members=members,
         name_of=lambda live: names[id(live)],
@@ -119,7 +124,7 @@ def _enum(kind: type[Enum]) -> SymbolConverter:
 def _flag(kind: type[Flag]) -> StructConverter:
     # By value: a combination of members has no name in Python 3.10 and has one from 3.11 on.
     return StructConverter(
-        name=f"python.flag:{qualified_name(kind, ':')}",
+        name=f"python.flag:{class_name(kind).spelled(':')}",
         type=kind,
         # Not ``live.value``, which a member of that name would hide.
         fields=lambda live: {"value": live._value_},
@@ -136,7 +141,7 @@ def _is_named_tuple(kind: type) -> bool:
 def _named_tuple(kind: type) -> StructConverter:
     names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]  # tested by _is_named_tuple
     return StructConverter(
-        name=f"python.namedtuple:{qualified_name(kind, ':')}",
+        name=f"python.namedtuple:{class_name(kind).spelled(':')}",
         type=kind,
         fields=lambda live: dict(zip(names, tuple.__iter__(live), strict=True)),
         make=lambda values: kind(**values),
@@ -191,7 +196,7 @@ def _containers() -> list[Converter]:
             name="python.OrderedDict",
             type=OrderedDict,
             fields=lambda live: {"entries": list(live.items())},
-            make=lambda values: OrderedDict(values["entries"]),
+            make=lambda values: _ordered_dict(values["entries"]),
             names=("entries",),
         ),
     ]
@@ -202,6 +207,16 @@ def _bytearray(content: Any) -> bytearray:
     if type(content) is not bytes:
         raise TypeError("expected bytes as content")
     return bytearray(content)
+
+
+def _ordered_dict(entries: Any) -> OrderedDict[Any, Any]:
+    # Given other sequences, Python would take them apart: the string "ab" as a key and its value.
+    if type(entries) is not list or not all(type(entry) is tuple for entry in entries):
+        raise TypeError("expected a list of tuples as entries")
+    made = OrderedDict(entries)
+    if len(made) != len(entries):
+        raise ValueError("two entries have the same key; keep one of them")
+    return made
 
 
 def _constants() -> list[Converter]:

@@ -30,6 +30,7 @@ from optrove.model.values import (
     Complex,
     DeviceRef,
     Float,
+    FrozenSet,
     Handle,
     Int,
     List,
@@ -191,12 +192,19 @@ def _tuple(data: Json, path: str, faults: Faults, depth: int) -> Value:
 
 
 def _set(data: Json, path: str, faults: Faults, depth: int) -> Value:
-    where = f"{path}.$set"
+    return Set(_distinct(data["$set"], f"{path}.$set", faults, depth))
+
+
+def _frozen_set(data: Json, path: str, faults: Faults, depth: int) -> Value:
+    return FrozenSet(_distinct(data["$frozenset"], f"{path}.$frozenset", faults, depth))
+
+
+def _distinct(data: Json, path: str, faults: Faults, depth: int) -> frozenset[Value]:
     before = len(faults)
-    items = _items(data["$set"], where, faults, depth)
+    items = _items(data, path, faults, depth)
     if len(faults) == before:
-        _refuse_repeats(items, where, faults)
-    return Set(frozenset(items))
+        _refuse_repeats(items, path, faults)
+    return frozenset(items)
 
 
 def _map(data: Json, path: str, faults: Faults, depth: int) -> Value:
@@ -269,6 +277,7 @@ def _device(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa
     return DeviceRef(
         read_name(data["$device"], f"{path}.$device", faults),
         _read_sizes(data["mesh_shape"], f"{path}.mesh_shape", faults),
+        read_count(data["identity"], f"{path}.identity", faults),
     )
 
 
@@ -311,11 +320,12 @@ _BY_TAG: Final[dict[str, tuple[_ValueReader, tuple[str, ...]]]] = {
     "$bytes": (_bytes, ()),
     "$tuple": (_tuple, ()),
     "$set": (_set, ()),
+    "$frozenset": (_frozen_set, ()),
     "$map": (_map, ()),
     "$symbol": (_symbol, ("name",)),
     "$struct": (_struct, ("fields",)),
     "$tensor": (_tensor, ()),
-    "$device": (_device, ("mesh_shape",)),
+    "$device": (_device, ("mesh_shape", "identity")),
     "$handle": (_handle, ("recipe", "identity")),
     "$callable": (_callable, ()),
     "$opaque": (_opaque, ("token",)),

@@ -19,6 +19,7 @@ from optrove.model.values import (
     Complex,
     DeviceRef,
     Float,
+    FrozenSet,
     Handle,
     Int,
     List,
@@ -112,15 +113,15 @@ def project(value: Value) -> Value | None:
     Within a list or tuple that keeps other items, Null marks the place of one that went.
     """
     match value:
-        case TensorSpec(shape, dtype, _, identity):
-            return TensorSpec(shape, dtype, _NOWHERE, identity)
+        case TensorSpec(shape, dtype, _, identity, storage):
+            return TensorSpec(shape, dtype, _NOWHERE, identity, storage)
         case Struct():
             return _struct(value)
         case Symbol(type_name, _):
             return value if says_what(type_name) else None
         case DeviceRef() | Handle():
             return None
-        case List() | Tuple() | Set() | Mapping():
+        case List() | Tuple() | Set() | FrozenSet() | Mapping():
             return _container(value)
         case (
             Null() | Bool() | Int() | Float() | Complex() | Text() | Bytes() | Callable() | Opaque()
@@ -152,7 +153,7 @@ def _may_compute(field: Value) -> bool:
     )
 
 
-def _container(value: List | Tuple | Set | Mapping) -> Value | None:
+def _container(value: List | Tuple | Set | FrozenSet | Mapping) -> Value | None:
     match value:
         case List(items):
             kept = _places(items)
@@ -161,12 +162,19 @@ def _container(value: List | Tuple | Set | Mapping) -> Value | None:
             kept = _places(items)
             return None if kept is None else Tuple(kept)
         case Set(items):
-            left = frozenset(item for item in map(project, items) if item is not None)
+            left = _left(items)
             return Set(left) if left or not items else None
+        case FrozenSet(items):
+            left = _left(items)
+            return FrozenSet(left) if left or not items else None
         case Mapping(items):
             pairs = [(key, project(item)) for key, item in items]
             entries = frozenset((key, item) for key, item in pairs if item is not None)
             return Mapping(entries) if entries or not items else None
+
+
+def _left(items: frozenset[Value]) -> frozenset[Value]:
+    return frozenset(item for item in map(project, items) if item is not None)
 
 
 def _places(items: tuple[Value, ...]) -> tuple[Value, ...] | None:

@@ -52,8 +52,11 @@ _TORCH: dict[str, Reader[Any]] = {
     "layout": read_name,
     "device": read_name,
     "requires_grad": read_bool,
+    "offset": read_count,
+    "conjugate": read_bool,
+    "negative": read_bool,
 }
-_NUMPY: dict[str, Reader[Any]] = {"strides": _integers}
+_NUMPY: dict[str, Reader[Any]] = {"strides": _integers, "offset": read_integer}
 
 NO_TENSOR = TensorSpec((), "", NumpyPlacement(()))
 """What stands for a tensor that could not be read, until BadData is raised."""
@@ -67,6 +70,7 @@ def read_tensor(
         "shape": _sizes,
         "dtype": read_name,
         "identity": read_count,
+        "storage": read_count,
         "placement": _placement_reader(read_memory),
     }
     fields = read_object(data, path, faults, readers)
@@ -84,6 +88,7 @@ def _placement_reader(read_memory: Reader[Struct | None]) -> Reader[TensorPlacem
         "memory": optional(read_memory),
         "mesh_shape": optional(_sizes),
         "mesh": optional(_read_mesh),
+        "device": optional(read_count),
     }
     kinds: dict[str, tuple[type[Any], dict[str, Reader[Any]]]] = {
         "ttnn": (TtnnPlacement, ttnn),

@@ -7,11 +7,12 @@ What JSON has is written as JSON has it; everything else is an object with one `
     {"$map": [[key, value], ...]}   any other mapping
     {"$float": "nan"}               also "inf" and "-inf"
     {"$text": base64}               a string with a surrogate pair, which JSON would join
-    {"$bytes": base64}  {"$complex": [re, im]}  {"$tuple": [...]}  {"$set": [...]}
+    {"$bytes": base64}  {"$complex": [re, im]}
+    {"$tuple": [...]}  {"$set": [...]}  {"$frozenset": [...]}
     {"$symbol": type, "name": name}
     {"$struct": type, "fields": {name: value}}
-    {"$tensor": {"shape", "dtype", "identity", "placement"}}
-    {"$device": type, "mesh_shape": [...]}
+    {"$tensor": {"shape", "dtype", "identity", "storage", "placement"}}
+    {"$device": type, "mesh_shape": [...], "identity": number}
     {"$handle": type, "recipe": struct or null, "identity": number}
     {"$callable": name}  {"$opaque": type, "token": token}
 
@@ -37,6 +38,7 @@ from optrove.model.values import (
     Complex,
     DeviceRef,
     Float,
+    FrozenSet,
     Handle,
     Int,
     List,
@@ -64,13 +66,14 @@ __all__ = ["decode", "encode"]
 _SURROGATE_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
-def encode(value: Value) -> Json:
+def encode(value: Value, *, depth: int = 0) -> Json:
     """Return the JSON-able form of ``value``, from which ``decode`` makes an equal one.
 
     BadData for what no reader would accept: nesting beyond the limit, a number beyond the
-    limit, a struct or mapping that has a name or key twice, an unreadable name.
+    limit, a struct or mapping that has a name or key twice, an unreadable name. ``depth`` is how
+    many levels of others the value is going to lie within.
     """
-    return _value(value, "$", 0)
+    return _value(value, "$", depth)
 
 
 def _value(value: Value, path: str, depth: int) -> Json:
@@ -83,7 +86,7 @@ def _value(value: Value, path: str, depth: int) -> Json:
             return _whole(content, path)
         case Float() | Complex() | Text() | Bytes():
             return _scalar(value)
-        case List() | Tuple() | Set() | Mapping():
+        case List() | Tuple() | Set() | FrozenSet() | Mapping():
             return _container(value, path, depth)
         case Struct() | TensorSpec() | Handle():
             return _compound(value, path, depth)
@@ -117,21 +120,26 @@ def _base64(content: bytes) -> str:
     return base64.b64encode(content).decode("ascii")
 
 
-def _container(value: List | Tuple | Set | Mapping, path: str, depth: int) -> Json:
+def _container(value: List | Tuple | Set | FrozenSet | Mapping, path: str, depth: int) -> Json:
     match value:
         case List(items):
             return _items(items, path, depth)
         case Tuple(items):
             return {"$tuple": _items(items, f"{path}.$tuple", depth)}
         case Set(items):
-            encoded = [_value(item, f"{path}.$set[*]", depth + 1) for item in items]
-            return {"$set": _sorted(encoded)}
+            return {"$set": _distinct(items, f"{path}.$set[*]", depth)}
+        case FrozenSet(items):
+            return {"$frozenset": _distinct(items, f"{path}.$frozenset[*]", depth)}
         case Mapping(items):
             return _mapping(items, path, depth)
 
 
 def _items(items: tuple[Value, ...], path: str, depth: int) -> list[Json]:
     return [_value(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(items)]
+
+
+def _distinct(items: frozenset[Value], path: str, depth: int) -> list[Json]:
+    return _sorted([_value(item, path, depth + 1) for item in items])
 
 
 def _sorted(items: list[Json]) -> list[Json]:
@@ -172,8 +180,9 @@ def _compound(value: Struct | TensorSpec | Handle, path: str, depth: int) -> Jso
             if len(encoded) != len(named):
                 raise _bad(path, "a struct with the same field twice")
             return {"$struct": _name(type_name, path), "fields": encoded}
-        case TensorSpec(shape, dtype, placement, identity):
-            content = {"shape": list(shape), "dtype": _name(dtype, path), "identity": identity}
+        case TensorSpec(shape, dtype, placement, identity, storage):
+            content: dict[str, Json] = {"shape": list(shape), "dtype": _name(dtype, path)}
+            content |= {"identity": identity, "storage": storage}
             content["placement"] = _placement(placement, f"{path}.$tensor.placement", depth)
             return {"$tensor": content}
         case Handle(type_name, recipe, identity):
@@ -207,8 +216,9 @@ def _named(value: Symbol | DeviceRef | Callable | Opaque, path: str) -> Json:
     match value:
         case Symbol(type_name, name):
             return {"$symbol": _name(type_name, path), "name": _name(name, path)}
-        case DeviceRef(type_name, mesh_shape):
-            return {"$device": _name(type_name, path), "mesh_shape": list(mesh_shape)}
+        case DeviceRef(type_name, mesh_shape, identity):
+            content = {"$device": _name(type_name, path), "mesh_shape": list(mesh_shape)}
+            return {**content, "identity": identity}
         case Callable(name):
             return {"$callable": _name(name, path)}
         case Opaque(type_name, token):

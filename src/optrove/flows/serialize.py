@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from functools import cache, lru_cache
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from optrove.backends import plain
 from optrove.backends.base import ConverterTable, Tables, framework_of
-from optrove.backends.build import build
+from optrove.backends.build import build, reason
 from optrove.backends.describe import describe
 from optrove.codec.wire import decode, encode
+from optrove.errors import BadData, Fault
 from optrove.model.values import DeviceRef, Handle, Struct, Symbol, TensorSpec, Value
 from optrove.model.walk import walk
 
@@ -31,7 +33,9 @@ def to_jsonable(obj: Any) -> Json:
 
     An object that nothing is known about is recorded as such, and refused on the way back.
     """
-    return encode(describe(obj, _tables(tuple(name for name in FRAMEWORKS if name in sys.modules))))
+    loaded = (name for name in FRAMEWORKS if is_loaded(name))
+    present = tuple(name for name in loaded if not isinstance(_attempt(name), Exception))
+    return encode(describe(obj, _tables(present)))
 
 
 def from_jsonable(data: Json, mesh_device: Any = None, *, types: Iterable[type] = ()) -> Any:
@@ -42,9 +46,19 @@ def from_jsonable(data: Json, mesh_device: Any = None, *, types: Iterable[type] 
     data is ever looked up or imported. So do those of a framework that is not installed.
     """
     value = decode(data)
-    wanted = frameworks_in(value)
-    present = tuple(name for name in wanted if is_importable(name))
-    return build(value, _tables(present, tuple(types)), mesh_device)
+    present = tuple(name for name in frameworks_in(value) if is_importable(name))
+    attempts = {name: _attempt(name) for name in present}
+    faults = [
+        Fault("$", f"{name} is installed but cannot be used: {reason(error)}; repair or remove it")
+        for name, error in attempts.items()
+        if isinstance(error, Exception)
+    ]
+    if faults:
+        raise BadData(tuple(faults))
+    own = plain.user_table(types)
+    # Not kept: that would keep the caller's classes alive.
+    tables = _join(present, own) if own.by_name else _tables(present)
+    return build(value, tables, mesh_device)
 
 
 def frameworks_in(value: Value) -> list[str]:
@@ -60,18 +74,43 @@ def frameworks_in(value: Value) -> list[str]:
 def is_importable(framework: str) -> bool:
     """Tell whether ``framework``, which is one of ours, is installed; does not import it."""
     if framework in sys.modules:
-        return True
+        return _is_real(sys.modules[framework])
     spec = find_spec(framework)
     # A mere folder of that name, as a checkout of tt-metal has one, comes without an origin.
     return spec is not None and spec.origin is not None
 
 
+def is_loaded(framework: str) -> bool:
+    """Tell whether ``framework`` has been imported, to the end."""
+    module = sys.modules.get(framework)
+    return _is_real(module) and not getattr(vars(module)["__spec__"], "_initializing", False)
+
+
+def _is_real(module: Any) -> bool:
+    """Tell a framework from what tests and tools put in its place: None, a mock, a bare module."""
+    if not issubclass(type(module), ModuleType):
+        return False
+    spec = vars(module).get("__spec__")
+    return getattr(spec, "origin", None) is not None
+
+
 @lru_cache(maxsize=64)
-def _tables(present: tuple[str, ...], types: tuple[type, ...] = ()) -> Tables:
-    """Return the joined tables of these frameworks and classes; all other frameworks are absent."""
-    tables = (plain.table(), *map(_framework_table, present), plain.user_table(types))
-    absent = (name for name in FRAMEWORKS if name not in present)
-    return Tables(tables, absent=absent)
+def _tables(present: tuple[str, ...]) -> Tables:
+    """Return the joined tables of these frameworks; all other frameworks are absent."""
+    return _join(present)
+
+
+def _join(present: tuple[str, ...], *own: ConverterTable) -> Tables:
+    tables = (plain.table(), *map(_framework_table, present), *own)
+    return Tables(tables, absent=(name for name in FRAMEWORKS if name not in present))
+
+
+def _attempt(framework: str) -> ConverterTable | Exception:
+    """Return a framework's table, or what came of the attempt to make it."""
+    try:
+        return _framework_table(framework)
+    except Exception as error:  # noqa: BLE001 - importing a broken framework may raise anything; the caller reports it
+        return error
 
 
 @cache

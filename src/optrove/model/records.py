@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from optrove.model.case import Case, NamedValues, by_name
-from optrove.model.values import Value  # noqa: TC001 - the codec resolves the annotations
+from optrove.model.values import Float, Value
 
 Counts: TypeAlias = tuple[tuple[str, int], ...]
 """How often each named thing was seen."""
@@ -188,11 +188,12 @@ class Call:
     device: DeviceParameters | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Measurement:
     """One number that was measured, with the bound that it was held against, if any.
 
     ``output`` is the index of the result that it belongs to, where an operation has several.
+    Numbers are kept as doubles, and are equal when their bits are: every NaN is the one NaN.
     """
 
     name: str
@@ -200,6 +201,27 @@ class Measurement:
     threshold: float | None = None
     passed: bool | None = None
     output: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", _double(self.value, self.name))
+        if self.threshold is not None:
+            object.__setattr__(self, "threshold", _double(self.threshold, self.name))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Measurement) and self._facts() == other._facts()
+
+    def __hash__(self) -> int:
+        return hash(self._facts())
+
+    def _facts(self) -> tuple[object, ...]:
+        threshold = None if self.threshold is None else Float(self.threshold)
+        return self.name, Float(self.value), threshold, self.passed, self.output
+
+
+def _double(number: float, name: str) -> float:
+    if isinstance(number, str):
+        raise TypeError(f"{name} was measured as the text {number!a}; give a number")
+    return float(number)
 
 
 @dataclass(frozen=True, slots=True)

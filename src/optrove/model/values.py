@@ -89,7 +89,14 @@ class Tuple:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """A set or frozen set."""
+    """A set."""
+
+    items: frozenset[Value]
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenSet:
+    """A frozen set, kept apart from a set, which cannot be a key."""
 
     items: frozenset[Value]
 
@@ -146,7 +153,11 @@ class MeshPlacement:
 
 @dataclass(frozen=True, slots=True)
 class TtnnPlacement:
-    """Where and how a ttnn tensor lies: on a host or a mesh of chips."""
+    """Where and how a ttnn tensor lies: on a host or a mesh of chips.
+
+    ``device`` is the number of the device that holds it, which a DeviceRef to the same one has
+    as its identity; None on the host.
+    """
 
     padded_shape: tuple[int, ...]
     layout: str
@@ -155,23 +166,32 @@ class TtnnPlacement:
     memory: Struct | None
     mesh_shape: tuple[int, ...] | None
     mesh: MeshPlacement | None
+    device: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TorchPlacement:
-    """Where and how a torch tensor lies in memory."""
+    """Where and how a torch tensor lies in memory.
+
+    ``offset`` counts elements from the start of the storage. ``conjugate`` and ``negative`` are
+    set when the numbers in memory have yet to be conjugated or negated.
+    """
 
     strides: tuple[int, ...]
     layout: str
     device: str
     requires_grad: bool
+    offset: int = 0
+    conjugate: bool = False
+    negative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NumpyPlacement:
-    """How a numpy array lies in memory; strides are in bytes."""
+    """How a numpy array lies in memory; strides and the offset in its buffer are in bytes."""
 
     strides: tuple[int, ...]
+    offset: int = 0
 
 
 TensorPlacement: TypeAlias = TtnnPlacement | TorchPlacement | NumpyPlacement
@@ -184,20 +204,26 @@ class TensorSpec:
     ``shape`` and ``dtype`` (``ttnn.bfloat16``, ``torch.float32``) say what is computed,
     ``placement`` where it lies. ``identity`` numbers the distinct tensors of one call in order
     of appearance: a tensor that is passed twice, updated in place or returned keeps its number.
+    ``storage`` numbers their distinct buffers likewise: a tensor and its views share one.
     """
 
     shape: tuple[int, ...]
     dtype: str
     placement: TensorPlacement
     identity: int = 0
+    storage: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRef:
-    """A device that the caller supplied; a replay puts its own in this place."""
+    """A device that the caller supplied; a replay puts its own in this place.
+
+    ``identity`` numbers the distinct devices of one call, such as the parts of a mesh.
+    """
 
     type: str
     mesh_shape: tuple[int, ...]
+    identity: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +265,7 @@ Value: TypeAlias = (
     | List
     | Tuple
     | Set
+    | FrozenSet
     | Mapping
     | Symbol
     | Struct

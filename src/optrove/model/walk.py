@@ -12,6 +12,7 @@ from optrove.model.values import (
     Complex,
     DeviceRef,
     Float,
+    FrozenSet,
     Handle,
     Int,
     List,
@@ -64,8 +65,9 @@ def children(value: Value) -> list[tuple[str, Value]]:
             return [(f"[{index}]", item) for index, item in enumerate(items)]
         case Tuple(items):
             return [(f".$tuple[{index}]", item) for index, item in enumerate(items)]
-        case Set(items):
-            return [(".$set[*]", item) for item in items]
+        case Set(items) | FrozenSet(items):
+            step = ".$set[*]" if isinstance(value, Set) else ".$frozenset[*]"
+            return [(step, item) for item in items]
         case Mapping(items):
             return _entries(items)
         case Struct(_, fields):

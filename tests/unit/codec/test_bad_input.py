@@ -26,7 +26,8 @@ TENSOR = {
     "shape": [1],
     "dtype": "numpy.int8",
     "identity": 0,
-    "placement": {"kind": "numpy", "strides": [1]},
+    "storage": 0,
+    "placement": {"kind": "numpy", "strides": [1], "offset": 0},
 }
 
 BAD_VALUES = {
@@ -37,6 +38,8 @@ BAD_VALUES = {
     "extra companion": ({"$symbol": "t", "name": "n", "x": 1}, "$"),
     "tuple of no list": ({"$tuple": "abc"}, "$.$tuple"),
     "set item twice": ({"$set": [1, 2, 1]}, "$.$set[2]"),
+    "frozen set item twice": ({"$frozenset": [1, 1]}, "$.$frozenset[1]"),
+    "frozen set of no list": ({"$frozenset": "ab"}, "$.$frozenset"),
     "map key twice": ({"$map": [[1, 2], [1, 3]]}, "$.$map[1]"),
     "map entry of three": ({"$map": [[1, 2, 3]]}, "$.$map[0]"),
     "map of no list": ({"$map": {}}, "$.$map"),
@@ -54,13 +57,20 @@ BAD_VALUES = {
     "field with a surrogate": ({"$struct": "t", "fields": {"\ud800": 1}}, '$.fields["\\ud800"]'),
     "recipe of a number": ({"$handle": "t", "recipe": 1, "identity": 0}, "$.recipe"),
     "negative identity": ({"$handle": "t", "recipe": None, "identity": -1}, "$.identity"),
-    "mesh of a string": ({"$device": "t", "mesh_shape": "12"}, "$.mesh_shape"),
-    "mesh of booleans": ({"$device": "t", "mesh_shape": [True]}, "$.mesh_shape[0]"),
+    "device without number": ({"$device": "t", "mesh_shape": [1]}, "$"),
+    "negative device": ({"$device": "t", "mesh_shape": [1], "identity": -1}, "$.identity"),
+    "mesh of a string": ({"$device": "t", "mesh_shape": "12", "identity": 0}, "$.mesh_shape"),
+    "mesh of booleans": ({"$device": "t", "mesh_shape": [True], "identity": 0}, "$.mesh_shape[0]"),
     "tensor of a list": ({"$tensor": []}, "$.$tensor"),
     "tensor without dtype": (
         {"$tensor": {key: item for key, item in TENSOR.items() if key != "dtype"}},
         "$.$tensor",
     ),
+    "tensor without storage": (
+        {"$tensor": {key: item for key, item in TENSOR.items() if key != "storage"}},
+        "$.$tensor",
+    ),
+    "storage of a string": ({"$tensor": {**TENSOR, "storage": "0"}}, "$.$tensor.storage"),
     "negative size": ({"$tensor": {**TENSOR, "shape": [-1]}}, "$.$tensor.shape[0]"),
     "unknown placement": (
         {"$tensor": {**TENSOR, "placement": {"kind": "moon"}}},
@@ -99,6 +109,7 @@ def test_every_field_of_a_tensor_is_checked():
         "memory": {"$tuple": []},
         "mesh_shape": "x",
         "mesh": {"distribution_shape": [], "placements": ["x"], "coordinates": [1]},
+        "device": -1,
     }
     where = "$.$tensor.placement"
     assert set(faults_of(decode, {"$tensor": {**TENSOR, "placement": placement}})) == {
@@ -112,6 +123,7 @@ def test_every_field_of_a_tensor_is_checked():
         f"{where}.mesh_shape",
         f"{where}.mesh.placements[0]",
         f"{where}.mesh.coordinates[0]",
+        f"{where}.device",
     }
 
 
@@ -211,6 +223,7 @@ def test_an_opaque_object_is_a_fault():
 def test_items_that_python_cannot_hold_in_a_set_are_faults():
     assert "$.$set[0]" in faults_of(from_jsonable, {"$set": [[1]]})
     assert "$.$set[1]" in faults_of(from_jsonable, {"$set": [1, True]})
+    assert "$.$set[0]" in faults_of(from_jsonable, {"$set": [{"$set": [1]}]})
     assert "$.$map[0][0]" in faults_of(from_jsonable, {"$map": [[[1], 2]]})
 
 

@@ -7,6 +7,7 @@ from optrove.model.case import Case
 from optrove.model.values import (
     DeviceRef,
     Float,
+    FrozenSet,
     Handle,
     Int,
     List,
@@ -29,9 +30,11 @@ RELU = Struct("ttnn.UnaryWithParam", (("op_type", Symbol("ttnn.UnaryOpType", "RE
 SILU = Struct("ttnn.UnaryWithParam", (("op_type", Symbol("ttnn.UnaryOpType", "SILU")),))
 
 
-def tensor(memory=DRAM, shape=(32, 32), dtype="ttnn.bfloat16", identity=0, mesh_shape=None):
+def tensor(
+    memory=DRAM, shape=(32, 32), dtype="ttnn.bfloat16", identity=0, storage=0, mesh_shape=None
+):
     placement = TtnnPlacement(shape, "TILE", None, "DEVICE", memory, mesh_shape, None)
-    return TensorSpec(shape, dtype, placement, identity)
+    return TensorSpec(shape, dtype, placement, identity, storage)
 
 
 def case(op="ttnn.relu", **arguments):
@@ -52,6 +55,7 @@ def program(activation=None, width=1):
         case(memory_config=Null()),
         case(device=DeviceRef("ttnn.MeshDevice", (1, 2))),
         case(layout=Symbol("ttnn.Layout", "TILE")),
+        case(layouts=FrozenSet(frozenset({Symbol("ttnn.Layout", "TILE")}))),
         case(semaphores=List((Handle("ttnn.GlobalSemaphore", None),))),
         case(program_config=program()),
         case(configs=Tuple((DRAM, L1))),
@@ -72,6 +76,8 @@ def test_where_and_how_do_not_change_the_semantics(same):
         case(x=tensor(shape=(32, 64))),
         case(x=tensor(dtype="ttnn.bfloat8_b")),
         case(x=tensor(identity=1)),
+        case(x=tensor(storage=1)),
+        case(names=FrozenSet(frozenset({Int(1)}))),
         case(dim=Int(1)),
         case(alpha=Float(0.5)),
         case(dtype=Symbol("ttnn.DataType", "BFLOAT16")),
@@ -119,6 +125,15 @@ def test_the_two_meshes_of_eight_chips_are_two_placements():
     assert placement_hash(wide) != placement_hash(square)
 
 
+def test_two_devices_are_two_placements_and_one_computation():
+    def on(*numbers):
+        refs = (DeviceRef("ttnn.MeshDevice", (1, 2), number) for number in numbers)
+        return case(devices=List(tuple(refs)))
+
+    assert placement_hash(on(0, 0)) != placement_hash(on(0, 1))
+    assert semantic_hash(on(0, 0)) == semantic_hash(on(0, 1))
+
+
 def test_the_table_of_semantic_types_names_ttnn_types_only():
     assert all(name.startswith("ttnn.") for name in SEMANTIC_TTNN)
 
@@ -131,6 +146,7 @@ def test_every_fact_of_a_placement_counts_for_the_placement_hash():
         "storage": "HOST",
         "memory": None,
         "mesh_shape": (1, 1),
+        "device": 1,
     }
     hashes = {placement_hash(case())}
     for name, value in changes.items():

@@ -1,3 +1,4 @@
+import dataclasses
 import io
 
 import pytest
@@ -22,6 +23,19 @@ def test_written_records_are_read_back_in_order():
     assert write_lines(stream, [CASE, CALL, ATTEMPT]) == 3
     stream.seek(0)
     assert read_lines(stream) == (CASE, CALL, ATTEMPT)
+
+
+@pytest.mark.parametrize("number", [3, True, 0.5, -0.0, float("nan"), float("-inf"), 10**20])
+def test_a_measurement_of_any_number_is_read_back(number):
+    for measurement in (Measurement("n", number), Measurement("n", 1.0, threshold=number)):
+        attempt = dataclasses.replace(ATTEMPT, measurements=(measurement,))
+        stream = io.BytesIO()
+        write_lines(stream, [attempt])
+        stream.seek(0)
+        (again,) = read_lines(stream)
+        assert again == attempt
+        assert hash(again) == hash(attempt)
+        assert record_line(again) == record_line(attempt)
 
 
 def test_a_line_is_ascii_and_holds_no_other_line_break():

@@ -8,7 +8,9 @@ from optrove.model.values import (
     Bool,
     Bytes,
     Callable,
+    DeviceRef,
     Float,
+    FrozenSet,
     Int,
     List,
     Mapping,
@@ -38,6 +40,8 @@ from optrove.model.walk import MAX_DEPTH
         (Bytes(b"ab"), '{"$bytes":"YWI="}'),
         (Tuple((Int(1),)), '{"$tuple":[1]}'),
         (Set(frozenset({Int(10), Int(9), Text("a")})), '{"$set":["a",10,9]}'),
+        (FrozenSet(frozenset({Int(10), Int(9)})), '{"$frozenset":[10,9]}'),
+        (DeviceRef("d", (1, 2), 3), '{"$device":"d","identity":3,"mesh_shape":[1,2]}'),
         (Mapping(frozenset({(Text("b"), Int(1)), (Text("a"), Int(2))})), '{"a":2,"b":1}'),
         (Mapping(frozenset({(Text("$b"), Int(1))})), '{"$map":[["$b",1]]}'),
         (Mapping(frozenset({(Int(1), Null())})), '{"$map":[[1,null]]}'),
@@ -56,7 +60,15 @@ def test_the_canonical_form_is_the_documented_one(value, text):
 
 def test_values_that_python_calls_equal_stay_apart():
     alike = [Int(1), Bool(True), Float(1.0), Text("1"), Bytes(b"1"), List((Int(1),))]
-    alike += [Tuple((Int(1),)), Set(frozenset({Int(1)})), Float(0.0), Float(-0.0), Int(0), Null()]
+    alike += [
+        Tuple((Int(1),)),
+        Set(frozenset({Int(1)})),
+        FrozenSet(frozenset({Int(1)})),
+        Float(0.0),
+        Float(-0.0),
+        Int(0),
+        Null(),
+    ]
     assert len({canonical_bytes(value) for value in alike}) == len(alike)
     assert len(set(alike)) == len(alike)
 

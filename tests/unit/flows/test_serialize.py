@@ -1,6 +1,13 @@
 """The public serializer where ttnn and torch are not installed."""
 
+import dataclasses
+import gc
 import json
+import sys
+import types
+import weakref
+from importlib.machinery import ModuleSpec
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -54,8 +61,67 @@ def test_only_the_frameworks_that_the_data_names_are_wanted():
     assert frameworks_in(List((Struct("ttnn", ()), Symbol("ttnnx.y", "x")))) == []
 
 
+def bare():
+    return types.ModuleType("torch")
+
+
+def half_imported():
+    module = types.ModuleType("torch")
+    module.__spec__ = ModuleSpec("torch", None, origin="torch/__init__.py")
+    module.__spec__._initializing = True
+    return module
+
+
+def unlike():
+    module = types.ModuleType("torch")
+    module.__spec__ = ModuleSpec("torch", None, origin="torch/__init__.py")
+    return module
+
+
+@pytest.fixture
+def no_table_of_torch():
+    serialize._tables.cache_clear()
+    serialize._framework_table.cache_clear()
+    yield
+    serialize._tables.cache_clear()
+    serialize._framework_table.cache_clear()
+
+
+@pytest.mark.usefixtures("no_table_of_torch")
+@pytest.mark.parametrize("stand_in", [lambda: None, bare, MagicMock, half_imported, unlike, object])
+def test_what_stands_in_the_place_of_a_framework_does_not_stop_describing(stand_in, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", stand_in())
+    assert to_jsonable([1, {"a": (2,)}]) == [1, {"a": {"$tuple": [2]}}]
+
+
+@pytest.mark.usefixtures("no_table_of_torch")
+@pytest.mark.parametrize("stand_in", [lambda: None, bare, MagicMock, object])
+def test_what_stands_in_the_place_of_a_framework_is_no_framework(stand_in, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", stand_in())
+    data = {"$symbol": "torch.dtype", "name": "float32"}
+    assert from_jsonable(data) == Symbol("torch.dtype", "float32")
+
+
+@pytest.mark.usefixtures("no_table_of_torch")
+def test_a_framework_that_is_installed_but_broken_is_a_fault(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", unlike())
+    with pytest.raises(BadData, match="torch is installed but cannot be used: AttributeError"):
+        from_jsonable([{"$symbol": "torch.dtype", "name": "float32"}])
+    assert from_jsonable([1]) == [1]
+
+
+def test_building_keeps_no_class_alive():
+    kind = dataclasses.make_dataclass("Config", ["size"])
+    data = {"$struct": f"python.dataclass:{kind.__module__}:Config", "fields": {"size": 1}}
+    assert from_jsonable(data, types=[kind]) == kind(1)
+    death = weakref.ref(kind)
+    del kind
+    gc.collect()
+    assert death() is None
+
+
 def test_the_given_device_takes_the_place_of_the_recorded_one():
     device = object()
-    data = {"$device": "python.Fake", "mesh_shape": [1]}
+    data = {"$device": "python.Fake", "mesh_shape": [1], "identity": 0}
     assert from_jsonable(data, device) is device
     assert from_jsonable(data, mesh_device=device) is device

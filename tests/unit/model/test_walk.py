@@ -1,4 +1,5 @@
 from optrove.model.values import (
+    FrozenSet,
     Handle,
     Int,
     List,
@@ -26,6 +27,7 @@ def test_paths_are_those_of_the_json_form():
             Set(frozenset({Int(6)})),
             TensorSpec((1,), "ttnn.bfloat16", placement),
             Handle("h", memory),
+            FrozenSet(frozenset({Int(7)})),
         )
     )
     found = {path: part for path, part in walk(value) if isinstance(part, (Int, Null))}
@@ -38,6 +40,7 @@ def test_paths_are_those_of_the_json_form():
         "$[4].$set[*]": Int(6),
         "$[5].$tensor.placement.memory.fields.shard": Null(),
         "$[6].recipe.fields.shard": Null(),
+        "$[7].$frozenset[*]": Int(7),
     }
 
 

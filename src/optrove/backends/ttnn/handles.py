@@ -1,11 +1,13 @@
 """The converters of ttnn's runtime objects, which a replay has to make anew.
 
-None of these tells how it was made, so the recipe comes from whoever saw its creation; the
-recipe's fields are the arguments of the call that makes one, by their names.
+Only a mapper that replicates tells how it was made. For all others the recipe comes from whoever
+saw the creation; its fields are the arguments of the call that makes one, by their names.
 """
 
 from __future__ import annotations
 
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from optrove.backends.base import Fields, HandleConverter
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
 
 def converters(ttnn: ModuleType) -> tuple[HandleConverter, ...]:
     """Return the converters of the handles of the given ttnn."""
+    return (*_device_objects(ttnn), *_mappers(ttnn))
+
+
+def _device_objects(ttnn: ModuleType) -> tuple[HandleConverter, ...]:
+    """Return the converters of what lives on a device: semaphores, buffers, parts of it, events."""
     extension = ttnn._ttnn  # noqa: SLF001 - the only place that holds these classes
     return (
         HandleConverter(
@@ -49,11 +56,25 @@ def converters(ttnn: ModuleType) -> tuple[HandleConverter, ...]:
             _on_device(ttnn.record_event),
             names=("cq_id", "sub_device_ids", "device_range"),
         ),
+    )
+
+
+def _mappers(ttnn: ModuleType) -> tuple[HandleConverter, ...]:
+    """Return the converters of what spreads tensors over a mesh and gathers them."""
+    return (
         HandleConverter(
             "ttnn.TensorToMesh",
             ttnn.CppTensorToMesh,
             lambda recipe, device: ttnn.create_mesh_mapper(device, ttnn.MeshMapperConfig(**recipe)),
             names=("placements", "mesh_shape_override", "mesh_offset_override"),
+        ),
+        HandleConverter(
+            "ttnn.ReplicateTensorToMesh",
+            # ``ttnn.ReplicateTensorToMesh`` itself is a function, which wraps a mapper in this.
+            import_module("ttnn.distributed.distributed").ReplicateTensorToMeshWrapper,
+            lambda _, device: ttnn.ReplicateTensorToMesh(device),
+            partial(_replicate_recipe, ttnn.PlacementReplicate),
+            names=(),
         ),
         HandleConverter(
             "ttnn.MeshToTensor",
@@ -64,6 +85,12 @@ def converters(ttnn: ModuleType) -> tuple[HandleConverter, ...]:
             names=("dims", "mesh_shape_override", "mesh_offset_override"),
         ),
     )
+
+
+def _replicate_recipe(replicate: type, live: Any) -> Fields | None:
+    """Return an empty recipe; None if the mapper within does something else than replicate."""
+    placements = live.unwrap().config().placements
+    return {} if all(isinstance(part, replicate) for part in placements) else None
 
 
 def _on_device(create: Callable[..., Any]) -> Callable[[Fields, Any], Any]:

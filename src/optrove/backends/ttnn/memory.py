@@ -4,12 +4,16 @@ Two facts about ``MemoryConfig`` shape its converter. A configuration made from 
 gains an ``nd_shard_spec`` when a tensor uses it, and ttnn still calls the two equal: that part
 is derived and not recorded. One made from an ``NdShardSpec`` may gain a ``shard_spec`` and another
 layout in the same way, and ttnn calls the two different: there all of it is recorded.
+
+ttnn divides by the sizes of shards and counts cores in 32 bits without looking: a size of zero,
+or a count that wraps around to zero, ends the process. Such sizes are refused here first.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from optrove.backends.base import Caching, Fields, StructConverter
@@ -22,6 +26,9 @@ if TYPE_CHECKING:
 # Experimental switches that only ``to_json`` shows; absent from ttnn 0.78 in part, and recorded
 # only where they are on, so that the same configuration is the same in every release.
 _SWITCHES = ("per_core_allocation", "range_lockstep_allocation")
+
+# ttnn keeps sizes in unsigned 32 bits and rounds them up to whole tiles, pages and shards.
+_MOST = 2**31
 
 
 def converters(ttnn: ModuleType) -> tuple[StructConverter, ...]:
@@ -98,7 +105,9 @@ class MemoryRule:
         plain = ttnn.MemoryConfig(fields["buffer_type"], nd)
         if _same_form(plain, fields):
             return plain
-        for shape in _shapes(nd):
+        shard = _row(nd.shard_shape)
+        _check_shards(shard, nd.grid)
+        for shape in _shapes(shard, nd.grid):
             spec = ttnn.TensorSpec(
                 ttnn.Shape(shape),
                 ttnn.uint32,
@@ -120,15 +129,52 @@ def _same_form(live: Any, fields: Fields) -> bool:
     )
 
 
-def _shapes(nd: Any) -> Iterator[list[int]]:
+def _shapes(shard: list[int], grid: Any) -> Iterator[list[int]]:
     """Yield tensor shapes of several shards: stacked, side by side, and in a grid."""
-    shard = [nd.shard_shape[index] for index in range(nd.shard_shape.rank)]
     *outer, height, width = [1, *shard] if len(shard) == 1 else shard
-    cores = nd.grid.num_cores()
-    box = nd.grid.bounding_box().grid_size()
-    for rows, columns in ((cores, 1), (1, cores), (box.y, box.x), (box.x, box.y), (1, 1)):
+    cores, (rows_of_box, columns_of_box) = _cores(grid), _box(grid)
+    for rows, columns in (
+        (cores, 1),
+        (1, cores),
+        (rows_of_box, columns_of_box),
+        (columns_of_box, rows_of_box),
+        (1, 1),
+    ):
         yield [*outer, height * rows, width * columns]
         yield [rows, *outer, height, width * columns]
+
+
+def _check_shards(shard: list[int], grid: Any) -> None:
+    """Raise ValueError for shards that ttnn could not divide a tensor into."""
+    if not shard or min(shard) < 1:
+        raise ValueError(f"a shard of {shard} holds nothing; every size of it must be at least 1")
+    cores = max(_cores(grid), prod(_box(grid)))
+    if not 0 < prod(shard) * cores < _MOST:
+        raise ValueError(
+            f"shards of {shard} on {cores} cores make {prod(shard) * cores} elements, "
+            f"which is not between 1 and {_MOST}; check the grid and the shape of the shards"
+        )
+
+
+def _cores(grid: Any) -> int:
+    """Return how many cores a grid has; ttnn's own count wraps around at 32 bits."""
+    return sum(
+        (part.end.x - part.start.x + 1) * (part.end.y - part.start.y + 1) for part in grid.ranges()
+    )
+
+
+def _box(grid: Any) -> tuple[int, int]:
+    """Return the rows and columns of the smallest rectangle around a grid."""
+    parts = grid.ranges()
+    if not parts:
+        return (0, 0)
+    rows = max(part.end.y for part in parts) - min(part.start.y for part in parts) + 1
+    columns = max(part.end.x for part in parts) - min(part.start.x for part in parts) + 1
+    return (rows, columns)
+
+
+def _row(shape: Any) -> list[int]:
+    return [shape[index] for index in range(shape.rank)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +192,7 @@ class SpecRule:
         """Return the specification with these fields; ValueError if ttnn alters one."""
         memory = fields["memory_config"]
         recorded = MemoryRule(self.ttnn).fields(memory)
+        _check_tensor(_row(fields["shape"]), recorded)
         if recorded["nd_shard_spec"] is not None:
             shards = {"nd_shard_spec": memory.nd_shard_spec}
         else:
@@ -164,6 +211,24 @@ class SpecRule:
                 "constructors take no experimental switches and derive the layout of nd shards"
             )
         return live
+
+
+def _check_tensor(shape: list[int], memory: Fields) -> None:
+    """Raise ValueError for sizes of a sharded tensor that ttnn cannot count."""
+    shards, nd_shards = memory["shard_spec"], memory["nd_shard_spec"]
+    if shards is None and nd_shards is None:
+        return
+    if nd_shards is not None:
+        _check_shards(_row(nd_shards.shard_shape), nd_shards.grid)
+    if shards is not None:
+        _check_shards(list(shards.shape), shards.grid)
+    # Of an empty tensor ttnn takes the remainder by a width of zero, but only with nd shards.
+    least = 0 if nd_shards is None else 1
+    if not least <= prod(shape) < _MOST:
+        raise ValueError(
+            f"a sharded tensor of {shape} has {prod(shape)} elements, "
+            f"which is not between {least} and {_MOST}; check its shape"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
+from math import prod
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -104,18 +106,35 @@ def _told_parameters(ttnn: ModuleType, live: Any) -> list[float]:
     return told
 
 
+# A range tells its coordinates one by one and nothing else. No mesh comes near this number.
+_MOST_CHIPS = 4096
+
+
 def _mesh_range(ttnn: ModuleType, cls: type, name: str) -> StructConverter:
     """Return the rule of ranges over a mesh: their first and last coordinate."""
 
     def fields(live: Any) -> Fields:
         # The coordinates that the iterator yields are one object that moves: copy each at once.
-        corners = [[coordinate[i] for i in range(coordinate.dims())] for coordinate in live]
+        corners = [
+            [coordinate[i] for i in range(coordinate.dims())]
+            for coordinate in islice(live, _MOST_CHIPS + 1)
+        ]
+        _check_chips(len(corners))
         return {"start": corners[0], "end": corners[-1]}
 
     def make(fields: Fields) -> Any:
-        return cls(ttnn.MeshCoordinate(fields["start"]), ttnn.MeshCoordinate(fields["end"]))
+        start, end = fields["start"], fields["end"]
+        live = cls(ttnn.MeshCoordinate(start), ttnn.MeshCoordinate(end))
+        _check_chips(prod(last - first + 1 for first, last in zip(start, end, strict=True)))
+        return live
 
     return StructConverter(name, cls, fields, make, ("start", "end"))
+
+
+def _check_chips(count: int) -> None:
+    """Raise ValueError for a range that would take too long to walk."""
+    if count > _MOST_CHIPS:
+        raise ValueError(f"a range over more than {_MOST_CHIPS} chips; check its start and end")
 
 
 # A sub-device id is a byte.

@@ -3,6 +3,9 @@
 A tensor is described without touching what a device holds: only facts that the host knows are
 read, no operation is dispatched, no number is fetched, and no object is printed. A deallocated
 tensor still tells its shape and layout, but no device.
+
+Limit: ``ttnn.narrow`` makes views that begin elsewhere in the same buffer. They share its number,
+but where they begin is not recorded.
 """
 
 from __future__ import annotations
@@ -22,14 +25,40 @@ def converters(ttnn: ModuleType) -> tuple[TensorConverter, DeviceConverter]:
     """Return the converters of tensors and devices for the given ttnn."""
     rule = TensorRule(ttnn)
     return (
-        TensorConverter("ttnn.Tensor", ttnn.Tensor, rule.spec, tensor_key, subclasses=True),
-        DeviceConverter("ttnn.MeshDevice", ttnn.MeshDevice, mesh_shape, subclasses=True),
+        TensorConverter(
+            "ttnn.Tensor",
+            ttnn.Tensor,
+            rule.spec,
+            tensor_key,
+            subclasses=True,
+            storage=storage_key,
+        ),
+        DeviceConverter(
+            "ttnn.MeshDevice", ttnn.MeshDevice, mesh_shape, subclasses=True, key=device_key
+        ),
     )
 
 
 def tensor_key(live: Any) -> int:
     """Return ttnn's own number of a tensor, which every Python object for it shares."""
     key: int = live.tensor_id
+    return key
+
+
+def storage_key(live: Any) -> tuple[str, int]:
+    """Return what the tensors in one buffer share: the number of the buffer that owns the memory.
+
+    Not its address, which the next buffer gets when this one is gone, and which buffers of
+    several devices have alike. Host tensors and deallocated ones count by themselves, since ttnn
+    does not tell which buffer they have or had.
+    """
+    buffer = live.buffer_unique_id()
+    return ("tensor", live.tensor_id) if buffer is None else ("buffer", buffer)
+
+
+def device_key(device: Any) -> int:
+    """Return ttnn's own number of a mesh or of a part of one."""
+    key: int = device.id()
     return key
 
 
@@ -50,31 +79,35 @@ class TensorRule:
         self._tile_layout = ttnn.Layout.TILE
         self._meshes = Meshes()
 
-    def spec(self, live: Any, describing: Describing, identity: int) -> TensorSpec:
+    def spec(self, live: Any, describing: Describing, identity: int, storage: int) -> TensorSpec:
         """Return the specification of ``live``; ValueError if its memory cannot be described."""
         memory = describing.describe(live.memory_config())
         if not isinstance(memory, Struct):
             raise ValueError("this tensor's memory configuration has no recorded form")  # noqa: TRY004 - not a wrong type of argument
         layout = live.layout
         device = live.device()
+        on_device = device is not None
         placement = TtnnPlacement(
             _sizes(live.padded_shape),
             self._layouts[layout],
             _tile(live.tile) if layout is self._tile_layout else None,
             self._storages[live.storage_type()],
             memory,
-            None if device is None else _row(device.shape),
-            self._meshes.of(live.tensor_topology()),
+            _row(device.shape) if on_device else None,
+            self._meshes.of(live.tensor_topology(), live.device_coords() if on_device else None),
+            describing.device_number(device) if on_device else None,
         )
-        return TensorSpec(_sizes(live.shape), self._dtypes[live.dtype], placement, identity)
+        return TensorSpec(
+            _sizes(live.shape), self._dtypes[live.dtype], placement, identity, storage
+        )
 
 
 class Meshes:
-    """The recorded forms of the last few different topologies seen.
+    """The recorded forms of the last few different spreads of tensors over chips.
 
     A program has a handful of them, and comparing two is cheaper than reading one, which lists
-    every chip. ttnn hands a topology out as a copy, so that a remembered one never changes.
-    (Tiles are not remembered: ttnn's ``==`` on them does not look at their transposes.)
+    every chip. ttnn hands topologies and chips out as copies, so that remembered ones never
+    change. (Tiles are not remembered: ttnn's ``==`` on them does not look at their transposes.)
     """
 
     __slots__ = ("_known",)
@@ -82,22 +115,39 @@ class Meshes:
     _LIMIT = 32
 
     def __init__(self) -> None:
-        self._known: list[tuple[Any, MeshPlacement]] = []
+        self._known: list[tuple[Any, list[Any] | None, MeshPlacement]] = []
 
-    def of(self, topology: Any) -> MeshPlacement:
-        """Return how a tensor of this topology is spread."""
-        for known, placement in self._known:
-            if known == topology:
+    def of(self, topology: Any, chips: list[Any] | None) -> MeshPlacement:
+        """Return how a tensor of this topology is spread, which has buffers on these chips.
+
+        ``chips`` is None where only the topology tells: on the host, or after deallocation.
+        """
+        for known, known_chips, placement in self._known:
+            if known == topology and known_chips == chips:
                 return placement
         placement = MeshPlacement(
             _row(topology.distribution_shape()),
             tuple([getattr(part, "dim", None) for part in topology.placements()]),
-            tuple([_row(coordinate) for coordinate in topology.mesh_coords()]),
+            _coordinates(topology, chips),
         )
         if len(self._known) >= self._LIMIT:
             self._known.clear()
-        self._known.append((topology, placement))
+        self._known.append((topology, chips, placement))
         return placement
+
+
+def _coordinates(topology: Any, chips: list[Any] | None) -> tuple[tuple[int, ...], ...]:
+    """Return the chips that hold a part, in the order that the topology gives to the parts.
+
+    One part of a tensor inherits the topology of the whole, so that the topology alone may name
+    chips which hold nothing.
+    """
+    told = [_row(coordinate) for coordinate in topology.mesh_coords()]
+    if chips is None:
+        return tuple(told)
+    held = dict.fromkeys(_row(chip) for chip in chips)
+    ordered = [coordinate for coordinate in told if coordinate in held]
+    return tuple(dict.fromkeys([*ordered, *held]))
 
 
 def dtype_name(member: Any) -> str:

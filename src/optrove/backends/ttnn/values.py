@@ -1,4 +1,4 @@
-"""The converter table of ttnn: configuration classes, enumerations, tensors, devices, handles.
+"""The converter table of ttnn: configurations, enumerations, operations, tensors, handles.
 
 Classes are found by walking the installed module (``classes``) and derived from their signatures
 (``configs``). What that rule cannot do is said by hand in ``special``; ``NOT_CONVERTIBLE`` and
@@ -9,9 +9,15 @@ from __future__ import annotations
 
 import importlib
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from optrove.backends.base import ConverterTable, StructConverter, SymbolConverter
+from optrove.backends.base import (
+    CallableConverter,
+    ConverterTable,
+    StructConverter,
+    SymbolConverter,
+)
 from optrove.backends.ttnn import handles, tensors
 from optrove.backends.ttnn.classes import Classes, find
 from optrove.backends.ttnn.configs import derive, hidden_state
@@ -65,6 +71,7 @@ def table() -> ConverterTable:
         [
             *tensors.converters(ttnn),
             *handles.converters(ttnn),
+            *operations(ttnn),
             *symbols(classes),
             *structs(ttnn, classes),
         ],
@@ -83,6 +90,26 @@ def symbols(classes: Classes) -> tuple[SymbolConverter, ...]:
         SymbolConverter(name, cls, dict(cls.__members__), _member_name)  # type: ignore[attr-defined]  # every class here is an Enum
         for cls, name in classes.enums.items()
     )
+
+
+def operations(ttnn: ModuleType) -> tuple[CallableConverter, ...]:
+    """Return the converters of operations, of which ttnn has one class per runtime mode."""
+    name_of = partial(operation_name, ttnn)
+    return tuple(
+        CallableConverter(f"ttnn.{name}", getattr(ttnn.decorators, name), name_of)
+        for name in ("FastOperation", "Operation")
+    )
+
+
+def operation_name(ttnn: ModuleType, live: Any) -> str:
+    """Return the public name of an operation; LookupError when it leads to another one."""
+    name: str = live.python_fully_qualified_name
+    found: Any = ttnn
+    for part in name.removeprefix("ttnn.").split("."):
+        found = getattr(found, part, None)
+    if found is not live:
+        raise LookupError(f"{name} is another operation, or none")
+    return name
 
 
 def convert(ttnn: ModuleType, cls: type, name: str) -> StructConverter | None:
