@@ -16,6 +16,7 @@ from optrove.settings import read_settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.status import Status
     from rich.table import Table
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
@@ -90,7 +91,11 @@ def boards(*, as_json: bool) -> None:
 
 
 @main.command()
-@click.option("--board", metavar="NAME", help="Mock board to open as a trial [default: n150].")
+@click.option(
+    "--board",
+    metavar="NAME",
+    help="Mock board to open as a trial  [default: OPTROVE_BOARD, else n150]",
+)
 @json_option
 def doctor(*, board: str | None, as_json: bool) -> None:
     """Tell what works on this machine, and what to do about the rest.
@@ -107,7 +112,9 @@ def doctor(*, board: str | None, as_json: bool) -> None:
     from optrove.flows.doctor import examine, is_healthy
 
     wanted = board or read_settings().board or "n150"
-    findings = tuple(examine(find_board(wanted).name))
+    name = find_board(wanted).name
+    with _waiting(f"opening a mock {name} ..."):
+        findings = tuple(examine(name))
     healthy = is_healthy(findings)
     if as_json:
         report = {"healthy": healthy, "findings": [asdict(finding) for finding in findings]}
@@ -144,6 +151,13 @@ def _show(table: Table) -> None:
     # A pipe has no width; a table that is folded at 80 columns would be hard to read in a log.
     console = Console() if sys.stdout.isatty() else Console(width=160)
     console.print(table)
+
+
+def _waiting(message: str) -> Status:
+    """Show on a terminal's stderr that something is going on."""
+    from rich.console import Console
+
+    return Console(stderr=True).status(message)
 
 
 def _plain(text: str) -> str:
