@@ -1,8 +1,13 @@
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
 import pytest
 
 import optrove
 from optrove.backends.ttnn import shadow as module
-from optrove.backends.ttnn.shadow import MOVES, UNWRITTEN, active_report, at_work, shadow_numerics
+from optrove.backends.ttnn.arguments import Signatures
+from optrove.backends.ttnn.effects import MOVES, ONLY_IN_TRAINING, UNWRITTEN, WRITTEN
+from optrove.backends.ttnn.shadow import active_report, at_work, shadow_numerics
 from optrove.backends.ttnn.twins import Twins
 from optrove.errors import FrameworkMissing, NoNumbers
 
@@ -48,7 +53,7 @@ def put(ttnn, device):
 
 
 def patched_names(ttnn):
-    owners = (ttnn.decorators.FastOperation, ttnn.Tensor, ttnn)
+    owners = (ttnn.decorators.FastOperation, ttnn.decorators.Operation, ttnn.Tensor, ttnn)
     return [(owner, name, value) for owner in owners for name, value in vars(owner).items()]
 
 
@@ -236,6 +241,31 @@ def test_entered_again_it_gives_the_report_that_is_on(ttnn, report):
     assert active_report() is report
 
 
+def test_in_another_thread_it_gives_the_report_that_is_on(ttnn, report, numbers, put):
+    before = patched_names(ttnn)
+
+    def enter():
+        with optrove.mock_board("galaxy", shadow=True):
+            ttnn.relu(put(numbers))
+            return active_report(), patched_names(ttnn) == before
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(enter).result() == (report, True)
+    assert patched_names(ttnn) == before
+    assert report.computed["ttnn.relu"] == 1
+
+
+def test_it_stays_on_until_the_last_block_ends(ttnn, mesh, numbers, put):
+    before = patched_names(ttnn)
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(shadow_numerics(ttnn))
+    second.enter_context(shadow_numerics(ttnn))
+    first.close()
+    assert torch.equal(ttnn.to_torch(put(numbers)), numbers.bfloat16())
+    second.close()
+    assert patched_names(ttnn) == before
+
+
 def test_its_own_calls_can_be_told_from_the_models(ttnn, report, numbers, put, monkeypatch):
     operation = ttnn.decorators.FastOperation
     original, seen = operation.__call__, []
@@ -262,8 +292,10 @@ def test_torch_missing_names_the_extra(ttnn, monkeypatch):
 
 def test_the_tables_name_ops_that_exist(ttnn):
     registered = ttnn.query_registered_operations(include_experimental=True)
-    known = {operation.python_fully_qualified_name for operation in registered}
-    assert set(MOVES | UNWRITTEN) <= known
+    known = {operation.python_fully_qualified_name: operation for operation in registered}
+    assert known.keys() >= MOVES | UNWRITTEN | WRITTEN.keys() | ONLY_IN_TRAINING
+    for name, parameters in WRITTEN.items():
+        assert parameters <= Signatures().parameters(known[name])
 
 
 def test_replicated_and_sharded_tensors_compute_chip_by_chip(ttnn, report, row):

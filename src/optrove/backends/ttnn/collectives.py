@@ -8,7 +8,7 @@ other op that talks between chips leaves its output without numbers on a mesh.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 Line = Sequence[Any]
@@ -46,24 +46,27 @@ COLLECTIVES: Mapping[str, Collective] = {
 
 WITHOUT_DIM = frozenset({"ttnn.all_reduce"})
 
+# Only ops whose result depends on other chips, or on their chip's place among them, have these.
+PARAMETERS = frozenset({"cluster_axis", "topology", "multi_device_global_semaphore"})
 
-def talks_between_chips(operation: Any, keywords: Mapping[str, Any]) -> bool:
-    """Tell whether an op reads other chips than its own, as far as its parts show."""
+
+def talks_between_chips(operation: Any, parameters: Collection[str]) -> bool:
+    """Tell whether an op with these parameters reads other chips than its own."""
     name = operation.python_fully_qualified_name
     home = getattr(operation.golden_function, "__module__", "")
     return (
         name in COLLECTIVES
         or home == "ttnn.operations.ccl"
         or "ring_" in name
-        or "cluster_axis" in keywords
+        or not PARAMETERS.isdisjoint(parameters)
     )
 
 
-def dimension(name: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> int | None:
+def dimension(name: str, bound: Mapping[str, Any]) -> int | None:
     """Return the tensor dimension of a collective call, or None where it cannot be told."""
     if name in WITHOUT_DIM:
-        return 0 if len(arguments) == 1 else None
-    asked = keywords.get("dim", arguments[1] if len(arguments) > 1 else None)
+        return 0
+    asked = bound.get("dim")
     return asked if type(asked) is int else None
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from optrove.backends.ttnn.twins import Missing, Numbers, Twin, Twins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 # The names under which ops take a tensor to write into, where ttnn has no list of its own.
 OUTPUT_ARGUMENTS = (
@@ -60,13 +60,21 @@ class Golden:
             yield from self.tensors(list(live.values()))
 
     def prepare(
-        self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+        self,
+        operation: Any,
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+        unread: Iterable[str] = (),
     ) -> list[Prepared] | Missing:
-        """Return the golden calls to make, one per chip, or why none can be made."""
+        """Return the golden calls to make, one per chip, or why none can be made.
+
+        ``unread`` names keywords, besides output tensors, that have no part in the result.
+        """
         name = operation.python_fully_qualified_name
         if operation.golden_function is None:
             return Missing(name, "it has no golden function")
-        keywords = self._without_unwritten(operation, keywords)
+        outputs = getattr(operation, "output_tensor_kwarg_names", OUTPUT_ARGUMENTS)
+        keywords = self._blanked(keywords, (*outputs, *unread))
         inputs = list(self.tensors((arguments, keywords)))
         for tensor in inputs:
             numbers = self._twins.numbers(tensor)
@@ -78,7 +86,7 @@ class Golden:
                 return [self._torch_arguments(operation, arguments, keywords)]
             return self._per_chip(operation, arguments, keywords, chips)
         except Exception as error:  # noqa: BLE001 - ttnn's code on foreign arguments; it is counted
-            return Missing(name, f"its golden function refused the arguments: {_first_line(error)}")
+            return Missing(name, f"its golden function refused the arguments: {first_line(error)}")
 
     def evaluate(
         self, operation: Any, calls: list[Prepared] | Missing, result: Any
@@ -94,7 +102,7 @@ class Golden:
                 if id(call) not in done:
                     done[id(call)] = self._run(operation, call)
         except Exception as error:  # noqa: BLE001 - any golden may raise anything; it is counted
-            missing = Missing(name, f"its golden function raised {_first_line(error)}")
+            missing = Missing(name, f"its golden function raised {first_line(error)}")
             return [(tensor, missing) for tensor in outputs]
         answers = [done[id(call)] for call in calls]
         return [
@@ -129,8 +137,12 @@ class Golden:
             fault = self._fault(answer, tensor)
             if fault:
                 return Missing(name, fault)
-            if id(answer) not in shards:
+            if id(answer) in shards:
+                continue
+            try:
                 shards[id(answer)] = self.pack(answer, tensor)
+            except Exception as error:  # noqa: BLE001 - a golden may give anything; it is counted
+                return Missing(name, f"its result could not be packed: {first_line(error)}")
         packed = [shards[id(answer)] for answer in answers]
         if len(packed) == 1:
             packed *= chips
@@ -138,9 +150,8 @@ class Golden:
             return Missing(name, f"{len(packed)} results for a tensor on {chips} chips")
         return Twin(tuple(packed))
 
-    def _without_unwritten(self, operation: Any, keywords: dict[str, Any]) -> dict[str, Any]:
-        """Replace output arguments, which nobody reads, by blank host tensors of their form."""
-        names = getattr(operation, "output_tensor_kwarg_names", OUTPUT_ARGUMENTS)
+    def _blanked(self, keywords: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        """Replace tensors that nobody reads by blank host tensors of their form."""
         targets = {name: keywords[name] for name in names if keywords.get(name) is not None}
         return keywords | {name: self._blank(target) for name, target in targets.items()}
 
@@ -267,6 +278,7 @@ def _torch_dtype(ttnn: Any, torch: Any, dtype: Any) -> Any:
     return integers.get(dtype, torch.float32)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return an error as one line of text."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"[:300]

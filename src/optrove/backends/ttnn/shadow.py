@@ -8,70 +8,36 @@ Limits. An op without a golden function leaves its output without numbers, and s
 computed from it: the report counts them, and reading one raises NoNumbers. Random ops draw from
 torch, not from the device's generator. Accumulation order, math fidelity and approximation modes
 of the hardware are not modelled. On meshes each chip is computed by itself; of the ops that talk
-between chips only all_gather, all_reduce, reduce_scatter and mesh_partition are known. An op
-that writes into an argument that it does not return (batch_norm's running statistics) leaves
-that argument's numbers as they were. ``ttnn.Tensor(..., device=...)`` cannot be watched.
+between chips only all_gather, all_reduce, reduce_scatter and mesh_partition are known. Arguments
+that an op is known to write to without returning them (batch_norm's running statistics) have no
+numbers afterwards. ``ttnn.Tensor(..., device=...)`` cannot be watched. ttnn's comparison mode
+compares inside the op call, before the output has numbers, and so compares nothing.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial, wraps
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from optrove.backends.ttnn import collectives
-from optrove.backends.ttnn.golden import Golden, inherited
+from optrove.backends.ttnn.arguments import Signatures
+from optrove.backends.ttnn.effects import MOVES, ONLY_IN_TRAINING, READ_TOO, UNWRITTEN, written
+from optrove.backends.ttnn.golden import Golden, first_line, inherited
 from optrove.backends.ttnn.transfers import Transfers, at_work, working
-from optrove.backends.ttnn.twins import Missing, Numbers, Twin, Twins
+from optrove.backends.ttnn.twins import DEALLOCATED, Missing, Numbers, Twin, Twins
 from optrove.errors import FrameworkMissing, NoNumbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 __all__ = ["Report", "active_report", "at_work", "shadow_numerics"]
-
-# Ops that give memory without writing to it.
-UNWRITTEN = frozenset({"ttnn.empty", "ttnn.empty_like", "ttnn.allocate_tensor_on_device"})
-
-# Ops that never change what their input holds, though their output may share its buffer.
-MOVES = frozenset(
-    {
-        "ttnn.bitcast",
-        "ttnn.concat",
-        "ttnn.expand",
-        "ttnn.experimental.view",
-        "ttnn.interleaved_to_sharded",
-        "ttnn.move",
-        "ttnn.narrow",
-        "ttnn.pad",
-        "ttnn.permute",
-        "ttnn.reallocate",
-        "ttnn.repeat",
-        "ttnn.reshape",
-        "ttnn.reshape_on_device",
-        "ttnn.reshard",
-        "ttnn.sharded_to_interleaved",
-        "ttnn.slice",
-        "ttnn.squeeze",
-        "ttnn.tilize",
-        "ttnn.tilize_with_val_padding",
-        "ttnn.tilize_with_zero_padding",
-        "ttnn.to_dtype",
-        "ttnn.to_layout",
-        "ttnn.to_memory_config",
-        "ttnn.transpose",
-        "ttnn.typecast",
-        "ttnn.unsqueeze",
-        "ttnn.unsqueeze_to_4D",
-        "ttnn.untilize",
-        "ttnn.untilize_with_unpadding",
-        "ttnn.view",
-    }
-)
 
 READING_METHODS = (
     "to_torch",
@@ -87,7 +53,12 @@ FORMING_METHODS = ("reshape", "pad", "unpad", "pad_to_tile", "unpad_from_tile")
 # Keywords that choose a command queue; no golden function takes them.
 QUEUES = frozenset({"queue_id", "cq_id"})
 
-_ACTIVE: ContextVar[Report | None] = ContextVar("shadow_report", default=None)
+# The patches are for the whole process, so the loaded ttnn itself carries the shadow that is on.
+MARK = "__optrove_shadow__"
+_SWITCHING = Lock()
+
+# The op that was entered last: a fast op may hand its call over to a slow one of its name.
+_ENTERED: ContextVar[Any] = ContextVar("shadow_entered", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,33 +76,50 @@ class Report:
 
 
 def active_report() -> Report | None:
-    """Return the report of the shadow that is on, or None."""
-    return _ACTIVE.get()
+    """Return the report of the shadow that is on in this process, or None."""
+    installed = getattr(sys.modules.get("ttnn"), MARK, None)
+    return installed.report if installed else None
 
 
 @contextmanager
 def shadow_numerics(ttnn: Any) -> Iterator[Report]:
     """Compute numbers for every op call on the mock board inside the block.
 
-    All patches are gone afterwards, also after an exception. Entered again inside itself it
-    changes nothing and gives the report that is already on.
+    Entered again inside itself, or in another thread, it changes nothing and gives the report
+    that is already on. All patches are gone after the last block, also after an exception.
     """
-    running = _ACTIVE.get()
-    if running is not None:
-        yield running
-        return
-    shadow = _Shadow(ttnn, _import_torch())
-    token = _ACTIVE.set(shadow.report)
-    undo: list[Callable[[], None]] = []
+    with _SWITCHING:
+        installed = getattr(ttnn, MARK, None) or _install(ttnn)
+        installed.blocks += 1
     try:
-        for owner, name, replacement in shadow.patches():
-            undo.append(partial(setattr, owner, name, getattr(owner, name)))
-            setattr(owner, name, replacement)
-        yield shadow.report
+        yield installed.report
     finally:
-        for restore in reversed(undo):
-            restore()
-        _ACTIVE.reset(token)
+        with _SWITCHING:
+            installed.blocks -= 1
+            if not installed.blocks:
+                installed.undo.close()
+
+
+@dataclass(slots=True)
+class _Installed:
+    """The shadow that is on, and how many blocks keep it on; changed under the lock only."""
+
+    report: Report
+    undo: ExitStack
+    blocks: int = 0
+
+
+def _install(ttnn: Any) -> _Installed:
+    """Put all patches in place, or none."""
+    shadow = _Shadow(ttnn, _import_torch())
+    with ExitStack() as undo:
+        for owner, name, replacement in shadow.patches():
+            undo.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, replacement)
+        undo.callback(delattr, ttnn, MARK)
+        installed = _Installed(shadow.report, undo.pop_all())
+        setattr(ttnn, MARK, installed)
+    return installed
 
 
 def _import_torch() -> Any:
@@ -151,14 +139,16 @@ class _Shadow:
         self.report = Report()
         self._ttnn = ttnn
         self._torch = torch
+        self._signatures = Signatures()
         self._twins = Twins(ttnn)
         self._golden = Golden(ttnn, torch, self._twins)
         self._transfers = Transfers(ttnn, self._twins, self._golden)
 
     def patches(self) -> Iterator[tuple[Any, str, Any]]:
         """Yield what to replace: the owner, the name, and the replacement."""
-        operation, tensor = self._ttnn.decorators.FastOperation, self._ttnn.Tensor
-        yield operation, "__call__", self._watched_call(operation.__call__)
+        decorators, tensor = self._ttnn.decorators, self._ttnn.Tensor
+        for operation in (decorators.FastOperation, decorators.Operation):
+            yield operation, "__call__", self._watched_call(operation.__call__)
         for name in READING_METHODS:
             if hasattr(tensor, name):
                 yield tensor, name, self._reading(getattr(tensor, name))
@@ -171,19 +161,25 @@ class _Shadow:
         yield tensor, "__repr__", self._showing(tensor.__repr__)
         yield tensor, "__str__", self._showing(tensor.__str__)
         yield self._ttnn, "get_device_tensors", self._parting(self._ttnn.get_device_tensors)
-        for name in ("combine_device_tensors", "aggregate_tensor"):
+        for name, rule in (
+            ("combine_device_tensors", self._transfers.combined),
+            ("aggregate_tensor", self._transfers.read),
+        ):
             if hasattr(self._ttnn, name):
-                yield self._ttnn, name, self._combining(getattr(self._ttnn, name))
+                yield self._ttnn, name, self._ruled(getattr(self._ttnn, name), rule)
 
     def _watched_call(self, original: Any) -> Any:
         @wraps(original)
         def call(operation: Any, *arguments: Any, **keywords: Any) -> Any:
-            rule = self._transfers.ops.get(operation.python_fully_qualified_name)
-            if rule is not None:
-                return rule(partial(original, operation), arguments, keywords)
-            if at_work():
+            if _is_handed_over(operation):
                 return original(operation, *arguments, **keywords)
-            return self._observe(partial(original, operation), operation, arguments, keywords)
+            rule = self._transfers.ops.get(operation.python_fully_qualified_name)
+            run = partial(_run, original, operation)
+            if rule is not None:
+                return rule(run, arguments, keywords)
+            if at_work():
+                return run(*arguments, **keywords)
+            return self._observe(run, operation, arguments, keywords)
 
         return call
 
@@ -213,6 +209,8 @@ class _Shadow:
 
     def _showing(self, original: Any) -> Any:
         def show(tensor: Any) -> str:
+            if self._twins.numbers(tensor) is DEALLOCATED:
+                return str(original(tensor))  # ttnn says so itself
             try:
                 return str(original(self._transfers.readable(tensor)))
             except NoNumbers as lack:
@@ -221,18 +219,20 @@ class _Shadow:
         return show
 
     def _parting(self, original: Any) -> Any:
-        def get_device_tensors(tensor: Any) -> list[Any]:
-            if at_work() and self._twins.chips(tensor) == 1:
+        def get_device_tensors(*arguments: Any, **keywords: Any) -> list[Any]:
+            parts = list(original(*arguments, **keywords))
+            (tensor,) = self._golden.tensors((arguments, keywords))
+            if at_work() and len(parts) == 1:
                 return [tensor]  # ttnn's preprocessing asks for every input of every golden
-            return self._transfers.device_tensors(tensor)
+            return self._transfers.parted(tensor, parts)
 
         return wraps(original, assigned=("__doc__",))(get_device_tensors)
 
-    def _combining(self, original: Any) -> Any:
-        def combine(parts: Any, *arguments: Any, **keywords: Any) -> Any:
-            return self._transfers.combined(original, parts, arguments, keywords)
+    def _ruled(self, original: Any, rule: Any) -> Any:
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            return rule(original, arguments, keywords)
 
-        return combine
+        return wraps(original, assigned=("__doc__",))(call)
 
     def _observe(
         self, call: Any, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
@@ -252,31 +252,62 @@ class _Shadow:
                 if not any(self._twins.on_device(tensor) for tensor in outputs):
                     return result  # ttnn itself has computed on the host
                 prepared = self._prepare(operation, arguments, plain)
+            self._spoil(operation, arguments, plain)
             self._note(operation, prepared, result, inputs)
         return result
 
     def _prepare(self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Return what the op will compute, or why that is not known; never raise.
+
+        Whatever is wrong with the arguments is for ttnn to say, which sees them next.
+        """
         name = operation.python_fully_qualified_name
         if name in UNWRITTEN:
             return Missing(name, "it allocates memory and nothing has written to it since")
-        inputs = list(self._golden.tensors((arguments, keywords)))
-        several = any(self._twins.chips(tensor) > 1 for tensor in inputs)
-        if several and collectives.talks_between_chips(operation, keywords):
-            return self._collective(name, arguments, keywords)
-        return self._golden.prepare(operation, arguments, keywords)
+        try:
+            inputs = self._golden.tensors((arguments, keywords))
+            several = any(self._twins.chips(tensor) > 1 for tensor in inputs)
+            parameters = self._signatures.parameters(operation) if several else ()
+            if several and collectives.talks_between_chips(operation, parameters):
+                return self._collective(name, self._signatures.bind(operation, arguments, keywords))
+            unread = self._written(operation, arguments, keywords).keys() - READ_TOO
+            return self._golden.prepare(operation, arguments, keywords, unread)
+        except Exception as error:  # noqa: BLE001 - ttnn judges the arguments; it is counted
+            return Missing(name, f"torch cannot compute it from its inputs: {first_line(error)}")
 
-    def _collective(self, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def _written(
+        self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the arguments that this call writes to without returning them, by name."""
+        name = operation.python_fully_qualified_name
+        candidates = written(name, self._signatures.parameters(operation))
+        if not candidates:
+            return {}
+        bound = self._signatures.bind(operation, arguments, keywords)
+        if name in ONLY_IN_TRAINING and not bound.get("training", False):
+            return {}
+        return {parameter: bound[parameter] for parameter in candidates & bound.keys()}
+
+    def _spoil(self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        """Note that arguments which the op wrote to have no numbers, until it returns them."""
+        name = operation.python_fully_qualified_name
+        lost = Missing(name, "it wrote to this argument and did not return what it wrote")
+        for tensor in self._golden.tensors(self._written(operation, arguments, keywords)):
+            if self._twins.on_device(tensor):
+                self._twins.write(tensor, lost, name)
+
+    def _collective(self, name: str, bound: dict[str, Any]) -> Any:
         """Return what a collective gives each chip, or why that is not known."""
         collective = collectives.COLLECTIVES.get(name)
-        dim = collectives.dimension(name, arguments, keywords)
-        tensor = arguments[0] if arguments else keywords.get("input_tensor")
+        dim = collectives.dimension(name, bound)
+        tensor = bound.get("input_tensor")
         if collective is None or dim is None or tensor is None:
             return Missing(name, "it talks between chips in a way that is not known here")
         numbers = self._twins.numbers(tensor)
         if isinstance(numbers, Missing):
             return inherited(name, numbers)
         shape = tuple(tensor.device().shape)
-        groups = collectives.lines(shape, keywords.get("cluster_axis"))
+        groups = collectives.lines(shape, bound.get("cluster_axis"))
         if sum(map(len, groups)) != len(numbers.shards):
             return Missing(name, f"its input is on part of a mesh of {shape} only")
         parts = [self._golden.unpack(shard) for shard in numbers.shards]
@@ -317,6 +348,27 @@ class _Shadow:
             self.report.computed[name] += 1
         elif lack.op != name or name not in UNWRITTEN:
             self.report.missing[lack] += 1
+
+
+def _is_handed_over(operation: Any) -> bool:
+    """Tell whether a fast op, which is watched already, has called its slow twin."""
+    entered = _ENTERED.get()
+    return (
+        entered is not None
+        and type(entered) is not type(operation)
+        and entered.python_fully_qualified_name == operation.python_fully_qualified_name
+    )
+
+
+def _run(original: Any, operation: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Call an op as ttnn would; what the shadow itself calls shows up in no log or hook."""
+    if at_work():
+        return operation.function(*arguments, **keywords)
+    token = _ENTERED.set(operation)
+    try:
+        return original(operation, *arguments, **keywords)
+    finally:
+        _ENTERED.reset(token)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from optrove.backends.ttnn.twins import Missing, Numbers, Twin, Twins
+from optrove.backends.ttnn.twins import DEALLOCATED, Missing, Numbers, Twin, Twins
 from optrove.errors import NoNumbers
 
 if TYPE_CHECKING:
@@ -53,11 +53,10 @@ class Transfers:
         self._twins = twins
         self._golden = golden
         self._from_host_shards = ttnn.from_host_shards
-        self._device_tensors = ttnn.get_device_tensors
         self.ops: dict[str, Callable[[Call, tuple[Any, ...], dict[str, Any]], Any]] = {
-            "ttnn.to_torch": self._read,
+            "ttnn.to_torch": self.read,
             "ttnn.from_device": self._from_device,
-            "ttnn.dump_tensor": self._read,
+            "ttnn.dump_tensor": self.read,
             "ttnn.to_device": self._to_device,
             "ttnn.from_torch": self._from_outside,
             "ttnn.as_tensor": self._from_outside,
@@ -74,12 +73,7 @@ class Transfers:
             return tensor
         numbers = self._twins.numbers(tensor)
         if isinstance(numbers, Missing):
-            raise NoNumbers(
-                f"the numbers of a {tensor.dtype} tensor of shape {tuple(tensor.shape)} were "
-                f"asked for, but it has none on this mock board. {numbers}. Compare its spec "
-                f"only, run on hardware, or give the op a golden function with "
-                f"ttnn.attach_golden_function"
-            )
+            raise _no_numbers(tensor, numbers)
         return self._joined(numbers, tensor)
 
     def deallocate(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -92,11 +86,14 @@ class Transfers:
 
     def cpu(self, call: Call, tensor: Any, arguments: Any, keywords: Any) -> Any:
         """Return the tensor on the host, with its numbers or the lack of them."""
-        if not self._twins.stands_in(tensor):
-            return call(tensor, *arguments, **keywords)
         numbers = self._twins.numbers(tensor)
+        if numbers is DEALLOCATED:
+            raise _no_numbers(tensor, DEALLOCATED)  # ttnn would end the process
+        stands_in = self._twins.stands_in(tensor)
+        result = call(tensor, *arguments, **keywords)
+        if not stands_in:
+            return result
         if isinstance(numbers, Missing):
-            result = call(tensor, *arguments, **keywords)
             self._twins.view(result, numbers)
             return result
         return self._joined(self._as_specified(numbers, tensor), tensor)
@@ -122,37 +119,41 @@ class Transfers:
             self._twins.view(result, self._spread(numbers, result))
         return result
 
-    def device_tensors(self, tensor: Any) -> list[Any]:
-        """Return the parts of a tensor chip by chip, each with its own numbers."""
-        parts = self._device_tensors(tensor)
+    def parted(self, tensor: Any, parts: list[Any]) -> list[Any]:
+        """Give the parts of a tensor, chip by chip, their own numbers."""
         if self._twins.stands_in(tensor):
             numbers = self._twins.numbers(tensor)
             for chip, part in enumerate(parts):
                 alone = numbers if isinstance(numbers, Missing) else Twin((numbers.shards[chip],))
                 self._twins.view(part, alone)
-        return list(parts)
+        return parts
 
-    def combined(self, call: Call, parts: Any, arguments: Any, keywords: Any) -> Any:
+    def combined(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Join parts that lie on different chips into one tensor."""
-        result = call(parts, *arguments, **keywords)
-        known = [self._twins.numbers(part) for part in parts]
+        result = call(*arguments, **keywords)
+        known = [self._twins.numbers(part) for part in self._golden.tensors((arguments, keywords))]
         lost = next((numbers for numbers in known if isinstance(numbers, Missing)), None)
         shards = tuple(shard for part in known if isinstance(part, Twin) for shard in part.shards)
         if lost is not None or self._twins.on_device(result):
             self._twins.view(result, lost or Twin(shards))
         return result
 
-    def _read(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def read(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Call something that reads tensors, on host tensors with their numbers."""
         arguments = tuple(self.readable(value) for value in arguments)
         return call(*arguments, **{key: self.readable(value) for key, value in keywords.items()})
 
     def _from_device(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        tensor, rest, keywords = _first(arguments, keywords, "tensor")
-        return self.cpu(call, tensor, rest, keywords)
+        tensor, rest, others = _first(arguments, keywords, "tensor")
+        if not isinstance(tensor, self._ttnn.Tensor):
+            return call(*arguments, **keywords)  # ttnn says what is wrong
+        return self.cpu(call, tensor, rest, others)
 
     def _to_device(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        tensor, rest, keywords = _first(arguments, keywords, "tensor")
-        return self.moved(call, tensor, rest, keywords, keeps=True)
+        tensor, rest, others = _first(arguments, keywords, "tensor")
+        if not isinstance(tensor, self._ttnn.Tensor):
+            return call(*arguments, **keywords)  # ttnn says what is wrong
+        return self.moved(call, tensor, rest, others, keeps=True)
 
     def _from_outside(
         self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]
@@ -163,11 +164,13 @@ class Transfers:
         if self._twins.knows(result):
             return result  # as_tensor went through from_torch
         stay = {key: value for key, value in keywords.items() if key not in TO_DEVICE}
-        source, *rest = arguments or (stay.pop("tensor"),)
         # A host tensor may borrow the caller's memory, which may change after this call.
-        source = source.clone() if hasattr(source, "clone") else source
+        if arguments:
+            arguments = (_apart(arguments[0]), *arguments[1:])
+        elif "tensor" in stay:
+            stay["tensor"] = _apart(stay["tensor"])
         with working():
-            host = call(source, *rest, **stay)
+            host = call(*arguments, **stay)
         self._twins.view(result, self._spread(self._twins.numbers(host), result))
         return result
 
@@ -187,11 +190,11 @@ class Transfers:
     def _overwrite(
         self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any], names: Any
     ) -> Any:
+        result = call(*arguments, **keywords)
         source, target = (
             arguments[place] if len(arguments) > place else keywords[name]
             for place, name in enumerate(names)
         )
-        result = call(*arguments, **keywords)
         numbers = self._spread(self._twins.numbers(source), target)
         self._twins.write(target, numbers, "a copy into the tensor")
         return result
@@ -240,7 +243,22 @@ class Transfers:
 def _first(
     arguments: tuple[Any, ...], keywords: dict[str, Any], name: str
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Split the first argument, given by place or by name, from the rest."""
+    """Split the first argument, given by place or by name or not at all, from the rest."""
     if arguments:
         return arguments[0], arguments[1:], keywords
-    return keywords[name], (), {key: value for key, value in keywords.items() if key != name}
+    return keywords.get(name), (), {key: value for key, value in keywords.items() if key != name}
+
+
+def _apart(source: Any) -> Any:
+    """Return a copy of a torch tensor that its owner cannot change; all else as it is."""
+    return source.clone() if hasattr(source, "clone") else source
+
+
+def _no_numbers(tensor: Any, missing: Missing) -> NoNumbers:
+    asked = f"the numbers of a {tensor.dtype} tensor of shape {tuple(tensor.shape)} were asked for"
+    if missing is DEALLOCATED:
+        return NoNumbers(f"{asked}, but {missing.reason}")
+    return NoNumbers(
+        f"{asked}, but it has none on this mock board. {missing}. Compare its spec only, run on "
+        f"hardware, or give the op a golden function with ttnn.attach_golden_function"
+    )

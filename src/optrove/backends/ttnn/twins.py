@@ -43,6 +43,11 @@ UNSEEN = Missing(
     "build it on the host and move it with ttnn.to_device, or use ttnn.from_torch",
 )
 
+DEALLOCATED = Missing(
+    "ttnn.deallocate",
+    "it was deallocated, by ttnn.deallocate or by an op that frees its input; read it before that",
+)
+
 WRITTEN_THROUGH = "it wrote through a view of another shape or dtype of the same memory"
 
 
@@ -86,12 +91,13 @@ class Twins:
 
     def numbers(self, tensor: Any) -> Numbers:
         """Return the twin of a tensor, or why there is none."""
+        on_device = self.on_device(tensor)
+        if on_device and not tensor.is_allocated():
+            return DEALLOCATED
         known = self._numbers.get(tensor.tensor_id)
         if known is not None:
             return known
-        if self.on_device(tensor):
-            return UNSEEN
-        return Twin(tuple(self._device_tensors(tensor)))
+        return UNSEEN if on_device else Twin(tuple(self._device_tensors(tensor)))
 
     def knows(self, tensor: Any) -> bool:
         """Tell whether numbers, or the lack of them, were noted for this tensor."""

@@ -1,0 +1,109 @@
+"""Name the arguments of op calls as ttnn's own signatures do.
+
+nanobind keeps ``__nb_signature__`` with every op: an entry per overload, whose first part is a
+Python stub. Only the names in it and their order are read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NUMBER = re.compile(r"\b(int|float|bool)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """One way to call an op, by the names of its parameters; ``tensors`` never take a number."""
+
+    positional: tuple[str, ...]
+    names: frozenset[str]
+    required: frozenset[str]
+    tensors: frozenset[str]
+
+    def bind(
+        self, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """Return the arguments by name, or None when they do not fit."""
+        if len(arguments) > len(self.positional):
+            return None
+        placed = dict(zip(self.positional, arguments, strict=False))
+        if placed.keys() & keywords.keys():
+            return None
+        bound = placed | dict(keywords)
+        numbers = {name for name, value in bound.items() if isinstance(value, (int, float))}
+        fits = self.required <= bound.keys() <= self.names and not numbers & self.tensors
+        return bound if fits else None
+
+
+class Signatures:
+    """The overloads of ops, each read once."""
+
+    def __init__(self) -> None:
+        self._overloads: dict[str, tuple[Overload, ...]] = {}
+
+    def of(self, operation: Any) -> tuple[Overload, ...]:
+        """Return the overloads of an op, none where it does not say."""
+        name = operation.python_fully_qualified_name
+        if name not in self._overloads:
+            function = operation.function
+            bound = getattr(type(function).__call__, "__nb_signature__", ())
+            signatures = bound or getattr(function, "__nb_signature__", ())
+            self._overloads[name] = tuple(read_stub(signature[0]) for signature in signatures)
+        return self._overloads[name]
+
+    def bind(
+        self, operation: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the arguments by the names of the first overload that takes them.
+
+        Where none does, ttnn will refuse the call or has kept its signature to itself: then only
+        the keywords have names.
+        """
+        for overload in self.of(operation):
+            bound = overload.bind(arguments, keywords)
+            if bound is not None:
+                return bound
+        return dict(keywords)
+
+    def parameters(self, operation: Any) -> frozenset[str]:
+        """Return the names of all parameters of an op, over all its overloads."""
+        return frozenset().union(*(overload.names for overload in self.of(operation)))
+
+
+def read_stub(stub: str) -> Overload:
+    r"""Read ``def op(self, a: Tensor, *, b: int = \0) -> Tensor``."""
+    listed = [part for part in _listed(stub) if part not in ("", "/", "self")]
+    place = listed.index("*") if "*" in listed else len(listed)
+    written = {part.partition(":")[0].strip(): part for part in listed}
+    positional = tuple(written)[:place]
+    written.pop("*", None)
+    return Overload(
+        positional=positional,
+        names=frozenset(written),
+        required=frozenset(name for name, part in written.items() if "=" not in part),
+        tensors=frozenset(name for name, part in written.items() if _takes_no_number(part)),
+    )
+
+
+def _takes_no_number(part: str) -> bool:
+    annotation = part.partition(":")[2]
+    return "Tensor" in annotation and not NUMBER.search(annotation)
+
+
+def _listed(stub: str) -> list[str]:
+    """Return the parameters of a stub as they are written, apart at their own commas only."""
+    parts, depth = [""], 0
+    for character in stub.partition("(")[2]:
+        if character == ")" and depth == 0:
+            break
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
