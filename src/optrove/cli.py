@@ -37,7 +37,7 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="optrove", message="%(prog)s %(version)s")
 def main() -> None:
-    """Harvest the op calls of real models, and run the real ttnn with no board at all.
+    """Run the real ttnn with no board at all.
 
     \b
     optrove doctor        what works on this machine, and how to get the rest
