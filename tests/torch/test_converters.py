@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,6 @@ from optrove.backends.describe import Describer, describe
 from optrove.flows.serialize import from_jsonable, to_jsonable
 from optrove.model.values import Handle, Opaque, Symbol, TensorSpec, TorchPlacement
 
-torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 CONSTANTS = [
@@ -156,8 +156,9 @@ def test_describing_is_not_seen_by_a_function_mode(tables):
 
 
 def test_a_tensor_of_symbolic_size_is_opaque():
-    fake = pytest.importorskip("torch._subclasses.fake_tensor")
-    symbolic = pytest.importorskip("torch.fx.experimental.symbolic_shapes")
+    from torch._subclasses import fake_tensor as fake
+    from torch.fx.experimental import symbolic_shapes as symbolic
+
     with_symbols = fake.FakeTensorMode(shape_env=symbolic.ShapeEnv())
     recorded = to_jsonable(with_symbols.from_tensor(torch.zeros(5, 7)))
     assert "$opaque" in recorded

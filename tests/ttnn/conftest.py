@@ -33,6 +33,23 @@ def mesh(ttnn):
     ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
 
 
+@pytest.fixture(scope="module")
+def device(mesh, ttnn):
+    """One chip of the Galaxy."""
+    submesh = mesh.create_submesh(ttnn.MeshShape(1, 1))
+    yield submesh
+    ttnn.close_mesh_device(submesh)
+
+
+@pytest.fixture
+def report(ttnn):
+    """The report of the shadow, which is on during the test."""
+    with optrove.mock_board("galaxy", shadow=True):
+        from optrove.backends.ttnn.shadow import active_report
+
+        yield active_report()
+
+
 @pytest.fixture
 def run_python(tmp_path):
     """Run a script in a process and an empty directory of its own; return what it printed."""

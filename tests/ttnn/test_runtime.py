@@ -91,7 +91,7 @@ def test_a_process_killed_while_it_builds_the_files_does_not_break_the_next(tmp_
 
 
 def damage_compiler(fixed):
-    (fixed / "root/runtime/sfpi/compiler/bin/riscv-tt-elf-g++").write_text("#!/bin/sh\nexit 1\n")
+    (fixed / "metal/runtime/sfpi/compiler/bin/riscv-tt-elf-g++").write_text("#!/bin/sh\nexit 1\n")
 
 
 def damage_descriptor(fixed):
@@ -100,12 +100,12 @@ def damage_descriptor(fixed):
 
 
 def damage_links(fixed):
-    (fixed / "root/tt_metal").unlink()
+    (fixed / "metal/tt_metal").unlink()
 
 
 def damage_link_target(fixed):
-    (fixed / "root/tt_metal").unlink()
-    (fixed / "root/tt_metal").symlink_to("/nowhere")
+    (fixed / "metal/tt_metal").unlink()
+    (fixed / "metal/tt_metal").symlink_to("/nowhere")
 
 
 def damage_everything(fixed):

@@ -2,6 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
+import torch
 
 import optrove
 from optrove.backends.ttnn import shadow as module
@@ -11,17 +12,7 @@ from optrove.backends.ttnn.shadow import active_report, at_work, shadow_numerics
 from optrove.backends.ttnn.twins import Twins
 from optrove.errors import FrameworkMissing, NoNumbers
 
-torch = pytest.importorskip("torch")
-
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
-
-
-@pytest.fixture(scope="module")
-def device(mesh, ttnn):
-    """One chip of the Galaxy."""
-    submesh = mesh.create_submesh(ttnn.MeshShape(1, 1))
-    yield submesh
-    ttnn.close_mesh_device(submesh)
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +21,6 @@ def row(mesh, ttnn):
     submesh = mesh.create_submesh(ttnn.MeshShape(1, 8), ttnn.MeshCoordinate(1, 0))
     yield submesh
     ttnn.close_mesh_device(submesh)
-
-
-@pytest.fixture
-def report(ttnn):
-    with optrove.mock_board("galaxy", shadow=True):
-        yield active_report()
 
 
 @pytest.fixture

@@ -1,22 +1,12 @@
 """What the shadow must leave to ttnn, and what it must not make up."""
 
 import pytest
+import torch
 
 import optrove
-from optrove.backends.ttnn.shadow import active_report
 from optrove.errors import NoNumbers
 
-torch = pytest.importorskip("torch")
-
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
-
-
-@pytest.fixture(scope="module")
-def device(mesh, ttnn):
-    """One chip of the Galaxy."""
-    submesh = mesh.create_submesh(ttnn.MeshShape(1, 1))
-    yield submesh
-    ttnn.close_mesh_device(submesh)
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +15,6 @@ def grid(mesh, ttnn):
     submesh = mesh.create_submesh(ttnn.MeshShape(2, 4), ttnn.MeshCoordinate(2, 0))
     yield submesh
     ttnn.close_mesh_device(submesh)
-
-
-@pytest.fixture
-def report(ttnn):
-    with optrove.mock_board("galaxy", shadow=True):
-        yield active_report()
 
 
 @pytest.fixture

@@ -2,12 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from optrove.flows.serialize import from_jsonable, to_jsonable
 from optrove.model.values import TensorSpec
-
-np = pytest.importorskip("numpy")
 
 
 def specs(*arrays):

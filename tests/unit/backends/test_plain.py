@@ -8,6 +8,7 @@ from collections import OrderedDict, namedtuple
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 from optrove.backends import plain
@@ -243,7 +244,6 @@ def test_numpy_is_not_imported_by_describing():
 
 
 def test_numpy_scalars_and_dtypes_come_back():
-    np = pytest.importorskip("numpy")
     for live in (np.float32(1.5), np.int64(-3), np.bool_(1), np.float16("inf"), np.uint8(3)):
         again = from_jsonable(json.loads(json.dumps(to_jsonable(live))))
         assert again == live
@@ -268,7 +268,6 @@ def test_numpy_scalars_and_dtypes_come_back():
     ],
 )
 def test_numpy_scalars_are_not_made_from_something_similar(name, value):
-    pytest.importorskip("numpy")
     with pytest.raises(BadData, match="refused"):
         from_jsonable({"$struct": f"numpy.{name}", "fields": {"value": value}})
 
@@ -279,7 +278,6 @@ def test_bytes_are_not_made_from_a_number():
 
 
 def test_numpy_arrays_become_tensor_specs():
-    np = pytest.importorskip("numpy")
     array = np.zeros((2, 3), dtype="float32").T
     spec = from_jsonable(to_jsonable(array))
     assert (spec.shape, spec.dtype, spec.placement.strides) == ((3, 2), "numpy.float32", (4, 12))

@@ -2,7 +2,7 @@
 
     <cache>/ttnn-<version>-<digest>/<board>/
         fixed/cluster.yaml      the cluster descriptor
-        fixed/root/             the runtime root: links into the installed ttnn, and our compiler
+        fixed/metal/            the runtime root: links into the installed ttnn, and our compiler
         lock                    held while fixed/ is made or mended
         jit-<n>.lock            held by the process that uses the kernel cache <n>
         jit-<n>-<generation>/   that kernel cache; child processes share their parent's
@@ -129,7 +129,7 @@ def _prepare(board: Board, cache: Path) -> Runtime:
     return Runtime(
         board=board.name,
         descriptor=fixed / "cluster.yaml",
-        root=fixed / "root",
+        root=fixed / "metal",
         kernels=kernels,
         lock=lock,
         slow_dispatch=board.slow_dispatch,
@@ -167,12 +167,12 @@ def installed_version() -> str:
 def _parts(board: Board, package: Path) -> dict[str, Link | Script]:
     """Return every file and link of ``fixed``, by its path."""
     parts: dict[str, Link | Script] = {
-        f"root/{entry.name}": Link(entry)
+        f"metal/{entry.name}": Link(entry)
         for entry in package.iterdir()
         if entry.name not in ("runtime", "__pycache__")
     }
-    parts["root/runtime/hw"] = Link(package / "runtime" / "hw")
-    parts[f"root/{LOCATION}"] = Script(compiler_script(), 0o755)
+    parts["metal/runtime/hw"] = Link(package / "runtime" / "hw")
+    parts[f"metal/{LOCATION}"] = Script(compiler_script(), 0o755)
     parts["cluster.yaml"] = Script(cluster_descriptor(board))
     return parts
 
