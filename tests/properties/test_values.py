@@ -29,7 +29,7 @@ from optrove.model.values import (
 )
 from optrove.model.walk import walk
 
-bounded = settings(max_examples=200, deadline=None)
+bounded = settings(max_examples=200)
 
 # What Python itself, JSON or a careless reader could take for the same.
 CONFUSABLE = [

@@ -4,7 +4,7 @@ import copy
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optrove.backends import plain
@@ -20,9 +20,7 @@ from ttnn_samples import Samples, Strategies
 
 pytestmark = pytest.mark.ttnn
 
-LAWS = settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], database=None
-)
+LAWS = settings(max_examples=150, database=None)
 
 
 @pytest.fixture(scope="module")
