@@ -12,10 +12,13 @@ from optrove.backends import torch as backend
 from optrove.backends.base import Tables
 from optrove.backends.build import build
 from optrove.backends.describe import Describer, describe
+from optrove.codec.identity import placement_hash, semantic_hash
 from optrove.flows.serialize import from_jsonable, to_jsonable
+from optrove.model.case import Case
 from optrove.model.values import Handle, Opaque, Symbol, TensorSpec, TorchPlacement
 
 pytestmark = pytest.mark.torch
+
 
 CONSTANTS = [
     member
@@ -231,3 +234,16 @@ def test_the_parts_of_a_result_belong_to_the_same_call(tables):
     first, result, again = describe([live, torch.max(live, dim=0), live], tables).items
     assert first.identity == again.identity == 0
     assert sorted(part.identity for _, part in result.fields) == [1, 2]
+
+
+def test_hashes_do_not_depend_on_the_order_of_a_dictionary_of_tensors(tables):
+    def hashes(argument):
+        case = Case("op", (("x", describe(argument, tables)),))
+        return placement_hash(case), semantic_hash(case)
+
+    x, z = torch.zeros(2), torch.zeros(2)
+    assert hashes([{"a": x, "b": z}, x]) == hashes([{"b": z, "a": x}, x])
+    assert hashes([{"a": x, "b": z}, x]) != hashes([{"a": z, "b": x}, x])
+    assert hashes({1: x, (2,): z}) == hashes({(2,): z, 1: x})
+    first, second = torch.Generator(), torch.Generator()
+    assert hashes({"a": first, "b": second}) == hashes({"b": second, "a": first})

@@ -60,13 +60,24 @@ def test_there_is_no_emoji(path):
 
 @pytest.mark.parametrize("path", SOURCES, ids=[str(path.relative_to(ROOT)) for path in SOURCES])
 def test_nothing_evaluates_data_or_keeps_globals(path):
-    calls = {
-        node.func.id
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    nodes = list(ast.walk(tree(path)))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    attributes = {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in ("builtins", "__builtins__")
     }
-    assert not calls & {"eval", "exec", "__import__", "compile"}
-    assert not any(isinstance(node, ast.Global) for node in ast.walk(tree(path)))
+    imports = {
+        name.split(".")[0]
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in [alias.name for alias in node.names] + [getattr(node, "module", "") or ""]
+    }
+    assert not (names | attributes) & {"eval", "exec", "__import__", "compile"}
+    assert not imports & {"pickle", "cPickle", "marshal", "shelve", "dill", "builtins"}
+    assert not any(isinstance(node, ast.Global) for node in nodes)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=[str(path.relative_to(ROOT)) for path in SOURCES])

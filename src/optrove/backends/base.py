@@ -61,8 +61,8 @@ class StructConverter:
 
     ``fields`` takes an object apart into live field values, ``make`` puts one together from
     them; taken apart again, what it made must have the fields that it was given. ``names``, when
-    given, are the exact fields that data must have, so that a missing or superfluous one is
-    reported with its path instead of failing within ``make``.
+    given, are the fields that data must have, and ``optional`` those that it may have besides, so
+    that ``make`` sees neither a missing nor a superfluous one.
     """
 
     name: str
@@ -71,6 +71,7 @@ class StructConverter:
     make: Callable[[Fields], Any]
     names: tuple[str, ...] | None = None
     caching: Caching = Caching.NEVER
+    optional: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from optrove.backends.faithful import Made, changes
 from optrove.backends.names import class_name
 from optrove.backends.plain import USER_KINDS
 from optrove.codec.canonical import canonical_bytes
-from optrove.codec.decode import MAX_FAULTS
+from optrove.codec.decode import MAX_FAULTS, UNREAD, bad_data
 from optrove.codec.reading import found as shown
-from optrove.errors import BadData, Fault
+from optrove.errors import Fault
 from optrove.model.values import (
     Bool,
     Bytes,
@@ -62,23 +62,30 @@ _LONGEST_NAME: Final = 200
 
 _LONGEST_REASON: Final = 1000
 
+_KNOWN: Final = "known"
+"""The problem of a part that was not read: it spoils what it is in, and is named already."""
 
-def build(value: Value, tables: Tables, mesh_device: Any = None) -> Any:
+
+def build(
+    value: Value, tables: Tables, mesh_device: Any = None, *, unread: Iterable[Fault] = ()
+) -> Any:
     """Return the live object that ``value`` describes; BadData names all that is in the way.
 
+    ``unread`` are the faults of reading ``value``, which then has UNREAD in their places: what
+    else is in the way is found all the same, and all of it named together.
     Some Values stay as they are, because no object can stand for them: tensor specs, functions,
     user classes that are not in ``tables``, and everything of a framework that is not installed.
     Devices and handles become objects when ``mesh_device`` is given.
     """
-    builder = _Builder(tables, mesh_device)
+    known = list(unread)
+    # Where something is wrong already, nothing is made on a device any more.
+    builder = _Builder(tables, None if known else mesh_device)
     live = builder.build(value, "$")
-    faults = builder.faults
+    faults = known + [fault for fault in builder.faults if fault.problem != _KNOWN]
     if not faults:
         faults = list(islice(changes(builder.made, tables), MAX_FAULTS))
-    if len(faults) >= MAX_FAULTS:
-        faults.append(Fault("$", f"more than {MAX_FAULTS} faults; the rest is not listed"))
     if faults:
-        raise BadData(tuple(faults))
+        raise bad_data(faults)
     return live
 
 
@@ -210,6 +217,9 @@ class _Builder:
                     self._converter(part.type, here)
 
     def _opaque(self, value: Opaque, path: str) -> None:
+        if value is UNREAD:
+            self._fault(path, _KNOWN)
+            return
         kind = value.type[:_LONGEST_NAME]
         self._fault(path, f"an object of {kind} that no converter knew when it was recorded")
 
@@ -236,7 +246,7 @@ class _Builder:
             self._fault(path, f"{value.type} is not a type with fields")
             return None
         self._level += 1
-        fields = self._fields(value, converter.names, path)
+        fields = self._fields(value, converter.names, path, converter.optional)
         self._level -= 1
         if fields is None:
             return None
@@ -249,7 +259,13 @@ class _Builder:
             self.made.append(Made(path, value, live))
         return live
 
-    def _fields(self, value: Struct, names: tuple[str, ...] | None, path: str) -> Fields | None:
+    def _fields(
+        self,
+        value: Struct,
+        names: tuple[str, ...] | None,
+        path: str,
+        optional: tuple[str, ...] = (),
+    ) -> Fields | None:
         """Return the built fields of ``value``; None after a fault in them."""
         before = len(self.faults)
         fields = {
@@ -257,7 +273,7 @@ class _Builder:
         }
         if names is not None:
             missing = [name for name in names if name not in fields]
-            extra = [name for name in fields if name not in names]
+            extra = [name for name in fields if name not in names and name not in optional]
             if missing:
                 self._fault(path, f"{value.type} lacks the field {', '.join(missing)}")
             if extra:

@@ -20,6 +20,7 @@ from optrove.backends.base import (
 )
 from optrove.backends.names import Name, class_name, function_name
 from optrove.backends.plain import user_converter
+from optrove.codec.canonical import canonical_bytes
 from optrove.codec.text import MAX_INT_BITS
 from optrove.codec.wire import decode, encode
 from optrove.model.values import (
@@ -108,12 +109,19 @@ def _dict(session: Describer, live: dict[Any, Any]) -> Value:
     if not session.enter(live, len(live)):
         return opaque(session, live)
     try:
-        items = [(session.describe(key), session.describe(item)) for key, item in live.items()]
+        entries = [(session.describe(key), item) for key, item in live.items()]
+        # Tensors and handles are numbered on the way, and equal dictionaries get equal numbers.
+        entries.sort(key=lambda entry: _rank(entry[0]))
+        items = [(key, session.describe(item)) for key, item in entries]
     finally:
         session.leave(live)
     if len({key for key, _ in items}) != len(live):
         return opaque(session, live)
     return Mapping(frozenset(items))
+
+
+def _rank(key: Value) -> tuple[int, str | bytes]:
+    return (0, key.value) if isinstance(key, Text) else (1, canonical_bytes(key))
 
 
 def _int(session: Describer, live: int) -> Value:

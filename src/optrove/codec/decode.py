@@ -46,8 +46,8 @@ from optrove.model.values import (
 )
 from optrove.model.walk import MAX_DEPTH, key_step
 
-NOTHING: Final = Null()
-"""What stands for a part that could not be read, until BadData is raised."""
+UNREAD: Final = Opaque("unread", "unread")
+"""What stands for a part that could not be read; recognised by being this very object."""
 
 MAX_FAULTS: Final = 1000
 """How many faults are listed. Also ends the reading of lists that contain themselves twice, which
@@ -58,31 +58,43 @@ _read_sizes = list_of(read_count)
 
 def decode(data: Json) -> Value:
     """Return the Value that ``data`` spells; BadData names every fault with its path."""
+    value, faults = decode_partly(data)
+    if faults:
+        raise bad_data(faults)
+    return value
+
+
+def decode_partly(data: Json) -> tuple[Value, Faults]:
+    """Return what can be read of ``data``, with UNREAD for the rest, and every fault."""
     faults: Faults = []
     value = read_value(data, "$", faults)
-    if len(faults) >= MAX_FAULTS:
-        faults.append(Fault("$", f"more than {MAX_FAULTS} faults; the rest is not listed"))
-    if faults:
-        raise BadData(tuple(faults))
-    return value
+    return value, faults
+
+
+def bad_data(faults: Faults) -> BadData:
+    """Return the error that lists these faults; it says so where it does not list them all."""
+    if len(faults) < MAX_FAULTS:
+        return BadData(tuple(faults))
+    more = Fault("$", f"more than {MAX_FAULTS} faults; the rest is not listed")
+    return BadData((*faults[:MAX_FAULTS], more))
 
 
 def read_value(data: Json, path: str, faults: Faults, depth: int = 0) -> Value:
     """Read a Value that lies ``depth`` levels within others; notes what is wrong in ``faults``."""
     if len(faults) >= MAX_FAULTS:
-        return NOTHING
+        return UNREAD
     if depth > MAX_DEPTH:
         faults.append(Fault(path, f"nested more than {MAX_DEPTH} levels deep"))
-        return NOTHING
+        return UNREAD
     reader = _BY_TYPE.get(type(data))
     if reader is None:
         faults.append(Fault(path, f"expected JSON, found {found(data)}; call to_jsonable first"))
-        return NOTHING
+        return UNREAD
     return reader(data, path, faults, depth)
 
 
 def _null(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa: ARG001 - one signature for all readers
-    return NOTHING
+    return Null()
 
 
 def _bool(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa: ARG001 - one signature for all readers
@@ -121,7 +133,7 @@ def _object(data: Json, path: str, faults: Faults, depth: int) -> Value:
     for key in data:
         if type(key) is not str:
             faults.append(Fault(path, f"expected string keys, found {found(key)}"))
-            return NOTHING
+            return UNREAD
         if key.startswith("$"):
             tags.append(key)
     if not tags:
@@ -137,11 +149,11 @@ def _object(data: Json, path: str, faults: Faults, depth: int) -> Value:
         faults.append(
             Fault(path, f"expected one of the $ keys {known}; found {listed}; newer optrove?")
         )
-        return NOTHING
+        return UNREAD
     reader, companions = _BY_TAG[tags[0]]
     if len(data) != len(companions) + 1 or not all(key in data for key in companions):
         check_keys(data, path, faults, (tags[0], *companions))
-        return NOTHING
+        return UNREAD
     return reader(data, path, faults, depth)
 
 
@@ -150,7 +162,7 @@ def _special_float(data: Json, path: str, faults: Faults, depth: int) -> Value: 
     if type(name) is str and name in ("nan", "inf", "-inf"):
         return Float(float(name))
     faults.append(Fault(f"{path}.$float", f'expected "nan", "inf" or "-inf", found {found(name)}'))
-    return NOTHING
+    return UNREAD
 
 
 def _complex(data: Json, path: str, faults: Faults, depth: int) -> Value:
@@ -159,7 +171,7 @@ def _complex(data: Json, path: str, faults: Faults, depth: int) -> Value:
         case (Float() as real, Float() as imaginary):
             return Complex(real, imaginary)
     faults.append(Fault(f"{path}.$complex", "expected two floating-point numbers"))
-    return NOTHING
+    return UNREAD
 
 
 def _encoded(text: Json, path: str, faults: Faults) -> bytes:
@@ -180,7 +192,7 @@ def _encoded_text(data: Json, path: str, faults: Faults, depth: int) -> Value:  
         return Text(content.decode("utf-8", "surrogatepass"))
     except UnicodeDecodeError as error:
         faults.append(Fault(f"{path}.$text", f"not UTF-8: {error.reason}"))
-        return NOTHING
+        return UNREAD
 
 
 def _bytes(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa: ARG001 - one signature for all readers
@@ -247,7 +259,7 @@ def _struct(data: Json, path: str, faults: Faults, depth: int) -> Value:
     fields = data["fields"]
     if type(fields) is not dict:
         faults.append(Fault(f"{path}.fields", f"expected an object, found {found(fields)}"))
-        return NOTHING
+        return UNREAD
     named = []
     for key, item in fields.items():
         name = read_text(key, f"{path}.fields", faults)
@@ -268,7 +280,7 @@ def _only_struct(data: Json, path: str, faults: Faults, depth: int) -> Struct | 
     value = read_value(data, path, faults, depth)
     if isinstance(value, Struct):
         return value
-    if value is not NOTHING or data is None:
+    if value is not UNREAD:
         faults.append(Fault(path, f"expected a $struct, found {found(data)}"))
     return None
 

@@ -151,11 +151,8 @@ def _mapping(items: frozenset[tuple[Value, Value]], path: str, depth: int) -> Js
         raise _bad(path, "a mapping with the same key twice")
     texts = [key.value for key, _ in items if isinstance(key, Text)]
     if len(texts) == len(items) and all(_is_plain_key(text) for text in texts):
-        return {
-            key.value: _value(item, path + key_step(key.value), depth + 1)
-            for key, item in items
-            if isinstance(key, Text)
-        }
+        values = {key.value: item for key, item in items if isinstance(key, Text)}
+        return {key: _value(values[key], path + key_step(key), depth + 1) for key in sorted(values)}
     pairs = [
         [
             _value(key, f"{path}.$map[*][0]", depth + 1),

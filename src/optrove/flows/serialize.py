@@ -12,8 +12,9 @@ from optrove.backends import plain
 from optrove.backends.base import ConverterTable, Tables, framework_of
 from optrove.backends.build import build, reason
 from optrove.backends.describe import describe
-from optrove.codec.wire import decode, encode
-from optrove.errors import BadData, Fault
+from optrove.codec.decode import bad_data, decode_partly
+from optrove.codec.wire import encode
+from optrove.errors import Fault
 from optrove.model.values import DeviceRef, Handle, Struct, Symbol, TensorSpec, Value
 from optrove.model.walk import walk
 
@@ -45,7 +46,7 @@ def from_jsonable(data: Json, mesh_device: Any = None, *, types: Iterable[type] 
     enums and named tuples to be built; others stay Structs and Symbols, since no name in the
     data is ever looked up or imported. So do those of a framework that is not installed.
     """
-    value = decode(data)
+    value, unread = decode_partly(data)
     present = tuple(name for name in frameworks_in(value) if is_importable(name))
     attempts = {name: _attempt(name) for name in present}
     faults = [
@@ -54,11 +55,11 @@ def from_jsonable(data: Json, mesh_device: Any = None, *, types: Iterable[type] 
         if isinstance(error, Exception)
     ]
     if faults:
-        raise BadData(tuple(faults))
+        raise bad_data(unread + faults)
     own = plain.user_table(types)
     # Not kept: that would keep the caller's classes alive.
     tables = _join(present, own) if own.by_name else _tables(present)
-    return build(value, tables, mesh_device)
+    return build(value, tables, mesh_device, unread=unread)
 
 
 def frameworks_in(value: Value) -> list[str]:

@@ -39,8 +39,14 @@ data from exhausting the stack, which Python reports in a different place in eac
 _PLAIN_KEY = re.compile(r"[$A-Za-z_][A-Za-z0-9_]*\Z")
 
 
+_LONGEST_KEY: Final = 200
+"""Longer keys are cut in paths, which are for people to read."""
+
+
 def key_step(key: str) -> str:
     """Return how a path spells the step to ``key``: ``.name``, or ``["odd name"]``."""
+    if len(key) > _LONGEST_KEY:
+        key = f"{key[:_LONGEST_KEY]}..."
     if _PLAIN_KEY.match(key):
         return f".{key}"
     return f'["{key}"]'.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -3,6 +3,8 @@
 import dataclasses
 import gc
 import json
+import os
+import subprocess
 import sys
 import types
 import weakref
@@ -125,3 +127,20 @@ def test_the_given_device_takes_the_place_of_the_recorded_one():
     data = {"$device": "python.Fake", "mesh_shape": [1], "identity": 0}
     assert from_jsonable(data, device) is device
     assert from_jsonable(data, mesh_device=device) is device
+
+
+def test_the_text_does_not_depend_on_the_hash_seed():
+    script = (
+        "import json, optrove; print(json.dumps(optrove.to_jsonable(dict(d=1, a=2, c={3, 1}))))"
+    )
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert texts == {'{"a": 2, "c": {"$set": [1, 3]}, "d": 1}\n'}

@@ -15,7 +15,7 @@ from optrove.backends.base import Caching, StructConverter
 from optrove.backends.ttnn.signatures import Overload, constructors, properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Set
+    from collections.abc import Callable
 
     from optrove.backends.base import Fields
 
@@ -30,14 +30,13 @@ class Derived:
     ``arguments`` go to the constructor by name, ``assigned`` are set afterwards, even if they were
     arguments: some constructors alter one argument for the sake of another. A field that data
     leaves out takes ttnn's own default if it has one: a recording made before a release added
-    the field still builds. A field that the class does not have is refused.
+    the field still builds.
     """
 
     cls: type
     readers: tuple[tuple[str, Callable[[Any], Any]], ...]
     arguments: tuple[str, ...]
     assigned: tuple[str, ...]
-    required: frozenset[str]
 
     def fields(self, live: Any) -> Fields:
         """Return the value of every field of ``live``."""
@@ -45,33 +44,12 @@ class Derived:
 
     def make(self, fields: Fields) -> Any:
         """Return a new object with the given fields."""
-        check_fields(self.cls, fields, required=self.required, known=dict(self.readers).keys())
         live = self.cls(**{name: fields[name] for name in self.arguments if name in fields})
         for name in self.assigned:
             # An argument may be None where the property may not: ttnn then chose a value.
             if name in fields and not (fields[name] is None and name in self.arguments):
                 setattr(live, name, fields[name])
         return live
-
-
-def check_fields(
-    cls: type,
-    fields: Fields,
-    *,
-    required: frozenset[str],
-    known: Set[str],
-) -> None:
-    """Raise ValueError when ``fields`` lacks a required name or holds an unknown one."""
-    missing = sorted(required - fields.keys())
-    unknown = sorted(fields.keys() - known)
-    if missing or unknown:
-        problems = [f"lacks {name!r}" for name in missing] + [
-            f"has no {name!r}" for name in unknown
-        ]
-        raise ValueError(
-            f"{cls.__name__} of the installed ttnn {', '.join(problems)}; "
-            f"its fields are {', '.join(sorted(known)) or 'none'}"
-        )
 
 
 def hidden_state(cls: type) -> str | None:
@@ -105,9 +83,12 @@ def derive(cls: type, name: str) -> StructConverter:
         readers=tuple((field, readers[field]) for field in fields),
         arguments=arguments,
         assigned=assigned,
-        required=frozenset(p.name for p in fullest.parameters if p.required),
     )
-    return StructConverter(name, cls, derived.fields, derived.make, caching=caching_of(cls))
+    required = tuple(p.name for p in fullest.parameters if p.required)
+    optional = tuple(field for field in fields if field not in required)
+    return StructConverter(
+        name, cls, derived.fields, derived.make, required, caching_of(cls), optional
+    )
 
 
 def caching_of(cls: type) -> Caching:

@@ -17,7 +17,6 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from optrove.backends.base import Caching, Fields, StructConverter
-from optrove.backends.ttnn.configs import check_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +40,9 @@ def converters(ttnn: ModuleType) -> tuple[StructConverter, ...]:
             ttnn.MemoryConfig,
             memory.fields,
             memory.make,
-            caching=Caching.BY_VALUE,
+            ("memory_layout", "buffer_type", "shard_spec", "nd_shard_spec"),
+            Caching.BY_VALUE,
+            _SWITCHES,
         ),
         StructConverter("ttnn.TensorSpec", ttnn.TensorSpec, spec.fields, spec.make, SpecRule.names),
         StructConverter(
@@ -81,9 +82,6 @@ class MemoryRule:
 
     def make(self, fields: Fields) -> Any:
         """Return the memory configuration with exactly these fields."""
-        required = frozenset({"memory_layout", "buffer_type", "shard_spec", "nd_shard_spec"})
-        known = required | set(_SWITCHES)
-        check_fields(self.ttnn.MemoryConfig, fields, required=required, known=known)
         if fields["nd_shard_spec"] is None:
             live = self.ttnn.MemoryConfig(
                 fields["memory_layout"], fields["buffer_type"], fields["shard_spec"]
