@@ -58,6 +58,23 @@ NOT_CONFIGURATIONS: dict[str, str] = {
         ),
         "a running service over shared memory or device addresses, not a value",
     ),
+    **dict.fromkeys(
+        (
+            "ttnn.D2HSocket",
+            "ttnn.D2HStreamService",
+            "ttnn.H2DSocket",
+            "ttnn.H2DStreamService",
+            "ttnn.LayerAckService",
+            "ttnn.LayerNormInputs",
+            "ttnn.MatmulInputs",
+            "ttnn.Mcast",
+            "ttnn.MeshSocket",
+            "ttnn.OverlappedTensor",
+            "ttnn.SliceInputs",
+            "ttnn.TensorAccessorArgs",
+        ),
+        "made of live tensors, devices, sockets or services",
+    ),
 }
 """Other public classes whose objects are recorded as Opaque, and what they are instead."""
 
