@@ -12,7 +12,7 @@ import dataclasses
 from collections import OrderedDict
 from enum import Enum, Flag
 from os import fspath
-from pathlib import PosixPath, PurePosixPath, PureWindowsPath
+from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.backends.base import (
@@ -154,7 +154,7 @@ def _paths() -> list[Converter]:
         return StructConverter(
             name=f"python.{name}",
             type=kind,
-            fields=lambda live: {"path": fspath(live)},
+            fields=lambda live: {"path": _spelled(live)},
             make=lambda values: kind(values["path"]),
             names=("path",),
         )
@@ -165,6 +165,17 @@ def _paths() -> list[Converter]:
         path(PurePosixPath, "PurePosixPath"),
         path(PureWindowsPath, "PureWindowsPath"),
     ]
+
+
+def _spelled(live: PurePath) -> str:
+    """Return the text of a path; ValueError where that is the text of another one.
+
+    Before Python 3.12 a Windows path ``./c:a`` is spelled ``c:a``, which lies on drive C.
+    """
+    text = fspath(live)
+    if type(live)(text) != live:
+        raise ValueError(f"{text!r} is how another path is spelled")
+    return text
 
 
 def _ranges() -> list[Converter]:

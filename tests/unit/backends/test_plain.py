@@ -282,3 +282,9 @@ def test_numpy_arrays_become_tensor_specs():
     spec = from_jsonable(to_jsonable(array))
     assert (spec.shape, spec.dtype, spec.placement.strides) == ((3, 2), "numpy.float32", (4, 12))
     assert "$opaque" in to_jsonable(np.array([object()]))
+
+
+def test_a_path_is_never_recorded_as_another_one():
+    live = PureWindowsPath("./c:a")
+    data = to_jsonable(live)
+    assert "$opaque" in data or from_jsonable(data) == live
