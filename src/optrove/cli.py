@@ -11,13 +11,17 @@ import click
 
 from optrove import __version__
 from optrove.errors import OptroveError
-from optrove.settings import read_settings
+from optrove.settings import VARIABLES, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.status import Status
     from rich.table import Table
+
+ENVIRONMENT = "\b\nEnvironment:\n" + "\n".join(
+    f"  {variable.name:15} {variable.help}" for variable in VARIABLES
+)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
@@ -34,7 +38,9 @@ class Commands(click.Group):
             ctx.exit(2)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands, epilog=ENVIRONMENT, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="optrove", message="%(prog)s %(version)s")
 def main() -> None:
     """Run the real ttnn with no board at all.

@@ -26,8 +26,8 @@ class Variable:
 
 
 BOARD = Variable("OPTROVE_BOARD", "mock board to run on where no --board is given")
-SHADOW = Variable("OPTROVE_SHADOW", "1: numbers on mock boards, computed by torch beside each op")
-CACHE = Variable("OPTROVE_CACHE", "directory for mock boards' files; default: ~/.cache/optrove")
+SHADOW = Variable("OPTROVE_SHADOW", "1: numbers on mock boards, by torch")
+CACHE = Variable("OPTROVE_CACHE", "mock boards' files  [default: ~/.cache/optrove]")
 
 VARIABLES = (BOARD, SHADOW, CACHE)
 

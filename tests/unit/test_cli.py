@@ -8,6 +8,7 @@ from click.testing import CliRunner
 import optrove
 from optrove.cli import main
 from optrove.flows.doctor import Finding, State, is_healthy
+from optrove.settings import VARIABLES
 
 
 def run(*arguments):
@@ -28,6 +29,11 @@ def test_every_command_has_help_with_an_example(command):
 def test_every_command_stands_in_the_first_page_of_help():
     front = main.help
     assert all(f"optrove {command}" in front for command in main.commands)
+
+
+def test_the_first_page_of_help_tells_every_variable():
+    help_text = run("--help").output
+    assert all(variable.name in help_text and variable.help in help_text for variable in VARIABLES)
 
 
 def test_importing_the_command_line_imports_no_framework():

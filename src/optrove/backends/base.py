@@ -202,14 +202,13 @@ class Tables:
     keeps there what it has found out about each class.
     """
 
-    __slots__ = ("absent", "by_name", "by_type", "frameworks", "handlers", "inherited")
+    __slots__ = ("absent", "by_name", "by_type", "handlers", "inherited")
 
     def __init__(self, tables: Iterable[ConverterTable], absent: Iterable[str] = ()) -> None:
         self.absent = frozenset(absent)
         self.handlers: ByClass[Any] = ByClass()
         self.by_name: dict[str, Converter] = {}
         self.by_type: dict[type, Converter] = {}
-        self.frameworks: frozenset[str] = frozenset()
         for table in tables:
             self._join(table)
         self.inherited: tuple[Converter, ...] = tuple(
@@ -221,7 +220,6 @@ class Tables:
             refuse_duplicate(converter, self.by_name, self.by_type)
         self.by_name.update(table.by_name)
         self.by_type.update(table.by_type)
-        self.frameworks |= {table.framework}
 
     def device_key(self, live: Any) -> Hashable:
         """Return what tells a device from others, by the converter of its class."""
