@@ -8,14 +8,36 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from optrove import metrics
     from optrove.backends.ttnn.mock import mock_board
     from optrove.flows.serialize import TensorRef, from_jsonable, to_jsonable
+    from optrove.flows.trace import (
+        enable_tensor_value_serialization,
+        enable_tracing,
+        is_tracing_enabled,
+        trace,
+    )
 
-__all__ = ["TensorRef", "__version__", "from_jsonable", "mock_board", "to_jsonable"]
+__all__ = [
+    "TensorRef",
+    "__version__",
+    "enable_tensor_value_serialization",
+    "enable_tracing",
+    "from_jsonable",
+    "is_tracing_enabled",
+    "metrics",
+    "mock_board",
+    "to_jsonable",
+    "trace",
+]
 
 # Where each public name lives. Looked up on first use, so that `import optrove` costs nothing.
 _HOMES = {
     "TensorRef": "optrove.flows.serialize",
+    "enable_tensor_value_serialization": "optrove.flows.trace",
+    "enable_tracing": "optrove.flows.trace",
+    "is_tracing_enabled": "optrove.flows.trace",
+    "trace": "optrove.flows.trace",
     "from_jsonable": "optrove.flows.serialize",
     "mock_board": "optrove.backends.ttnn.mock",
     "to_jsonable": "optrove.flows.serialize",
@@ -23,6 +45,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "metrics":
+        return import_module("optrove.metrics")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'optrove' has no attribute {name!r}")

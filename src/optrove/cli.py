@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optrove import __version__
+from optrove.cli_trace import trace
 from optrove.errors import OptroveError
 from optrove.settings import VARIABLES, read_settings
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 ENVIRONMENT = "\b\nEnvironment:\n" + "\n".join(
-    f"  {variable.name:15} {variable.help}" for variable in VARIABLES
+    f"  {variable.name:20} {variable.help}" for variable in VARIABLES
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
@@ -43,9 +44,10 @@ class Commands(click.Group):
 )
 @click.version_option(__version__, prog_name="optrove", message="%(prog)s %(version)s")
 def main() -> None:
-    """Run the real ttnn with no board at all.
+    """Record every op call that real models make, and run the real ttnn with no board at all.
 
     \b
+    optrove trace         run tests or scripts and record every op call that they make
     optrove doctor        what works on this machine, and how to get the rest
     optrove boards        the boards that can be had without hardware
 
@@ -56,6 +58,9 @@ def main() -> None:
     Every command has --help with an example. Data goes to stdout, talk to stderr. Exit codes:
     0 good, 1 something failed or differs, 2 could not be done.
     """
+
+
+main.add_command(trace)
 
 
 @main.command()

@@ -6,6 +6,12 @@ OptroveError
 +-- FrameworkMissing     ttnn or torch is needed and not installed
 +-- UnusableCache        the directory for mock boards' files cannot be used
 +-- FrameworkTooEarly    ttnn was imported before the mock board was set up
++-- UnusableJournal      the files of a trace cannot be written or read
++-- AlreadyTracing       this process is being traced, and a second trace was begun
++-- NothingTraced        a trace without a single call
++-- BadTarget            what was to be traced cannot be found or run
++-- UnusableResults      the file for the results of tests cannot be appended to
++-- NotComparable        two things whose difference means nothing were to be compared
 +-- NoNumbers            a mock tensor was read whose numbers nothing could compute
 +-- BadData              data that cannot be read or built; lists every fault with its path
 """
@@ -37,6 +43,30 @@ class UnusableCache(OptroveError):
 
 class FrameworkTooEarly(OptroveError):
     """The framework was imported before its environment could be prepared."""
+
+
+class UnusableJournal(OptroveError):
+    """The files of a trace cannot be written or read."""
+
+
+class AlreadyTracing(OptroveError):
+    """A second trace was begun in a process that is being traced."""
+
+
+class NothingTraced(OptroveError):
+    """A trace ended without a single call."""
+
+
+class BadTarget(OptroveError):
+    """What was to be traced cannot be found or run."""
+
+
+class UnusableResults(OptroveError):
+    """The file for the results of tests cannot be appended to."""
+
+
+class NotComparable(OptroveError):
+    """Two things whose difference means nothing: of other shapes, or without numbers."""
 
 
 class NoNumbers(OptroveError):

@@ -1,123 +1,160 @@
-"""Let any existing test run on a mock board: ``pytest --optrove-board t3k``.
+"""The options and fixtures of optrove for pytest: ``pytest --ops-jsonl ops.jsonl``.
 
-All options are off by default; without one, nothing is imported and nothing patched.
+All is off by default. Without a flag or a variable that asks for a part, nothing else of optrove
+is imported, and nothing patched; ``optrove.plugin`` holds the parts.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from contextlib import ExitStack
+import argparse
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from optrove.errors import OptroveError
-from optrove.settings import BOARD, SHADOW, read_settings
-
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from collections.abc import Callable
 
-    from optrove.backends.ttnn.boards import Board
+# The options, by flag; which of them ask for a part is for optrove.plugin.start to say.
+_FLAGS: dict[str, dict[str, Any]] = {
+    "--optrove-board": {
+        "metavar": "NAME",
+        "help": "run ttnn on this mock board, for example t3k (env OPTROVE_BOARD; optrove boards)",
+    },
+    "--optrove-shadow": {
+        "action": "store_true",
+        "help": "numbers on the mock board, computed by torch beside each op (env OPTROVE_SHADOW)",
+    },
+    "--results-csv": {
+        "metavar": "PATH",
+        "help": "append one line per test, with its metrics, to a file (env TT_TEST_RESULTS_CSV)",
+    },
+    "--ops-jsonl": {
+        "metavar": "PATH",
+        "help": "append one JSON line per op call to a file (env TT_OP_RESULTS_JSONL)",
+    },
+    "--trace-params": {
+        "action": "store_true",
+        "help": "write one JSON file per op call; removed after the session",
+    },
+    "--trace-params-with-values": {
+        "action": "store_true",
+        "help": "with --trace-params: the values of tensors too; large and slow",
+    },
+    "--trace-params-keep": {
+        "action": "store_true",
+        "help": "with --trace-params: keep the files after the session",
+    },
+    "--optrove-store": {
+        "metavar": "PATH|URL",
+        "help": "trace op calls; their journals go beside this trove",
+    },
+    "--optrove-backend": {
+        "choices": ("auto", "ttnn", "torch"),
+        "help": "whose op calls to trace; auto: ttnn's where it gets imported, else torch's",
+    },
+    "--optrove-include": {
+        "action": "append",
+        "metavar": "OPS",
+        "help": "trace only these ops: add, ttnn.add, 'ttnn.experimental.*', several with commas",
+    },
+    "--optrove-exclude": {
+        "action": "append",
+        "metavar": "OPS",
+        "help": "trace all ops but these",
+    },
+    "--optrove-model": {
+        "metavar": "NAME",
+        "help": "the model's name in the trace's source (env HF_MODEL)",
+    },
+    # What `optrove trace` starts pytest with.
+    "--optrove-journal": {"metavar": "DIR", "help": argparse.SUPPRESS},
+    "--optrove-run-id": {"metavar": "ID", "help": argparse.SUPPRESS},
+    "--optrove-params-dir": {"metavar": "DIR", "help": argparse.SUPPRESS},
+    "--optrove-params-values": {"action": "store_true", "help": argparse.SUPPRESS},
+    "--optrove-sketch": {"action": "store_true", "help": argparse.SUPPRESS},
+}
 
-_BOARD: pytest.StashKey[Board] = pytest.StashKey()
-_WORKERS: pytest.StashKey[list[dict[str, Any] | None]] = pytest.StashKey()
-_REPORT = "optrove_shadow"
+OPTIONS = tuple(flag[2:].replace("-", "_") for flag in _FLAGS)
+"""Where argparse keeps their values."""
+
+# The names in optrove.settings, which is not imported for nothing.
+VARIABLES = ("OPTROVE_BOARD", "OPTROVE_SHADOW", "TT_OP_RESULTS_JSONL", "TT_TEST_RESULTS_CSV")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add our options, in a group of their own."""
-    group = parser.getgroup("optrove", "optrove: ops of real models, with or without a board")
-    group.addoption(
-        "--optrove-board",
-        metavar="NAME",
-        help=f"run ttnn on this mock board, for example t3k (env {BOARD.name}; optrove boards)",
-    )
-    group.addoption(
-        "--optrove-shadow",
-        action="store_true",
-        help=f"numbers on the mock board, computed by torch beside each op (env {SHADOW.name})",
-    )
+    """Add our options, in a group of their own; others may have the same flags."""
+    groups = [*parser._groups, parser._anonymous]  # noqa: SLF001 - pytest tells it nowhere else
+    taken = {name for group in groups for option in group.options for name in option.names()}
+    ours = parser.getgroup("optrove", "optrove: ops of real models, with or without a board")
+    for flag, attributes in _FLAGS.items():
+        if flag not in taken:
+            ours.addoption(flag, **attributes)
+    _give_way(parser, ours)
+
+
+def _give_way(parser: pytest.Parser, ours: pytest.OptionGroup) -> None:
+    """Drop an option of ours when somebody else adds it, who would get an error otherwise.
+
+    tt-metal's conftests add some of them. Ours have been read by then, since they are read
+    before any conftest is imported.
+    """
+    get_group, add = parser.getgroup, parser.addoption
+
+    def giving_way(original: Callable[..., None]) -> Callable[..., None]:
+        def addoption(*names: str, **attributes: Any) -> None:
+            _drop(parser, ours, names)
+            original(*names, **attributes)
+
+        return addoption
+
+    def getgroup(*arguments: Any, **keywords: Any) -> pytest.OptionGroup:
+        group = get_group(*arguments, **keywords)
+        if "addoption" not in vars(group):
+            vars(group)["addoption"] = giving_way(group.addoption)
+        return group
+
+    vars(parser).update(addoption=giving_way(add), getgroup=getgroup)
+
+
+def _drop(parser: pytest.Parser, group: pytest.OptionGroup, names: tuple[str, ...]) -> None:
+    for option in [one for one in group.options if not set(names).isdisjoint(one.names())]:
+        group.options.remove(option)
+        # pytest hands options to argparse when they are added, before version 9 when it parses.
+        action: Any = getattr(option, "_action", None)
+        if action is not None:
+            for name in action.option_strings:
+                del parser.optparser._option_string_actions[name]  # noqa: SLF001 - as argparse resolves conflicts
+            action.container._remove_action(action)  # noqa: SLF001 - likewise
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Set up the mock board before any conftest or test module can import ttnn."""
-    try:
-        name, shadow = _asked(early_config.known_args_namespace)
-        if name is not None:
-            _enter(early_config, name, shadow=shadow)
-    except OptroveError as error:
-        raise pytest.UsageError(str(error)) from error
+    """Start what is asked for before any conftest or test module can import ttnn."""
+    options = early_config.known_args_namespace
+    given = any(getattr(options, name, None) not in (None, False) for name in OPTIONS)
+    if given or any(os.environ.get(name) for name in VARIABLES):  # noqa: TID251 - settings would have to be imported
+        from optrove.plugin.start import start
+
+        start(early_config)
 
 
-def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Say on which board the tests run, and what their numbers are worth."""
-    board = config.stash.get(_BOARD, None)
-    if board is None:
-        return []
-    shadow = _asked(config.option)[1]
-    numbers = "numbers by torch" if shadow else "kernels do not run: numbers mean nothing"
-    return [f"optrove: mock board {board.name}, {board.title}; {numbers}"]
+@pytest.fixture
+def record_metric(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Record a number that the test measured: ``record_metric("pcc", 0.9998)``.
 
+    It becomes a property of the test, as with ``record_property``, and a metric in the line of
+    ``--results-csv``; ``threshold`` and ``passed`` say what was asked of it.
+    """
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand the numbers' report of a worker of pytest-xdist to the process that shows it."""
-    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
-    if output is not None and _BOARD in session.config.stash:
-        output[_REPORT] = _shadow_report(session.config)
+    def record(
+        name: str, value: Any, *, threshold: float | None = None, passed: bool | None = None
+    ) -> None:
+        # The number of a tensor or of numpy, neither of which travels between processes.
+        entry = (name, value.item() if hasattr(value, "item") else value)
+        request.node.user_properties.append(entry)
+        observer = request.config.pluginmanager.get_plugin("optrove-observer")
+        if observer is not None:
+            observer.record(request.node, entry, threshold, passed)
 
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Take the report of a worker of pytest-xdist; a worker that crashed has none."""
-    output: dict[str, Any] = getattr(node, "workeroutput", {})
-    node.config.stash.setdefault(_WORKERS, []).append(output.get(_REPORT))
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    """Say how many op calls have numbers and why others have none, over all processes."""
-    own = None if _WORKERS in config.stash else _shadow_report(config)
-    reports = [report for report in config.stash.get(_WORKERS, [own]) if report is not None]
-    if not reports:
-        return
-    computed = sum(report["computed"] for report in reports)
-    missing: Counter[str] = Counter()
-    for report in reports:
-        missing.update(report["missing"])
-    terminalreporter.section("optrove: numbers on the mock board")
-    terminalreporter.line(f"{computed} op calls computed, {missing.total()} without numbers")
-    for reason, count in missing.most_common():
-        terminalreporter.line(f"{count} x {reason}")
-
-
-def _shadow_report(config: pytest.Config) -> dict[str, Any] | None:
-    """Return how many op calls of this process have numbers, or None without the shadow."""
-    if _BOARD not in config.stash:
-        return None
-    from optrove.backends.ttnn.shadow import active_report
-
-    report = active_report()
-    if report is None:
-        return None
-    missing = {str(reason): count for reason, count in report.missing.items()}
-    return {"computed": report.computed.total(), "missing": missing}
-
-
-def _asked(options: Namespace) -> tuple[str | None, bool]:
-    settings = read_settings()
-    shadow = options.optrove_shadow or settings.shadow
-    # An empty name is one that a script forgot to fill in: not the same as no option at all.
-    name = settings.board if options.optrove_board is None else options.optrove_board
-    if options.optrove_shadow and name is None:
-        raise pytest.UsageError("--optrove-shadow needs a mock board: add --optrove-board NAME")
-    return name, shadow
-
-
-def _enter(config: pytest.Config, name: str, *, shadow: bool) -> None:
-    from optrove.backends.ttnn.mock import mock_board
-
-    stack = ExitStack()
-    config.stash[_BOARD] = stack.enter_context(mock_board(name, shadow=shadow))
-    config.add_cleanup(stack.close)
+    return record

@@ -28,8 +28,11 @@ class Variable:
 BOARD = Variable("OPTROVE_BOARD", "mock board to run on where no --board is given")
 SHADOW = Variable("OPTROVE_SHADOW", "1: numbers on mock boards, by torch")
 CACHE = Variable("OPTROVE_CACHE", "mock boards' files  [default: ~/.cache/optrove]")
+MODEL = Variable("HF_MODEL", "name of the model in a trace's source")
+OPS_JSONL = Variable("TT_OP_RESULTS_JSONL", "pytest: append one line per op call to this file")
+RESULTS_CSV = Variable("TT_TEST_RESULTS_CSV", "pytest: append one line per test to this CSV file")
 
-VARIABLES = (BOARD, SHADOW, CACHE)
+VARIABLES = (BOARD, SHADOW, CACHE, MODEL, OPS_JSONL, RESULTS_CSV)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +41,23 @@ class Settings:
 
     board: str | None
     shadow: bool
+    ops_jsonl: str | None
+    results_csv: str | None
 
 
 def read_settings() -> Settings:
     """Return the settings of this process's environment."""
-    return Settings(board=os.environ.get(BOARD.name) or None, shadow=_switch(SHADOW))
+    return Settings(
+        board=os.environ.get(BOARD.name) or None,
+        shadow=_switch(SHADOW),
+        ops_jsonl=os.environ.get(OPS_JSONL.name) or None,
+        results_csv=os.environ.get(RESULTS_CSV.name) or None,
+    )
+
+
+def model_name() -> str | None:
+    """Return the model that HF_MODEL names, which the programs of tt-metal are started with."""
+    return os.environ.get(MODEL.name) or None
 
 
 def cache_directory() -> Path:

@@ -28,7 +28,7 @@ def describe(live: Any, tables: Tables) -> Value:
     return Describer(tables).describe(live)
 
 
-_NUMBERED: Final = (TensorSpec, DeviceRef, Handle, Opaque)
+NUMBERED: Final = (TensorSpec, DeviceRef, Handle, Opaque)
 """What holds a number or token that is only good for one session."""
 
 
@@ -52,7 +52,7 @@ class DescriptionCache:
 
     def keep(self, key: Hashable, live: Any, value: Value) -> None:
         """Keep ``value`` and hold ``live``, unless ``value`` is only good for this session."""
-        if any(isinstance(part, _NUMBERED) for _, part in walk(value)):
+        if any(isinstance(part, NUMBERED) for _, part in walk(value)):
             return
         if len(self._entries) >= self._limit:
             self._entries.clear()

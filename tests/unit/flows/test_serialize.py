@@ -13,6 +13,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from optrove.backends import frameworks
 from optrove.errors import BadData
 from optrove.flows import serialize
 from optrove.flows.serialize import frameworks_in, from_jsonable, to_jsonable
@@ -82,11 +83,11 @@ def unlike():
 
 @pytest.fixture
 def no_table_of_torch():
-    serialize._tables.cache_clear()
-    serialize._framework_table.cache_clear()
+    frameworks.joined_tables.cache_clear()
+    frameworks._framework_table.cache_clear()
     yield
-    serialize._tables.cache_clear()
-    serialize._framework_table.cache_clear()
+    frameworks.joined_tables.cache_clear()
+    frameworks._framework_table.cache_clear()
 
 
 @pytest.mark.usefixtures("no_table_of_torch")

@@ -6,6 +6,7 @@ Python stub. Only the names in it and their order are read.
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,58 @@ class Signatures:
     def parameters(self, operation: Any) -> frozenset[str]:
         """Return the names of all parameters of an op, over all its overloads."""
         return frozenset().union(*(overload.names for overload in self.of(operation)))
+
+
+def bind_all(
+    function: Any,
+    overloads: tuple[Overload, ...],
+    arguments: tuple[Any, ...],
+    keywords: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return every argument by name; one that no signature names is called ``arg0`` on.
+
+    A function without overloads is written in Python and asked for its own signature.
+    """
+    if not overloads:
+        return bind_python(function, arguments, keywords)
+    return bind_overloads(overloads, arguments, keywords)
+
+
+def bind_overloads(
+    overloads: tuple[Overload, ...], arguments: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return every argument by the names of the first overload that takes them all."""
+    for overload in overloads:
+        bound = overload.bind(arguments, keywords)
+        if bound is not None:
+            return bound
+    return bind_places(arguments, keywords)
+
+
+def bind_python(
+    function: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return every argument by the names in a Python function's signature."""
+    try:
+        bound = inspect.signature(function).bind(*arguments, **keywords)
+    except (TypeError, ValueError):  # it takes other arguments, or tells no signature
+        return bind_places(arguments, keywords)
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            named.update(bind_places(value, {}))
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        else:
+            named[name] = value
+    return named
+
+
+def bind_places(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments by their places, where nothing tells their names."""
+    places = {f"arg{place}": value for place, value in enumerate(arguments)}
+    return {**places, **keywords}
 
 
 def read_stub(stub: str) -> Overload:

@@ -47,6 +47,12 @@ def mock_board(name: str, *, shadow: bool = False) -> Iterator[Board]:
             yield board
 
 
+def board_in_use() -> str | None:
+    """Return the mock board that ttnn runs on in this process; None without one."""
+    runtime: Runtime | None = getattr(sys.modules.get("ttnn"), MARK, None)
+    return None if runtime is None else runtime.board
+
+
 def _runtime_for(board: Board) -> Runtime:
     loaded = sys.modules.get("ttnn")
     if loaded is None:

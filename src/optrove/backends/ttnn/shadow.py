@@ -30,6 +30,7 @@ from optrove.backends.ttnn import collectives
 from optrove.backends.ttnn.arguments import Signatures
 from optrove.backends.ttnn.effects import MOVES, ONLY_IN_TRAINING, READ_TOO, UNWRITTEN, written
 from optrove.backends.ttnn.golden import Golden, first_line, inherited
+from optrove.backends.ttnn.lifting import SHADOW_MARK, lifted
 from optrove.backends.ttnn.transfers import Transfers, at_work, working
 from optrove.backends.ttnn.twins import DEALLOCATED, Missing, Numbers, Twin, Twins
 from optrove.errors import FrameworkMissing, NoNumbers
@@ -53,8 +54,6 @@ FORMING_METHODS = ("reshape", "pad", "unpad", "pad_to_tile", "unpad_from_tile")
 # Keywords that choose a command queue; no golden function takes them.
 QUEUES = frozenset({"queue_id", "cq_id"})
 
-# The patches are for the whole process, so the loaded ttnn itself carries the shadow that is on.
-MARK = "__optrove_shadow__"
 _SWITCHING = Lock()
 
 # The op that was entered last: a fast op may hand its call over to a slow one of its name.
@@ -77,7 +76,7 @@ class Report:
 
 def active_report() -> Report | None:
     """Return the report of the shadow that is on in this process, or None."""
-    installed = getattr(sys.modules.get("ttnn"), MARK, None)
+    installed = getattr(sys.modules.get("ttnn"), SHADOW_MARK, None)
     return installed.report if installed else None
 
 
@@ -89,7 +88,10 @@ def shadow_numerics(ttnn: Any) -> Iterator[Report]:
     that is already on. All patches are gone after the last block, also after an exception.
     """
     with _SWITCHING:
-        installed = getattr(ttnn, MARK, None) or _install(ttnn)
+        installed = getattr(ttnn, SHADOW_MARK, None)
+        if installed is None:
+            with lifted(ttnn):
+                installed = _install(ttnn)
         installed.blocks += 1
     try:
         yield installed.report
@@ -97,7 +99,8 @@ def shadow_numerics(ttnn: Any) -> Iterator[Report]:
         with _SWITCHING:
             installed.blocks -= 1
             if not installed.blocks:
-                installed.undo.close()
+                with lifted(ttnn):
+                    installed.undo.close()
 
 
 @dataclass(slots=True)
@@ -114,11 +117,14 @@ def _install(ttnn: Any) -> _Installed:
     shadow = _Shadow(ttnn, _import_torch())
     with ExitStack() as undo:
         for owner, name, replacement in shadow.patches():
-            undo.callback(setattr, owner, name, getattr(owner, name))
+            original = getattr(owner, name)
+            # What stands above the shadow asks the original for its signature.
+            replacement.__wrapped__ = original
+            undo.callback(setattr, owner, name, original)
             setattr(owner, name, replacement)
-        undo.callback(delattr, ttnn, MARK)
+        undo.callback(delattr, ttnn, SHADOW_MARK)
         installed = _Installed(shadow.report, undo.pop_all())
-        setattr(ttnn, MARK, installed)
+        setattr(ttnn, SHADOW_MARK, installed)
     return installed
 
 

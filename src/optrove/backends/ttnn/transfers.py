@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from optrove.backends.ttnn.twins import DEALLOCATED, Missing, Numbers, Twin, Twins
+from optrove.backends.watching import muted
 from optrove.errors import NoNumbers
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def working() -> Iterator[None]:
     """Mark the calls of ttnn inside the block as the shadow's own."""
     token = _AT_WORK.set(True)
     try:
-        yield
+        with muted():
+            yield
     finally:
         _AT_WORK.reset(token)
 

@@ -1,0 +1,561 @@
+/* The hot path of tracing, in C: what ttnn/hurried.py does, call for call, in a fifth of the time.
+
+   A Hurried stands in the place of a function. It makes the key of a call, looks up what is known
+   about such calls, writes a record at entry and completes it at exit. Whatever it does not know
+   it leaves to ``general``, which records any call. The form of records is that of
+   codec/journal.py; keys are those of TtnnFingerprints.call. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <structmember.h>
+#include <time.h>
+
+#define MAX_PARTS 160
+#define MAX_TENSORS 24
+#define EXIT_OFFSET 32
+#define RETURNED 1
+#define RAISED 2
+
+static PyObject *str_tensor_id, *str_spec, *str_word, *str_usual, *str_window, *str_scope;
+static PyObject *str_take, *str_memory, *get_frame;
+
+/* What all calls of one probe share: the window that records go to, mapped. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *slots, *window, *take;
+    Py_buffer buffer;
+} Desk;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    Desk *desk;
+    PyObject *op, *function, *general, *form, *outputs, *error, *site_of;
+    PyObject *known, *sites, *facts, *held, *rules, *apart, *tensor, *current;
+    PyObject *depth;
+    int forgets;
+} Hurried;
+
+/* A key in the making. Parts are owned. */
+typedef struct {
+    PyObject *parts[MAX_PARTS];
+    Py_ssize_t count;
+    long long tensors[MAX_TENSORS];
+    PyObject *numbers[MAX_TENSORS];
+    int tensor_count;
+    int doubt;
+} Key;
+
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void key_clear(Key *key)
+{
+    for (Py_ssize_t i = 0; i < key->count; i++)
+        Py_DECREF(key->parts[i]);
+    for (int i = 0; i < key->tensor_count; i++)
+        Py_DECREF(key->numbers[i]);
+}
+
+static int key_push(Key *key, PyObject *part)
+{
+    if (key->count == MAX_PARTS)
+        return -1;
+    Py_INCREF(part);
+    key->parts[key->count++] = part;
+    return 0;
+}
+
+static int key_push_tensor(Hurried *self, Key *key, PyObject *live)
+{
+    if (key->tensor_count == MAX_TENSORS)
+        return -1;
+    PyObject *number = PyObject_GetAttr(live, str_tensor_id);
+    if (number == NULL)
+        return -1;
+    PyObject *part = PyDict_GetItemWithError(self->facts, number);
+    if (part == NULL || key_push(key, part) < 0) {
+        Py_DECREF(number);
+        return -1;
+    }
+    key->tensors[key->tensor_count] = PyLong_AsLongLong(number);
+    key->numbers[key->tensor_count++] = number;
+    if (PyLong_AsLongLong(part) < 0)
+        key->doubt = 1;
+    return 0;
+}
+
+/* Append what a rule, which is written in Python, says about an object. */
+static int key_push_by_rule(Hurried *self, Key *key, PyObject *live)
+{
+    PyObject *rule = PyDict_GetItemWithError(self->rules, (PyObject *)Py_TYPE(live));
+    if (rule == NULL)
+        return -1;
+    PyObject *list = PyList_New(0);
+    if (list == NULL)
+        return -1;
+    PyObject *done = PyObject_CallFunctionObjArgs(rule, list, live, NULL);
+    int failed = done == NULL;
+    Py_XDECREF(done);
+    for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(list); i++)
+        failed = key_push(key, PyList_GET_ITEM(list, i)) < 0;
+    Py_DECREF(list);
+    return failed ? -1 : 0;
+}
+
+static int key_add(Hurried *self, Key *key, PyObject *live)
+{
+    PyTypeObject *kind = Py_TYPE(live);
+    if ((PyObject *)kind == self->tensor)
+        return key_push_tensor(self, key, live);
+    if (live == Py_None || kind == &PyLong_Type || kind == &PyUnicode_Type ||
+        kind == &PyBool_Type || kind == &PyBytes_Type) {
+        if (key_push(key, (PyObject *)kind) < 0)
+            return -1;
+        return key_push(key, live);
+    }
+    PyObject *identity = PyLong_FromVoidPtr(live);
+    if (identity == NULL)
+        return -1;
+    PyObject *number = PyDict_GetItemWithError(self->held, identity);
+    Py_DECREF(identity);
+    if (number != NULL)
+        return key_push(key, number);
+    return PyErr_Occurred() ? -1 : key_push_by_rule(self, key, live);
+}
+
+static PyObject *positional(PyObject *const *args, Py_ssize_t count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) {
+        Py_INCREF(args[i]);
+        PyTuple_SET_ITEM(tuple, i, args[i]);
+    }
+    return tuple;
+}
+
+static PyObject *keywords(PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *dict = PyDict_New();
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    for (Py_ssize_t i = 0; dict != NULL && i < named; i++) {
+        if (PyDict_SetItem(dict, PyTuple_GET_ITEM(names, i), args[count + i]) < 0)
+            Py_CLEAR(dict);
+    }
+    return dict;
+}
+
+/* Return (arguments, keywords), as the Python side knows a call. */
+static PyObject *whole_call(PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *given = positional(args, count), *named = keywords(args, count, names), *call = NULL;
+    if (given != NULL && named != NULL)
+        call = PyTuple_Pack(2, given, named);
+    Py_XDECREF(given);
+    Py_XDECREF(named);
+    return call;
+}
+
+static int lie_apart(Hurried *self, Key *key, PyObject *const *args, Py_ssize_t count,
+                     PyObject *names)
+{
+    int alone = !key->doubt;
+    for (int i = 1; alone && i < key->tensor_count; i++)
+        for (int j = 0; j < i; j++)
+            alone = alone && key->tensors[i] != key->tensors[j];
+    if (alone || key->tensor_count < 2)
+        return 1;
+    PyObject *call = whole_call(args, count, names);
+    PyObject *answer = call == NULL ? NULL : PyObject_CallOneArg(self->apart, call);
+    Py_XDECREF(call);
+    int apart = answer == NULL ? 0 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    return apart > 0;
+}
+
+/* Return what is known about calls like this one, borrowed; NULL if that is nothing. */
+static PyObject *find_known(Hurried *self, Key *key, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names)
+{
+    Py_ssize_t all = count + (names == NULL ? 0 : PyTuple_GET_SIZE(names));
+    if (key_push(key, self->op) < 0)
+        return NULL;
+    for (Py_ssize_t i = 0; i < all; i++)
+        if (key_add(self, key, args[i]) < 0)
+            return NULL;
+    if (!lie_apart(self, key, args, count, names))
+        return NULL;
+    if (names != NULL && PyTuple_GET_SIZE(names) > 0 && key_push(key, names) < 0)
+        return NULL;
+    PyObject *tuple = positional(key->parts, key->count);
+    if (tuple == NULL)
+        return NULL;
+    PyObject *known = PyDict_GetItemWithError(self->known, tuple);
+    Py_DECREF(tuple);
+    return known;
+}
+
+static long find_site(Hurried *self, PyObject *frame)
+{
+    PyCodeObject *code = PyFrame_GetCode((PyFrameObject *)frame);
+    PyObject *identity = PyLong_FromVoidPtr(code);
+    Py_DECREF(code);
+    if (identity == NULL)
+        return -1;
+    PyObject *lines = PyDict_GetItemWithError(self->sites, identity), *site = NULL;
+    Py_DECREF(identity);
+    if (lines != NULL) {
+#if PY_VERSION_HEX >= 0x030B0000
+        PyObject *place = PyLong_FromLong(PyFrame_GetLasti((PyFrameObject *)frame));
+#else
+        PyObject *place = PyObject_GetAttrString(frame, "f_lasti");
+#endif
+        if (place == NULL)
+            return -1;
+        site = PyDict_GetItemWithError(lines, place);
+        Py_DECREF(place);
+        return site == NULL ? -1 : PyLong_AsLong(site);
+    }
+    if (PyErr_Occurred())
+        return -1;
+    site = PyObject_CallOneArg(self->site_of, frame);
+    long number = site == NULL ? -1 : PyLong_AsLong(site);
+    Py_XDECREF(site);
+    return number;
+}
+
+/* Return the memory of a free record; NULL when the window is full or gone. */
+static char *take_record(Desk *desk)
+{
+    PyObject *window = PyObject_GetAttr(desk->slots, str_window);
+    if (window == NULL)
+        return NULL;
+    if (window != desk->window) {
+        PyObject *memory = PyObject_GetAttr(window, str_memory);
+        PyObject *take = PyObject_GetAttr(window, str_take);
+        Py_buffer buffer;
+        if (memory == NULL || take == NULL ||
+            PyObject_GetBuffer(memory, &buffer, PyBUF_WRITABLE) < 0) {
+            Py_XDECREF(memory);
+            Py_XDECREF(take);
+            Py_DECREF(window);
+            return NULL;
+        }
+        Py_DECREF(memory);
+        if (desk->window != NULL)
+            PyBuffer_Release(&desk->buffer);
+        Py_XSETREF(desk->take, take);
+        Py_INCREF(window);
+        Py_XSETREF(desk->window, window);
+        desk->buffer = buffer;
+    }
+    Py_DECREF(window);
+    PyObject *place = PyObject_CallNoArgs(desk->take);
+    if (place == NULL)
+        return NULL;
+    Py_ssize_t offset = PyLong_AsSsize_t(place);
+    Py_DECREF(place);
+    if (offset < 0 || offset + 48 > desk->buffer.len)
+        return NULL;
+    return (char *)desk->buffer.buf + offset;
+}
+
+static uint64_t attribute(PyObject *owner, PyObject *name)
+{
+    PyObject *value = PyObject_GetAttr(owner, name);
+    uint64_t number = value == NULL ? (uint64_t)-1 : PyLong_AsUnsignedLongLong(value);
+    Py_XDECREF(value);
+    return number;
+}
+
+/* The clock at entry is stored last, as a whole: until then the record has not begun. */
+static void write_entry(char *record, uint64_t word, uint32_t site, uint32_t scope)
+{
+    memcpy(record, &word, 8);
+    memcpy(record + 8, &site, 4);
+    memcpy(record + 12, &scope, 4);
+    __atomic_store_n((uint64_t *)(record + 16), clock_ns(), __ATOMIC_RELEASE);
+}
+
+/* The outcome is stored last, as a whole: until then the call is unfinished. */
+static void write_exit(char *record, uint64_t stopped, uint32_t number, uint32_t outcome)
+{
+    memcpy(record + EXIT_OFFSET, &stopped, 8);
+    memcpy(record + EXIT_OFFSET + 8, &number, 4);
+    __atomic_store_n((uint32_t *)(record + EXIT_OFFSET + 12), outcome, __ATOMIC_RELEASE);
+}
+
+static uint32_t number_of_error(Hurried *self)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    PyObject *number = value == NULL ? NULL : PyObject_CallOneArg(self->error, value);
+    uint32_t found = number == NULL ? 0 : (uint32_t)PyLong_AsUnsignedLong(number);
+    Py_XDECREF(number);
+    PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+    return found;
+}
+
+/* Tell whether a result is the usual one; if so, note its part and give the outputs' number. */
+static int is_usual(Hurried *self, PyObject *known, PyObject *result, uint32_t *outputs)
+{
+    PyObject *usual = PyObject_GetAttr(known, str_usual), *spec = NULL, *same = NULL;
+    int answer = 0;
+    if (usual != NULL && PyTuple_CheckExact(usual) && PyTuple_GET_SIZE(usual) == 3)
+        spec = PyObject_GetAttr(result, str_spec);
+    if (spec != NULL)
+        same = PyObject_CallOneArg(PyTuple_GET_ITEM(usual, 0), spec);
+    if (same == Py_True) {
+        PyObject *number = PyObject_GetAttr(result, str_tensor_id);
+        if (number != NULL &&
+            PyDict_SetItem(self->facts, number, PyTuple_GET_ITEM(usual, 1)) == 0) {
+            *outputs = (uint32_t)PyLong_AsUnsignedLong(PyTuple_GET_ITEM(usual, 2));
+            answer = 1;
+        }
+        Py_XDECREF(number);
+    }
+    Py_XDECREF(same);
+    Py_XDECREF(spec);
+    Py_XDECREF(usual);
+    PyErr_Clear();
+    return answer;
+}
+
+static uint32_t number_of_outputs(Hurried *self, PyObject *known, PyObject *result,
+                                  PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    uint32_t outputs = 0;
+    if (result == Py_None)
+        return 0;
+    if ((PyObject *)Py_TYPE(result) == self->tensor && is_usual(self, known, result, &outputs))
+        return outputs;
+    PyObject *call = whole_call(args, count, names), *number = NULL;
+    if (call != NULL)
+        number = PyObject_CallFunctionObjArgs(self->outputs, self->form, known, result, call, NULL);
+    if (number != NULL)
+        outputs = (uint32_t)PyLong_AsUnsignedLong(number);
+    Py_XDECREF(call);
+    Py_XDECREF(number);
+    PyErr_Clear();
+    return outputs;
+}
+
+static PyObject *leave_to_general(Hurried *self, PyObject *const *args, Py_ssize_t count,
+                                  PyObject *names)
+{
+    PyErr_Clear();
+    PyObject *frame = PyObject_CallOneArg(get_frame, self->depth), *result = NULL;
+    PyObject *given = positional(args, count), *named = keywords(args, count, names);
+    if (frame != NULL && given != NULL && named != NULL)
+        result = PyObject_CallFunctionObjArgs(self->general, frame, given, named, NULL);
+    Py_XDECREF(frame);
+    Py_XDECREF(given);
+    Py_XDECREF(named);
+    return result;
+}
+
+static int is_outermost(Hurried *self)
+{
+    PyObject *current;
+    if (PyContextVar_Get(self->current, NULL, &current) < 0)
+        return 0;
+    int outermost = current == Py_None;
+    Py_XDECREF(current);
+    return outermost;
+}
+
+static PyObject *hurried_call(PyObject *callable, PyObject *const *args, size_t flags,
+                              PyObject *names)
+{
+    Hurried *self = (Hurried *)callable;
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    Key key;
+    key.count = key.tensor_count = key.doubt = 0;
+    PyObject *known = NULL, *frame = NULL;
+    char *record = NULL;
+    long site = -1;
+    uint64_t word = 0, scope = 0;
+    if (is_outermost(self))
+        known = find_known(self, &key, args, count, names);
+    if (known != NULL) {
+        Py_INCREF(known);
+        frame = PyObject_CallOneArg(get_frame, self->depth);
+        site = frame == NULL ? -1 : find_site(self, frame);
+        Py_XDECREF(frame);
+        word = attribute(known, str_word);
+        scope = attribute(self->desk->slots, str_scope);
+        if (site >= 0 && word != (uint64_t)-1 && scope != (uint64_t)-1)
+            record = take_record(self->desk);
+    }
+    if (record == NULL) {
+        key_clear(&key);
+        Py_XDECREF(known);
+        return leave_to_general(self, args, count, names);
+    }
+    for (int i = 0; self->forgets && i < key.tensor_count; i++)
+        if (PyDict_DelItem(self->facts, key.numbers[i]) < 0)
+            PyErr_Clear();
+    key_clear(&key);
+    /* The window may be replaced while the call goes on; it keeps its memory mapped. */
+    PyObject *window = self->desk->window;
+    Py_INCREF(window);
+    write_entry(record, word, (uint32_t)site, (uint32_t)scope);
+    PyObject *result = PyObject_Vectorcall(self->function, args, flags, names);
+    uint64_t stopped = clock_ns();
+    if (result == NULL)
+        write_exit(record, stopped, number_of_error(self), RAISED);
+    else
+        write_exit(record, stopped, number_of_outputs(self, known, result, args, count, names),
+                   RETURNED);
+    Py_DECREF(window);
+    Py_DECREF(known);
+    return result;
+}
+
+#define OWNED(VISIT)                                                                              \
+    VISIT(desk) VISIT(op) VISIT(function) VISIT(general) VISIT(form) VISIT(outputs) VISIT(error)  \
+    VISIT(site_of) VISIT(known) VISIT(sites) VISIT(facts) VISIT(held) VISIT(rules) VISIT(apart)   \
+    VISIT(tensor) VISIT(current) VISIT(depth)
+
+static int hurried_traverse(Hurried *self, visitproc visit, void *arg)
+{
+#define VISIT_MEMBER(name) Py_VISIT(self->name);
+    OWNED(VISIT_MEMBER)
+    return 0;
+}
+
+static int hurried_clear(Hurried *self)
+{
+#define CLEAR_MEMBER(name) Py_CLEAR(self->name);
+    OWNED(CLEAR_MEMBER)
+    return 0;
+}
+
+static void hurried_dealloc(Hurried *self)
+{
+    PyObject_GC_UnTrack(self);
+    hurried_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static int hurried_init(Hurried *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"desk",  "op",    "function", "general", "form",   "outputs",
+                            "error", "site_of", "known",  "sites",   "facts",  "held",
+                            "rules", "apart", "tensor",   "current", "depth",  "forgets", NULL};
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "OOOOOOOOO!O!O!O!O!OOOO!p", names, &self->desk, &self->op,
+            &self->function, &self->general, &self->form, &self->outputs, &self->error,
+            &self->site_of, &PyDict_Type, &self->known, &PyDict_Type, &self->sites, &PyDict_Type,
+            &self->facts, &PyDict_Type, &self->held, &PyDict_Type, &self->rules, &self->apart,
+            &self->tensor, &self->current, &PyLong_Type, &self->depth, &self->forgets)) {
+        /* Nothing was taken over yet. */
+#define FORGET_MEMBER(name) self->name = NULL;
+        OWNED(FORGET_MEMBER)
+        return -1;
+    }
+#define TAKE_MEMBER(name) Py_INCREF(self->name);
+    OWNED(TAKE_MEMBER)
+    self->vectorcall = hurried_call;
+    return 0;
+}
+
+static PyObject *hurried_bind(PyObject *self, PyObject *owner, PyObject *type)
+{
+    if (owner == NULL || owner == Py_None) {
+        Py_INCREF(self);
+        return self;
+    }
+    return PyMethod_New(self, owner);
+}
+
+static PyMemberDef hurried_members[] = {
+    {"__wrapped__", T_OBJECT, offsetof(Hurried, function), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyTypeObject HurriedType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "optrove.backends._hurry.Hurried",
+    .tp_doc = "A function whose calls are recorded on the way.",
+    .tp_basicsize = sizeof(Hurried),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_vectorcall_offset = offsetof(Hurried, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)hurried_init,
+    .tp_dealloc = (destructor)hurried_dealloc,
+    .tp_traverse = (traverseproc)hurried_traverse,
+    .tp_clear = (inquiry)hurried_clear,
+    .tp_descr_get = hurried_bind,
+    .tp_members = hurried_members,
+};
+
+static int desk_init(Desk *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"slots", NULL};
+    PyObject *slots;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", names, &slots))
+        return -1;
+    Py_INCREF(slots);
+    Py_XSETREF(self->slots, slots);
+    return 0;
+}
+
+static void desk_dealloc(Desk *self)
+{
+    if (self->window != NULL)
+        PyBuffer_Release(&self->buffer);
+    Py_XDECREF(self->window);
+    Py_XDECREF(self->take);
+    Py_XDECREF(self->slots);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyTypeObject DeskType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "optrove.backends._hurry.Desk",
+    .tp_doc = "Where the records of one probe are written.",
+    .tp_basicsize = sizeof(Desk),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)desk_init,
+    .tp_dealloc = (destructor)desk_dealloc,
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "optrove.backends._hurry",
+    .m_doc = "The hot path of tracing, in C.",
+    .m_size = -1,
+};
+
+PyMODINIT_FUNC PyInit__hurry(void)
+{
+    struct {
+        PyObject **place;
+        const char *text;
+    } names[] = {{&str_tensor_id, "tensor_id"}, {&str_spec, "spec"},     {&str_word, "word"},
+                 {&str_usual, "usual"},         {&str_window, "window"}, {&str_scope, "scope"},
+                 {&str_take, "take"},           {&str_memory, "memory"}};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if ((*names[i].place = PyUnicode_InternFromString(names[i].text)) == NULL)
+            return NULL;
+    get_frame = PySys_GetObject("_getframe");
+    if (get_frame == NULL || PyType_Ready(&HurriedType) < 0 || PyType_Ready(&DeskType) < 0)
+        return NULL;
+    Py_INCREF(get_frame);
+    PyObject *made = PyModule_Create(&module);
+    if (made == NULL || PyModule_AddObjectRef(made, "Hurried", (PyObject *)&HurriedType) < 0 ||
+        PyModule_AddObjectRef(made, "Desk", (PyObject *)&DeskType) < 0) {
+        Py_XDECREF(made);
+        return NULL;
+    }
+    return made;
+}

@@ -1,0 +1,9 @@
+from typing import Any
+
+class Desk:
+    def __init__(self, slots: Any) -> None: ...
+
+class Hurried:
+    __wrapped__: Any
+    def __init__(self, **parts: Any) -> None: ...
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any: ...

@@ -1,0 +1,299 @@
+"""Watch what ttnn's runtime objects and devices were made with, which they do not tell.
+
+``Creations`` says what to patch, and afterwards knows the recipe of each handle that was made
+while the patches were in place. It holds no handle: nanobind's objects take no weak references,
+so they are known by their id and class. An id passes to another object when its owner dies,
+but the new object's creation is seen as well: every function that ttnn declares to return such
+an object is watched, also those whose results have no recipe.
+
+Limits. A handle has no recipe when it was made before, or by a function that somebody put away
+before the patches other than as a global of a module; should such a handle live at the id of a
+dead one that was seen, it is taken for that. ``ttnn.SubDevice`` cannot be watched, because
+nanobind calls its constructor past all attributes of the class, and so a sub-device manager has
+no recipe either. A mapper for a mere mesh shape, without a device, has none, since a recipe is
+carried out on a device. The configurations of mappers and composers have no readers: they are
+read from the text that ttnn prints of them, and kept if a configuration made of that prints the
+same.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from importlib import import_module
+from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from optrove.backends.ttnn.opening import Openings
+from optrove.backends.ttnn.patching import Note, OnFault, Signature, members, patches, stubs
+
+if TYPE_CHECKING:
+    from optrove.backends.base import Fields
+    from optrove.model.records import DeviceParameters
+
+LIMIT = 4096
+"""How many handles are remembered; those made first are forgotten first."""
+
+Reading: TypeAlias = Callable[[Any, dict[str, Any]], "Fields | None"]
+"""Given a new handle and the arguments of its creation by name, its recipe, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Creation:
+    """How one handle was made; ``replicates`` as ttnn.ReplicateTensorToMesh would have it."""
+
+    kind: type
+    recipe: Fields
+    number: int
+    replicates: bool = False
+
+
+class Creations:
+    """What was seen of the creation of handles and devices.
+
+    ``opened`` is called with the parameters of each device after it was opened, made as a part
+    of another or reshaped, and with None after the last one was closed. ``on_fault`` is called
+    with a text when a creation was not understood; the watched program never notices.
+    """
+
+    def __init__(
+        self,
+        ttnn: Any,
+        opened: Callable[[DeviceParameters | None], None],
+        on_fault: OnFault,
+    ) -> None:
+        self._ttnn = ttnn
+        self._on_fault = on_fault
+        self._openings = Openings(ttnn, opened)
+        self._readings = _readings(ttnn)
+        self._plain = _plain_forms(ttnn)
+        self._wrapper = import_module("ttnn.distributed.distributed").ReplicateTensorToMeshWrapper
+        self._creations: dict[int, _Creation] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._next_number = count()
+        self._lock = Lock()
+
+    def patches(self) -> Iterator[tuple[Any, str, Any]]:
+        """Yield what to replace: the owner, the name, and the replacement."""
+        notes = [*self._notes(), *self._openings.notes()]
+        yield from patches(notes, self._on_fault)
+
+    def recipe(self, live: Any) -> Fields | None:
+        """Return the fields that a handle was made with, defaults included, or None."""
+        creation = self._find(live)
+        return None if creation is None else dict(creation.recipe)
+
+    def number(self, live: Any) -> int | None:
+        """Return a number that only handles of this recipe have, or None without a recipe."""
+        creation = self._find(live)
+        return None if creation is None else creation.number
+
+    def device_parameters(self, device: Any) -> DeviceParameters | None:
+        """Return with what a device was opened, None when that was not seen."""
+        return self._openings.parameters(device)
+
+    @property
+    def trace_capture_active(self) -> bool:
+        """Whether some device captures a trace now, as far as was seen."""
+        return self._openings.trace_capture_active
+
+    def _find(self, live: Any) -> _Creation | None:
+        if type(live) is self._wrapper:
+            within = self._find(live.unwrap())
+            if within is None or not within.replicates:
+                return None
+            return _Creation(self._wrapper, {}, self._number(self._wrapper, {}))
+        creation = self._creations.get(id(live))
+        return creation if creation is not None and creation.kind is type(live) else None
+
+    def _notes(self) -> Iterator[tuple[Any, Note]]:
+        """Yield every function that returns a handle, and what to do after each call."""
+        returns = _returning(self._ttnn)
+        found = {id(member): member for _, _, member in members()}
+        for function in found.values():
+            if any(returns.search(stub) for stub, _ in stubs(function)):
+                yield function, self._creating(function)
+
+    def _creating(self, function: Any) -> Note:
+        signature = Signature(function)
+        reading = self._readings.get(function.__name__, _nothing)
+        replicates = function.__name__ == "replicate_tensor_to_mesh_mapper"
+
+        def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+            for live in result if isinstance(result, (list, tuple)) else (result,):
+                # First, for what follows may raise, and the old one must not be found then.
+                self._forget(live)
+                bound = signature.bind(arguments, keywords)
+                recipe = None if bound is None else reading(live, bound)
+                if recipe is not None:
+                    number = self._number(type(live), recipe)
+                    self._keep(live, _Creation(type(live), recipe, number, replicates))
+
+        return note
+
+    def _forget(self, live: Any) -> None:
+        with self._lock:
+            self._creations.pop(id(live), None)
+
+    def _keep(self, live: Any, creation: _Creation) -> None:
+        with self._lock:
+            while len(self._creations) >= LIMIT:
+                del self._creations[next(iter(self._creations))]
+            self._creations[id(live)] = creation
+
+    def _number(self, kind: type, recipe: Fields) -> int:
+        try:
+            key = (kind, tuple((name, self._key(value)) for name, value in recipe.items()))
+        except LookupError:  # a value that cannot be compared, so nothing is equal to it
+            return next(self._next_number)
+        with self._lock:
+            if len(self._numbers) >= LIMIT:
+                self._numbers.clear()
+            if key not in self._numbers:
+                self._numbers[key] = next(self._next_number)
+            return self._numbers[key]
+
+    def _key(self, value: Any) -> Hashable:
+        """Return what is equal for equal values only; LookupError where that is not known."""
+        kind = type(value)
+        if isinstance(value, (list, tuple)):
+            return kind, tuple(map(self._key, value))
+        if value is None or isinstance(value, Enum) or kind in (int, str):
+            return kind, value
+        return kind, self._plain[kind](value)
+
+
+def _nothing(_live: Any, _bound: dict[str, Any]) -> Fields | None:
+    return None
+
+
+def _returning(ttnn: Any) -> re.Pattern[str]:
+    """Return what finds the stubs of functions that return a handle which may have a recipe."""
+    extension = ttnn._ttnn  # noqa: SLF001 - the only place that holds these classes
+    classes = (
+        extension.global_semaphore.global_semaphore,
+        extension.global_circular_buffer.global_circular_buffer,
+        ttnn.MeshEvent,
+        ttnn.CppTensorToMesh,
+        ttnn.CppMeshToTensor,
+    )
+    names = "|".join(re.escape(f"{cls.__module__}.{cls.__qualname__}") for cls in classes)
+    return re.compile(rf"->[^>]*\b({names})\b")
+
+
+def _readings(ttnn: Any) -> dict[str, Reading]:
+    """Return how the recipe is read from a call, by the name of the function."""
+    mapper, composer = partial(_mapper, ttnn), partial(_composer, ttnn)
+    return {
+        "create_global_semaphore": partial(
+            _as_given, {"cores": _copy, "initial_value": operator.index, "buffer_type": _copy}
+        ),
+        "create_global_circular_buffer": partial(
+            _as_given,
+            {"sender_receiver_core_mapping": _copy, "size": operator.index, "buffer_type": _copy},
+        ),
+        "record_event": partial(
+            _as_given,
+            {"cq_id": partial(_queue, ttnn), "sub_device_ids": _copy, "device_range": _copy},
+        ),
+        "create_mesh_mapper": mapper,
+        "shard_tensor_to_mesh_mapper": mapper,
+        "replicate_tensor_to_mesh_mapper": mapper,
+        "create_mesh_composer": composer,
+        "concat_mesh_to_tensor_composer": partial(_concatenation, ttnn),
+    }
+
+
+def _as_given(
+    fields: dict[str, Callable[[Any], Any]], _live: Any, bound: dict[str, Any]
+) -> Fields | None:
+    return {name: form(bound[name]) for name, form in fields.items()}
+
+
+def _copy(value: Any) -> Any:
+    """Return the value, in lists of its own, since the caller may change his."""
+    if isinstance(value, tuple):
+        return tuple(map(_copy, value))
+    return list(map(_copy, value)) if isinstance(value, list) else value
+
+
+def _queue(ttnn: Any, given: Any) -> Any:
+    """Return the queue that a number stands for."""
+    return ttnn.QueueId(given) if isinstance(given, int) else given
+
+
+def _mapper(ttnn: Any, live: Any, bound: dict[str, Any]) -> Fields | None:
+    # The overload for a mere shape takes its arguments in the same places.
+    if not isinstance(bound.get("mesh_device"), ttnn.MeshDevice):
+        return None
+    config = live.config()
+    fields = {"placements": list(config.placements), **_overrides(ttnn, config)}
+    return _proven(ttnn.MeshMapperConfig, fields, config)
+
+
+def _composer(ttnn: Any, _live: Any, bound: dict[str, Any]) -> Fields | None:
+    config = bound["config"]
+    dims = [int(dim) for dim in _printed(config)["parts"].split(",") if dim]
+    return _proven(ttnn.MeshComposerConfig, {"dims": dims, **_overrides(ttnn, config)}, config)
+
+
+def _concatenation(ttnn: Any, _live: Any, bound: dict[str, Any]) -> Fields | None:
+    # As ttnn does it: all devices in one row, like shard_tensor_to_mesh_mapper, which shows it.
+    return {
+        "dims": [operator.index(bound["dim"])],
+        "mesh_shape_override": ttnn.MeshShape([bound["mesh_device"].get_num_devices()]),
+        "mesh_offset_override": ttnn.MeshCoordinate([]),
+    }
+
+
+# ttnn leaves out an override that is not set.
+_PRINTED = re.compile(
+    r"\w+\((placements|dims): \[(?P<parts>[^\]]*)\]"
+    r"(, mesh_shape_override=MeshShape\(\[(?P<shape>[\d, ]*)\]\))?"
+    r"(, mesh_offset_override=MeshCoordinate\(\[(?P<offset>[\d, ]*)\]\))?\)"
+)
+
+
+def _printed(config: Any) -> dict[str, Any]:
+    found = _PRINTED.fullmatch(repr(config))
+    if found is None:
+        raise ValueError(f"ttnn prints it as {config!r}, which is not known here")
+    return found.groupdict()
+
+
+def _overrides(ttnn: Any, config: Any) -> Fields:
+    printed = _printed(config)
+    shape, offset = printed["shape"], printed["offset"] or ""
+    sizes = None if shape is None else [int(size) for size in shape.split(",")]
+    return {
+        "mesh_shape_override": None if sizes is None else ttnn.MeshShape(sizes),
+        "mesh_offset_override": ttnn.MeshCoordinate([int(at) for at in offset.split(",") if at]),
+    }
+
+
+def _proven(cls: type, fields: Fields, config: Any) -> Fields:
+    """Return the fields if they make the configuration; ValueError otherwise."""
+    again = cls(**fields)
+    if repr(again) != repr(config):
+        raise ValueError(f"{config!r} was read as {again!r}")
+    return fields
+
+
+def _plain_forms(ttnn: Any) -> dict[type, Callable[[Any], Hashable]]:
+    """Return how values that have no hash of their own are compared."""
+    return {
+        ttnn.CoreCoord: lambda core: (core.x, core.y),
+        ttnn.CoreRangeSet: lambda cores: tuple(
+            (part.start.x, part.start.y, part.end.x, part.end.y) for part in cores.ranges()
+        ),
+        ttnn.MeshShape: tuple,
+        ttnn.MeshCoordinate: lambda at: tuple(at[axis] for axis in range(at.dims())),
+        ttnn.PlacementShard: lambda placement: placement.dim,
+        ttnn.PlacementReplicate: lambda _: None,
+        ttnn.QueueId: int,
+    }

@@ -1,0 +1,241 @@
+"""Tell ttnn calls apart by facts that ttnn hands out in a fraction of a microsecond.
+
+A tensor is described once and then known by ttnn's own number for it (``tensor_id``), which no
+other tensor ever gets. What a tensor is does not change while it has that number, except when it
+is deallocated or given another topology; the probe sees both and says ``forget``.
+
+A new tensor is the usual result of its call when its spec equals that of the last one: the case
+fixes the device, the chips, and whether the result lies in the buffer of an argument.
+
+Tensors that may share their buffer with another one have a negative part: views, what a view was
+taken of, and tensors whose making was not seen. Only calls with such tensors ask for buffers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.backends.base import HandleConverter, Tables
+from optrove.backends.fingerprints import PLAIN, Fingerprints, NoFingerprint
+from optrove.backends.ttnn.mutations import watchable
+from optrove.backends.ttnn.tensors import storage_key
+from optrove.backends.ttnn.values import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from types import ModuleType
+
+    from optrove.backends.describe import DescriptionCache
+    from optrove.backends.watching import Call, Known
+
+MAX_FACTS: Final = 32_768
+
+_SEQUENCES: Final = frozenset({list, tuple})
+
+
+class TtnnFingerprints(Fingerprints):
+    """The keys of ttnn's calls and results; ``facts`` are the parts of tensors in keys.
+
+    These are even, so that they read as nothing else.
+    """
+
+    def __init__(
+        self,
+        ttnn: ModuleType,
+        tables: Callable[[], Tables],
+        cache: DescriptionCache,
+        handle_number: Callable[[Any], int | None],
+    ) -> None:
+        super().__init__(tables, cache)
+        # Its own table, as ttnn may just be being imported and so not count as there yet.
+        own = Tables([table()])
+        self.facts: dict[int, int] = {}
+        self._tensor = ttnn.Tensor
+        self._handle_number = handle_number
+        self._parts: dict[Hashable, int] = {}
+        self._last_part = 0
+        self.mutable = watchable(own)
+        self.rules[ttnn.Tensor] = self._add_tensor
+        for kind, names in self.mutable.items():
+            self.rules[kind] = self.by_fields(names)
+        for kind, converter in own.by_type.items():
+            if isinstance(converter, HandleConverter):
+                self.rules[kind] = self._add_handle
+
+    def call(self, op: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Hashable:
+        """Return the key of a call, None if it has none."""
+        key: list[Any] = [op]
+        try:
+            for live in (*arguments, *keywords.values()):
+                self.add(key, live)
+        except NoFingerprint:
+            return None
+        if keywords:
+            key.append(tuple(keywords))
+        tensors = [*self.tensors((arguments, keywords))]
+        if len(tensors) > 1:
+            numbers = [live.tensor_id for live in tensors]
+            buffers = [storage_key(live) for live in tensors]
+            if len({*buffers}) != len(buffers):
+                key.append((*map(numbers.index, numbers), *map(buffers.index, buffers)))
+        return tuple(key)
+
+    def hurried(self, op: str) -> Callable[[Any, Any], Hashable]:
+        """Return what gives the keys of an op in a hurry, the same as ``call`` gives.
+
+        Only of calls whose tensors are known and have a buffer each; else it raises KeyError.
+        """
+        facts, held, rules = self.facts, self.held, self.rules
+        tensor, plain, apart = self._tensor, PLAIN, self.apart
+
+        def key_of(arguments: Any, keywords: Any) -> Hashable:
+            if len(arguments) == 1 and not keywords and type(arguments[0]) is tensor:
+                return op, facts[arguments[0].tensor_id]
+            key: list[Any] = [op]
+            append = key.append
+            numbers = []
+            doubt = False
+            nested = False
+            for live in (*arguments, *keywords.values()) if keywords else arguments:
+                kind = type(live)
+                if kind is tensor:
+                    number = live.tensor_id
+                    numbers.append(number)
+                    part = facts[number]
+                    append(part)
+                    doubt = doubt or part < 0
+                elif kind in plain:
+                    append(kind)
+                    append(live)
+                elif (number := held.get(id(live))) is not None:
+                    append(number)
+                else:
+                    nested |= kind is dict or (
+                        kind in _SEQUENCES and not plain.issuperset(map(type, live))
+                    )
+                    rules[kind](key, live)
+            if nested or len(numbers) > 1:
+                alone = not doubt and not nested and len({*numbers}) == len(numbers)
+                if not alone and not apart((arguments, keywords)):
+                    raise KeyError(op)
+            if keywords:
+                append(tuple(keywords))
+            return tuple(key)
+
+        return key_of
+
+    def result(self, known: Known, live: Any, call: Call) -> Hashable:
+        """Return the key of a result, None if it has none, and note what is usual."""
+        results = [*self.tensors(live)]
+        arguments = [*self.tensors(call)]
+        numbers = [each.tensor_id for each in arguments]
+        buffers = [storage_key(each) for each in arguments]
+        key: list[Any] = []
+        shares = False
+        for place, each in enumerate(results):
+            number, buffer = each.tensor_id, storage_key(each)
+            if number in numbers:
+                key.append(("same", numbers.index(number)))
+            elif buffer in buffers:
+                shares = True
+                owner = buffers.index(buffer)
+                key.append(("shared", owner))
+                self._mark_shared(each)
+                self._mark_shared(arguments[owner])
+            elif number in self.facts:
+                # The result of an inner call, and whether it shares its buffer is known.
+                pass
+            elif place < len(known.elements) and known.elements[place][0](each.spec):
+                self.facts[number] = known.elements[place][1]
+            else:
+                self._learn(each)
+        if len(results) > 1:
+            self._mark_alike(results)
+        known.elements = tuple([(each.spec.__eq__, self._part(each)) for each in results])
+        try:
+            self.add(key, live)
+        except NoFingerprint:
+            return None
+        known.pending = None
+        if type(live) is self._tensor and not shares:
+            known.pending = known.elements[0]
+        return tuple(key)
+
+    def _part(self, live: Any) -> int:
+        # Looked up with care: another thread may have tidied up.
+        return self.facts.get(live.tensor_id) or self._learn(live)
+
+    def _mark_shared(self, live: Any) -> None:
+        self.facts[live.tensor_id] = -abs(self._part(live))
+
+    def _mark_alike(self, results: list[Any]) -> None:
+        counts = Counter(map(storage_key, results))
+        for each in results:
+            if counts[storage_key(each)] > 1:
+                self._mark_shared(each)
+
+    def apart(self, call: Call) -> bool:
+        """Tell whether each tensor of a call has a buffer of its own."""
+        buffers = [storage_key(live) for live in self.tensors(call)]
+        return len({*buffers}) == len(buffers)
+
+    def forget(self, live: Any) -> None:
+        """Take note that a tensor is not any more what it was."""
+        self.facts.pop(live.tensor_id, None)
+
+    def forget_all(self, call: Call) -> None:
+        """Take note that all tensors of a call are not any more what they were."""
+        for live in self.tensors(call):
+            self.forget(live)
+
+    def tidy(self) -> None:
+        """Keep memory bounded; what is forgotten is described again when it is met."""
+        if len(self.facts) > MAX_FACTS:
+            self.facts.clear()
+        if len(self._parts) > MAX_FACTS:
+            self._parts.clear()
+
+    def tensors(self, live: Any) -> Iterator[Any]:
+        """Yield the tensors in nested sequences and mappings, in the order of ``add``."""
+        # By its type, since ``isinstance`` asks the object itself as well.
+        kind = type(live)
+        if kind is self._tensor:
+            yield live
+        elif issubclass(kind, dict):
+            for item in live.values():
+                yield from self.tensors(item)
+        elif issubclass(kind, (list, tuple)):
+            for item in live:
+                yield from self.tensors(item)
+
+    def add(self, key: list[Any], live: Any) -> None:
+        """Append the parts of one object; a tensor has no class in front of its part."""
+        if type(live) is self._tensor:
+            self._add_tensor(key, live)
+        else:
+            super().add(key, live)
+
+    def _add_tensor(self, key: list[Any], live: Any) -> None:
+        part = self.facts.get(live.tensor_id)
+        if part is None:
+            # Made in a way that was not seen, so nobody knows whose buffer it is in.
+            part = self.facts[live.tensor_id] = -self._learn(live)
+        key.append(part)
+
+    def _learn(self, live: Any) -> int:
+        # The device's own number too: alone, every tensor's device is its first.
+        device = live.device()
+        description = self.describe_alone(live), device and device.id()
+        part = self._parts.get(description)
+        if part is None:
+            # Never given twice, since keys that were made with it may still be known.
+            part = self._parts[description] = self._last_part = self._last_part + 2
+        self.facts[live.tensor_id] = part
+        return part
+
+    def _add_handle(self, key: list[Any], live: Any) -> None:
+        number = self._handle_number(live)
+        if number is None:
+            raise NoFingerprint
+        key.append((type(live), number, id(live)))

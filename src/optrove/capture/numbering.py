@@ -1,0 +1,163 @@
+"""Give values, cases, outputs, sites, scopes and errors their numbers, and write each once.
+
+A number is written to the journal before it is handed out, so that whatever refers to it can be
+understood. What is remembered here is bounded: a value that was forgotten is written again under
+a new number, and readers see from its content that it is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from optrove.backends.describe import NUMBERED
+from optrove.codec.records import record_to_builtins
+from optrove.codec.text import Json, write
+from optrove.codec.wire import encode
+from optrove.model.values import Opaque, TensorSpec, TtnnPlacement, Value
+from optrove.model.walk import walk
+
+if TYPE_CHECKING:
+    from optrove.backends.describe import Describer
+    from optrove.capture.journal import Journal
+    from optrove.model.case import NamedValues
+    from optrove.model.records import DeviceParameters, Phase
+
+K = TypeVar("K", bound=Hashable)
+
+MAX_REMEMBERED: Final = 8192
+MAX_ERROR: Final = 20_000
+"""How many characters of an exception's text are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What calls belong to: the test and its phase, the module, the mode, the opened device."""
+
+    test_id: str | None = None
+    phase: Phase | None = None
+    module: str | None = None
+    mode: str | None = None
+    device: DeviceParameters | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedCase:
+    """A case's number and arguments, and the types of what nothing is known about."""
+
+    number: int
+    arguments: NamedValues
+    opaque: tuple[str, ...]
+
+
+class Numbering:
+    """The numbers of one journal; may be used by many threads."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._lock = RLock()
+        self._next: dict[str, int] = {}
+        self._values: dict[Value, int] = {}
+        self._cases: dict[str, int] = {}
+        self._outputs: dict[str, int] = {}
+        self._scopes: dict[Scope, int] = {}
+        self._sites: dict[tuple[str, int], int] = {}
+        self._reasons: dict[tuple[str, str], int] = {}
+
+    def case(self, op: str, arguments: Mapping[str, Any], session: Describer) -> NumberedCase:
+        """Return the number of a case; the arguments are described in the order of their names.
+
+        In that order, because numbers of tensors are given on the way: however a call was
+        spelled, they come out the same.
+        """
+        described = tuple([(name, session.describe(arguments[name])) for name in sorted(arguments)])
+        opaque: list[str] = []
+        references = {name: self._reference(value, opaque) for name, value in described}
+        data = {"op": op, "arguments": references, **({"opaque": opaque} if opaque else {})}
+        number = self._written("case", self._cases, write(data), lambda: data)
+        return NumberedCase(number, described, tuple(opaque))
+
+    def outputs(self, results: Iterable[Any], session: Describer) -> int:
+        """Return the number of what a call returned, described after its arguments."""
+        references = [self._reference(session.describe(each), []) for each in results]
+        data = {"are": references}
+        return self._written("outputs", self._outputs, write(references), lambda: data)
+
+    def scope(self, scope: Scope) -> int:
+        """Return the number of a scope."""
+        return self._written("scope", self._scopes, scope, lambda: _scope_data(scope))
+
+    def site(self, file: str, line: int) -> int:
+        """Return the number of a line of code."""
+        data = {"file": file, "line": line}
+        return self._written("site", self._sites, (file, line), lambda: data)
+
+    def reason(self, why: str, text: str) -> int:
+        """Return the number of why calls are recorded without a case."""
+        data = {"why": why, "text": text}
+        return self._written("reason", self._reasons, (why, text), lambda: data)
+
+    def error(self, text: str) -> int:
+        """Write an exception's text and return its number."""
+        short = text if len(text) <= MAX_ERROR else f"{text[:MAX_ERROR]} ..."
+        return self._written("error", {}, short, lambda: {"text": short})
+
+    def continue_in(self, journal: Journal) -> None:
+        """Begin anew in another journal; the lock may be one that a fork left locked."""
+        self.__init__(journal)  # type: ignore[misc]
+
+    def _reference(self, value: Value, opaque: list[str]) -> Json:
+        if isinstance(value, TensorSpec):
+            return self._tensor(value)
+        numbered = [part for _, part in walk(value) if isinstance(part, NUMBERED)]
+        if not numbered:
+            return self._value(value)
+        opaque += [part.type for part in numbered if isinstance(part, Opaque)]
+        return {"is": encode(value)}
+
+    def _tensor(self, spec: TensorSpec) -> Json:
+        placement = spec.placement
+        device = None
+        if isinstance(placement, TtnnPlacement) and placement.device is not None:
+            device = placement.device
+            placement = replace(placement, device=0)
+        alone = replace(spec, identity=0, storage=0, placement=placement)
+        return {"t": self._value(alone), "i": spec.identity, "s": spec.storage, "d": device}
+
+    def _value(self, value: Value) -> int:
+        return self._written("value", self._values, value, lambda: {"is": encode(value)})
+
+    def _written(
+        self, kind: str, known: dict[K, int], key: K, data: Callable[[], dict[str, Json]]
+    ) -> int:
+        number = known.get(key)
+        if number is not None:
+            return number
+        with self._lock:
+            number = known.get(key)
+            if number is None:
+                number = self._next.get(kind, 0) + 1
+                self._journal.write({kind: number, **data()})
+                self._next[kind] = number
+                if len(known) >= MAX_REMEMBERED:
+                    known.clear()
+                known[key] = number
+            return number
+
+
+def _scope_data(scope: Scope) -> dict[str, Json]:
+    told: dict[str, Json] = {
+        "test_id": scope.test_id,
+        "phase": scope.phase and scope.phase.value,
+        "module": scope.module,
+        "mode": scope.mode,
+        "device": scope.device and device_data(scope.device),
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def device_data(device: DeviceParameters) -> Json:
+    """Return device parameters as JSON, without those that are None."""
+    return record_to_builtins(device)  # type: ignore[arg-type]  # cattrs takes any dataclass of the model

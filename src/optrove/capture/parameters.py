@@ -1,0 +1,279 @@
+"""Write ``--trace-params``: one readable JSON file per op call, named by number, op and time.
+
+    {directory}/3_ttnn_add_20260115_104616_345678.json
+    {"operation_number": 3, "operation_name": "ttnn.add", "timestamp": "20260115_104616_345678",
+     "args": [{"position": 0, "value": ...}], "kwargs": {"dtype": null}, "num_tensors": 3,
+     "return_value": ...}
+
+None, booleans, numbers and strings are written as they are, lists, tuples and dictionaries as
+lists and objects, ttnn and torch tensors as objects with a ``type``, and everything else as
+``to_jsonable`` has it. The form is that of tt-metal's guide to operation parameter tracing. The
+tracer in ttnn 0.81 writes other files, and nothing at all in its default fast runtime mode:
+
+- the guide has ``operation_number``, ``timestamp`` and ``num_tensors``, ttnn ``operation_id`` only;
+- the guide says "bfloat16", "TILE", "DEVICE_STORAGE", ttnn "DataType.BFLOAT16", "Layout.TILE",
+  "StorageType.DEVICE"; a torch dtype is "bfloat16" here, "torch.bfloat16" there;
+- ``memory_config`` is ``to_jsonable``'s form here, from which it can be built again, with its
+  shard specification; ttnn writes printed text and a hash;
+- ttnn has ``mesh_device`` in tensors and prints what it has no form for; neither is done here.
+
+Chosen where the guide leaves it open: ``num_tensors`` counts every place of a tensor in args,
+kwargs and return value, as its text says (its example of an addition does not count the result).
+``return_value`` is left out when the op returned None or raised; a call that raised has ``error``,
+with ``type`` and ``message``. Inner calls come before the call that made them, since calls are
+numbered when they end; the time is that of their beginning, in local time. Tensor methods such as
+``cpu`` have no file, as they are no operations (``tensor[...]`` is one). Values that cannot be
+read are left out and ``values_omitted`` says why; the dtype is then the tensor's own. A tensor in
+several parts has the list of its parts as ``values``, and their number as ``parts``. NaN and
+infinities are the strings "nan", "inf" and "-inf" among values, and {"$float": ...} elsewhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import re
+from collections import Counter
+from datetime import datetime, timedelta, timezone
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.backends.values import numbers_dtype, numbers_in_parts
+from optrove.capture.sinks import op_error
+from optrove.codec.wire import encode
+from optrove.errors import NoNumbers
+from optrove.model.values import (
+    List,
+    Mapping,
+    TensorSpec,
+    Text,
+    TorchPlacement,
+    TtnnPlacement,
+    Tuple,
+    Value,
+)
+from optrove.model.walk import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from optrove.capture.sinks import Observed
+    from optrove.codec.text import Json
+
+FOLDER: Final = "operation_parameters"
+DEFAULT_ROOT: Final = Path("generated/ttnn")
+
+# What ttnn.CONFIG.root_report_path holds when nobody has set it, by version of ttnn. Set to "",
+# it reads ".", which therefore counts as not set either.
+_UNSET: Final = frozenset({"", ".", "generated/ttnn", "generated/ttnn/reports"})
+
+_METHODS: Final = "ttnn.Tensor."
+_INDEXING: Final = "ttnn.Tensor.__getitem__"
+
+_STAMP: Final = "%Y%m%d_%H%M%S_%f"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def parameter_directory(config: Any) -> Path:
+    """Return where the files go by ``ttnn.CONFIG`` as it is now, as an absolute path."""
+    for name in ("operation_parameter_log_dir", "root_report_path"):
+        chosen = getattr(config, name, None)
+        if chosen is not None and os.fspath(chosen) not in _UNSET:
+            return (Path(chosen) / FOLDER).absolute()
+    return (DEFAULT_ROOT / FOLDER).absolute()
+
+
+class ParameterFiles:
+    """The sink of ``--trace-params``; OSError when a file cannot be written.
+
+    ``directory`` is asked at each call, since tests change it. Processes may share a directory:
+    each numbers its own calls from 1, and no file is ever written over.
+    """
+
+    __slots__ = ("_directory", "_files", "_made", "_numbers", "_of", "values")
+
+    def __init__(
+        self,
+        directory: Callable[[], Path],
+        *,
+        values: bool = False,
+        of: str = "",
+    ) -> None:
+        """Write files into ``directory``; only of ops whose names begin with ``of``."""
+        self._directory = directory
+        self._of = of
+        self.values = values
+        self._numbers = count(1)
+        self._files: list[Path] = []
+        self._made: list[Path] = []
+
+    def completed(self, observed: Observed) -> None:
+        """Write the file of one call; there is none of a tensor method."""
+        method = observed.op.startswith(_METHODS) and observed.op != _INDEXING
+        if method or not observed.op.startswith(self._of):
+            return
+        content = self._content(observed)
+        began = (_EPOCH + timedelta(microseconds=observed.started_ns // 1000)).astimezone()
+        op = re.sub(r"\W+", "_", observed.op, flags=re.ASCII)
+        stem = f"{content['operation_number']}_{op}"
+        self._write(stem, began, content)
+
+    def close(self) -> None:
+        """Do nothing: every file is complete when its call has ended."""
+
+    def written(self) -> Counter[Path]:
+        """Return how many files were written to which directory."""
+        return Counter(path.parent for path in self._files)
+
+    def remove(self) -> tuple[Path, ...]:
+        """Remove the files that were written here, and the directories made for them if empty.
+
+        Each process removes its own. Files that are gone already do not matter. Returns the
+        directories that others still use, for ``remove_empty`` when they have ended.
+        """
+        while self._files:
+            self._files.pop().unlink(missing_ok=True)
+        made, self._made = self._made, []
+        return remove_empty(made)
+
+    def _content(self, observed: Observed) -> dict[str, Json]:
+        described = observed.described
+        keywords = dict(described.keywords)
+        content: dict[str, Json] = {
+            "operation_number": next(self._numbers),
+            "operation_name": observed.op,
+            "timestamp": "",
+            "args": [
+                {"position": position, "value": self._form(live, value)}
+                for position, (live, value) in enumerate(
+                    zip(observed.arguments, described.inputs, strict=True)
+                )
+            ],
+            "kwargs": {
+                name: self._form(live, keywords[name]) for name, live in observed.keywords.items()
+            },
+            "num_tensors": sum(map(tensor_count, (*described.inputs, *keywords.values()))),
+        }
+        if observed.error is not None:
+            error = op_error(observed.error)
+            content["error"] = {"type": error.type, "message": error.message}
+        elif observed.result is not None and described.output is not None:
+            content["num_tensors"] += tensor_count(described.output)
+            content["return_value"] = self._form(observed.result, described.output)
+        return content
+
+    def _form(self, live: Any, value: Value) -> Json:
+        """Return how an argument is written; ``value`` is its description, and bounds the work."""
+        match value:
+            case List(items) | Tuple(items) if type(live) in (list, tuple):
+                return [self._form(each, item) for each, item in zip(live, items, strict=True)]
+            case Mapping(entries) if type(live) is dict:
+                named = {key.value: item for key, item in entries if isinstance(key, Text)}
+                if len(named) == len(live) and not any(name.startswith("$") for name in named):
+                    return {name: self._form(each, named[name]) for name, each in live.items()}
+            case TensorSpec(placement=TtnnPlacement() | TorchPlacement()):
+                return self._tensor(live, value)
+            case _:
+                pass
+        return encode(value)
+
+    def _tensor(self, live: Any, spec: TensorSpec) -> dict[str, Json]:
+        dtype = spec.dtype.rpartition(".")[2]
+        form: dict[str, Json] = {"type": "torch.Tensor", "shape": list(spec.shape), "dtype": dtype}
+        if self.values:
+            form |= _read(live, dtype)
+        placement = spec.placement
+        if isinstance(placement, TtnnPlacement):
+            form["type"] = "ttnn.Tensor"
+            form["original_shape"] = list(spec.shape)
+            form["original_dtype"] = dtype
+            form["layout"] = placement.layout
+            form["storage_type"] = f"{placement.storage.upper()}_STORAGE"
+            form["memory_config"] = None if placement.memory is None else encode(placement.memory)
+        return form
+
+    def _write(self, stem: str, began: datetime, content: dict[str, Json]) -> None:
+        """Write a file under the first free name: with the next microsecond if one is taken."""
+        directory = self._directory()
+        while True:
+            stamp = began.strftime(_STAMP)
+            path = directory / f"{stem}_{stamp}.json"
+            try:
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            except FileNotFoundError:
+                self._make(directory)
+            except FileExistsError:
+                began += _MICROSECOND
+            else:
+                break
+        self._files.append(path)
+        content["timestamp"] = stamp
+        text = json.dumps(content, indent=2, allow_nan=False)
+        with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor, not a path
+            file.write(text)
+
+    def _make(self, directory: Path) -> None:
+        missing = []
+        while not directory.is_dir():
+            missing.append(directory)
+            directory = directory.parent
+        self._made += [each for each in reversed(missing) if _is_new(each)]
+
+
+def _is_new(directory: Path) -> bool:
+    """Make a directory; False if somebody else was faster."""
+    try:
+        directory.mkdir()
+    except FileExistsError:
+        if not directory.is_dir():
+            raise
+        return False
+    return True
+
+
+def remove_empty(directories: Iterable[Path]) -> tuple[Path, ...]:
+    """Remove directories that are empty, inner ones first; return those that are not."""
+    left = []
+    for directory in sorted(directories, reverse=True):
+        try:
+            directory.rmdir()
+        except OSError as error:
+            if error.errno == errno.ENOTEMPTY:
+                left.append(directory)
+            elif error.errno != errno.ENOENT:
+                raise
+    return tuple(left)
+
+
+def tensor_count(value: Value) -> int:
+    """Return at how many places of ``value`` there is a ttnn or torch tensor."""
+    return sum(
+        isinstance(part, TensorSpec) and isinstance(part.placement, TtnnPlacement | TorchPlacement)
+        for _, part in walk(value)
+    )
+
+
+def _read(live: Any, dtype: str) -> dict[str, Json]:
+    """Return what is written of a tensor's values: them, or why they are not there."""
+    try:
+        parts = spelled(numbers_in_parts(live))
+    except NoNumbers as lack:
+        return {"values_omitted": str(lack)}
+    if len(parts) == 1:
+        return {"dtype": numbers_dtype(dtype), "values": parts[0]}
+    return {"dtype": numbers_dtype(dtype), "values": parts, "parts": len(parts)}
+
+
+def spelled(nested: Any) -> Json:
+    """Return nested lists of numbers in a form that JSON has."""
+    if isinstance(nested, list):
+        return [spelled(each) for each in nested]
+    if isinstance(nested, float) and not math.isfinite(nested):
+        return str(nested)
+    if isinstance(nested, complex):
+        return {"$complex": [spelled(nested.real), spelled(nested.imag)]}
+    return nested

@@ -1,0 +1,211 @@
+"""Trace this process: put the probes in place as frameworks get imported, and take them away.
+
+One trace at a time, because the probes are patches of the whole process. A second one is refused
+(AlreadyTracing). A process that was forked off goes on in a journal of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
+
+from optrove.backends.imports import when_imported
+from optrove.capture.journal import Journal
+from optrove.capture.numbering import Scope
+from optrove.capture.observing import Observing
+from optrove.capture.recorder import Recorder
+from optrove.codec.records import record_to_builtins
+from optrove.errors import AlreadyTracing, UnusableJournal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from types import ModuleType
+
+    from optrove.backends.watching import Listener
+    from optrove.capture.sinks import Sink
+    from optrove.codec.text import Json
+    from optrove.model.records import DeviceParameters, Run, TestResult
+
+BACKENDS: Final = ("auto", "ttnn", "torch")
+
+
+class _Active:
+    """The trace of this process, if there is one; the lock makes sure that there is one only."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.tracing: Tracing | None = None
+
+
+# Of the process, as the patches are.
+_ACTIVE: Final = _Active()
+
+
+def active_tracing() -> Tracing | None:
+    """Return the trace that is on in this process."""
+    return _ACTIVE.tracing
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be traced: which framework's operations, and which of them not."""
+
+    backend: str = "auto"
+    left_out: Callable[[str], str | None] = lambda _: None
+
+
+EVERYTHING: Final = Wanted()
+
+
+class Tracing:
+    """The tracing of one process, from ``start`` to ``stop``."""
+
+    def __init__(
+        self,
+        directory: Path,
+        run: Run,
+        *,
+        wanted: Wanted = EVERYTHING,
+        sinks: Sequence[Sink] = (),
+        process: int = 0,
+        settle: Callable[[Run], Run] = lambda run: run,
+    ) -> None:
+        """Trace into journals in ``directory``; ``settle`` completes the run when it ends."""
+        self.directory = directory
+        self.run = run
+        self._wanted = wanted
+        self._sinks = tuple(sinks)
+        self._process = process
+        self._settle = settle
+        self._scope = Scope()
+        self._afterwards = ExitStack()
+        self._undo = ExitStack()
+        self._torch: Any = None
+        self._ttnn = False
+        self.recorder: Recorder
+        self.journal: Journal
+
+    def start(self) -> None:
+        """Begin; AlreadyTracing or UnusableJournal when that cannot be."""
+        with _ACTIVE.lock:
+            if _ACTIVE.tracing is not None:
+                raise AlreadyTracing(
+                    f"this process is already being traced into {_ACTIVE.tracing.directory}; "
+                    f"end that trace first, or leave one of the two out"
+                )
+            self.journal = Journal(self.directory, self._process, self._first_line())
+            _ACTIVE.tracing = self
+        self.recorder = Recorder(
+            self.journal, left_out=self._wanted.left_out, keep_cases=bool(self._sinks)
+        )
+        # Registered for good, so it must not keep what the trace holds.
+        alive = ref(self)
+        os.register_at_fork(after_in_child=lambda: _after_fork(alive()))
+        self._listener: Listener = self.recorder
+        if self._sinks:
+            self._listener = Observing(self.recorder, self._sinks, self.run.id, lambda: self._scope)
+        self._wait_for_frameworks()
+
+    def stop(self, exit_code: int | None = None) -> None:
+        """Take everything back and close the journal; does nothing the second time."""
+        with _ACTIVE.lock:
+            if _ACTIVE.tracing is not self:
+                return
+            _ACTIVE.tracing = None
+        self._undo.close()
+        self.recorder.close()
+        finished_at = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%S.%f}Z"
+        run = replace(self._settle(self.run), finished_at=finished_at, exit_code=exit_code)
+        end = {
+            "finished_at": finished_at,
+            "exit_code": exit_code,
+            "faults": dict(self.recorder.faults),
+        }
+        try:
+            self.journal.write({"run": record_to_builtins(run)})
+            self.journal.write({"end": end})
+        except OSError as error:
+            self.recorder.fault("the end of the journal", error)
+        finally:
+            self.journal.close()
+            for sink in self._sinks:
+                sink.close()
+            self._afterwards.close()
+
+    def on_stop(self, action: Callable[[], object]) -> None:
+        """Do something when the trace has ended and its files are closed."""
+        self._afterwards.callback(action)
+
+    def enter(self, scope: Scope) -> None:
+        """Attribute the calls from now on to a test; the device stays as it is."""
+        self._scope = replace(scope, device=self._scope.device)
+        self.recorder.set_scope(self._scope)
+
+    def record_test(self, result: TestResult) -> None:
+        """Note how a test ended."""
+        try:
+            self.journal.write({"test": record_to_builtins(result)})
+        except OSError as error:
+            self.recorder.fault(f"the result of {result.test_id}", error)
+
+    def _first_line(self) -> Json:
+        return {"run": record_to_builtins(self.run)}
+
+    def _wait_for_frameworks(self) -> None:
+        wanted = self._wanted.backend
+        if wanted in ("auto", "ttnn"):
+            self._when_imported("ttnn", self._attach_ttnn)
+        if wanted in ("auto", "torch"):
+            self._when_imported("torch", self._attach_torch)
+
+    def _when_imported(self, name: str, attach: Callable[[ModuleType], None]) -> None:
+        stop = when_imported(
+            name, attach, on_fault=lambda error: self.recorder.fault(f"attaching to {name}", error)
+        )
+        self._undo.callback(stop)
+
+    def _attach_ttnn(self, ttnn: ModuleType) -> None:
+        from optrove.backends.ttnn.attachment import attach
+
+        self._ttnn = True
+        if self._torch is not None and self._wanted.backend == "auto":
+            # What a model of ttnn does in torch is its reference.
+            self._torch.pause()
+        attachment = attach(ttnn, self._listener, self.recorder, self._device_opened)
+        self._undo.callback(attachment.remove)
+
+    def _attach_torch(self, torch: ModuleType) -> None:
+        from optrove.backends.torch_probe import TorchProbe
+
+        if self._ttnn and self._wanted.backend == "auto":
+            return
+        self._torch = TorchProbe(torch, self._listener)
+        self._torch.install()
+        self.recorder.tidy.append(self._torch.fingerprints.tidy)
+        self._undo.callback(self._torch.remove)
+
+    def _device_opened(self, device: DeviceParameters | None) -> None:
+        self._scope = replace(self._scope, device=device)
+        self.recorder.set_scope(self._scope)
+
+    def continue_in_child(self) -> None:
+        """Begin a journal of this process, which was forked off; without one, trace no more."""
+        try:
+            self.journal = Journal(self.directory, os.getpid(), self._first_line())
+        except UnusableJournal:
+            # The records of the other process are not to be written by two.
+            self.recorder.close()
+            raise
+        self.recorder.continue_in(self.journal)
+        self.recorder.set_scope(self._scope)
+
+
+def _after_fork(tracing: Tracing | None) -> None:
+    if tracing is not None and _ACTIVE.tracing is tracing:
+        tracing.continue_in_child()

@@ -1,0 +1,89 @@
+"""The journal's files: their layout, and how a line or a call record is written and read.
+
+A traced process writes two files, ``NAME.lines`` and ``NAME.calls``.
+
+``NAME.lines`` is JSON Lines, appended and never changed. A number is defined by one line before
+anything refers to it; each kind counts from one, and zero means none.
+
+    {"format": "optrove-journal", "version": 1, "process": ..., "pid": ...,
+     "started_ns": ..., "clock_ns": ...}          a header; the time of day, and the clock then
+    {"run": record}                               the Run as it began, and as it ended
+    {"value": 1, "is": value}                     an argument, or a tensor by itself
+    {"case": 1, "op": ..., "arguments": {name: reference}, "opaque": [type, ...]}
+    {"outputs": 1, "are": [reference, ...]}
+    {"site": 1, "file": ..., "line": ...}
+    {"scope": 1, "test_id": ..., "phase": ..., "module": ..., "mode": ..., "device": {...}}
+    {"error": 1, "text": ...}
+    {"reason": 1, "why": "filtered" | "untraceable", "text": ...}
+    {"test": record}                              a TestResult
+    {"sketch": call, "of": [...]}                 numbers about the tensors of one call
+    {"end": {"finished_at": ..., "exit_code": ..., "faults": {text: count}}}
+
+A reference is the number of a value; or ``{"t": value, "i": identity, "s": storage, "d": device}``,
+a tensor with the numbers that it has within its call; or ``{"is": value}``, written out.
+
+``NAME.calls`` begins with a page that names the format, and tells at byte 16 how many calls could
+not be recorded. Then comes one record of 48 bytes per observed call, whose
+place is its ``op_index``, in the byte order of the machine:
+
+    0   number of the case or reason (32 bits), kind (8), depth (16)     8 bytes
+    8   site, scope                                                    4 + 4
+    16  clock at entry, in nanoseconds; zero: not begun                8
+    24  op_index of the parent plus one; zero: none                    8
+    32  clock at exit                                                  8
+    40  number of the outputs or of the error                          4
+    44  outcome; zero: unfinished                                      4
+
+The clock at entry is stored last at entry, and the outcome last at exit, each as a whole. So a
+record whose writer was killed reads as not begun or as unfinished, never as something else.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from typing import Final
+
+from optrove.codec.text import Json, write
+
+FORMAT: Final = "optrove-journal"
+VERSION: Final = 1
+
+LINES: Final = ".lines"
+CALLS: Final = ".calls"
+
+MAGIC: Final = b"optrove calls 1\n"
+HEADER_SIZE: Final = mmap.ALLOCATIONGRANULARITY
+
+LOST: Final = struct.Struct("@Q")
+LOST_OFFSET: Final = 16
+
+ENTRY: Final = struct.Struct("@QIIQ")
+PARENT: Final = struct.Struct("@Q")
+EXIT: Final = struct.Struct("@QII")
+PARENT_OFFSET: Final = 24
+EXIT_OFFSET: Final = 32
+RECORD_SIZE: Final = 48
+RECORD: Final = struct.Struct("@QIIQQQII")
+
+# What the number of a record stands for.
+CASE: Final = 1
+OPAQUE: Final = 2
+"""A case that holds something of which nothing is known."""
+FILTERED: Final = 3
+"""A reason: the op was not wanted."""
+UNTRACEABLE: Final = 4
+"""A reason: the call could not be described."""
+
+RETURNED: Final = 1
+RAISED: Final = 2
+
+
+def word(number: int, kind: int, depth: int = 0) -> int:
+    """Return the first word of a record."""
+    return number | kind << 32 | depth << 40
+
+
+def line(data: Json) -> bytes:
+    """Return one line of the lines file."""
+    return write(data).encode("ascii") + b"\n"

@@ -1,0 +1,302 @@
+"""Read a journal: what was recorded, whatever became of the process that wrote it.
+
+A reader takes nothing on trust. The last line may be torn, and the last calls unfinished, when
+the writer was killed; anything else that does not fit the format is BadData.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.codec import journal as layout
+from optrove.codec.decode import decode
+from optrove.codec.reading import found
+from optrove.codec.records import record_from_builtins
+from optrove.codec.text import Json, read
+from optrove.errors import BadData, Fault, UnusableJournal
+from optrove.model.case import Case
+from optrove.model.records import (
+    Call,
+    CallOutcome,
+    CallSite,
+    DeviceParameters,
+    Phase,
+    Run,
+    TestResult,
+)
+from optrove.model.values import TensorSpec, TtnnPlacement, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KINDS: Final = ("value", "case", "outputs", "site", "scope", "error", "reason")
+_OUTCOMES: Final = {
+    0: CallOutcome.UNFINISHED,
+    layout.RETURNED: CallOutcome.RETURNED,
+    layout.RAISED: CallOutcome.RAISED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RawCall:
+    """One record of the calls file, by its numbers; ``number`` is what ``kind`` says."""
+
+    op_index: int
+    number: int
+    kind: int
+    depth: int
+    site: int
+    scope: int
+    entered: int
+    parent: int | None
+    ended: int
+    ending: int
+    outcome: CallOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a process that ended in order has closed its journal."""
+
+    finished_at: str
+    exit_code: int | None
+    faults: tuple[tuple[str, int], ...]
+
+
+def find_journals(directory: Path) -> tuple[Path, ...]:
+    """Return the lines files of the journals in a directory, the oldest first."""
+    return tuple(sorted(directory.glob(f"*{layout.LINES}")))
+
+
+class JournalReader:
+    """The journal of one process, read as it is now; values and cases are made when asked for."""
+
+    def __init__(self, lines: Path) -> None:
+        """Read the lines file; BadData when it is none, UnusableJournal when it is not there."""
+        self._calls = lines.with_name(lines.name.removesuffix(layout.LINES) + layout.CALLS)
+        self._tables: dict[str, dict[int, dict[str, Json]]] = {kind: {} for kind in KINDS}
+        self._values: dict[int, Value] = {}
+        self._cases: dict[int, Case] = {}
+        self.torn = False
+        self.run: Run | None = None
+        self.tests: list[TestResult] = []
+        self.sketches: dict[int, Json] = {}
+        self.ending: Ending | None = None
+        try:
+            raw = lines.read_bytes().split(b"\n")
+        except OSError as error:
+            raise UnusableJournal(f"the journal {lines} cannot be read: {error}") from error
+        *complete, rest = raw
+        self.torn = bool(rest)
+        self._header = _header(complete[0] if complete else b"")
+        for number, text in enumerate(complete[1:], start=2):
+            self._take(read(text), number)
+
+    @property
+    def process(self) -> int:
+        """The number of the process among those of its run."""
+        return int(self._header["process"])
+
+    @property
+    def pid(self) -> int:
+        """The process id of the writer."""
+        return int(self._header["pid"])
+
+    def raw_calls(self) -> Iterator[RawCall]:
+        """Yield every call that had begun, in the order of beginning."""
+        try:
+            with self._calls.open("rb") as stream:
+                _calls_header(stream)
+                yield from _records(stream)
+        except OSError as error:
+            raise UnusableJournal(f"the calls {self._calls} cannot be read: {error}") from error
+
+    def lost(self) -> int:
+        """Return how many calls were made that could not be recorded."""
+        try:
+            with self._calls.open("rb") as stream:
+                return _calls_header(stream)
+        except OSError as error:
+            raise UnusableJournal(f"the calls {self._calls} cannot be read: {error}") from error
+
+    def case(self, number: int) -> Case:
+        """Return a case by its number."""
+        case = self._cases.get(number)
+        if case is None:
+            data = self._entry("case", number)
+            arguments = data["arguments"].items()
+            case = Case(
+                data["op"], tuple((name, self._reference(given)) for name, given in arguments)
+            )
+            self._cases[number] = case
+        return case
+
+    def case_numbers(self) -> Iterator[int]:
+        """Yield the numbers of all cases, also of those whose call had not begun."""
+        yield from self._tables["case"]
+
+    def op(self, number: int) -> str:
+        """Return the op of a case, without making the case."""
+        return str(self._entry("case", number)["op"])
+
+    def opaque(self, number: int) -> tuple[str, ...]:
+        """Return the types of what a case holds that nothing is known about."""
+        return tuple(self._entry("case", number).get("opaque", ()))
+
+    def outputs(self, number: int) -> tuple[Value, ...]:
+        """Return what a call gave; none for the number zero."""
+        if number == 0:
+            return ()
+        return tuple(map(self._reference, self._entry("outputs", number)["are"]))
+
+    def reason(self, number: int) -> str:
+        """Return why calls are recorded without a case."""
+        return str(self._entry("reason", number)["text"])
+
+    def error(self, number: int) -> str | None:
+        """Return the text of an exception; None for the number zero."""
+        return None if number == 0 else str(self._entry("error", number)["text"])
+
+    def site(self, number: int) -> CallSite | None:
+        """Return a line of code; None for the number zero."""
+        if number == 0:
+            return None
+        data = self._entry("site", number)
+        return CallSite(data["file"], data["line"])
+
+    def call(self, raw: RawCall, run_id: str, case_id: str) -> Call:
+        """Return the record of one call, whose case has this hash."""
+        scope = self._entry("scope", raw.scope) if raw.scope else {}
+        phase, device = scope.get("phase"), scope.get("device")
+        raised = raw.outcome is CallOutcome.RAISED
+        finished = raw.outcome is not CallOutcome.UNFINISHED
+        return Call(
+            run_id=run_id,
+            case_id=case_id,
+            op_index=raw.op_index,
+            process=self.process,
+            parent=raw.parent,
+            depth=raw.depth,
+            test_id=scope.get("test_id"),
+            phase=None if phase is None else Phase(phase),
+            module=scope.get("module"),
+            mode=scope.get("mode"),
+            call_site=self.site(raw.site),
+            started_at=self.moment(raw.entered),
+            duration_ns=raw.ended - raw.entered if finished else None,
+            outputs=() if raised else self.outputs(raw.ending),
+            outcome=raw.outcome,
+            error=self.error(raw.ending) if raised else None,
+            device=None if device is None else record_from_builtins(device, DeviceParameters),
+        )
+
+    def moment(self, clock_ns: int) -> str:
+        """Return the time of day of a reading of the clock."""
+        wall = self._header["started_ns"] + clock_ns - self._header["clock_ns"]
+        seconds, rest = divmod(wall, 1_000_000_000)
+        moment = datetime.fromtimestamp(seconds, timezone.utc)
+        return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z"
+
+    def _take(self, data: Json, number: int) -> None:
+        if type(data) is not dict:
+            raise _bad(number, f"expected an object, found {found(data)}")
+        kind = next((kind for kind in KINDS if type(data.get(kind)) is int), None)
+        if kind is not None:
+            self._tables[kind][data[kind]] = data
+        elif "run" in data:
+            self.run = record_from_builtins(data["run"], Run)
+        elif "test" in data:
+            self.tests.append(record_from_builtins(data["test"], TestResult))
+        elif "sketch" in data:
+            self.sketches[data["sketch"]] = data["of"]
+        elif "end" in data:
+            self.ending = _ending(data["end"])
+        else:
+            raise _bad(number, f"a line of no known kind: {', '.join(map(str, data))}")
+
+    def _entry(self, kind: str, number: int) -> dict[str, Json]:
+        try:
+            return self._tables[kind][number]
+        except KeyError as error:
+            fault = Fault("$", f"the journal refers to {kind} {number}, which it does not define")
+            raise BadData((fault,)) from error
+
+    def _reference(self, given: Json) -> Value:
+        if type(given) is int:
+            return self._value(given)
+        if "is" in given:
+            return decode(given["is"])
+        spec = self._value(given["t"])
+        if not isinstance(spec, TensorSpec):
+            raise BadData((Fault("$", f"value {given['t']} is no tensor"),))
+        placement = spec.placement
+        if isinstance(placement, TtnnPlacement) and given["d"] is not None:
+            placement = replace(placement, device=given["d"])
+        return replace(spec, identity=given["i"], storage=given["s"], placement=placement)
+
+    def _value(self, number: int) -> Value:
+        value = self._values.get(number)
+        if value is None:
+            value = self._values[number] = decode(self._entry("value", number)["is"])
+        return value
+
+
+def _calls_header(stream: Any) -> int:
+    """Read the first page of a calls file, and return how many calls were lost."""
+    header = stream.read(layout.HEADER_SIZE)
+    if len(header) < layout.HEADER_SIZE or not header.startswith(layout.MAGIC):
+        raise BadData((Fault("$", "the calls file does not begin as one; was it overwritten?"),))
+    (lost,) = layout.LOST.unpack_from(header, layout.LOST_OFFSET)
+    return int(lost)
+
+
+def _records(stream: Any) -> Iterator[RawCall]:
+    op_index = 0
+    size = layout.RECORD_SIZE * 4096
+    while block := stream.read(size):
+        whole = len(block) - len(block) % layout.RECORD_SIZE
+        for fields in layout.RECORD.iter_unpack(block[:whole]):
+            word, site, scope, entered, parent, ended, ending, outcome = fields
+            if entered:
+                yield RawCall(
+                    op_index=op_index,
+                    number=word & 0xFFFFFFFF,
+                    kind=word >> 32 & 0xFF,
+                    depth=word >> 40,
+                    site=site,
+                    scope=scope,
+                    entered=entered,
+                    parent=parent - 1 if parent else None,
+                    ended=ended,
+                    ending=ending,
+                    outcome=_OUTCOMES[outcome],
+                )
+            op_index += 1
+
+
+def _header(text: bytes) -> dict[str, Any]:
+    header = read(text) if text else None
+    if type(header) is not dict or header.get("format") != layout.FORMAT:
+        raise _bad(1, f'expected the header {{"format": "{layout.FORMAT}", ...}}')
+    if header.get("version") != layout.VERSION:
+        raise _bad(
+            1,
+            f"the journal has version {found(header.get('version'))}, this optrove reads "
+            f"{layout.VERSION}; read it with the optrove that wrote it",
+        )
+    return header
+
+
+def _ending(data: Json) -> Ending:
+    return Ending(
+        data["finished_at"],
+        data.get("exit_code"),
+        tuple(sorted(data.get("faults", {}).items())),
+    )
+
+
+def _bad(number: int, problem: str) -> BadData:
+    return BadData((Fault(f"line {number}", problem),))

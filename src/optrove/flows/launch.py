@@ -1,0 +1,254 @@
+"""Trace one target in a process of its own: start it, follow it, sum up what it did.
+
+The process leads a session of its own, so that a timeout ends it with all that it has started;
+signals that ask optrove to end are handed on to it. Its input and output are those of optrove.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.errors import UnusableJournal
+from optrove.flows.following import Follower, Progress
+from optrove.flows.outputs import Outputs
+from optrove.flows.recorded import Recorded, read_directory
+from optrove.flows.targets import Target, TargetKind
+from optrove.flows.trace import journals_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+_LOOK_SECONDS: Final = 0.5
+_HANDED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+FAILED: Final = 1
+USAGE_ERROR: Final = 4
+NO_TESTS: Final = 5
+"""Exit codes of pytest for a target that it does not know, and for one without tests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """How targets are to be traced.
+
+    ``stdout`` is where the output of the target goes instead of optrove's own.
+    """
+
+    store: str | None = None
+    board: str | None = None
+    shadow: bool = False
+    backend: str = "auto"
+    model: str | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    outputs: Outputs = field(default_factory=Outputs)
+    keep: bool = False
+    timeout: float | None = None
+    stdout: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the process of a target ended; ``returncode`` is minus the signal that killed it."""
+
+    returncode: int
+    timeout: float | None = None
+    interrupted: bool = False
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that killed the process."""
+        return -self.returncode if self.returncode < 0 else None
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code to pass on: the target's own, 1 after a timeout."""
+        if self.timeout is not None:
+            return FAILED
+        return self.returncode if self.returncode >= 0 else 128 - self.returncode
+
+    def __str__(self) -> str:
+        if self.timeout is not None:
+            return f"stopped after {self.timeout:g} s (--timeout)"
+        how = f"exit code {self.returncode}"
+        if self.signal is not None:
+            how = f"killed by signal {self.signal}{_name(self.signal)}"
+        return f"interrupted, {how}" if self.interrupted else how
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """One target that was traced, and what came of it; ``journals`` is None if none are kept."""
+
+    target: Target
+    run_id: str
+    ended: Ended
+    recorded: Recorded
+    seconds: float
+    journals: Path | None
+
+
+def trace_target(
+    target: Target,
+    arguments: Sequence[str],
+    request: Request,
+    tell: Callable[[Progress], object] = lambda _: None,
+) -> Traced:
+    """Trace a target, which gets ``arguments``; ``tell`` is given the progress now and then."""
+    run_id = uuid.uuid4().hex
+    directory = journals_of(request.store, run_id)
+    made = _make(directory)
+    command = command_of(target, arguments, request, directory)
+    began = time.monotonic()
+    ended = _run(command, request, Follower(directory), tell)
+    seconds = time.monotonic() - began
+    recorded = read_directory(directory)
+    kept = _keeps(request, ended, recorded)
+    if not kept:
+        _remove(directory, made)
+    return Traced(target, run_id, ended, recorded, seconds, directory if kept else None)
+
+
+def command_of(
+    target: Target, arguments: Sequence[str], request: Request, directory: Path
+) -> list[str]:
+    """Return the command of the process that traces a target into ``directory``."""
+    if target.kind is TargetKind.SCRIPT:
+        options = _options(request, directory, "")
+        return [sys.executable, "-m", "optrove.flows.script", *options, target.name, *arguments]
+    options = _options(request, directory, "optrove-")
+    # By the name of its entry point, so that it is there once, also where plugins are not loaded
+    # by themselves.
+    plugin = ("-p", "optrove")
+    return [sys.executable, "-m", "pytest", *plugin, *options, target.name, *arguments]
+
+
+def _options(request: Request, directory: Path, prefix: str) -> list[str]:
+    """Return what is asked for as options of the process, whose names begin with ``prefix``."""
+    outputs = request.outputs
+    given = {
+        "journal": directory,
+        "run-id": directory.name,
+        "board": request.board,
+        "backend": request.backend,
+        "model": request.model,
+        "params-dir": outputs.params_dir,
+    }
+    options = [f"--{prefix}{name}={value}" for name, value in given.items() if value is not None]
+    options += [f"--{prefix}include={name}" for name in request.include]
+    options += [f"--{prefix}exclude={name}" for name in request.exclude]
+    switches = {
+        "shadow": request.shadow,
+        "params-values": outputs.values,
+        "sketch": outputs.sketch,
+    }
+    options += [f"--{prefix}{name}" for name, on in switches.items() if on]
+    return options if outputs.jsonl is None else [*options, f"--ops-jsonl={outputs.jsonl}"]
+
+
+def _make(directory: Path) -> list[Path]:
+    """Make a directory; return all that had to be made, the innermost first."""
+    missing = list(takewhile(lambda each: not each.exists(), (directory, *directory.parents)))
+    try:
+        directory.mkdir(parents=True)
+    except OSError as error:
+        raise UnusableJournal(
+            f"no journals can be kept in {directory}: {error}; choose another place with --store"
+        ) from error
+    return missing
+
+
+def _remove(directory: Path, made: Sequence[Path]) -> None:
+    """Remove journals, and of the directories that were made for them those that are empty."""
+    shutil.rmtree(directory)
+    for each in made:
+        if each.exists() and not any(each.iterdir()):
+            each.rmdir()
+
+
+def _keeps(request: Request, ended: Ended, recorded: Recorded) -> bool:
+    by_itself = ended.returncode >= 0 and ended.timeout is None
+    if request.keep or not by_itself or not recorded.in_order:
+        return True
+    outputs = request.outputs
+    elsewhere = outputs.jsonl is not None or outputs.params_dir is not None
+    return recorded.summary.calls > 0 and (outputs.sketch or not elsewhere)
+
+
+def _run(
+    command: Sequence[str],
+    request: Request,
+    follower: Follower,
+    tell: Callable[[Progress], object],
+) -> Ended:
+    deadline = None if request.timeout is None else time.monotonic() + request.timeout
+    child = subprocess.Popen(command, stdout=request.stdout, start_new_session=True)  # noqa: S603 - the command is our own, what it runs is the user's wish
+    with _handing_on(child) as received:
+        while not _has_ended(child, _until(deadline)):
+            if deadline is not None and time.monotonic() >= deadline:
+                _signal(child, signal.SIGKILL)
+                return Ended(child.wait(), timeout=request.timeout)
+            tell(follower.look())
+        return Ended(child.wait(), interrupted=bool(received))
+
+
+def _has_ended(child: subprocess.Popen[bytes], seconds: float) -> bool:
+    try:
+        child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _until(deadline: float | None) -> float:
+    if deadline is None:
+        return _LOOK_SECONDS
+    return min(_LOOK_SECONDS, max(deadline - time.monotonic(), 0))
+
+
+@contextmanager
+def _handing_on(child: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """Hand signals that ask optrove to end on to the child, and leave no child behind.
+
+    Gives the list of the signals that came.
+    """
+    received: list[int] = []
+
+    def hand_on(number: int, _: object) -> None:
+        received.append(number)
+        _signal(child, number)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.signal(number, hand_on) for number in _HANDED_ON}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if child.poll() is None:
+            _signal(child, signal.SIGKILL)
+            child.wait()
+
+
+def _signal(child: subprocess.Popen[bytes], number: int) -> None:
+    # The group is gone only after the child was waited for, so this is never another's.
+    if child.poll() is None:
+        os.killpg(child.pid, number)
+
+
+def _name(number: int) -> str:
+    known = {each.value: each.name for each in signal.Signals}
+    return f" ({known[number]})" if number in known else ""

@@ -1,0 +1,114 @@
+"""Say at the end of a pytest session what was traced, in a few lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from optrove.codec.journal_reader import JournalReader, find_journals
+from optrove.errors import OptroveError
+from optrove.report.summary import TraceSummary, summarize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from optrove.model.records import Counts
+    from optrove.plugin.asked import Asked, Place
+    from optrove.report.summary import InFlight
+
+_SHOWN = 5
+NOTHING = (
+    "not a single op call was traced: were all tests skipped, do they import ttnn (or torch), "
+    "is --optrove-backend the right one, do --optrove-include and --optrove-exclude leave any?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the journals of a session hold; no summary if they cannot be read."""
+
+    summary: TraceSummary | None
+    in_order: bool
+    problem: str | None = None
+
+
+@dataclass(slots=True)
+class Files:
+    """How many parameter files were written to which directory, over all processes."""
+
+    written: Counter[str] = field(default_factory=Counter)
+    left: set[str] = field(default_factory=set)
+    """Directories that were made for them and not empty when their process ended."""
+    problems: list[str] = field(default_factory=list)
+
+
+def find(directory: Path) -> Found:
+    """Sum up the journals in a directory."""
+    try:
+        readers = [JournalReader(lines) for lines in find_journals(directory)]
+        summary = summarize(readers)
+    except OptroveError as error:
+        return Found(None, in_order=False, problem=str(error))
+    # A process that was forked off has its own number, and need not end as pytest does.
+    ended = all(one.ending is not None or one.process == one.pid for one in readers)
+    return Found(summary, in_order=ended and not summary.in_flight)
+
+
+def told(found: Found, asked: Asked, place: Place, files: Files) -> Iterator[tuple[str, bool]]:
+    """Yield the lines of the section, each with whether it warns."""
+    if found.summary is None:
+        yield f"the journals cannot be summed up: {found.problem}", True
+    else:
+        yield from _counted(found.summary)
+    if asked.jsonl is not None:
+        yield f"one line per call: {asked.jsonl}", False
+    for directory, count in files.written.items():
+        kept = "" if asked.params_keep else ", removed (keep them with --trace-params-keep)"
+        yield f"{count} parameter files: {directory}{kept}", False
+    if not place.temporary or not found.in_order:
+        yield f"journals: {place.directory}", not found.in_order
+    for problem in files.problems:
+        yield problem, True
+
+
+def _counted(summary: TraceSummary) -> Iterator[tuple[str, bool]]:
+    if summary.calls:
+        yield from _sums(summary)
+    else:
+        yield NOTHING, True
+    yield from _listed("filtered", summary.accounting.filtered, warns=False)
+    yield from _listed("untraceable", summary.accounting.untraceable, warns=True)
+    yield from _listed("faults of the tracer", summary.faults, warns=True)
+    for call in summary.in_flight:
+        yield f"did not end: {_placed(call)}", True
+
+
+def _sums(summary: TraceSummary) -> Iterator[tuple[str, bool]]:
+    accounting = summary.accounting
+    filtered, untraceable = _total(accounting.filtered), _total(accounting.untraceable)
+    yield f"{summary.calls} calls of {len(summary.ops)} ops, {summary.cases} cases", False
+    sums = (
+        f"{accounting.observed} observed = {accounting.stored} new + "
+        f"{accounting.deduplicated} repeated + {filtered} filtered + {untraceable} untraceable"
+    )
+    adds_up = accounting.adds_up()
+    yield sums if adds_up else f"{sums}: this does not add up, please report it", not adds_up
+
+
+def _listed(title: str, counts: Counts, *, warns: bool) -> Iterator[tuple[str, bool]]:
+    for text, count in counts[:_SHOWN]:
+        yield f"{title}: {count} x {text}", warns
+    if len(counts) > _SHOWN:
+        yield f"{title}: {_total(counts[_SHOWN:])} more for other reasons", warns
+
+
+def _placed(call: InFlight) -> str:
+    site = "" if call.call_site is None else f" at {call.call_site.file}:{call.call_site.line}"
+    test = "" if call.test_id is None else f" in {call.test_id}"
+    return f"{call.op}{test}{site}"
+
+
+def _total(counts: Counts) -> int:
+    return sum(count for _, count in counts)

@@ -1,0 +1,1 @@
+"""What was found, as values to be shown: summaries."""

@@ -1,0 +1,252 @@
+"""Draw recorded values as text for people, such as the arguments of a call.
+
+    Tensor(shape=[1, 1, 12544, 32], dtype=BFLOAT8_B, memory=L1_HEIGHT_SHARDED,
+           shard(shard_shape=[224, 32], grid=[(0,0)->(7,6)], orientation=ROW_MAJOR))
+
+For reading only: what is usual is left out (tiles of 32x32, a mesh of one chip, fields that are
+None, contiguous strides), and names lose their framework. Nothing reads this text back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from optrove.model.values import (
+    Bool,
+    Bytes,
+    Callable,
+    Complex,
+    DeviceRef,
+    Float,
+    FrozenSet,
+    Handle,
+    Int,
+    List,
+    Mapping,
+    Null,
+    NumpyPlacement,
+    Opaque,
+    Set,
+    Struct,
+    Symbol,
+    TensorSpec,
+    Text,
+    TorchPlacement,
+    TtnnPlacement,
+    Tuple,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from optrove.model.case import Case
+    from optrove.model.values import MeshPlacement
+
+_USUAL_TILE: Final = (32, 32)
+_LONGEST_TEXT: Final = 200
+_LONGEST_INDENT: Final = 24
+
+
+def drawn(value: Value) -> str:
+    """Return a value as one line of text."""
+    match value:
+        case TensorSpec():
+            return _tensor(value)
+        case Struct():
+            return _struct(value)
+        case Symbol(type_name, name):
+            return f"{_short(type_name)}.{name}"
+        case DeviceRef() | Handle() | Callable() | Opaque():
+            return _runtime_object(value)
+        case List() | Tuple() | Set() | FrozenSet() | Mapping():
+            return _container(value)
+        case Null() | Bool() | Int() | Float() | Complex() | Text() | Bytes():
+            return _scalar(value)
+
+
+def drawn_arguments(case: Case, width: int) -> list[str]:
+    """Return the arguments of a case as lines, one or more for each, folded at ``width``."""
+    lines = []
+    for name, value in case.arguments:
+        lines += folded(f"{name}: ", drawn(value), width)
+    return lines
+
+
+def folded(label: str, text: str, width: int) -> list[str]:
+    """Return ``label`` and ``text`` as lines of at most ``width`` columns where commas allow it.
+
+    What follows is indented by the part before the first parenthesis, as in Python.
+    """
+    opening = text.find("(") + 1
+    indent = " " * (len(label) + (opening if opening <= _LONGEST_INDENT else 0))
+    lines, line = [], label
+    for part in _parts(text):
+        if line.strip() and line != label and len(line) + len(part.rstrip()) > width:
+            lines.append(line.rstrip())
+            line = indent
+        line += part
+    return [*lines, line.rstrip()]
+
+
+def _parts(text: str) -> list[str]:
+    """Return ``text`` cut after the commas that are not within brackets."""
+    parts, depth, begin = [], 0, 0
+    for place, letter in enumerate(text):
+        depth += (letter in "[") - (letter in "]")
+        if letter == " " and depth <= 0 and text[place - 1 : place] == ",":
+            parts.append(text[begin : place + 1])
+            begin = place + 1
+    return [*parts, text[begin:]]
+
+
+def _tensor(spec: TensorSpec) -> str:
+    facts = [f"shape={list(spec.shape)}"]
+    dtype = spec.dtype.rpartition(".")[2]
+    match spec.placement:
+        case TtnnPlacement() as placement:
+            return f"Tensor({', '.join([*facts, f'dtype={dtype.upper()}', *_ttnn(placement)])})"
+        case TorchPlacement() as placement:
+            facts += [f"dtype={dtype}", *_torch(spec.shape, placement)]
+            return f"torch.Tensor({', '.join(facts)})"
+        case NumpyPlacement():
+            return f"numpy.ndarray({', '.join([*facts, f'dtype={dtype}'])})"
+
+
+def _ttnn(placement: TtnnPlacement) -> list[str]:
+    facts = []
+    if placement.layout != "TILE":
+        facts.append(f"layout={placement.layout}")
+    elif placement.tile is not None and placement.tile.shape != _USUAL_TILE:
+        facts.append(f"tile={_by(placement.tile.shape)}")
+    if placement.storage != "device":
+        facts.append(f"memory={placement.storage.upper()}")
+    elif placement.memory is not None:
+        facts += _memory(placement.memory, "memory=")
+    if placement.mesh is not None and len(placement.mesh.coordinates) > 1:
+        facts.append(f"mesh={_mesh(placement.mesh)}")
+    return facts
+
+
+def _mesh(mesh: MeshPlacement) -> str:
+    parts = [f"shard({place})" if place is not None else "replicate" for place in mesh.placements]
+    return f"{_by(mesh.distribution_shape)} {' '.join(parts)}"
+
+
+def _torch(shape: tuple[int, ...], placement: TorchPlacement) -> list[str]:
+    facts = []
+    if placement.device != "cpu":
+        facts.append(f"device={placement.device}")
+    if placement.layout != "strided":
+        facts.append(f"layout={placement.layout}")
+    elif placement.strides != _contiguous(shape):
+        facts.append(f"strides={list(placement.strides)}")
+    if placement.requires_grad:
+        facts.append("requires_grad")
+    return facts
+
+
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def _struct(value: Struct) -> str:
+    fields = dict(value.fields)
+    match value.type, fields:
+        case "ttnn.MemoryConfig", _:
+            return f"MemoryConfig({', '.join(_memory(value))})"
+        case "ttnn.ShardSpec", _:
+            return _shard(value)
+        case "ttnn.CoreRangeSet", {"ranges": List(items) | Tuple(items)}:
+            return f"[{', '.join(map(drawn, items))}]"
+        case "ttnn.CoreRange", {"start": start, "end": end}:
+            return f"{drawn(start)}->{drawn(end)}"
+        case "ttnn.CoreCoord", {"x": Int(x), "y": Int(y)}:
+            return f"({x},{y})"
+        case _:
+            return f"{_short(value.type)}({_fields(value)})"
+
+
+def _memory(memory: Struct, label: str = "") -> list[str]:
+    """Return buffer and layout as one fact, and how shards are laid out as another."""
+    match dict(memory.fields):
+        case {"buffer_type": Symbol(_, buffer), "memory_layout": Symbol(_, layout)} as fields:
+            facts = [f"{label}{buffer}_{layout}"]
+        case _:
+            return [f"{label}{_short(memory.type)}({_fields(memory)})"]
+    named = {"buffer_type", "memory_layout", "shard_spec"}
+    shard = fields.get("shard_spec")
+    if isinstance(shard, Struct):
+        facts.append(_shard(shard))
+    rest = ((name, item) for name, item in memory.fields if name not in named)
+    return facts + _named(rest)
+
+
+def _shard(shard: Struct) -> str:
+    match dict(shard.fields):
+        case {"shape": shape, "grid": grid, "orientation": Symbol(_, orientation)}:
+            facts = f"shard_shape={drawn(shape)}, grid={drawn(grid)}, orientation={orientation}"
+            return f"shard({facts})"
+        case _:
+            return f"shard({_fields(shard)})"
+
+
+def _fields(value: Struct) -> str:
+    return ", ".join(_named(value.fields))
+
+
+def _named(fields: Iterable[tuple[str, Value]]) -> list[str]:
+    return [f"{name}={drawn(item)}" for name, item in fields if not isinstance(item, Null)]
+
+
+def _runtime_object(value: DeviceRef | Handle | Callable | Opaque) -> str:
+    match value:
+        case DeviceRef(type_name, mesh_shape):
+            return f"{_short(type_name)}({_by(mesh_shape)})"
+        case Handle(type_name, recipe):
+            made = "unknown recipe" if recipe is None else _fields(recipe)
+            return f"{_short(type_name)}({made})"
+        case Callable(name):
+            return name
+        case Opaque(type_name):
+            return f"<{type_name}, which no converter knows>"
+
+
+def _container(value: List | Tuple | Set | FrozenSet | Mapping) -> str:
+    match value:
+        case List(items):
+            return f"[{', '.join(map(drawn, items))}]"
+        case Tuple(items):
+            return f"({', '.join(map(drawn, items))}{',' if len(items) == 1 else ''})"
+        case Set(items) | FrozenSet(items):
+            return f"{{{', '.join(sorted(map(drawn, items)))}}}"
+        case Mapping(items):
+            entries = sorted(f"{drawn(key)}: {drawn(item)}" for key, item in items)
+            return f"{{{', '.join(entries)}}}"
+
+
+def _scalar(value: Null | Bool | Int | Float | Complex | Text | Bytes) -> str:
+    match value:
+        case Null():
+            return "None"
+        case Complex(real, imaginary):
+            return str(complex(real.value, imaginary.value))
+        case Text(text):
+            cut = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
+            return ascii(cut)
+        case Bytes(content):
+            return f"<{len(content)} bytes>"
+        case Bool(plain) | Int(plain) | Float(plain):
+            return str(plain)
+
+
+def _short(type_name: str) -> str:
+    return type_name.rpartition(".")[2]
+
+
+def _by(shape: Iterable[int]) -> str:
+    return "x".join(map(str, shape))

@@ -1,0 +1,169 @@
+"""Trace a block of code and look at every call of it; or drive a recorder by hand."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import optrove
+from optrove.backends.watching import Form
+from optrove.capture.journal import Journal
+from optrove.capture.recorder import Recorder
+from optrove.codec import journal as layout
+from optrove.codec.identity import placement_hash
+from optrove.codec.journal_reader import JournalReader, find_journals
+from optrove.report.summary import summarize
+
+KINDS = {
+    layout.CASE: "case",
+    layout.OPAQUE: "opaque",
+    layout.FILTERED: "filtered",
+    layout.UNTRACEABLE: "untraceable",
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One recorded call with its case; ``reason`` stands where there is no case."""
+
+    op: str | None
+    kind: str
+    number: int
+    case: object
+    hash: str | None
+    call: object
+    reason: str | None
+
+    @property
+    def line(self):
+        return self.call.call_site and self.call.call_site.line
+
+    @property
+    def file(self):
+        return self.call.call_site and self.call.call_site.file
+
+    @property
+    def outcome(self):
+        return self.call.outcome.value
+
+    def __getitem__(self, name):
+        """Return an argument by its name."""
+        return dict(self.case.arguments)[name]
+
+
+def seen_in(reader):
+    """Return all calls of one journal."""
+    return [_seen(reader, raw) for raw in reader.raw_calls()]
+
+
+def _seen(reader, raw):
+    kind = KINDS[raw.kind]
+    if kind in ("filtered", "untraceable"):
+        call = reader.call(raw, "run", "")
+        return Seen(None, kind, raw.number, None, None, call, reader.reason(raw.number))
+    case = reader.case(raw.number)
+    case_id = placement_hash(case)
+    call = reader.call(raw, "run", case_id)
+    return Seen(case.op, kind, raw.number, case, case_id, call, None)
+
+
+def readers_in(directory):
+    """Return readers of all journals below a directory, the oldest first."""
+    places = sorted({path.parent for path in directory.rglob(f"*{layout.LINES}")})
+    return [JournalReader(path) for place in places for path in find_journals(place)]
+
+
+class Traced:
+    """What a trace has recorded; good while it goes on as well."""
+
+    def __init__(self, trace):
+        self._trace = trace
+
+    @property
+    def directory(self):
+        return self._trace.directory
+
+    @property
+    def calls(self):
+        return [seen for reader in readers_in(self.directory) for seen in seen_in(reader)]
+
+    @property
+    def ops(self):
+        return [seen.op for seen in self.calls]
+
+    @property
+    def summary(self):
+        summary = self._trace.summary()
+        assert_adds_up(summary)
+        return summary
+
+    def of(self, op):
+        """Return the calls of one op."""
+        return [seen for seen in self.calls if seen.op == op]
+
+
+@contextmanager
+def tracing(tmp_path, **options):
+    """Trace the block, and check at its end that all is accounted for and nothing went wrong."""
+    with optrove.trace(tmp_path / "trove.db", **options) as trace:
+        traced = Traced(trace)
+        yield traced
+    assert traced.summary.faults == ()
+    assert traced.summary.lost == 0
+    assert traced.summary.unclosed == 0
+
+
+def assert_adds_up(summary):
+    """Check that every observed call is accounted for exactly once, in every way of counting."""
+    accounting = summary.accounting
+    assert accounting.adds_up(), accounting
+    assert accounting.observed == summary.calls
+    assert min(accounting.stored, accounting.deduplicated, accounting.observed) >= 0
+    assert sum(count.cases for count in summary.ops) == summary.cases
+
+
+def fake_form(op="fake.add", *, composite=False, key=None, result_key=None, bind=None):
+    """Return a form of an operation whose arguments are plain and its parameters a, b, c ..."""
+
+    def by_letter(arguments, keywords):
+        return {**dict(zip("abcdefgh", arguments, strict=False)), **keywords}
+
+    def by_value(arguments, keywords):
+        given = (*arguments, *keywords.values())
+        if any(type(each) is not int and type(each) is not str for each in given):
+            return None
+        return (op, arguments, tuple(keywords.items()))
+
+    return Form(
+        op,
+        bind or by_letter,
+        key or by_value,
+        result_key or (lambda known, result, call: result),
+        composite=composite,
+    )
+
+
+def perform(recorder, form, function, *arguments, **keywords):
+    """Call a function as a probe does, from the caller's line."""
+    entered = recorder.begin(form, arguments, keywords, sys._getframe(1))
+    try:
+        result = function(*arguments, **keywords)
+    except BaseException as error:
+        recorder.fail(entered, error)
+        raise
+    recorder.end(entered, result)
+    return result
+
+
+def start_recorder(directory, **options):
+    """Return a recorder with a journal of its own, and the journal."""
+    journal = Journal(directory, 0)
+    return Recorder(journal, **options), journal
+
+
+def summary_of(directory):
+    """Return the summary of a directory's journals, which adds up."""
+    summary = summarize(readers_in(directory))
+    assert_adds_up(summary)
+    return summary

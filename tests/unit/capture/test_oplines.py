@@ -1,0 +1,238 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from threading import Thread
+
+import pytest
+
+import fakeframework as fake
+from observed_calls import observed
+from optrove.backends import plain
+from optrove.backends.base import Tables
+from optrove.capture import oplines
+from optrove.capture.oplines import CaseIds, OpLines, TestNumbers
+from optrove.codec.identity import placement_hash
+from optrove.codec.lines import BadLine
+from optrove.codec.oplines import OpError, read_op_lines
+from optrove.model.case import Case
+from optrove.model.records import CallSite, Phase
+from optrove.model.values import Int, List, Null, TensorSpec
+
+TABLES = Tables((plain.table(), fake.table()))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "made" / "for" / "it" / "ops.jsonl"
+
+
+@pytest.fixture
+def sink(path):
+    sink = OpLines(path)
+    yield sink
+    sink.close()
+
+
+def lines(path):
+    with path.open("rb") as stream:
+        return list(read_op_lines(stream))
+
+
+def test_a_call_is_in_the_file_as_soon_as_it_was_handed_over(sink, path):
+    case = Case("fake.add", (("a", Int(1)),))
+    sink.completed(
+        observed(
+            *(1, [2]),
+            keywords={"b": None},
+            result=3,
+            case=case,
+            test_id="test_a.py::test_b",
+            phase=Phase.CALL,
+            module="models.mlp",
+            mode="decode",
+            call_site=CallSite("model.py", 7),
+            process=5,
+        )
+    )
+    (line,) = lines(path)
+    assert (line.run_id, line.test_id, line.module) == ("run", "test_a.py::test_b", "models.mlp")
+    assert (line.phase, line.mode, line.process) == (Phase.CALL, "decode", 5)
+    assert (line.op, line.op_index, line.parent, line.depth) == ("fake.add", 0, None, 0)
+    assert line.inputs == (Int(1), List((Int(2),)))
+    assert line.keywords == (("b", Null()),)
+    assert line.output == Int(3)
+    assert line.error is None
+    assert line.case_id == placement_hash(case)
+    assert line.call_site == CallSite("model.py", 7)
+    assert line.started_at == "2026-01-15T10:46:16.345678Z"
+    assert line.duration_ms == 1.5
+
+
+def test_one_tensor_has_one_number_throughout_a_call(sink, path):
+    first, second = fake.Tensor((2,)), fake.Tensor((3,))
+    sink.completed(observed(first, [second], keywords={"out": first}, result=(second, first)))
+    (line,) = lines(path)
+    tensors = [line.inputs[0], line.inputs[1].items[0], line.keywords[0][1], *line.output.items]
+    assert all(isinstance(tensor, TensorSpec) for tensor in tensors)
+    assert [tensor.identity for tensor in tensors] == [0, 1, 0, 1, 0]
+
+
+def test_the_order_of_keywords_does_not_change_the_line(sink, path):
+    first, second = fake.Tensor((2,)), fake.Tensor((3,))
+    sink.completed(observed(keywords={"a": first, "b": second}))
+    sink.completed(observed(keywords={"b": second, "a": first}))
+    one, other = lines(path)
+    assert one.keywords == other.keywords
+
+
+class Refusal(Exception):
+    pass
+
+
+def test_a_call_that_raised_says_what(sink, path):
+    sink.completed(observed(1, error=ValueError("no\nsuch shape"), result=None))
+    sink.completed(observed(1, error=Refusal("x")))
+    first, second = lines(path)
+    assert (first.error, first.output) == (OpError("ValueError", "no\nsuch shape"), None)
+    assert second.error.type == f"{Refusal.__module__}.Refusal"
+
+
+def test_what_no_converter_knows_is_written_as_opaque(sink, path):
+    sink.completed(observed(object()))
+    (line,) = lines(path)
+    assert line.inputs[0].type == "builtins.object"
+
+
+def number(numbers, test_id, index, parent=None, depth=0):
+    return numbers.of(observed(test_id=test_id, op_index=index, parent=parent, depth=depth))
+
+
+def test_the_calls_of_each_test_are_numbered_from_zero():
+    numbers = TestNumbers()
+    assert [number(numbers, "a", 0), number(numbers, "a", 1)] == [(0, None), (1, None)]
+    assert [number(numbers, None, 2), number(numbers, "b", 3)] == [(0, None), (0, None)]
+    assert [number(numbers, None, 4), number(numbers, "a", 5)] == [(1, None), (2, None)]
+
+
+def test_inner_calls_are_numbered_after_the_call_that_made_them():
+    numbers = TestNumbers()
+    number(numbers, "other", 9)
+    # 10 calls 11 and 14; 11 calls 12 and 13; 14 calls 15. All end after what they call.
+    ended = [(12, 11, 2), (13, 11, 2), (11, 10, 1), (15, 14, 2), (14, 10, 1), (10, None, 0)]
+    found = {index: number(numbers, "a", index, parent, depth) for index, parent, depth in ended}
+    assert {index: own for index, (own, _) in found.items()} == {
+        index: index - 10 for index in range(10, 16)
+    }
+    assert [found[index][1] for index in range(10, 16)] == [None, 0, 1, 1, 0, 4]
+    assert number(numbers, "a", 16) == (6, None)
+
+
+def test_a_call_that_never_ended_leaves_its_number_to_nobody():
+    numbers = TestNumbers()
+    assert number(numbers, "a", 1, parent=0, depth=1) == (1, 0)
+    assert number(numbers, "a", 3, parent=2, depth=1) == (3, 2)
+    assert number(numbers, "a", 2) == (2, None)
+    assert number(numbers, "a", 4) == (4, None)
+
+
+def test_calls_of_several_threads_never_share_a_number():
+    numbers, found = TestNumbers(), []
+
+    def work(start):
+        for index in range(start, start + 300, 3):
+            inner = number(numbers, "a", index + 2, parent=index + 1, depth=2)
+            middle = number(numbers, "a", index + 1, parent=index, depth=1)
+            outer = number(numbers, "a", index)
+            assert (inner[1], middle[1]) == (middle[0], outer[0])
+            found.extend([inner[0], middle[0], outer[0]])
+
+    threads = [Thread(target=work, args=(start,)) for start in range(0, 1200, 300)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(1200))
+
+
+def test_a_case_is_hashed_once_while_it_is_remembered(monkeypatch):
+    hashed = []
+    monkeypatch.setattr(oplines, "placement_hash", lambda case: hashed.append(case) or case.op)
+    ids = CaseIds(limit=2)
+    first, second, third = (Case(op, ()) for op in ("a", "b", "c"))
+    assert [ids.of(case) for case in (first, second, first, first)] == ["a", "b", "a", "a"]
+    assert hashed == [first, second]
+    ids.of(third)
+    ids.of(first)
+    assert hashed == [first, second, third, first]
+
+
+def test_what_is_in_the_file_stays_and_a_torn_line_gets_its_end(tmp_path):
+    path = tmp_path / "ops.jsonl"
+    for _ in range(2):
+        sink = OpLines(path)
+        sink.completed(observed(1))
+        sink.close()
+    with path.open("ab") as stream:
+        stream.write(b'{"run_id": "ki')
+    sink = OpLines(path)
+    sink.completed(observed(2))
+    sink.close()
+    *whole, torn, last = lines(path)
+    assert len(whole) == 2
+    assert isinstance(torn, BadLine)
+    assert last.inputs == (Int(2),)
+
+
+def test_a_closed_sink_takes_no_more_calls(sink):
+    sink.close()
+    sink.close()
+    with pytest.raises(ValueError, match="closed"):
+        sink.completed(observed())
+
+
+def test_a_path_that_cannot_be_written_is_an_error_of_the_system(tmp_path):
+    with pytest.raises(IsADirectoryError):
+        OpLines(tmp_path)
+
+
+WRITER = textwrap.dedent("""
+    import os, sys
+    from pathlib import Path
+    from observed_calls import observed
+    from optrove.backends import plain
+    from optrove.backends.base import Tables
+    from optrove.capture.oplines import OpLines
+    tables = Tables((plain.table(),))
+    sink = OpLines(Path(sys.argv[1]))
+    process, calls = int(sys.argv[2]), int(sys.argv[3])
+    for index in range(calls):
+        sink.completed(observed("x" * (index * 97 % 9000), op_index=index, process=process))
+    if process == 0:
+        print("written", flush=True)
+        sys.stdin.read()
+""")
+
+
+def start(path, process, calls):
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path), str(process), str(calls)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_processes_share_a_file_and_a_killed_one_has_written_every_call(tmp_path):
+    path = tmp_path / "ops.jsonl"
+    with start(path, 0, 200) as killed, start(path, 1, 200) as other:
+        assert killed.stdout.readline() == "written\n"
+        killed.send_signal(signal.SIGKILL)
+        other.communicate()
+    assert other.returncode == 0
+    found = lines(path)
+    for process in (0, 1):
+        indices = [line.op_index for line in found if line.process == process]
+        assert indices == list(range(200))

@@ -1,0 +1,377 @@
+import contextlib
+import gc
+import resource
+import sys
+import threading
+import weakref
+from pathlib import Path
+
+import numpy
+import pytest
+
+from optrove.backends.watching import CURRENT, muted
+from optrove.capture import journal as journal_module
+from optrove.capture import recorder as recorder_module
+from optrove.capture.numbering import Scope
+from optrove.codec.wire import encode
+from optrove.model.records import CallOutcome, DeviceParameters, Phase
+from tracing import fake_form, perform, readers_in, seen_in, start_recorder, summary_of
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    recorder, journal = start_recorder(tmp_path)
+    yield recorder
+    journal.close()
+
+
+def calls_in(directory):
+    (reader,) = readers_in(directory)
+    return seen_in(reader)
+
+
+def arguments_of(seen):
+    return {name: encode(value) for name, value in seen.case.arguments}
+
+
+class Thing:
+    """Of no known class."""
+
+
+class Spiteful(Exception):
+    """An exception that cannot be printed."""
+
+    def __str__(self):
+        raise Spiteful
+
+    __repr__ = __str__
+
+
+def test_calls_are_recorded_once_in_their_order_with_their_case_and_line(recorder, tmp_path):
+    form = fake_form()
+    for number in (1, 2, 1):
+        perform(recorder, form, lambda a: a * 2, number)
+        line = sys._getframe().f_lineno - 1
+    calls = calls_in(tmp_path)
+    assert [arguments_of(call) for call in calls] == [{"a": 1}, {"a": 2}, {"a": 1}]
+    assert [call.call.op_index for call in calls] == [0, 1, 2]
+    assert [[*map(encode, call.call.outputs)] for call in calls] == [[2], [4], [2]]
+    assert {(call.file, call.line) for call in calls} == {(__file__, line)}
+    assert calls[0].number == calls[2].number != calls[1].number
+    assert all(call.call.duration_ns >= 0 for call in calls)
+
+
+def test_a_call_is_in_the_journal_before_it_is_made(recorder, tmp_path):
+    def look(a):
+        (call,) = calls_in(tmp_path)
+        assert call.call.outcome is CallOutcome.UNFINISHED
+        assert call.call.duration_ns is None
+        assert arguments_of(call) == {"a": "now"}
+        (flying,) = summary_of(tmp_path).in_flight
+        assert (flying.op, flying.op_index, flying.case) == ("fake.add", 0, call.case)
+
+    perform(recorder, fake_form(), look, "now")
+    assert calls_in(tmp_path)[0].outcome == "returned"
+    assert summary_of(tmp_path).in_flight == ()
+
+
+def test_an_exception_is_recorded_with_its_text_and_goes_on_unchanged(recorder, tmp_path):
+    error = ValueError("no such thing")
+
+    def fail(a):
+        raise error
+
+    with pytest.raises(ValueError, match="no such thing") as raised:
+        perform(recorder, fake_form(), fail, 1)
+    assert raised.value is error
+    (call,) = calls_in(tmp_path)
+    assert (call.outcome, call.call.error) == ("raised", "ValueError: no such thing")
+    assert call.call.outputs == ()
+
+
+def test_what_a_composite_op_calls_are_its_children(recorder, tmp_path):
+    inner, outer = fake_form("fake.inner"), fake_form("fake.outer", composite=True)
+
+    def nest(a):
+        perform(recorder, inner, abs, a)
+        if a > 1:
+            perform(recorder, outer, nest, a - 1)
+        with pytest.raises(TypeError):
+            perform(recorder, inner, abs, "text")
+
+    perform(recorder, outer, nest, 2)
+    perform(recorder, inner, abs, 5)
+    tree = [(call.op, call.call.parent, call.call.depth) for call in calls_in(tmp_path)]
+    assert tree == [
+        ("fake.outer", None, 0),
+        ("fake.inner", 0, 1),
+        ("fake.outer", 0, 1),
+        ("fake.inner", 2, 2),
+        ("fake.inner", 2, 2),
+        ("fake.inner", 0, 1),
+        ("fake.inner", None, 0),
+    ]
+    assert CURRENT.get() is None
+
+
+def test_a_composite_op_that_raises_is_nobodys_parent_afterwards(recorder, tmp_path):
+    def fail(a):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        perform(recorder, fake_form(composite=True), fail, 1)
+    perform(recorder, fake_form(), abs, 1)
+    assert [call.call.parent for call in calls_in(tmp_path)] == [None, None]
+
+
+def test_threads_at_once_lose_nothing_and_keep_their_own_parents(recorder, tmp_path):
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    outer, inner = fake_form("fake.outer", composite=True), fake_form("fake.inner")
+    rounds, count = 700, 4
+
+    def work(who):
+        def body(number, name):
+            perform(recorder, inner, lambda *_: name, number, name)
+
+        for number in range(rounds):
+            perform(recorder, outer, body, number % 50, who)
+
+    threads = [threading.Thread(target=work, args=(f"thread {who}",)) for who in range(count)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    calls = calls_in(tmp_path)
+    assert len(calls) == 2 * rounds * count
+    by_index = {call.call.op_index: call for call in calls}
+    assert sorted(by_index) == [*range(len(calls))]
+    for call in calls:
+        if call.op == "fake.inner":
+            parent = by_index[call.call.parent]
+            assert (parent.op, call.call.depth) == ("fake.outer", 1)
+            assert arguments_of(parent) == arguments_of(call)
+            assert [*map(encode, call.call.outputs)] == [arguments_of(call)["b"]]
+    summary = summary_of(tmp_path)
+    assert summary.cases == 2 * 50 * count
+    assert recorder.faults == {}
+
+
+def test_many_windows_are_filled_by_many_threads(tmp_path, monkeypatch):
+    page = journal_module.mmap.ALLOCATIONGRANULARITY
+    monkeypatch.setattr(journal_module, "WINDOW_RECORDS", page)
+    monkeypatch.setattr(journal_module, "WINDOW_SIZE", page * journal_module.RECORD_SIZE)
+    recorder, journal = start_recorder(tmp_path)
+    tidied = []
+    recorder.tidy.append(lambda: tidied.append(1))
+    form = fake_form()
+
+    def work():
+        for number in range(page):
+            perform(recorder, form, abs, number % 3)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    work()
+    for thread in threads:
+        thread.join()
+    journal.close()
+    assert summary_of(tmp_path).calls == 4 * page
+    assert len(tidied) >= 3
+    (reader,) = readers_in(tmp_path)
+    assert {raw.op_index for raw in reader.raw_calls()} == {*range(4 * page)}
+    assert all(raw.outcome is CallOutcome.RETURNED for raw in reader.raw_calls())
+
+
+def test_an_argument_of_unknown_class_is_counted_and_never_merged(recorder, tmp_path):
+    form = fake_form(key=lambda arguments, keywords: None)
+    for _ in range(3):
+        perform(recorder, form, lambda a: None, Thing())
+    calls = calls_in(tmp_path)
+    assert [call.kind for call in calls] == ["opaque"] * 3
+    assert len({call.hash for call in calls}) == 3
+    summary = summary_of(tmp_path)
+    assert (summary.calls, summary.cases, summary.known_cases) == (3, 3, 0)
+    ((reason, count),) = summary.accounting.untraceable
+    assert "Thing" in reason
+    assert count == 3
+
+
+def test_what_goes_wrong_in_the_tracing_reaches_the_summary_and_not_the_program(recorder, tmp_path):
+    def spiteful(*_):
+        raise Spiteful
+
+    results = [
+        perform(recorder, fake_form("fake.key", key=spiteful), abs, -1),
+        perform(recorder, fake_form("fake.bind", bind=spiteful), abs, -2),
+        perform(recorder, fake_form("fake.result", result_key=spiteful), abs, -3),
+    ]
+    assert results == [1, 2, 3]
+    calls = calls_in(tmp_path)
+    assert [call.kind for call in calls] == ["untraceable", "untraceable", "case"]
+    assert [call.outcome for call in calls] == ["returned"] * 3
+    assert "fake.bind: Spiteful" in calls[1].reason
+    assert len(recorder.faults) == 3
+    assert summary_of(tmp_path).calls == 3
+
+
+def test_an_exception_that_cannot_be_printed_goes_through(recorder, tmp_path):
+    error = Spiteful()
+
+    def fail(a):
+        raise error
+
+    with pytest.raises(Spiteful) as raised:
+        perform(recorder, fake_form(), fail, 1)
+    assert raised.value is error
+    (call,) = calls_in(tmp_path)
+    assert (call.outcome, call.call.error) == ("raised", None)
+
+
+def test_ops_that_are_not_wanted_are_counted_by_reason(tmp_path):
+    recorder, journal = start_recorder(
+        tmp_path, left_out=lambda op: "not wanted" if op == "fake.b" else None
+    )
+    for _ in range(3):
+        perform(recorder, fake_form("fake.a"), abs, 1)
+        perform(recorder, fake_form("fake.b"), abs, 1)
+    journal.close()
+    summary = summary_of(tmp_path)
+    assert summary.accounting.filtered == (("not wanted", 3),)
+    assert (summary.calls, summary.accounting.stored, summary.cases) == (6, 1, 1)
+
+
+def test_calls_that_are_not_the_programs_own_are_not_recorded_as_parents(recorder, tmp_path):
+    with muted():
+        pass
+    perform(recorder, fake_form(), abs, 1)
+    assert [call.call.parent for call in calls_in(tmp_path)] == [None]
+
+
+def test_calls_belong_to_the_scope_in_which_they_begin(recorder, tmp_path):
+    form = fake_form()
+    device = DeviceParameters(mesh_shape=(4, 8), fabric_config="FABRIC_1D")
+    perform(recorder, form, abs, 1)
+    recorder.set_scope(Scope("t.py::a", Phase.SETUP))
+    perform(recorder, form, abs, 1)
+    recorder.set_scope(Scope("t.py::a", Phase.CALL, "mlp", "decode", device))
+    perform(recorder, form, abs, 1)
+    recorder.set_scope(Scope("t.py::a", Phase.SETUP))
+    perform(recorder, form, abs, 1)
+    calls = [call.call for call in calls_in(tmp_path)]
+    assert [(call.test_id, call.phase, call.module, call.mode, call.device) for call in calls] == [
+        (None, None, None, None, None),
+        ("t.py::a", Phase.SETUP, None, None, None),
+        ("t.py::a", Phase.CALL, "mlp", "decode", device),
+        ("t.py::a", Phase.SETUP, None, None, None),
+    ]
+
+
+def fail(a):
+    raise ValueError
+
+
+@pytest.mark.parametrize("function", [lambda a: 1, lambda a: None, lambda a: a, fail])
+def test_the_tensors_of_an_ended_call_are_not_kept_alive(recorder, function):
+    tensor = numpy.zeros(3)
+    alive = weakref.ref(tensor)
+    form = fake_form(
+        key=lambda arguments, keywords: "always the same",
+        result_key=lambda known, result, call: None,
+    )
+    with contextlib.suppress(ValueError):
+        perform(recorder, form, function, tensor)
+    assert [*recorder.slots.known] == ["always the same"]
+    del tensor
+    gc.collect()
+    assert alive() is None
+
+
+def test_a_call_within_one_of_the_same_case_has_outputs_of_its_own(recorder, tmp_path):
+    form = fake_form(
+        composite=True,
+        key=lambda arguments, keywords: "always the same",
+        result_key=lambda known, result, call: ("the argument", result is call[0][0]),
+    )
+
+    def once_more(a):
+        if depth:
+            depth.pop()
+            perform(recorder, form, once_more, numpy.zeros(3))
+        return a
+
+    depth = [1]
+    perform(recorder, form, once_more, numpy.zeros(3))
+    outer, inner = calls_in(tmp_path)
+    assert outer.number == inner.number
+    for call in (outer, inner):
+        (output,) = call.call.outputs
+        assert output.identity == call["a"].identity
+
+
+def test_numbers_that_an_op_reads_are_not_recorded(recorder, tmp_path):
+    form = fake_form("fake.item")
+    form.reads = True
+    perform(recorder, form, lambda a: 41, 1)
+    (call,) = calls_in(tmp_path)
+    assert (call.outcome, call.call.outputs) == ("returned", ())
+
+
+def test_results_that_always_differ_do_not_pile_up(recorder, tmp_path):
+    form = fake_form()
+    results = iter(range(1000))
+    for _ in range(1000):
+        perform(recorder, form, lambda a: next(results), 1)
+    (known,) = recorder.slots.known.values()
+    assert len(known.outputs) <= recorder_module.MAX_RESULTS
+    assert [encode(call.call.outputs[0]) for call in calls_in(tmp_path)] == [*range(1000)]
+
+
+def test_after_its_end_a_recorder_records_nothing(tmp_path):
+    recorder, journal = start_recorder(tmp_path)
+    form = fake_form()
+    perform(recorder, form, abs, 1)
+    recorder.close()
+    journal.close()
+    before = [path.read_bytes() for path in sorted(tmp_path.iterdir())]
+    assert perform(recorder, form, abs, -1) == 1
+    assert perform(recorder, form, abs, -2) == 2
+    assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == before
+
+
+def test_what_is_known_stays_bounded_and_forgetting_changes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder_module, "MAX_KNOWN", 10)
+    recorder, journal = start_recorder(tmp_path)
+    form = fake_form()
+    for _ in range(2):
+        for number in range(35):
+            perform(recorder, form, abs, number)
+            assert len(recorder.slots.known) <= 10
+    journal.close()
+    summary = summary_of(tmp_path)
+    assert (summary.calls, summary.cases) == (70, 35)
+
+
+def test_memory_does_not_grow_with_the_number_of_calls(tmp_path):
+    recorder, journal = start_recorder(tmp_path)
+    form = fake_form()
+    before = resident_bytes()
+    most = 0
+    for number in range(200_000):
+        perform(recorder, form, abs, number % 10_000)
+        if number % 10_000 == 0:
+            most = max(most, resident_bytes())
+    journal.close()
+    assert most - before < 40_000_000
+    (reader,) = readers_in(tmp_path)
+    assert sum(1 for _ in reader.raw_calls()) == 200_000
+    assert len({*reader.case_numbers()}) >= 10_000
+
+
+def resident_bytes():
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()

@@ -1,0 +1,9 @@
+from optrove import pytest_plugin, settings
+
+# What alone asks for nothing.
+ONLY_TUNES = {"OPTROVE_CACHE", "HF_MODEL"}
+
+
+def test_the_plugin_knows_every_variable_that_asks_for_a_part():
+    names = {variable.name for variable in settings.VARIABLES}
+    assert set(pytest_plugin.VARIABLES) == names - ONLY_TUNES
