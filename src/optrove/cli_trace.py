@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 _REST: Final = "optrove.trace.arguments"
 _LINE_SECONDS: Final = 10.0
+_STDERR: Final = 2
 
 
 class _WithArguments(click.Command):
@@ -226,7 +227,7 @@ def _request(options: Options) -> Request:
         outputs=Outputs(jsonl, params_dir, values=options.with_values, sketch=options.sketch),
         keep=options.keep,
         timeout=options.timeout,
-        stdout=sys.stderr if options.as_json else None,
+        stdout=_STDERR if options.as_json else None,
     )
 
 

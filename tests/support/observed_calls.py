@@ -10,7 +10,7 @@ STARTED_NS = 1_768_473_976_345_678_912
 """2026-01-15T10:46:16.345678912Z."""
 
 
-def observed(*arguments, op="fake.add", keywords=None, **facts):
+def observed(*arguments, op="fake.add", keywords=None, tables=None, **facts):
     """Return a call that returned None, of no test, but for the given facts."""
     told = {
         "op_index": 0,
@@ -30,6 +30,6 @@ def observed(*arguments, op="fake.add", keywords=None, **facts):
         "run_id": "run",
     }
     told |= facts
-    begun = DescribedCall(Describer(loaded_tables()), arguments, keywords or {})
+    begun = DescribedCall(Describer(tables or loaded_tables()), arguments, keywords or {})
     told["described"] = begun.raised() if told["error"] else begun.returned(told["result"])
     return Observed(op=op, arguments=arguments, keywords=keywords or {}, **told)

@@ -116,11 +116,24 @@ def tracing(tmp_path, **options):
 
 def assert_adds_up(summary):
     """Check that every observed call is accounted for exactly once, in every way of counting."""
+    if isinstance(summary, dict):
+        assert_data_adds_up(summary)
+        return
     accounting = summary.accounting
     assert accounting.adds_up(), accounting
     assert accounting.observed == summary.calls
     assert min(accounting.stored, accounting.deduplicated, accounting.observed) >= 0
     assert sum(count.cases for count in summary.ops) == summary.cases
+
+
+def assert_data_adds_up(data):
+    """Check the same of what ``optrove trace --json`` prints."""
+    told = data["accounting"]
+    filtered, untraceable = (sum(told[name].values()) for name in ("filtered", "untraceable"))
+    assert told["observed"] == told["new"] + told["repeated"] + filtered + untraceable
+    assert told["observed"] == data["calls"]
+    assert sum(op["unique"] for op in data["ops"]) == data["cases"]
+    assert data["new_cases"] + data["known_cases"] == data["cases"]
 
 
 def fake_form(op="fake.add", *, composite=False, key=None, result_key=None, bind=None):

@@ -45,6 +45,7 @@ typedef struct {
     PyObject *numbers[MAX_TENSORS];
     int tensor_count;
     int doubt;
+    int nested;
 } Key;
 
 static uint64_t clock_ns(void)
@@ -90,6 +91,26 @@ static int key_push_tensor(Hurried *self, Key *key, PyObject *live)
     return 0;
 }
 
+static int is_plain(PyObject *live)
+{
+    PyTypeObject *kind = Py_TYPE(live);
+    return live == Py_None || kind == &PyLong_Type || kind == &PyUnicode_Type ||
+           kind == &PyBool_Type || kind == &PyBytes_Type;
+}
+
+/* Tell whether there may be tensors within an object. */
+static int may_hold_tensors(PyObject *live)
+{
+    if (PyDict_CheckExact(live))
+        return 1;
+    if (!PyList_CheckExact(live) && !PyTuple_CheckExact(live))
+        return 0;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(live); i++)
+        if (!is_plain(PySequence_Fast_GET_ITEM(live, i)))
+            return 1;
+    return 0;
+}
+
 /* Append what a rule, which is written in Python, says about an object. */
 static int key_push_by_rule(Hurried *self, Key *key, PyObject *live)
 {
@@ -99,6 +120,8 @@ static int key_push_by_rule(Hurried *self, Key *key, PyObject *live)
     PyObject *list = PyList_New(0);
     if (list == NULL)
         return -1;
+    if (may_hold_tensors(live))
+        key->nested = 1;
     PyObject *done = PyObject_CallFunctionObjArgs(rule, list, live, NULL);
     int failed = done == NULL;
     Py_XDECREF(done);
@@ -113,8 +136,7 @@ static int key_add(Hurried *self, Key *key, PyObject *live)
     PyTypeObject *kind = Py_TYPE(live);
     if ((PyObject *)kind == self->tensor)
         return key_push_tensor(self, key, live);
-    if (live == Py_None || kind == &PyLong_Type || kind == &PyUnicode_Type ||
-        kind == &PyBool_Type || kind == &PyBytes_Type) {
+    if (is_plain(live)) {
         if (key_push(key, (PyObject *)kind) < 0)
             return -1;
         return key_push(key, live);
@@ -168,7 +190,7 @@ static int lie_apart(Hurried *self, Key *key, PyObject *const *args, Py_ssize_t 
     for (int i = 1; alone && i < key->tensor_count; i++)
         for (int j = 0; j < i; j++)
             alone = alone && key->tensors[i] != key->tensors[j];
-    if (alone || key->tensor_count < 2)
+    if (!key->nested && (alone || key->tensor_count < 2))
         return 1;
     PyObject *call = whole_call(args, count, names);
     PyObject *answer = call == NULL ? NULL : PyObject_CallOneArg(self->apart, call);
@@ -247,12 +269,16 @@ static char *take_record(Desk *desk)
             return NULL;
         }
         Py_DECREF(memory);
-        if (desk->window != NULL)
-            PyBuffer_Release(&desk->buffer);
-        Py_XSETREF(desk->take, take);
+        /* Letting go of a mapped window lets other threads run, so all must be in place before. */
+        Desk before = *desk;
         Py_INCREF(window);
-        Py_XSETREF(desk->window, window);
+        desk->window = window;
+        desk->take = take;
         desk->buffer = buffer;
+        if (before.window != NULL)
+            PyBuffer_Release(&before.buffer);
+        Py_XDECREF(before.take);
+        Py_XDECREF(before.window);
     }
     Py_DECREF(window);
     PyObject *place = PyObject_CallNoArgs(desk->take);
@@ -352,6 +378,11 @@ static PyObject *leave_to_general(Hurried *self, PyObject *const *args, Py_ssize
 {
     PyErr_Clear();
     PyObject *frame = PyObject_CallOneArg(get_frame, self->depth), *result = NULL;
+    if (frame == NULL) {
+        /* Called by no Python code at all, such as by atexit. */
+        PyErr_Clear();
+        return PyObject_Vectorcall(self->function, args, (size_t)count, names);
+    }
     PyObject *given = positional(args, count), *named = keywords(args, count, names);
     if (frame != NULL && given != NULL && named != NULL)
         result = PyObject_CallFunctionObjArgs(self->general, frame, given, named, NULL);
@@ -377,8 +408,8 @@ static PyObject *hurried_call(PyObject *callable, PyObject *const *args, size_t 
     Hurried *self = (Hurried *)callable;
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     Key key;
-    key.count = key.tensor_count = key.doubt = 0;
-    PyObject *known = NULL, *frame = NULL;
+    key.count = key.tensor_count = key.doubt = key.nested = 0;
+    PyObject *known = NULL, *frame = NULL, *window = NULL;
     char *record = NULL;
     long site = -1;
     uint64_t word = 0, scope = 0;
@@ -399,13 +430,13 @@ static PyObject *hurried_call(PyObject *callable, PyObject *const *args, size_t 
         Py_XDECREF(known);
         return leave_to_general(self, args, count, names);
     }
+    /* The window may be replaced while the call goes on; it keeps its memory mapped. */
+    window = self->desk->window;
+    Py_INCREF(window);
     for (int i = 0; self->forgets && i < key.tensor_count; i++)
         if (PyDict_DelItem(self->facts, key.numbers[i]) < 0)
             PyErr_Clear();
     key_clear(&key);
-    /* The window may be replaced while the call goes on; it keeps its memory mapped. */
-    PyObject *window = self->desk->window;
-    Py_INCREF(window);
     write_entry(record, word, (uint32_t)site, (uint32_t)scope);
     PyObject *result = PyObject_Vectorcall(self->function, args, flags, names);
     uint64_t stopped = clock_ns();

@@ -60,10 +60,21 @@ class Known:
     ``word`` is the first word of their records; ``outputs`` are the numbers of their results, by
     the results' keys. A probe that recognises results by itself sets ``pending`` to what tells
     whether a result is like the last one, and that one's part; with its number it is ``usual``.
-    ``elements`` are the same for each tensor of the last result.
+    ``elements`` are the same for each tensor of the last result; where that was a sequence of
+    tensors only, the part is SEQUENCE, it is usual when every element is, and ``key`` is its key.
     """
 
-    __slots__ = ("case", "elements", "kind", "number", "outputs", "pending", "usual", "word")
+    __slots__ = (
+        "case",
+        "elements",
+        "key",
+        "kind",
+        "number",
+        "outputs",
+        "pending",
+        "usual",
+        "word",
+    )
 
     def __init__(self, number: int, kind: int, word: int) -> None:
         self.number = number
@@ -72,15 +83,20 @@ class Known:
         self.case: Case | None = None
         self.outputs: dict[Hashable, int] = {}
         self.elements: tuple[tuple[Callable[[Any], bool], int], ...] = ()
+        self.key: Hashable = None
         self.pending: tuple[Callable[[Any], bool], int] | None = None
         self.usual: tuple[Callable[[Any], bool], int, int] = NOTHING_USUAL
 
 
-def _never(_: Any) -> bool:
+def never(_: Any) -> bool:
+    """Recognise nothing."""
     return False
 
 
-NOTHING_USUAL: Final = (_never, 0, 0)
+NOTHING_USUAL: Final = (never, 0, 0)
+
+SEQUENCE: Final = -1
+"""Stands for the part of a result that is a sequence of tensors."""
 
 
 MUTED: Final = (-1, -1)

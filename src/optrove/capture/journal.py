@@ -26,8 +26,8 @@ from optrove.codec.journal import (
     MAGIC,
     RECORD_SIZE,
     VERSION,
-    line,
 )
+from optrove.codec.text import write as json_text
 from optrove.errors import UnusableJournal
 
 if TYPE_CHECKING:
@@ -94,7 +94,11 @@ class Journal:
 
     def write(self, data: Json) -> None:
         """Append one line, or nothing and raise OSError when the disk does not take all of it."""
-        text = line(data)
+        self.write_text(json_text(data))
+
+    def write_text(self, spelled: str) -> None:
+        """Append one line of JSON that is spelled already."""
+        text = spelled.encode("ascii") + b"\n"
         with self._lock:
             written = os.write(self._lines, text)
             if written != len(text):

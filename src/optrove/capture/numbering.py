@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from optrove.backends.describe import NUMBERED
 from optrove.codec.records import record_to_builtins
@@ -30,6 +30,14 @@ K = TypeVar("K", bound=Hashable)
 MAX_REMEMBERED: Final = 8192
 MAX_ERROR: Final = 20_000
 """How many characters of an exception's text are kept."""
+
+
+Recall: TypeAlias = Callable[[Any], "tuple[TensorSpec, Hashable, Hashable, Any] | None"]
+"""Given a live tensor: its spec alone, what tells it and its buffer from others, its device."""
+
+
+def _nothing(_: Any) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +64,13 @@ class Numbering:
     """The numbers of one journal; may be used by many threads."""
 
     def __init__(self, journal: Journal) -> None:
+        self.recall: Recall = _nothing
+        self._begin(journal)
+
+    def _begin(self, journal: Journal) -> None:
         self._journal = journal
         self._lock = RLock()
+        self._recalled: dict[int, tuple[int, TensorSpec]] = {}
         self._next: dict[str, int] = {}
         self._values: dict[Value, int] = {}
         self._cases: dict[str, int] = {}
@@ -66,24 +79,31 @@ class Numbering:
         self._sites: dict[tuple[str, int], int] = {}
         self._reasons: dict[tuple[str, str], int] = {}
 
-    def case(self, op: str, arguments: Mapping[str, Any], session: Describer) -> NumberedCase:
+    def case(
+        self, op: str, arguments: Mapping[str, Any], session: Describer, *, keep: bool = False
+    ) -> NumberedCase:
         """Return the number of a case; the arguments are described in the order of their names.
 
         In that order, because numbers of tensors are given on the way: however a call was
-        spelled, they come out the same.
+        spelled, they come out the same. With ``keep`` the description is returned as well.
         """
-        described = tuple([(name, session.describe(arguments[name])) for name in sorted(arguments)])
         opaque: list[str] = []
-        references = {name: self._reference(value, opaque) for name, value in described}
-        data = {"op": op, "arguments": references, **({"opaque": opaque} if opaque else {})}
-        number = self._written("case", self._cases, write(data), lambda: data)
-        return NumberedCase(number, described, tuple(opaque))
+        described: NamedValues = ()
+        if keep:
+            named = [(name, session.describe(arguments[name])) for name in sorted(arguments)]
+            references = {name: self._reference(value, opaque) for name, value in named}
+            described = tuple(named)
+        else:
+            references = {
+                name: self._live(arguments[name], session, opaque) for name in sorted(arguments)
+            }
+        data = {"arguments": references, **({"opaque": opaque} if opaque else {}), "op": op}
+        return NumberedCase(self._once("case", self._cases, data), described, tuple(opaque))
 
     def outputs(self, results: Iterable[Any], session: Describer) -> int:
         """Return the number of what a call returned, described after its arguments."""
-        references = [self._reference(session.describe(each), []) for each in results]
-        data = {"are": references}
-        return self._written("outputs", self._outputs, write(references), lambda: data)
+        references = [self._live(each, session, []) for each in results]
+        return self._once("outputs", self._outputs, {"are": references})
 
     def scope(self, scope: Scope) -> int:
         """Return the number of a scope."""
@@ -106,7 +126,26 @@ class Numbering:
 
     def continue_in(self, journal: Journal) -> None:
         """Begin anew in another journal; the lock may be one that a fork left locked."""
-        self.__init__(journal)  # type: ignore[misc]
+        self._begin(journal)
+
+    def _live(self, live: Any, session: Describer, opaque: list[str]) -> Json:
+        """Return the reference to an object; a tensor that is known need not be described."""
+        recalled = self.recall(live)
+        if recalled is None:
+            return self._reference(session.describe(live), opaque)
+        spec, tensor, storage, device = recalled
+        known = self._recalled.get(id(spec))
+        if known is None:
+            if len(self._recalled) >= MAX_REMEMBERED:
+                self._recalled.clear()
+            # With the object, so that its id stays its own.
+            known = self._recalled[id(spec)] = (self._value(spec), spec)
+        return {
+            "t": known[0],
+            "i": session.tensor_number(live, tensor),
+            "s": session.storage_number(live, storage),
+            "d": None if device is None else session.device_number(device),
+        }
 
     def _reference(self, value: Value, opaque: list[str]) -> Json:
         if isinstance(value, TensorSpec):
@@ -128,6 +167,23 @@ class Numbering:
 
     def _value(self, value: Value) -> int:
         return self._written("value", self._values, value, lambda: {"is": encode(value)})
+
+    def _once(self, kind: str, known: dict[str, int], data: dict[str, Json]) -> int:
+        """Return the number of a line that is known by its own text."""
+        text = write(data)
+        number = known.get(text)
+        if number is not None:
+            return number
+        with self._lock:
+            number = known.get(text)
+            if number is None:
+                number = self._next.get(kind, 0) + 1
+                self._journal.write_text(f'{{"{kind}":{number},{text[1:]}')
+                self._next[kind] = number
+                if len(known) >= MAX_REMEMBERED:
+                    known.clear()
+                known[text] = number
+            return number
 
     def _written(
         self, kind: str, known: dict[K, int], key: K, data: Callable[[], dict[str, Json]]

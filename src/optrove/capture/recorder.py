@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from optrove.backends.base import unobserved
 from optrove.backends.describe import Describer, DescriptionCache
 from optrove.backends.frameworks import LoadedTables
-from optrove.backends.watching import CURRENT, NOTHING_USUAL, Known, Slots, muted
+from optrove.backends.watching import CURRENT, MUTED, NOTHING_USUAL, Known, Slots, muted
 from optrove.capture.numbering import Numbering, Scope
 from optrove.capture.sites import Sites
 from optrove.codec import journal as layout
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from optrove.backends.base import RecipeLookup
     from optrove.backends.watching import Arguments, Call, Form, Keywords
     from optrove.capture.journal import Journal, Window
+    from optrove.capture.numbering import Recall
 
 MAX_KNOWN: Final = 16_384
 """How many different calls are recognised without describing them."""
@@ -79,6 +80,10 @@ class Recorder:
         self.site = self._sites.number
         self.locate = self._sites.locate
         self.process = journal.process
+
+    def remember(self, recall: Recall) -> None:
+        """Take what tells about tensors that need not be described again."""
+        self.numbering.recall = recall
 
     def set_scope(self, scope: Scope) -> None:
         """Attribute the calls from now on, in all threads, to ``scope``."""
@@ -137,8 +142,11 @@ class Recorder:
         try:
             if form.reads or known.kind in (layout.FILTERED, layout.UNTRACEABLE):
                 return 0
-            with muted():
+            token = CURRENT.set(MUTED)
+            try:
                 return self._outputs(form, known, result, call, session)
+            finally:
+                CURRENT.reset(token)
         except Exception as error:  # noqa: BLE001 - as in begin
             self.fault(f"what {form.op} returned", error)
         return 0
@@ -194,8 +202,11 @@ class Recorder:
     def _learn(
         self, form: Form, key: Hashable, arguments: Arguments, keywords: Keywords
     ) -> tuple[Known, Describer | None]:
-        with muted():
+        token = CURRENT.set(MUTED)
+        try:
             known, session = self._describe(form, arguments, keywords)
+        finally:
+            CURRENT.reset(token)
         if key is not None and known.kind != layout.OPAQUE:
             if len(self.slots.known) >= MAX_KNOWN:
                 self.slots.known.clear()
@@ -209,7 +220,8 @@ class Recorder:
         if reason is not None:
             return _known(self.numbering.reason("filtered", reason), layout.FILTERED), None
         session = Describer(self.tables(), cache=self.cache, recipes=self.recipes)
-        case = self.numbering.case(form.op, form.bind(arguments, keywords), session)
+        bound = form.bind(arguments, keywords)
+        case = self.numbering.case(form.op, bound, session, keep=self._keep_cases)
         kind = layout.OPAQUE if case.opaque else layout.CASE
         known = _known(case.number, kind)
         if self._keep_cases:

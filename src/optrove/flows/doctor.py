@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optrove.backends.ttnn.boards import BOARDS
+from optrove.backends.ttnn.hurried import is_native
 from optrove.backends.ttnn.runtime import installed_package, installed_version
 from optrove.errors import FrameworkMissing
 
@@ -83,6 +84,7 @@ def examine(board: str = "n150") -> Iterator[Finding]:
     yield ttnn
     yield _real_boards()
     yield _mock_boards(board, has_ttnn=ttnn.state is State.OK)
+    yield _tracing()
     yield Finding("store: SQLite", State.OK, sqlite3.sqlite_version)
     for extra in EXTRAS:
         yield _extra(extra)
@@ -125,6 +127,13 @@ def _mock_boards(board: str, *, has_ttnn: bool) -> Finding:
         return Finding(part, State.OK, f"{board} opened and added two tensors")
     remedy = "mend what it says; optrove was tried with ttnn 0.78 to 0.81"
     return Finding(part, State.BROKEN, f"{board} did not open: {problem}", remedy)
+
+
+def _tracing() -> Finding:
+    if is_native():
+        return Finding("tracing", State.OK, "in C")
+    remedy = "to halve what it costs, reinstall optrove where there is a C compiler"
+    return Finding("tracing", State.OK, "in Python", remedy)
 
 
 def _trial(script: str, *arguments: str) -> str | None:

@@ -18,7 +18,8 @@ from optrove.codec.journal_reader import find_journals
 if TYPE_CHECKING:
     from pathlib import Path
 
-_CASE: Final = b'{"arguments":'
+# Only the line of a case begins with one of these, in whatever order its keys are written.
+_CASE: Final = (b'{"case":', b'{"arguments":', b'{"op":')
 _SCOPE: Final = b'"scope":'
 _LONGEST_SCOPE: Final = 10_000
 _BLOCK: Final = layout.RECORD_SIZE * 16_384

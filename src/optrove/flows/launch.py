@@ -17,7 +17,7 @@ import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from optrove.errors import UnusableJournal
 from optrove.flows.following import Follower, Progress
@@ -43,7 +43,7 @@ NO_TESTS: Final = 5
 class Request:
     """How targets are to be traced.
 
-    ``stdout`` is where the output of the target goes instead of optrove's own.
+    ``stdout`` is the file descriptor that the target's output goes to instead of optrove's own.
     """
 
     store: str | None = None
@@ -56,7 +56,7 @@ class Request:
     outputs: Outputs = field(default_factory=Outputs)
     keep: bool = False
     timeout: float | None = None
-    stdout: Any = None
+    stdout: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,4 +95,3 @@ def test_the_call_in_which_a_process_ended_is_named_with_its_arguments(tmp_path,
     assert flying.op == "fake.last"
     assert flying.call_site.file == killed.__file__
     assert [encode(value) for _, value in flying.case.arguments] == ["the last", last[5][0]]
-

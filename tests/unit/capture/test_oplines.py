@@ -3,12 +3,13 @@ import signal
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from threading import Thread
 
 import pytest
 
 import fakeframework as fake
-from observed_calls import observed
+import observed_calls
 from optrove.backends import plain
 from optrove.backends.base import Tables
 from optrove.capture import oplines
@@ -20,7 +21,7 @@ from optrove.model.case import Case
 from optrove.model.records import CallSite, Phase
 from optrove.model.values import Int, List, Null, TensorSpec
 
-TABLES = Tables((plain.table(), fake.table()))
+observed = partial(observed_calls.observed, tables=Tables((plain.table(), fake.table())))
 
 
 @pytest.fixture

@@ -1,18 +1,20 @@
 import json
 import re
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import fakeframework as fake
-from observed_calls import STARTED_NS, observed
+import observed_calls
+from observed_calls import STARTED_NS
 from optrove.backends import plain
 from optrove.backends.base import Tables
-from optrove.capture.parameters import ParameterFiles, parameter_directory, spelled
+from optrove.capture.parameters import ParameterFiles, parameter_directory, remove_empty, spelled
 
-TABLES = Tables((plain.table(), fake.table()))
+observed = partial(observed_calls.observed, tables=Tables((plain.table(), fake.table())))
 
 
 @pytest.fixture
@@ -220,3 +222,31 @@ def test_the_directory_is_the_first_that_is_set(tmp_path, monkeypatch, config, r
     monkeypatch.chdir(tmp_path)
     expected = tmp_path / root / "operation_parameters"
     assert parameter_directory(SimpleNamespace(**config)) == expected
+
+
+def test_tensor_methods_have_no_file_but_indexing_has(sink, directory):
+    for op in ("ttnn.Tensor.cpu", "ttnn.Tensor.__getitem__", "ttnn.Tensor.to", "ttnn.to_device"):
+        sink.completed(observed(op=op))
+    ops = [content["operation_name"] for content in written(directory)]
+    assert ops == ["ttnn.Tensor.__getitem__", "ttnn.to_device"]
+    assert [content["operation_number"] for content in written(directory)] == [1, 2]
+    assert sink.written() == {directory: 2}
+
+
+def test_only_the_ops_of_one_framework_have_files_if_asked(directory):
+    sink = ParameterFiles(lambda: directory, of="ttnn.")
+    for op in ("torch.add", "ttnn.add"):
+        sink.completed(observed(op=op))
+    assert [content["operation_name"] for content in written(directory)] == ["ttnn.add"]
+
+
+def test_directories_that_others_use_are_left_to_them(tmp_path, directory):
+    first, second = (ParameterFiles(lambda: directory) for _ in range(2))
+    first.completed(observed())
+    second.completed(observed())
+    left = first.remove()
+    assert left == (directory, directory.parent, directory.parent.parent)
+    assert second.remove() == ()
+    assert directory.is_dir()
+    assert remove_empty(left) == ()
+    assert list(tmp_path.iterdir()) == []

@@ -31,6 +31,9 @@ class Registry(Protocol):
     def tables(self) -> Callable[[], Tables]:
         """What gives the converters of the frameworks that are loaded."""
 
+    def remember(self, recall: Callable[[Any], Any]) -> None:
+        """Take what tells about tensors that need not be described again."""
+
     def fault(self, where: str, error: Exception) -> None:
         """Count something that went wrong in the tracing itself."""
 
@@ -76,6 +79,7 @@ def attach(
     fingerprints = TtnnFingerprints(ttnn, registry.tables, registry.cache, creations.number)
     registry.recipes = creations.recipe
     registry.tidy.append(fingerprints.tidy)
+    registry.remember(fingerprints.recall)
     attachment = Attachment(ttnn, creations, TtnnProbe(ttnn, listener, fingerprints))
     attachment.install()
     return attachment

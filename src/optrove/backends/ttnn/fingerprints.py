@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 from optrove.backends.base import HandleConverter, Tables
 from optrove.backends.fingerprints import PLAIN, Fingerprints, NoFingerprint
 from optrove.backends.ttnn.mutations import watchable
-from optrove.backends.ttnn.tensors import storage_key
+from optrove.backends.ttnn.tensors import storage_key, tensor_key
 from optrove.backends.ttnn.values import table
+from optrove.backends.watching import SEQUENCE, never
+from optrove.model.values import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -28,8 +30,10 @@ if TYPE_CHECKING:
 
     from optrove.backends.describe import DescriptionCache
     from optrove.backends.watching import Call, Known
+    from optrove.model.values import Value
 
 MAX_FACTS: Final = 32_768
+_NAME: Final = "ttnn.Tensor"
 
 _SEQUENCES: Final = frozenset({list, tuple})
 
@@ -54,6 +58,7 @@ class TtnnFingerprints(Fingerprints):
         self._tensor = ttnn.Tensor
         self._handle_number = handle_number
         self._parts: dict[Hashable, int] = {}
+        self._specs: dict[int, Value] = {}
         self._last_part = 0
         self.mutable = watchable(own)
         self.rules[ttnn.Tensor] = self._add_tensor
@@ -127,29 +132,17 @@ class TtnnFingerprints(Fingerprints):
 
     def result(self, known: Known, live: Any, call: Call) -> Hashable:
         """Return the key of a result, None if it has none, and note what is usual."""
+        if known.usual[1] == SEQUENCE and self._are_usual(known, live):
+            known.pending = (never, SEQUENCE)
+            return known.key
         results = [*self.tensors(live)]
         arguments = [*self.tensors(call)]
-        numbers = [each.tensor_id for each in arguments]
         buffers = [storage_key(each) for each in arguments]
-        key: list[Any] = []
-        shares = False
-        for place, each in enumerate(results):
-            number, buffer = each.tensor_id, storage_key(each)
-            if number in numbers:
-                key.append(("same", numbers.index(number)))
-            elif buffer in buffers:
-                shares = True
-                owner = buffers.index(buffer)
-                key.append(("shared", owner))
-                self._mark_shared(each)
-                self._mark_shared(arguments[owner])
-            elif number in self.facts:
-                # The result of an inner call, and whether it shares its buffer is known.
-                pass
-            elif place < len(known.elements) and known.elements[place][0](each.spec):
-                self.facts[number] = known.elements[place][1]
-            else:
-                self._learn(each)
+        key: list[Any] = [
+            self._relation(each, arguments, buffers, known.elements[place : place + 1])
+            for place, each in enumerate(results)
+        ]
+        shares = any(relation[0] == "shared" for relation in key)
         if len(results) > 1:
             self._mark_alike(results)
         known.elements = tuple([(each.spec.__eq__, self._part(each)) for each in results])
@@ -160,7 +153,43 @@ class TtnnFingerprints(Fingerprints):
         known.pending = None
         if type(live) is self._tensor and not shares:
             known.pending = known.elements[0]
+        elif type(live) in (list, tuple) and len(results) == len(live) and not shares:
+            known.pending = (never, SEQUENCE)
+            known.key = tuple(key)
         return tuple(key)
+
+    def _relation(
+        self, live: Any, arguments: list[Any], buffers: list[Any], usual: Any
+    ) -> tuple[str, int]:
+        """Return how a tensor that was returned relates to the arguments, and note what it is."""
+        number, buffer = live.tensor_id, storage_key(live)
+        numbers = [each.tensor_id for each in arguments]
+        if number in numbers:
+            return "same", numbers.index(number)
+        if buffer in buffers:
+            owner = buffers.index(buffer)
+            self._mark_shared(live)
+            self._mark_shared(arguments[owner])
+            return "shared", owner
+        # A known one is the result of an inner call, and whether it shares its buffer is known.
+        if number not in self.facts:
+            if usual and usual[0][0](live.spec):
+                self.facts[number] = usual[0][1]
+            else:
+                self._learn(live)
+        return "new", 0
+
+    def _are_usual(self, known: Known, live: Any) -> bool:
+        """Tell whether a sequence of tensors is like the last one, and note what they are."""
+        if type(live) not in (list, tuple) or len(live) != len(known.elements):
+            return False
+        if not all(type(each) is self._tensor for each in live):
+            return False
+        if not all(usual[0](each.spec) for each, usual in zip(live, known.elements, strict=True)):
+            return False
+        for each, (_, part) in zip(live, known.elements, strict=True):
+            self.facts[each.tensor_id] = part
+        return True
 
     def _part(self, live: Any) -> int:
         # Looked up with care: another thread may have tidied up.
@@ -180,6 +209,17 @@ class TtnnFingerprints(Fingerprints):
         buffers = [storage_key(live) for live in self.tensors(call)]
         return len({*buffers}) == len(buffers)
 
+    def recall(self, live: Any) -> tuple[TensorSpec, Hashable, Hashable, Any] | None:
+        """Return a known tensor's spec alone, what tells it and its buffer apart, its device."""
+        if type(live) is not self._tensor:
+            return None
+        spec = self._specs.get(abs(self.facts.get(live.tensor_id, 0)))
+        if not isinstance(spec, TensorSpec):
+            return None
+        # As the table's converter spells them, since both kinds occur in one call.
+        tensor, storage = (_NAME, tensor_key(live)), (_NAME, storage_key(live))
+        return spec, tensor, storage, live.device()
+
     def forget(self, live: Any) -> None:
         """Take note that a tensor is not any more what it was."""
         self.facts.pop(live.tensor_id, None)
@@ -195,6 +235,7 @@ class TtnnFingerprints(Fingerprints):
             self.facts.clear()
         if len(self._parts) > MAX_FACTS:
             self._parts.clear()
+            self._specs.clear()
 
     def tensors(self, live: Any) -> Iterator[Any]:
         """Yield the tensors in nested sequences and mappings, in the order of ``add``."""
@@ -231,6 +272,7 @@ class TtnnFingerprints(Fingerprints):
         if part is None:
             # Never given twice, since keys that were made with it may still be known.
             part = self._parts[description] = self._last_part = self._last_part + 2
+            self._specs[part] = description[0]
         self.facts[live.tensor_id] = part
         return part
 

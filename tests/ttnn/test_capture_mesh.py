@@ -1,0 +1,96 @@
+"""Ops over many chips, with what the fabric needs, are recorded so that they can be made again."""
+
+import pytest
+
+from optrove.model.case import is_replayable
+from optrove.model.values import Handle
+from tracing import tracing
+
+pytestmark = pytest.mark.ttnn
+
+
+@pytest.fixture(scope="module")
+def row(mesh, ttnn):
+    """A row of chips, joined by the fabric."""
+    submesh = mesh.create_submesh(ttnn.MeshShape(1, 8), ttnn.MeshCoordinate(2, 0))
+    yield submesh
+    ttnn.close_mesh_device(submesh)
+
+
+def zeros(ttnn, mesh, *shape):
+    return ttnn.zeros(shape, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+
+
+def cores(ttnn):
+    return ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(7, 7))})
+
+
+def test_collective_ops_on_the_whole_mesh(tmp_path, ttnn, mesh):
+    a = zeros(ttnn, mesh, 1, 1, 32, 256)
+    with tracing(tmp_path) as traced:
+        for _ in range(3):
+            ttnn.all_gather(a, dim=3, cluster_axis=1)
+            ttnn.reduce_scatter(a, dim=3, cluster_axis=1)
+    assert traced.ops == ["ttnn.all_gather", "ttnn.reduce_scatter"] * 3
+    assert len({call.hash for call in traced.calls}) == 2
+    for call in traced.calls:
+        assert call["input_tensor"].placement.mesh_shape == (4, 8)
+        assert is_replayable(call.case)
+        assert call.outcome == "returned"
+    assert [each.shape for each in traced.calls[0].call.outputs] == [(1, 1, 32, 2048)]
+
+
+def test_semaphores_made_meanwhile_are_recorded_with_their_recipe(tmp_path, ttnn, row):
+    with tracing(tmp_path) as traced:
+        a = zeros(ttnn, row, 1, 1, 32, 256)
+        two = [ttnn.create_global_semaphore(row, cores(ttnn), 0) for _ in range(2)]
+        barrier = ttnn.create_global_semaphore(row, cores(ttnn), 0)
+        for _ in range(3):
+            ttnn.experimental.all_gather_async(
+                a,
+                dim=3,
+                multi_device_global_semaphore=two,
+                barrier_semaphore=barrier,
+                num_links=1,
+                topology=ttnn.Topology.Linear,
+            )
+    calls = traced.of("ttnn.experimental.all_gather_async")
+    assert [call.outcome for call in calls] == ["returned"] * 3
+    assert len({call.hash for call in calls}) == 1
+    case = calls[0].case
+    assert is_replayable(case)
+    semaphores = [*calls[0]["multi_device_global_semaphore"].items, calls[0]["barrier_semaphore"]]
+    assert all(isinstance(each, Handle) and each.recipe is not None for each in semaphores)
+    assert len({each.identity for each in semaphores}) == 3
+
+
+def test_semaphores_made_before_are_counted_as_not_replayable(tmp_path, ttnn, row):
+    a = zeros(ttnn, row, 1, 1, 32, 256)
+    two = [ttnn.create_global_semaphore(row, cores(ttnn), 0) for _ in range(2)]
+    with tracing(tmp_path) as traced:
+        for _ in range(2):
+            ttnn.experimental.all_gather_async(
+                a,
+                dim=3,
+                multi_device_global_semaphore=two,
+                num_links=1,
+                topology=ttnn.Topology.Linear,
+            )
+    calls = traced.of("ttnn.experimental.all_gather_async")
+    assert [call.outcome for call in calls] == ["returned"] * 2
+    assert [call.kind for call in calls] == ["case"] * 2
+    assert not any(is_replayable(call.case) for call in calls)
+
+
+def test_which_of_two_meshes_a_tensor_lies_on_makes_no_difference(tmp_path, ttnn, mesh, row):
+    other = mesh.create_submesh(ttnn.MeshShape(1, 8), ttnn.MeshCoordinate(3, 0))
+    half = mesh.create_submesh(ttnn.MeshShape(1, 4), ttnn.MeshCoordinate(0, 0))
+    tensors = [zeros(ttnn, part, 32, 32) for part in (row, other, half)]
+    with tracing(tmp_path) as traced:
+        for tensor in tensors * 2:
+            ttnn.relu(tensor)
+    hashes = [call.hash for call in traced.calls]
+    assert hashes[:3] == hashes[3:]
+    assert hashes[0] == hashes[1] != hashes[2]
+    ttnn.close_mesh_device(other)
+    ttnn.close_mesh_device(half)

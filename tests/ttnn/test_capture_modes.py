@@ -1,0 +1,396 @@
+"""The quick ways and the thorough way of recording agree, in every mode of ttnn and of the trace."""
+
+import contextlib
+import threading
+
+import pytest
+
+import optrove
+from optrove.backends import fingerprints as plain_fingerprints
+from optrove.backends.ttnn import fingerprints, hurried
+from optrove.capture.numbering import Scope
+from optrove.capture.tracing import active_tracing
+from tracing import tracing
+
+pytestmark = pytest.mark.ttnn
+
+
+@pytest.fixture
+def make(ttnn, device):
+    """Make a tensor in tiles on one chip."""
+
+    def make(*shape, **keywords):
+        given = {"dtype": ttnn.bfloat16, "layout": ttnn.TILE_LAYOUT, "device": device} | keywords
+        return ttnn.zeros(shape or (32, 32), **given)
+
+    return make
+
+
+@pytest.fixture(params=["in C", "in Python"])
+def either_way(request, monkeypatch):
+    """Record by the part that is written in C, and by the one in Python."""
+    if request.param == "in Python":
+        monkeypatch.setattr(hurried, "_hurry", None)
+    elif not hurried.is_native():
+        pytest.skip("the part in C was not built")
+
+
+def fingerprints_in_use(ttnn):
+    """Return what the trace that is going on knows about ttnn's objects."""
+    return ttnn.__optrove_attachment__._probe._fingerprints
+
+
+def forget_everything(ttnn):
+    """Make the next call of everything a first one."""
+    known = fingerprints_in_use(ttnn)
+    known.facts.clear()
+    known._parts.clear()
+    known.release()
+    active_tracing().recorder.slots.known.clear()
+
+
+def table_of_calls(ttnn, make, device):
+    """Return calls of many forms by name, each of which can be made again and again."""
+    a, b, target, tall = make(), make(), make(), make(64, 32)
+    wide, deep = make(1, 1, 32, 64), make(2, 32, 64)
+    rows = make(layout=ttnn.ROW_MAJOR_LAYOUT)
+    integers = make(1, 32, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT)
+    memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.INTERLEAVED, ttnn.BufferType.L1)
+    kernel = ttnn.WormholeComputeKernelConfig(math_fidelity=ttnn.MathFidelity.HiFi2)
+    return {
+        "relu": lambda: ttnn.relu(a),
+        "relu in L1": lambda: ttnn.relu(a, memory_config=memory),
+        "relu in L1 by name": lambda: ttnn.relu(a, memory_config=ttnn.L1_MEMORY_CONFIG),
+        "gelu": lambda: ttnn.gelu(a, fast_and_approximate_mode=True),
+        "add": lambda: ttnn.add(a, b),
+        "add itself": lambda: ttnn.add(a, a),
+        "add named": lambda: ttnn.add(a, b, dtype=ttnn.float32),
+        "add and relu": lambda: ttnn.add(a, b, activations=[ttnn.UnaryOpType.RELU]),
+        "add into": lambda: ttnn.add(a, b, output_tensor=target),
+        "add in place": lambda: ttnn.add_(a, b),
+        "add a number": lambda: ttnn.add(a, 2.5),
+        "operator": lambda: a + b,
+        "reversed operator": lambda: 3 * a,
+        "compare": lambda: a == b,
+        "index": lambda: a[0:16],
+        "reshape to a view": lambda: ttnn.reshape(b, (1, 32, 32)),
+        "view and all": lambda: ttnn.add(a, ttnn.reshape(a, (1, 32, 32))),
+        "method": lambda: a.reshape([1, 1, 32, 32]),
+        "matmul": lambda: ttnn.matmul(a, b),
+        "matmul configured": lambda: ttnn.matmul(a, b, compute_kernel_config=kernel),
+        "matmul configured anew": lambda: ttnn.matmul(a, b, program_config=program(ttnn)),
+        "linear": lambda: ttnn.linear(a, b, activation="relu"),
+        "transposed": lambda: ttnn.matmul(a, b, transpose_b=True),
+        "softmax": lambda: ttnn.softmax(wide, dim=-1),
+        "sum": lambda: ttnn.sum(deep, dim=[0, 1]),
+        "mean": lambda: ttnn.mean(wide, -1, True),
+        "split": lambda: ttnn.split(wide, 32, 3),
+        "topk": lambda: ttnn.topk(wide, 32),
+        "concat": lambda: ttnn.concat([a, b], 0),
+        "concat itself": lambda: ttnn.concat([a, a], dim=0),
+        "permute": lambda: ttnn.permute(deep, (1, 0, 2)),
+        "transpose": lambda: ttnn.transpose(deep, -1, -2),
+        "slice": lambda: ttnn.slice(wide, [0, 0, 0, 0], [1, 1, 32, 32]),
+        "pad": lambda: ttnn.pad(a, [(0, 32), (0, 0)], 0.0),
+        "to layout": lambda: ttnn.to_layout(a, ttnn.ROW_MAJOR_LAYOUT),
+        "tilize": lambda: ttnn.tilize(rows),
+        "typecast": lambda: ttnn.typecast(a, ttnn.float32),
+        "to memory": lambda: ttnn.to_memory_config(a, memory),
+        "where": lambda: ttnn.where(a, b, 0.0),
+        "embedding": lambda: ttnn.embedding(integers, rows),
+        "zeros": lambda: ttnn.zeros([32, 32], device=device),
+        "full": lambda: ttnn.full([32], -0.0, device=device),
+        "layer norm": lambda: ttnn.layer_norm(wide, epsilon=1e-6),
+        "to host and back": lambda: ttnn.to_device(ttnn.from_device(a), device),
+        "make and free": lambda: ttnn.deallocate(make()),
+        "wrong shapes": lambda: ttnn.matmul(a, tall @ b),
+        "wrong types": lambda: ttnn.add(a, "b"),
+    }
+
+
+def program(ttnn, out=1):
+    """Return a new program configuration."""
+    return ttnn.MatmulMultiCoreReuseProgramConfig(
+        compute_with_storage_grid_size=(1, 1),
+        in0_block_w=1,
+        out_subblock_h=1,
+        out_subblock_w=out,
+        per_core_M=1,
+        per_core_N=1,
+    )
+
+
+def grouped(traced):
+    """Return what is to be the same of calls, by the scope they were made in."""
+    groups = {}
+    for call in traced.calls:
+        told = (call.op, call.hash, call.call.outputs, call.outcome, call.call.depth, call.line)
+        groups.setdefault(call.call.test_id, []).append(told)
+    return groups
+
+
+def test_a_call_is_the_same_case_however_it_is_recorded(tmp_path, ttnn, device, make, either_way):
+    calls = table_of_calls(ttnn, make, device)
+    with tracing(tmp_path, backend="ttnn") as traced:
+        for name, call in calls.items():
+            for turn in range(5):
+                active_tracing().enter(Scope(f"{name}: {turn}"))
+                if turn == 3:
+                    forget_everything(ttnn)
+                with contextlib.suppress(RuntimeError, TypeError):
+                    call()
+    groups = grouped(traced)
+    for name in calls:
+        first, *others = [groups[f"{name}: {turn}"] for turn in range(5)]
+        assert others == [first] * 4, name
+    outcomes = {name for name in calls for told in groups[f"{name}: 0"] if told[3] == "raised"}
+    assert outcomes == {"wrong shapes", "wrong types"}
+
+
+CONFIGURATIONS = {
+    "compute kernel": lambda ttnn: ttnn.WormholeComputeKernelConfig(math_approx_mode=True),
+    "program": lambda ttnn: program(ttnn),
+    "convolution": lambda ttnn: ttnn.Conv2dConfig(weights_dtype=ttnn.bfloat16),
+}
+CHANGES = {
+    "compute kernel": lambda config: setattr(config, "math_approx_mode", False),
+    "program": lambda config: setattr(config, "in0_block_w", 2),
+    "convolution": lambda config: setattr(config, "deallocate_activation", True),
+}
+
+
+@pytest.fixture
+def configured(ttnn):
+    """An op that takes any configuration, and is taken away again."""
+
+    @ttnn.register_python_operation(name="ttnn.configured")
+    def configured(a, config):
+        return a
+
+    yield configured
+    ttnn.decorators.REGISTERED_OPERATIONS.operations.discard(ttnn.configured)
+    del ttnn.configured
+
+
+@pytest.mark.parametrize("kind", CONFIGURATIONS)
+def test_a_configuration_that_was_changed_is_another_case(tmp_path, ttnn, make, configured, kind):
+    a = make()
+    config = CONFIGURATIONS[kind](ttnn)
+    with tracing(tmp_path) as traced:
+        for _ in range(3):
+            configured(a, config)
+        CHANGES[kind](config)
+        for _ in range(3):
+            configured(a, config)
+    hashes = [call.hash for call in traced.calls]
+    assert hashes == [hashes[0]] * 3 + [hashes[3]] * 3
+    assert hashes[0] != hashes[3]
+
+
+@pytest.mark.parametrize("kind", CONFIGURATIONS)
+def test_new_configurations_that_are_equal_are_one_case(tmp_path, ttnn, make, configured, kind):
+    a = make()
+    with tracing(tmp_path) as traced:
+        for _ in range(5):
+            configured(a, CONFIGURATIONS[kind](ttnn))
+    assert len({call.hash for call in traced.calls}) == 1
+
+
+def test_a_configuration_whose_part_was_changed_is_another_case(tmp_path, ttnn, make, configured):
+    a = make()
+    part = ttnn.WormholeComputeKernelConfig(math_approx_mode=True)
+    with tracing(tmp_path) as traced:
+        for approximate in (True, True, False, False, True):
+            part.math_approx_mode = approximate
+            configured(a, [part, (part, {"inside": part})])
+    hashes = [call.hash for call in traced.calls]
+    assert hashes[0] == hashes[1] == hashes[4] != hashes[2] == hashes[3]
+
+
+def test_a_real_op_sees_its_changed_program_configuration(tmp_path, ttnn, make, either_way):
+    a, b = make(), make()
+    config = ttnn.WormholeComputeKernelConfig(math_fidelity=ttnn.MathFidelity.HiFi2)
+    with tracing(tmp_path) as traced:
+        for fidelity in ("HiFi2", "HiFi2", "LoFi", "LoFi", "HiFi2"):
+            config.math_fidelity = getattr(ttnn.MathFidelity, fidelity)
+            ttnn.matmul(a, b, compute_kernel_config=config)
+    hashes = [call.hash for call in traced.calls]
+    assert hashes[0] == hashes[1] == hashes[4] != hashes[2] == hashes[3]
+
+
+@pytest.fixture
+def slowly(ttnn):
+    """Switch ttnn's slow mode on and off."""
+
+    def slowly(slow):
+        ttnn.CONFIG.enable_fast_runtime_mode = not slow
+
+    yield slowly
+    ttnn.CONFIG.enable_fast_runtime_mode = True
+
+
+def test_the_slow_mode_gives_the_same_calls_also_when_switched_meanwhile(
+    tmp_path, ttnn, make, slowly
+):
+    a, b = make(), make()
+
+    def work():
+        ttnn.relu(a + b)
+        ttnn.matmul(a, b, dtype=ttnn.float32).cpu()
+
+    slowly(True)
+    work()  # now ttnn has made the slow twins of these ops
+    slowly(False)
+    with tracing(tmp_path) as traced:
+        for slow in (False, True, False, True, True):
+            slowly(slow)
+            work()
+    told = [(call.op, call.hash, call.call.outputs, call.line) for call in traced.calls]
+    assert [op for op, *_ in told[:4]] == [
+        "ttnn.add",
+        "ttnn.relu",
+        "ttnn.matmul",
+        "ttnn.Tensor.cpu",
+    ]
+    assert told == told[:4] * 5
+    assert {call.file for call in traced.calls} == {__file__}
+    before = traced.summary.calls
+    work()
+    slowly(False)
+    work()
+    assert traced.summary.calls == before
+
+
+SLOW_FROM_THE_BEGINNING = """
+import sys
+import optrove
+from pathlib import Path
+with optrove.mock_board("n150"):
+    import ttnn
+assert not ttnn.CONFIG.enable_fast_runtime_mode
+device = ttnn.open_device(device_id=0)
+a = ttnn.zeros((32, 32), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+for turn in range(2):
+    with optrove.trace(Path(sys.argv[1]) / f"{turn}.db") as t:
+        for _ in range(3):
+            ttnn.relu(a + a)[0:1]
+    print(sorted((op.op, op.calls, op.cases) for op in t.summary().ops), t.summary().faults)
+ttnn.relu(a)
+"""
+
+
+def test_a_ttnn_that_was_imported_in_slow_mode_is_traced_all_the_same(tmp_path, run_python):
+    overrides = '{"enable_fast_runtime_mode": false}'
+    told = run_python(SLOW_FROM_THE_BEGINNING, str(tmp_path), TTNN_CONFIG_OVERRIDES=overrides)
+    ops = ["ttnn.Tensor.__getitem__", "ttnn.add", "ttnn.relu", "ttnn.slice"]
+    expected = f"{[(op, 3, 1) for op in ops]} ()"
+    assert told.splitlines() == [expected] * 2
+
+
+def test_calls_above_the_shadow_are_the_same_as_without_it(tmp_path, ttnn, make):
+    a, b = make(), make()
+
+    def work():
+        ttnn.relu(a + b)
+        ttnn.matmul(a, b, dtype=ttnn.float32)
+
+    def told(traced):
+        return [(call.op, call.hash, call.call.outputs, call.line) for call in traced.calls]
+
+    with tracing(tmp_path / "without", backend="ttnn") as without:
+        work()
+    with (
+        optrove.mock_board("galaxy", shadow=True),
+        tracing(tmp_path / "before", backend="ttnn") as before,
+    ):
+        work()
+    with tracing(tmp_path / "meanwhile", backend="ttnn") as meanwhile:
+        work()
+        with optrove.mock_board("galaxy", shadow=True):
+            work()
+        work()
+    assert told(before) == told(without)
+    assert told(meanwhile) == told(without) * 3
+
+
+def test_two_threads_at_once_lose_nothing_and_mix_nothing_up(tmp_path, ttnn, make, either_way):
+    rounds, count = 150, 3
+    own = [(make(), make(), 32 + number) for number in range(count)]
+
+    def work(a, b, number):
+        for _ in range(rounds):
+            ttnn.add(a, number)
+            a[0:1]
+            ttnn.add_(a, b)
+
+    with tracing(tmp_path) as traced:
+        threads = [threading.Thread(target=work, args=each) for each in own]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    calls = {call.call.op_index: call for call in traced.calls}
+    assert len(calls) == rounds * count * 4
+    by_op = {}
+    for call in calls.values():
+        by_op.setdefault(call.op, []).append(call)
+        assert call.outcome == "returned"
+        if call.op == "ttnn.slice":
+            assert calls[call.call.parent].op == "ttnn.Tensor.__getitem__"
+        else:
+            assert call.call.parent is None
+        if call.op == "ttnn.add_":
+            assert call.call.outputs[0].identity == call["input_tensor_a"].identity
+    assert {op: len(found) for op, found in by_op.items()} == dict.fromkeys(
+        ["ttnn.add", "ttnn.Tensor.__getitem__", "ttnn.slice", "ttnn.add_"], rounds * count
+    )
+    assert len({call.hash for call in by_op["ttnn.add"]}) == count
+    assert len({call.hash for call in by_op["ttnn.add_"]}) == 1
+
+
+def test_what_is_remembered_stays_bounded(tmp_path, ttnn, make, monkeypatch, either_way):
+    monkeypatch.setattr(fingerprints, "MAX_FACTS", 20)
+    monkeypatch.setattr(plain_fingerprints, "MAX_HELD", 20)
+    a = make()
+    config = ttnn.WormholeComputeKernelConfig(math_approx_mode=True)
+    with tracing(tmp_path) as traced:
+        remembered = fingerprints_in_use(ttnn)
+        for number in range(100):
+            config.math_approx_mode = number % 2 == 0
+            ttnn.relu(ttnn.matmul(a, a, compute_kernel_config=config))
+            ttnn.relu(a, memory_config=ttnn.MemoryConfig(buffer_type=ttnn.BufferType.L1))
+            if number % 10 == 0:
+                remembered.tidy()
+            assert len(remembered._kept) <= 20
+            assert len(remembered.held) <= 20
+            assert len(remembered._numbers) <= 20
+            assert len(remembered.facts) <= 20 + 50
+    assert traced.summary.cases == 4
+
+
+def test_a_tensor_that_only_the_trace_has_seen_is_let_go(tmp_path, ttnn, make, either_way, device):
+    host = ttnn.zeros((32, 32), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
+
+    def used():
+        return ttnn.get_memory_view(device, ttnn.BufferType.L1).total_bytes_allocated_per_bank
+
+    before = used()
+    with tracing(tmp_path):
+        for _ in range(3):
+            tensor = make(memory_config=ttnn.L1_MEMORY_CONFIG)
+            ttnn.copy_host_to_device_tensor(host, tensor)
+            with pytest.raises(TypeError):
+                ttnn.add(tensor, "text")
+            ttnn.relu(tensor)
+            del tensor
+            assert used() == before
+
+
+def test_device_parameters_are_in_the_scope_of_calls(tmp_path, ttnn, mesh):
+    with tracing(tmp_path) as traced:
+        part = mesh.create_submesh(ttnn.MeshShape(2, 4))
+        ttnn.zeros((32, 32), layout=ttnn.TILE_LAYOUT, device=part)
+        ttnn.close_mesh_device(part)
+    (call,) = traced.of("ttnn.zeros")
+    assert call.call.device is not None
+    assert tuple(call.call.device.mesh_shape) == (2, 4)
