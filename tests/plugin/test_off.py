@@ -2,6 +2,8 @@
 
 import pytest
 
+from optrove import pytest_plugin
+
 MODULES = """
     import sys
 
@@ -17,7 +19,7 @@ MODULES = """
 
 @pytest.mark.parametrize("processes", [(), ("-n", "1")], ids=["alone", "xdist"])
 def test_nothing_else_of_optrove_is_imported(pytester, monkeypatch, processes):
-    for name in ("OPTROVE_BOARD", "OPTROVE_SHADOW", "TT_TEST_RESULTS_CSV"):
+    for name in pytest_plugin.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     pytester.makepyfile(MODULES)
     pytester.runpytest_subprocess(*processes).assert_outcomes(passed=2)

@@ -119,9 +119,7 @@ def own_op(ttnn):
         delattr(ttnn, name)
 
 
-def test_ops_registered_from_python_are_seen_however_early_or_late(
-    tmp_path, ttnn, make, own_op
-):
+def test_ops_registered_from_python_are_seen_however_early_or_late(tmp_path, ttnn, make, own_op):
     def twice(a):
         return ttnn.add(a, a)
 
@@ -188,9 +186,7 @@ def test_a_view_and_its_tensor_in_one_call_share_a_buffer(tmp_path, ttnn, make):
             ttnn.add(view, view)
     calls = traced.of("ttnn.add")
     assert len({call.hash for call in calls}) == 3
-    numbers = [
-        (call["input_tensor_b"].identity, call["input_tensor_b"].storage) for call in calls
-    ]
+    numbers = [(call["input_tensor_b"].identity, call["input_tensor_b"].storage) for call in calls]
     assert numbers == [(1, 1), (1, 0), (0, 0)] * 3
 
 

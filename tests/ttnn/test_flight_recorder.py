@@ -1,10 +1,11 @@
 """What is left of a traced ttnn program that ends suddenly."""
 
-import json
-import os
+import random
 import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,62 +17,57 @@ pytestmark = pytest.mark.ttnn
 KILLS = 20
 LIMIT_SECONDS = 120
 
-# Forks before a device is opened, since ttnn does not survive it afterwards.
-CHILDREN = """
-import json, mmap, os, random, resource, signal, sys, time
+CHILD = """
+import mmap, resource, sys
 from pathlib import Path
 import optrove
 
 with optrove.mock_board("n150"):
     import ttnn
-place, how, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+directory, how = Path(sys.argv[1]), sys.argv[2]
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def work(directory, told):
-    device = ttnn.open_device(device_id=0)
-    a = ttnn.zeros((32, 32), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
-    with optrove.trace(directory / "trove.db"):
-        told[8:9] = b"1"
-        for number in range(1, 1 << 60):
-            ttnn.add(a, number // 3)
-            told[:8] = number.to_bytes(8, sys.byteorder)
-            if how == "crash" and number == 30:
-                ttnn.deallocate(a)
-                ttnn.multiply(a, 31)
-
-
-chance = random.Random(7)
-for number in range(count):
-    directory = place / str(number)
-    directory.mkdir()
-    told = mmap.mmap(-1, 16)
-    process = os.fork()
-    if process == 0:
-        work(directory, told)
-    if how == "kill":
-        while told[8:9] != b"1":
-            time.sleep(0.001)
-        time.sleep(chance.random() * 0.03)
-        os.kill(process, signal.SIGKILL)
-    _, status = os.waitpid(process, 0)
-    told = int.from_bytes(told[:8], sys.byteorder)
-    print(json.dumps([str(directory), told, os.waitstatus_to_exitcode(status)]))
+with (directory / "returned").open("r+b") as file:
+    told = mmap.mmap(file.fileno(), 16)
+device = ttnn.open_device(device_id=0)
+a = ttnn.zeros((32, 32), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+with optrove.trace(directory / "trove.db"):
+    told[8:9] = b"1"
+    for number in range(1, 1 << 60):
+        ttnn.add(a, number // 3)
+        told[:8] = number.to_bytes(8, sys.byteorder)
+        if how == "crash" and number == 30:
+            ttnn.deallocate(a)
+            ttnn.multiply(a, 31)
 """
 
 
-def end_children(place, how, count):
-    done = subprocess.run(
-        [sys.executable, "-c", CHILDREN, str(place), how, str(count)],
-        cwd=place,
-        env=os.environ | {"TT_LOGGER_LEVEL": "off"},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_SECONDS,
-        check=False,
+def start_child(directory, how):
+    """Start a process that makes calls without end, or until it crashes."""
+    directory.mkdir()
+    (directory / "returned").write_bytes(bytes(16))
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(directory), how],
+        cwd=directory,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+
+
+def returned_in(directory):
+    """Return how many calls had returned, and whether tracing had begun."""
+    told = (directory / "returned").read_bytes()
+    return int.from_bytes(told[:8], sys.byteorder), told[8] == 1
+
+
+def kill_child(directory, seconds):
+    """Start a process and kill it so many seconds after its tracing began."""
+    child = start_child(directory, "kill")
+    while not returned_in(directory)[1]:
+        assert child.poll() is None
+        time.sleep(0.001)
+    time.sleep(seconds)
+    child.kill()
+    return child.wait(LIMIT_SECONDS)
 
 
 def calls_in(directory):
@@ -80,10 +76,15 @@ def calls_in(directory):
 
 
 def test_whenever_ttnn_is_killed_every_call_that_returned_is_in_the_journal(tmp_path):
-    children = end_children(tmp_path, "kill", KILLS)
-    assert [status for *_, status in children] == [-signal.SIGKILL] * KILLS
-    for directory, returned, _ in children:
-        calls = calls_in(tmp_path / directory)
+    chance = random.Random(7)  # noqa: S311 - moments, not secrets
+    directories = [tmp_path / str(number) for number in range(KILLS)]
+    moments = [chance.random() * 0.03 for _ in directories]
+    with ThreadPoolExecutor(2) as pool:
+        statuses = [*pool.map(kill_child, directories, moments)]
+    assert statuses == [-signal.SIGKILL] * KILLS
+    for directory in directories:
+        returned, _ = returned_in(directory)
+        calls = calls_in(directory)
         assert returned <= len(calls) <= returned + 1
         for number, call in enumerate(calls, start=1):
             assert call.op == "ttnn.add"
@@ -91,19 +92,20 @@ def test_whenever_ttnn_is_killed_every_call_that_returned_is_in_the_journal(tmp_
             if number <= returned:
                 assert call.outcome == "returned"
                 assert [output.shape for output in call.call.outputs] == [(32, 32)]
-        summary = summary_of(tmp_path / directory)
+        summary = summary_of(directory)
         assert summary.calls == len(calls)
         assert len(summary.in_flight) <= 1
-    assert max(returned for _, returned, _ in children) > 20
+    assert max(returned_in(directory)[0] for directory in directories) > 20
 
 
 def test_the_op_in_which_ttnn_crashed_is_named_with_its_arguments(tmp_path):
-    ((directory, returned, status),) = end_children(tmp_path, "crash", 1)
-    assert (returned, status) == (30, -signal.SIGSEGV)
-    *before, freed, last = calls_in(tmp_path / directory)
+    directory = tmp_path / "crashed"
+    assert start_child(directory, "crash").wait(LIMIT_SECONDS) == -signal.SIGSEGV
+    assert returned_in(directory)[0] == 30
+    *before, freed, last = calls_in(directory)
     assert [call.outcome for call in before] == ["returned"] * 30
     assert (freed.op, freed.outcome) == ("ttnn.deallocate", "returned")
-    (flying,) = summary_of(tmp_path / directory).in_flight
+    (flying,) = summary_of(directory).in_flight
     assert (flying.op, flying.case) == ("ttnn.multiply", last.case)
     assert encode(last["input_tensor_b"]) == 31
     assert last.outcome == "unfinished"

@@ -237,16 +237,18 @@ def _is_new(directory: Path) -> bool:
 
 def remove_empty(directories: Iterable[Path]) -> tuple[Path, ...]:
     """Remove directories that are empty, inner ones first; return those that are not."""
-    left = []
-    for directory in sorted(directories, reverse=True):
-        try:
-            directory.rmdir()
-        except OSError as error:
-            if error.errno == errno.ENOTEMPTY:
-                left.append(directory)
-            elif error.errno != errno.ENOENT:
-                raise
-    return tuple(left)
+    return tuple(each for each in sorted(directories, reverse=True) if not _is_gone(each))
+
+
+def _is_gone(directory: Path) -> bool:
+    """Remove a directory; False if it is not empty."""
+    try:
+        directory.rmdir()
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+            raise
+        return error.errno == errno.ENOENT
+    return True
 
 
 def tensor_count(value: Value) -> int:

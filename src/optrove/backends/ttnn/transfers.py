@@ -221,14 +221,16 @@ class Transfers:
         # Tiling has copied the numbers; a row-major host tensor may borrow the caller's memory.
         if same and shard.layout == self._ttnn.TILE_LAYOUT:
             return shard
-        return self._golden.pack(self._golden.unpack(shard), target)
+        with muted():
+            return self._golden.pack(self._golden.unpack(shard), target)
 
     def _as_specified(self, numbers: Twin, tensor: Any) -> Twin:
         """Return the twin with the spec of the device tensor, as reading it back would give."""
         spec = tensor.spec
         if all(shard.spec == spec for shard in numbers.shards):
             return numbers
-        return Twin(tuple(self._golden.pack_as(shard, spec) for shard in numbers.shards))
+        with muted():
+            return Twin(tuple([self._golden.pack_as(shard, spec) for shard in numbers.shards]))
 
     def _joined(self, numbers: Twin, tensor: Any) -> Any:
         """Return one host tensor that holds the parts of all chips."""
@@ -237,8 +239,9 @@ class Transfers:
         shape = tensor.device().shape if self._twins.on_device(tensor) else None
         if shape is None or math.prod(shape) != len(numbers.shards):
             shape = self._ttnn.MeshShape(1, len(numbers.shards))
-        host = self._from_host_shards(list(numbers.shards), shape)
-        host.update_tensor_topology(tensor.tensor_topology())
+        with muted():
+            host = self._from_host_shards(list(numbers.shards), shape)
+            host.update_tensor_topology(tensor.tensor_topology())
         return host
 
 
