@@ -1,11 +1,14 @@
 """Build the part of optrove that is written in C, where there is a compiler for it.
 
 Without a compiler or Python's headers the package is pure Python, and tracing somewhat slower.
+The compiler is that of the variable CC, else the one that Python was built with, else ``cc``.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -25,7 +28,12 @@ class CompileHook(BuildHookInterface):
         """Compile; an editable installation finds the module beside its source."""
         source = Path(self.root, MODULE + ".c")
         target = source.with_name(source.stem + str(sysconfig.get_config_var("EXT_SUFFIX")))
-        if not self._compile(source, target):
+        problem = self._compile(source, target)
+        if problem is not None:
+            self.app.display_warning(f"optrove's part in C is not built: {problem}")
+            if version == "editable":
+                # One that was built from an older source would be found.
+                target.unlink(missing_ok=True)
             return
         if version != "editable":
             inside = target.relative_to(Path(self.root, "src"))
@@ -33,28 +41,30 @@ class CompileHook(BuildHookInterface):
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
 
-    def _compile(self, source: Path, target: Path) -> bool:
-        compiler = shlex.split(str(sysconfig.get_config_var("CC") or "cc"))[0]
-        include = sysconfig.get_path("include")
+    def _compile(self, source: Path, target: Path) -> str | None:
+        """Compile the module; return the reason if that is not possible."""
+        compiler = _compiler()
+        if compiler is None:
+            return "no C compiler was found"
+        if sysconfig.get_config_var("Py_GIL_DISABLED"):
+            return "this Python has no global lock, which that part relies on"
         # To another name first: a process may be running the module that is there.
         fresh = target.with_name(target.name + ".new")
-        command = [
-            compiler,
-            "-O2",
-            "-fPIC",
-            "-shared",
-            f"-I{include}",
-            str(source),
-            "-o",
-            str(fresh),
-        ]
+        options = ["-O2", "-DNDEBUG", "-fPIC", "-shared", f"-I{sysconfig.get_path('include')}"]
+        command = [*compiler, *options, str(source), "-o", str(fresh)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                return done.stderr.strip() or f"{compiler[0]} ended with {done.returncode}"
+            fresh.replace(target)
         except OSError as error:
-            self.app.display_warning(f"optrove's part in C is not built: {error}")
-            return False
-        if done.returncode != 0:
-            self.app.display_warning(f"optrove's part in C is not built: {done.stderr.strip()}")
-            return False
-        fresh.replace(target)
-        return True
+            return str(error)
+        return None
+
+
+def _compiler() -> list[str] | None:
+    """Return the command of the first compiler that there is."""
+    asked = os.environ.get("CC")  # noqa: TID251 - the variable by which builds choose a compiler
+    found = [asked] if asked else [str(sysconfig.get_config_var("CC") or "cc"), "cc"]
+    commands = [shlex.split(each) for each in found]
+    return next((each for each in commands if each and shutil.which(each[0])), None)

@@ -1,4 +1,4 @@
-"""The quick ways and the thorough way of recording agree, in every mode of ttnn and of the trace."""
+"""The quick ways of recording and the thorough one agree, in every mode of ttnn."""
 
 import contextlib
 import threading
@@ -149,7 +149,7 @@ def test_a_call_is_the_same_case_however_it_is_recorded(tmp_path, ttnn, device, 
 
 CONFIGURATIONS = {
     "compute kernel": lambda ttnn: ttnn.WormholeComputeKernelConfig(math_approx_mode=True),
-    "program": lambda ttnn: program(ttnn),
+    "program": program,
     "convolution": lambda ttnn: ttnn.Conv2dConfig(weights_dtype=ttnn.bfloat16),
 }
 CHANGES = {

@@ -14,11 +14,13 @@
 #define MAX_PARTS 160
 #define MAX_TENSORS 24
 #define EXIT_OFFSET 32
+#define RECORD_SIZE 48
+#define NO_NUMBER UINT64_MAX
 #define RETURNED 1
 #define RAISED 2
 
 static PyObject *str_tensor_id, *str_spec, *str_word, *str_usual, *str_window, *str_scope;
-static PyObject *str_take, *str_memory, *get_frame;
+static PyObject *str_take, *str_memory, *str_doc, *get_frame;
 
 /* What all calls of one probe share: the window that records go to, mapped. */
 typedef struct {
@@ -47,6 +49,14 @@ typedef struct {
     int doubt;
     int nested;
 } Key;
+
+/* What goes wrong in here is left to others or counted by them. But an interrupt of the program,
+   such as KeyboardInterrupt, which may come while any Python code runs, has to go on. */
+static void drop_error(void)
+{
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
+        PyErr_Clear();
+}
 
 static uint64_t clock_ns(void)
 {
@@ -122,7 +132,10 @@ static int key_push_by_rule(Hurried *self, Key *key, PyObject *live)
         return -1;
     if (may_hold_tensors(live))
         key->nested = 1;
+    /* Another thread may put another rule in its place. */
+    Py_INCREF(rule);
     PyObject *done = PyObject_CallFunctionObjArgs(rule, list, live, NULL);
+    Py_DECREF(rule);
     int failed = done == NULL;
     Py_XDECREF(done);
     for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(list); i++)
@@ -200,7 +213,7 @@ static int lie_apart(Hurried *self, Key *key, PyObject *const *args, Py_ssize_t 
     return apart > 0;
 }
 
-/* Return what is known about calls like this one, borrowed; NULL if that is nothing. */
+/* Return what is known about calls like this one; NULL if that is nothing. */
 static PyObject *find_known(Hurried *self, Key *key, PyObject *const *args, Py_ssize_t count,
                             PyObject *names)
 {
@@ -218,6 +231,8 @@ static PyObject *find_known(Hurried *self, Key *key, PyObject *const *args, Py_s
     if (tuple == NULL)
         return NULL;
     PyObject *known = PyDict_GetItemWithError(self->known, tuple);
+    /* At once, as another thread may clear the table. */
+    Py_XINCREF(known);
     Py_DECREF(tuple);
     return known;
 }
@@ -251,50 +266,72 @@ static long find_site(Hurried *self, PyObject *frame)
     return number;
 }
 
-/* Return the memory of a free record; NULL when the window is full or gone. */
-static char *take_record(Desk *desk)
+static void desk_let_go(Desk *desk)
 {
-    PyObject *window = PyObject_GetAttr(desk->slots, str_window);
-    if (window == NULL)
-        return NULL;
-    if (window != desk->window) {
-        PyObject *memory = PyObject_GetAttr(window, str_memory);
-        PyObject *take = PyObject_GetAttr(window, str_take);
-        Py_buffer buffer;
-        if (memory == NULL || take == NULL ||
-            PyObject_GetBuffer(memory, &buffer, PyBUF_WRITABLE) < 0) {
-            Py_XDECREF(memory);
-            Py_XDECREF(take);
-            Py_DECREF(window);
-            return NULL;
-        }
-        Py_DECREF(memory);
-        /* Letting go of a mapped window lets other threads run, so all must be in place before. */
-        Desk before = *desk;
-        Py_INCREF(window);
-        desk->window = window;
-        desk->take = take;
-        desk->buffer = buffer;
-        if (before.window != NULL)
-            PyBuffer_Release(&before.buffer);
-        Py_XDECREF(before.take);
-        Py_XDECREF(before.window);
+    Desk before = *desk;
+    /* Letting go of a mapped window lets other threads run, so the desk must be in order before. */
+    desk->window = desk->take = NULL;
+    if (before.window != NULL)
+        PyBuffer_Release(&before.buffer);
+    Py_XDECREF(before.take);
+    Py_XDECREF(before.window);
+}
+
+static int desk_move(Desk *desk, PyObject *window)
+{
+    PyObject *memory = PyObject_GetAttr(window, str_memory);
+    PyObject *take = memory == NULL ? NULL : PyObject_GetAttr(window, str_take);
+    Py_buffer buffer;
+    if (take == NULL || PyObject_GetBuffer(memory, &buffer, PyBUF_WRITABLE) < 0) {
+        Py_XDECREF(memory);
+        Py_XDECREF(take);
+        return -1;
     }
-    Py_DECREF(window);
-    PyObject *place = PyObject_CallNoArgs(desk->take);
-    if (place == NULL)
+    Py_DECREF(memory);
+    Desk before = *desk;
+    Py_INCREF(window);
+    desk->window = window;
+    desk->take = take;
+    desk->buffer = buffer;
+    desk_let_go(&before);
+    return 0;
+}
+
+/* Return the memory of a free record and the window that keeps it mapped, owned; NULL when the
+   window is full or gone. */
+static char *take_record(Desk *desk, PyObject **window)
+{
+    PyObject *now = PyObject_GetAttr(desk->slots, str_window);
+    if (now == NULL)
         return NULL;
-    Py_ssize_t offset = PyLong_AsSsize_t(place);
-    Py_DECREF(place);
-    if (offset < 0 || offset + 48 > desk->buffer.len)
+    int failed = now != desk->window && desk_move(desk, now) < 0;
+    Py_DECREF(now);
+    if (failed || desk->window == NULL)
         return NULL;
-    return (char *)desk->buffer.buf + offset;
+    /* Other threads may move the desk while any of these is let go. */
+    PyObject *held = desk->window, *take = desk->take;
+    char *memory = desk->buffer.buf;
+    Py_ssize_t length = desk->buffer.len, offset = -1;
+    Py_INCREF(held);
+    Py_INCREF(take);
+    PyObject *place = PyObject_CallNoArgs(take);
+    Py_DECREF(take);
+    if (place != NULL) {
+        offset = PyLong_AsSsize_t(place);
+        Py_DECREF(place);
+    }
+    if (offset < 0 || offset > length - RECORD_SIZE) {
+        Py_DECREF(held);
+        return NULL;
+    }
+    *window = held;
+    return memory + offset;
 }
 
 static uint64_t attribute(PyObject *owner, PyObject *name)
 {
     PyObject *value = PyObject_GetAttr(owner, name);
-    uint64_t number = value == NULL ? (uint64_t)-1 : PyLong_AsUnsignedLongLong(value);
+    uint64_t number = value == NULL ? NO_NUMBER : PyLong_AsUnsignedLongLong(value);
     Py_XDECREF(value);
     return number;
 }
@@ -316,6 +353,7 @@ static void write_exit(char *record, uint64_t stopped, uint32_t number, uint32_t
     __atomic_store_n((uint32_t *)(record + EXIT_OFFSET + 12), outcome, __ATOMIC_RELEASE);
 }
 
+/* Number the exception that is set, which stays set unless an interrupt takes its place. */
 static uint32_t number_of_error(Hurried *self)
 {
     PyObject *type, *value, *trace;
@@ -324,8 +362,14 @@ static uint32_t number_of_error(Hurried *self)
     PyObject *number = value == NULL ? NULL : PyObject_CallOneArg(self->error, value);
     uint32_t found = number == NULL ? 0 : (uint32_t)PyLong_AsUnsignedLong(number);
     Py_XDECREF(number);
-    PyErr_Clear();
-    PyErr_Restore(type, value, trace);
+    drop_error();
+    if (!PyErr_Occurred()) {
+        PyErr_Restore(type, value, trace);
+        return found;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
     return found;
 }
 
@@ -350,10 +394,11 @@ static int is_usual(Hurried *self, PyObject *known, PyObject *result, uint32_t *
     Py_XDECREF(same);
     Py_XDECREF(spec);
     Py_XDECREF(usual);
-    PyErr_Clear();
+    drop_error();
     return answer;
 }
 
+/* Number what a call gave; only an interrupt is left set. */
 static uint32_t number_of_outputs(Hurried *self, PyObject *known, PyObject *result,
                                   PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
@@ -362,6 +407,8 @@ static uint32_t number_of_outputs(Hurried *self, PyObject *known, PyObject *resu
         return 0;
     if ((PyObject *)Py_TYPE(result) == self->tensor && is_usual(self, known, result, &outputs))
         return outputs;
+    if (PyErr_Occurred())
+        return 0;
     PyObject *call = whole_call(args, count, names), *number = NULL;
     if (call != NULL)
         number = PyObject_CallFunctionObjArgs(self->outputs, self->form, known, result, call, NULL);
@@ -369,22 +416,31 @@ static uint32_t number_of_outputs(Hurried *self, PyObject *known, PyObject *resu
         outputs = (uint32_t)PyLong_AsUnsignedLong(number);
     Py_XDECREF(call);
     Py_XDECREF(number);
-    PyErr_Clear();
+    drop_error();
     return outputs;
+}
+
+/* Return the frame of the caller; None when no Python code has called, as at exit. */
+static PyObject *find_frame(Hurried *self)
+{
+    PyObject *frame = PyObject_CallOneArg(get_frame, self->depth);
+    if (frame == NULL && PyErr_ExceptionMatches(PyExc_Exception)) {
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    return frame;
 }
 
 static PyObject *leave_to_general(Hurried *self, PyObject *const *args, Py_ssize_t count,
                                   PyObject *names)
 {
-    PyErr_Clear();
-    PyObject *frame = PyObject_CallOneArg(get_frame, self->depth), *result = NULL;
-    if (frame == NULL) {
-        /* Called by no Python code at all, such as by atexit. */
-        PyErr_Clear();
-        return PyObject_Vectorcall(self->function, args, (size_t)count, names);
-    }
-    PyObject *given = positional(args, count), *named = keywords(args, count, names);
-    if (frame != NULL && given != NULL && named != NULL)
+    drop_error();
+    if (PyErr_Occurred())
+        return NULL;
+    PyObject *frame = find_frame(self), *result = NULL;
+    PyObject *given = frame == NULL ? NULL : positional(args, count);
+    PyObject *named = given == NULL ? NULL : keywords(args, count, names);
+    if (named != NULL)
         result = PyObject_CallFunctionObjArgs(self->general, frame, given, named, NULL);
     Py_XDECREF(frame);
     Py_XDECREF(given);
@@ -402,6 +458,31 @@ static int is_outermost(Hurried *self)
     return outermost;
 }
 
+/* Write the beginning of a call's record and return that record; NULL if it cannot be. */
+static char *begin_record(Hurried *self, Key *key, PyObject *known, PyObject **window)
+{
+    /* Those are looked for at the top only. */
+    if (self->forgets && key->nested)
+        return NULL;
+    PyObject *frame = find_frame(self);
+    if (frame == NULL)
+        return NULL;
+    long site = frame == Py_None ? -1 : find_site(self, frame);
+    Py_DECREF(frame);
+    if (site < 0)
+        return NULL;
+    uint64_t word = attribute(known, str_word);
+    uint64_t scope = word == NO_NUMBER ? NO_NUMBER : attribute(self->desk->slots, str_scope);
+    char *record = scope == NO_NUMBER ? NULL : take_record(self->desk, window);
+    if (record == NULL)
+        return NULL;
+    for (int i = 0; self->forgets && i < key->tensor_count; i++)
+        if (PyDict_DelItem(self->facts, key->numbers[i]) < 0)
+            PyErr_Clear();
+    write_entry(record, word, (uint32_t)site, (uint32_t)scope);
+    return record;
+}
+
 static PyObject *hurried_call(PyObject *callable, PyObject *const *args, size_t flags,
                               PyObject *names)
 {
@@ -409,42 +490,28 @@ static PyObject *hurried_call(PyObject *callable, PyObject *const *args, size_t 
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     Key key;
     key.count = key.tensor_count = key.doubt = key.nested = 0;
-    PyObject *known = NULL, *frame = NULL, *window = NULL;
+    PyObject *known = NULL, *window = NULL;
     char *record = NULL;
-    long site = -1;
-    uint64_t word = 0, scope = 0;
     if (is_outermost(self))
         known = find_known(self, &key, args, count, names);
-    if (known != NULL) {
-        Py_INCREF(known);
-        frame = PyObject_CallOneArg(get_frame, self->depth);
-        site = frame == NULL ? -1 : find_site(self, frame);
-        Py_XDECREF(frame);
-        word = attribute(known, str_word);
-        scope = attribute(self->desk->slots, str_scope);
-        if (site >= 0 && word != (uint64_t)-1 && scope != (uint64_t)-1)
-            record = take_record(self->desk);
-    }
+    if (known != NULL)
+        record = begin_record(self, &key, known, &window);
+    key_clear(&key);
     if (record == NULL) {
-        key_clear(&key);
         Py_XDECREF(known);
         return leave_to_general(self, args, count, names);
     }
-    /* The window may be replaced while the call goes on; it keeps its memory mapped. */
-    window = self->desk->window;
-    Py_INCREF(window);
-    for (int i = 0; self->forgets && i < key.tensor_count; i++)
-        if (PyDict_DelItem(self->facts, key.numbers[i]) < 0)
-            PyErr_Clear();
-    key_clear(&key);
-    write_entry(record, word, (uint32_t)site, (uint32_t)scope);
     PyObject *result = PyObject_Vectorcall(self->function, args, flags, names);
     uint64_t stopped = clock_ns();
-    if (result == NULL)
+    if (result == NULL) {
         write_exit(record, stopped, number_of_error(self), RAISED);
-    else
-        write_exit(record, stopped, number_of_outputs(self, known, result, args, count, names),
-                   RETURNED);
+    } else {
+        uint32_t outputs = number_of_outputs(self, known, result, args, count, names);
+        write_exit(record, stopped, outputs, RETURNED);
+        if (PyErr_Occurred())
+            Py_CLEAR(result);
+    }
+    /* The window may have been replaced meanwhile; it has kept its memory mapped. */
     Py_DECREF(window);
     Py_DECREF(known);
     return result;
@@ -464,6 +531,8 @@ static int hurried_traverse(Hurried *self, visitproc visit, void *arg)
 
 static int hurried_clear(Hurried *self)
 {
+    /* Whoever still calls it gets a TypeError. */
+    self->vectorcall = NULL;
 #define CLEAR_MEMBER(name) Py_CLEAR(self->name);
     OWNED(CLEAR_MEMBER)
     return 0;
@@ -476,29 +545,58 @@ static void hurried_dealloc(Hurried *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-static int hurried_init(Hurried *self, PyObject *args, PyObject *kwargs)
+static PyTypeObject DeskType;
+
+static PyObject *hurried_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"desk",  "op",    "function", "general", "form",   "outputs",
                             "error", "site_of", "known",  "sites",   "facts",  "held",
                             "rules", "apart", "tensor",   "current", "depth",  "forgets", NULL};
+    Hurried given;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OOOOOOOOO!O!O!O!O!OOOO!p", names, &self->desk, &self->op,
-            &self->function, &self->general, &self->form, &self->outputs, &self->error,
-            &self->site_of, &PyDict_Type, &self->known, &PyDict_Type, &self->sites, &PyDict_Type,
-            &self->facts, &PyDict_Type, &self->held, &PyDict_Type, &self->rules, &self->apart,
-            &self->tensor, &self->current, &PyLong_Type, &self->depth, &self->forgets)) {
-        /* Nothing was taken over yet. */
-#define FORGET_MEMBER(name) self->name = NULL;
-        OWNED(FORGET_MEMBER)
-        return -1;
-    }
-#define TAKE_MEMBER(name) Py_INCREF(self->name);
+            args, kwargs, "O!OOOOOOOO!O!O!O!O!OOOO!p", names, &DeskType, &given.desk, &given.op,
+            &given.function, &given.general, &given.form, &given.outputs, &given.error,
+            &given.site_of, &PyDict_Type, &given.known, &PyDict_Type, &given.sites, &PyDict_Type,
+            &given.facts, &PyDict_Type, &given.held, &PyDict_Type, &given.rules, &given.apart,
+            &given.tensor, &given.current, &PyLong_Type, &given.depth, &given.forgets))
+        return NULL;
+    Hurried *self = (Hurried *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+#define TAKE_MEMBER(name)                                                                         \
+    Py_INCREF(given.name);                                                                        \
+    self->name = given.name;
     OWNED(TAKE_MEMBER)
+    self->forgets = given.forgets;
     self->vectorcall = hurried_call;
-    return 0;
+    return (PyObject *)self;
 }
 
-static PyObject *hurried_bind(PyObject *self, PyObject *owner, PyObject *type)
+/* Whatever else is asked of the function, such as its name, the function tells. */
+static PyObject *hurried_attribute(PyObject *callable, PyObject *name)
+{
+    Hurried *self = (Hurried *)callable;
+    PyObject *found = PyObject_GenericGetAttr(callable, name);
+    if (found != NULL || self->function == NULL || !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return found;
+    PyErr_Clear();
+    return PyObject_GetAttr(self->function, name);
+}
+
+static PyObject *hurried_doc(PyObject *callable, void *Py_UNUSED(closure))
+{
+    Hurried *self = (Hurried *)callable;
+    return PyObject_GetAttr(self->function == NULL ? Py_None : self->function, str_doc);
+}
+
+/* A function is its own copy. */
+static PyObject *hurried_copy(PyObject *self, PyObject *Py_UNUSED(arguments))
+{
+    Py_INCREF(self);
+    return self;
+}
+
+static PyObject *hurried_bind(PyObject *self, PyObject *owner, PyObject *Py_UNUSED(type))
 {
     if (owner == NULL || owner == Py_None) {
         Py_INCREF(self);
@@ -512,41 +610,70 @@ static PyMemberDef hurried_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+static PyGetSetDef hurried_computed[] = {
+    {"__doc__", hurried_doc, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef hurried_methods[] = {
+    {"__copy__", hurried_copy, METH_NOARGS, NULL},
+    {"__deepcopy__", hurried_copy, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyTypeObject HurriedType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "optrove.backends._hurry.Hurried",
-    .tp_doc = "A function whose calls are recorded on the way.",
     .tp_basicsize = sizeof(Hurried),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
                 Py_TPFLAGS_METHOD_DESCRIPTOR,
     .tp_vectorcall_offset = offsetof(Hurried, vectorcall),
     .tp_call = PyVectorcall_Call,
-    .tp_new = PyType_GenericNew,
-    .tp_init = (initproc)hurried_init,
+    .tp_new = hurried_new,
+    .tp_getattro = hurried_attribute,
     .tp_dealloc = (destructor)hurried_dealloc,
     .tp_traverse = (traverseproc)hurried_traverse,
     .tp_clear = (inquiry)hurried_clear,
     .tp_descr_get = hurried_bind,
     .tp_members = hurried_members,
+    .tp_getset = hurried_computed,
+    .tp_methods = hurried_methods,
 };
 
-static int desk_init(Desk *self, PyObject *args, PyObject *kwargs)
+static PyObject *desk_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"slots", NULL};
     PyObject *slots;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", names, &slots))
-        return -1;
+        return NULL;
+    Desk *self = (Desk *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
     Py_INCREF(slots);
-    Py_XSETREF(self->slots, slots);
+    self->slots = slots;
+    return (PyObject *)self;
+}
+
+static int desk_traverse(Desk *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->slots);
+    Py_VISIT(self->window);
+    Py_VISIT(self->take);
+    if (self->window != NULL)
+        Py_VISIT(self->buffer.obj);
+    return 0;
+}
+
+static int desk_clear(Desk *self)
+{
+    desk_let_go(self);
+    Py_CLEAR(self->slots);
     return 0;
 }
 
 static void desk_dealloc(Desk *self)
 {
-    if (self->window != NULL)
-        PyBuffer_Release(&self->buffer);
-    Py_XDECREF(self->window);
-    Py_XDECREF(self->take);
-    Py_XDECREF(self->slots);
+    PyObject_GC_UnTrack(self);
+    desk_clear(self);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -554,10 +681,11 @@ static PyTypeObject DeskType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "optrove.backends._hurry.Desk",
     .tp_doc = "Where the records of one probe are written.",
     .tp_basicsize = sizeof(Desk),
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_new = PyType_GenericNew,
-    .tp_init = (initproc)desk_init,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = desk_new,
     .tp_dealloc = (destructor)desk_dealloc,
+    .tp_traverse = (traverseproc)desk_traverse,
+    .tp_clear = (inquiry)desk_clear,
 };
 
 static struct PyModuleDef module = {
@@ -574,7 +702,7 @@ PyMODINIT_FUNC PyInit__hurry(void)
         const char *text;
     } names[] = {{&str_tensor_id, "tensor_id"}, {&str_spec, "spec"},     {&str_word, "word"},
                  {&str_usual, "usual"},         {&str_window, "window"}, {&str_scope, "scope"},
-                 {&str_take, "take"},           {&str_memory, "memory"}};
+                 {&str_take, "take"},           {&str_memory, "memory"}, {&str_doc, "__doc__"}};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if ((*names[i].place = PyUnicode_InternFromString(names[i].text)) == NULL)
             return NULL;

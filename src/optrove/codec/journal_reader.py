@@ -29,10 +29,26 @@ from optrove.model.records import (
 from optrove.model.values import TensorSpec, TtnnPlacement, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-KINDS: Final = ("value", "case", "outputs", "site", "scope", "error", "reason")
+_TEXT: Final = (str, type(None))
+
+FIELDS: Final[dict[str, dict[str, tuple[type, ...]]]] = {
+    "value": {},
+    "case": {"op": (str,), "arguments": (dict,), "opaque": (list, type(None))},
+    "outputs": {"are": (list,)},
+    "site": {"file": (str,), "line": (int,)},
+    "scope": {"test_id": _TEXT, "phase": _TEXT, "module": _TEXT, "mode": _TEXT},
+    "error": {"text": (str,)},
+    "reason": {"why": (str,), "text": (str,)},
+}
+"""The kinds of numbered lines, and of which types their parts are."""
+
+_HEADER: Final = dict.fromkeys(("process", "pid", "started_ns", "clock_ns"), (int,))
+_ENDING: Final = {"finished_at": (str,), "exit_code": (int, type(None)), "faults": (dict,)}
+_REFERENCE: Final = {"t": (int,), "i": (int,), "s": (int,), "d": (int, type(None))}
+_CALL_KINDS: Final = (layout.CASE, layout.OPAQUE, layout.FILTERED, layout.UNTRACEABLE)
 _OUTCOMES: Final = {
     0: CallOutcome.UNFINISHED,
     layout.RETURNED: CallOutcome.RETURNED,
@@ -77,7 +93,7 @@ class JournalReader:
     def __init__(self, lines: Path) -> None:
         """Read the lines file; BadData when it is none, UnusableJournal when it is not there."""
         self._calls = lines.with_name(lines.name.removesuffix(layout.LINES) + layout.CALLS)
-        self._tables: dict[str, dict[int, dict[str, Json]]] = {kind: {} for kind in KINDS}
+        self._tables: dict[str, dict[int, dict[str, Json]]] = {kind: {} for kind in FIELDS}
         self._values: dict[int, Value] = {}
         self._cases: dict[int, Case] = {}
         self.torn = False
@@ -181,7 +197,7 @@ class JournalReader:
             parent=raw.parent,
             depth=raw.depth,
             test_id=scope.get("test_id"),
-            phase=None if phase is None else Phase(phase),
+            phase=None if phase is None else _phase(phase),
             module=scope.get("module"),
             mode=scope.get("mode"),
             call_site=self.site(raw.site),
@@ -197,22 +213,28 @@ class JournalReader:
         """Return the time of day of a reading of the clock."""
         wall = self._header["started_ns"] + clock_ns - self._header["clock_ns"]
         seconds, rest = divmod(wall, 1_000_000_000)
-        moment = datetime.fromtimestamp(seconds, timezone.utc)
+        try:
+            moment = datetime.fromtimestamp(seconds, timezone.utc)
+        except (OverflowError, ValueError, OSError) as error:
+            raise BadData((Fault("$", f"{clock_ns} is no reading of the clock"),)) from error
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z"
 
     def _take(self, data: Json, number: int) -> None:
         if type(data) is not dict:
             raise _bad(number, f"expected an object, found {found(data)}")
-        kind = next((kind for kind in KINDS if type(data.get(kind)) is int), None)
+        kind = next((kind for kind in FIELDS if type(data.get(kind)) is int), None)
         if kind is not None:
+            _check(data, FIELDS[kind], f"line {number}")
             self._tables[kind][data[kind]] = data
         elif "run" in data:
             self.run = record_from_builtins(data["run"], Run)
         elif "test" in data:
             self.tests.append(record_from_builtins(data["test"], TestResult))
         elif "sketch" in data:
-            self.sketches[data["sketch"]] = data["of"]
+            _check(data, {"sketch": (int,)}, f"line {number}")
+            self.sketches[data["sketch"]] = data.get("of")
         elif "end" in data:
+            _check(data["end"], _ENDING, f"line {number}")
             self.ending = _ending(data["end"])
         else:
             raise _bad(number, f"a line of no known kind: {', '.join(map(str, data))}")
@@ -227,8 +249,9 @@ class JournalReader:
     def _reference(self, given: Json) -> Value:
         if type(given) is int:
             return self._value(given)
-        if "is" in given:
+        if type(given) is dict and "is" in given:
             return decode(given["is"])
+        _check(given, _REFERENCE, "$")
         spec = self._value(given["t"])
         if not isinstance(spec, TensorSpec):
             raise BadData((Fault("$", f"value {given['t']} is no tensor"),))
@@ -240,7 +263,7 @@ class JournalReader:
     def _value(self, number: int) -> Value:
         value = self._values.get(number)
         if value is None:
-            value = self._values[number] = decode(self._entry("value", number)["is"])
+            value = self._values[number] = decode(self._entry("value", number).get("is"))
         return value
 
 
@@ -261,6 +284,9 @@ def _records(stream: Any) -> Iterator[RawCall]:
         for fields in layout.RECORD.iter_unpack(block[:whole]):
             word, site, scope, entered, parent, ended, ending, outcome = fields
             if entered:
+                if outcome not in _OUTCOMES or word >> 32 & 0xFF not in _CALL_KINDS:
+                    fault = Fault(f"call {op_index}", "a record of no known kind or outcome")
+                    raise BadData((fault,))
                 yield RawCall(
                     op_index=op_index,
                     number=word & 0xFFFFFFFF,
@@ -287,7 +313,28 @@ def _header(text: bytes) -> dict[str, Any]:
             f"the journal has version {found(header.get('version'))}, this optrove reads "
             f"{layout.VERSION}; read it with the optrove that wrote it",
         )
+    _check(header, _HEADER, "line 1")
     return header
+
+
+def _check(data: Json, fields: Mapping[str, tuple[type, ...]], place: str) -> None:
+    """Refuse an object whose parts are not of these types."""
+    if type(data) is not dict:
+        raise BadData((Fault(place, f"expected an object, found {found(data)}"),))
+    faults = [
+        Fault(place, f"{name} is {found(data.get(name))}, which it cannot be")
+        for name, kinds in fields.items()
+        if type(data.get(name)) not in kinds
+    ]
+    if faults:
+        raise BadData(tuple(faults))
+
+
+def _phase(text: str) -> Phase:
+    try:
+        return Phase(text)
+    except ValueError as error:
+        raise BadData((Fault("$", f"a test has no phase {found(text)}"),)) from error
 
 
 def _ending(data: Json) -> Ending:

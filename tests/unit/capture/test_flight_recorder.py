@@ -8,9 +8,9 @@ import sys
 from itertools import islice
 from pathlib import Path
 
-import killed
 import pytest
 
+import killed
 from optrove.backends.describe import describe
 from optrove.backends.frameworks import loaded_tables
 from optrove.codec.wire import encode
@@ -49,14 +49,13 @@ def recorded(directory):
 def compare(directory, returned):
     """Check that all calls that had returned are there, and at most one more; return how many."""
     found = list(recorded(directory))
-    place = 0
+    place = top = 0
     for number, made in enumerate(islice(killed.sequence(), returned + 1)):
         for op, argument, outcome, told, parent in killed.expected(*made):
             if number == returned and place == len(found):
                 break
-            above = None if parent is None else start
-            if parent is None:
-                start = place
+            top = place if parent is None else top
+            above = None if parent is None else top
             seen = found[place]
             assert seen[:2] == (op, argument)
             assert seen[4] == above

@@ -4,6 +4,7 @@ import resource
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -45,11 +46,11 @@ def test_a_journal_has_its_name_only_when_its_header_is_complete(tmp_path, monke
 
     write = os.write
     monkeypatch.setattr(os, "write", lambda *a: refuse(*a) if a[1][:1] == b"{" else write(*a))
-    open_before = len(os.listdir("/proc/self/fd"))
+    open_before = len([*Path("/proc/self/fd").iterdir()])
     with pytest.raises(UnusableJournal, match="No space left"):
         Journal(tmp_path, 0)
     assert find_journals(tmp_path) == ()
-    assert len(os.listdir("/proc/self/fd")) == open_before
+    assert len([*Path("/proc/self/fd").iterdir()]) == open_before
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -14,6 +14,7 @@ taken of, and tensors whose making was not seen. Only calls with such tensors as
 from __future__ import annotations
 
 from collections import Counter
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.backends.base import HandleConverter, Tables
@@ -59,7 +60,8 @@ class TtnnFingerprints(Fingerprints):
         self._handle_number = handle_number
         self._parts: dict[Hashable, int] = {}
         self._specs: dict[int, Value] = {}
-        self._last_part = 0
+        # Never given twice, not to two threads, nor while keys that were made with it are known.
+        self._fresh_part = count(2, 2).__next__
         self.mutable = watchable(own)
         self.rules[ttnn.Tensor] = self._add_tensor
         for kind, names in self.mutable.items():
@@ -261,19 +263,23 @@ class TtnnFingerprints(Fingerprints):
         part = self.facts.get(live.tensor_id)
         if part is None:
             # Made in a way that was not seen, so nobody knows whose buffer it is in.
-            part = self.facts[live.tensor_id] = -self._learn(live)
+            part = self.facts[live.tensor_id] = -self._describe(live)
         key.append(part)
 
     def _learn(self, live: Any) -> int:
+        part = self.facts[live.tensor_id] = self._describe(live)
+        return part
+
+    def _describe(self, live: Any) -> int:
+        """Return the part of all tensors that are like this one."""
         # The device's own number too: alone, every tensor's device is its first.
         device = live.device()
         description = self.describe_alone(live), device and device.id()
         part = self._parts.get(description)
         if part is None:
-            # Never given twice, since keys that were made with it may still be known.
-            part = self._parts[description] = self._last_part = self._last_part + 2
+            part = self._fresh_part()
             self._specs[part] = description[0]
-        self.facts[live.tensor_id] = part
+            self._parts[description] = part
         return part
 
     def _add_handle(self, key: list[Any], live: Any) -> None:

@@ -84,7 +84,10 @@ class Hurry:
         write_entry, write_exit = ENTRY.pack_into, EXIT.pack_into
 
         def call(*arguments: Any, **keywords: Any) -> Any:
-            frame = frame_above(frames)
+            try:
+                frame = frame_above(frames)
+            except ValueError:  # no Python code has called, as at exit
+                return general(None, arguments, keywords)
             if current() is not None:
                 return general(frame, arguments, keywords)
             try:
@@ -102,21 +105,28 @@ class Hurry:
             try:
                 result = function(*arguments, **keywords)
             except BaseException as error:
-                stopped, number = clock(), listener.error(error)
-                write_exit(memory, place + EXIT_OFFSET, stopped, number, RAISED)
+                self._note_error(memory, place, error)
                 raise
-            stopped = clock()
-            outputs = 0
-            is_usual, part, number = known.usual
-            if type(result) is tensor and is_usual(result.spec):
-                facts[result.tensor_id] = part
-                outputs = number
-            elif result is not None:
-                outputs = listener.outputs(form, known, result, (arguments, keywords))
-            write_exit(memory, place + EXIT_OFFSET, stopped, outputs, RETURNED)
+            stopped, outputs = clock(), 0
+            try:
+                is_usual, part, number = known.usual
+                if type(result) is tensor and is_usual(result.spec):
+                    facts[result.tensor_id] = part
+                    outputs = number
+                elif result is not None:
+                    outputs = listener.outputs(form, known, result, (arguments, keywords))
+            finally:  # also when the program is interrupted meanwhile
+                write_exit(memory, place + EXIT_OFFSET, stopped, outputs, RETURNED)
             return result
 
         return call
+
+    def _note_error(self, memory: Any, place: int, error: BaseException) -> None:
+        stopped, number = time.perf_counter_ns(), 0
+        try:
+            number = self.listener.error(error)
+        finally:  # as above
+            EXIT.pack_into(memory, place + EXIT_OFFSET, stopped, number, RAISED)
 
 
 def hurry(listener: Listener, slots: Slots, fingerprints: TtnnFingerprints, tensor: type) -> Hurry:

@@ -25,6 +25,7 @@ from optrove.backends.watching import CURRENT, MUTED, Form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from optrove.backends.ttnn.fingerprints import TtnnFingerprints
     from optrove.backends.watching import Listener
@@ -60,6 +61,8 @@ LEAVES: Final = frozenset({"ttnn.deallocate"})
 """Operations that are written in Python and yet call no other; each is called often."""
 
 _SLOW_TWIN: Final = "_slow_operation"
+
+_NAMES: Final = ("__name__", "__qualname__", "__module__", "__doc__")
 
 
 class TtnnProbe:
@@ -108,8 +111,8 @@ class TtnnProbe:
 
         @wraps(original)
         def call(operation: Any, *arguments: Any, **keywords: Any) -> Any:
-            frame = sys._getframe(1)  # noqa: SLF001 - the only way to the caller's line
-            if frame.f_code is handing_over:
+            frame = _frame_above(1)
+            if frame is not None and frame.f_code is handing_over:
                 # A fast operation, whose call was seen, leaves it to its slow twin.
                 return original(operation, *arguments, **keywords)
             general = generals.get(id(operation))
@@ -166,7 +169,7 @@ class TtnnProbe:
     def _watched(self, form: Form, function: Any, *, frames: int) -> Any:
         general = self._general(form, function)
         if form.composite or self._hurry is None:
-            return _named(lambda *a, **k: general(sys._getframe(frames), a, k), function)  # noqa: SLF001 - the only way to the caller's line
+            return _named(lambda *a, **k: general(_frame_above(frames), a, k), function)
         ends = form.op in ENDINGS
         return _named(self._hurry.watch(form, function, general, frames, ends=ends), function)
 
@@ -229,11 +232,17 @@ def innermost(function: Any) -> Any:
     return function
 
 
+def _frame_above(frames: int) -> FrameType | None:
+    """Return a frame above the caller's own; None when no Python code has called, as at exit."""
+    try:
+        return sys._getframe(frames + 1)  # noqa: SLF001 - the only way to the caller's line
+    except ValueError:
+        return None
+
+
 def _named(replacement: Any, function: Any) -> Any:
-    """Give a replacement the name of what it stands for, if it can have one."""
+    """Give a replacement the name of what it stands for, unless it has that by itself."""
     if not isinstance(replacement, FunctionType):
         return replacement
-    told = [
-        name for name in ("__name__", "__doc__") if isinstance(getattr(function, name, None), str)
-    ]
+    told = [name for name in _NAMES if isinstance(getattr(function, name, None), str)]
     return wraps(function, assigned=told, updated=())(replacement)
