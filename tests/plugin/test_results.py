@@ -346,6 +346,7 @@ def test_tests_that_run_in_workers_when_the_session_is_interrupted_have_rows(pyt
 
         @pytest.mark.parametrize("mode", ["decode"])
         def test_running(mode):
+            time.sleep(3)  # until the controller has heard that the test has begun
             os.kill(os.getppid(), signal.SIGINT)
             time.sleep(60)
     """

@@ -7,6 +7,7 @@ a new number, and readers see from its content that it is the same.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from threading import RLock
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=Hashable)
 
 MAX_REMEMBERED: Final = 8192
+MAX_OPAQUE: Final = 100
+"""How many cases are kept of an op that is called with things that nothing is known about."""
+
+MAX_ERRORS: Final = 64
 MAX_ERROR: Final = 20_000
 """How many characters of an exception's text are kept."""
 
@@ -53,7 +58,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class NumberedCase:
-    """A case's number and arguments, and the types of what nothing is known about."""
+    """A case's number and arguments, and the types of what nothing is known about.
+
+    The number is zero when too many cases of the op hold such things already.
+    """
 
     number: int
     arguments: NamedValues
@@ -78,6 +86,8 @@ class Numbering:
         self._scopes: dict[Scope, int] = {}
         self._sites: dict[tuple[str, int], int] = {}
         self._reasons: dict[tuple[str, str], int] = {}
+        self._errors: dict[str, int] = {}
+        self._opaque: Counter[str] = Counter()
 
     def case(
         self, op: str, arguments: Mapping[str, Any], session: Describer, *, keep: bool = False
@@ -97,6 +107,10 @@ class Numbering:
             references = {
                 name: self._live(arguments[name], session, opaque) for name in sorted(arguments)
             }
+        if opaque:
+            self._opaque[op] += 1
+            if self._opaque[op] > MAX_OPAQUE:
+                return NumberedCase(0, described, tuple(opaque))
         data = {"arguments": references, **({"opaque": opaque} if opaque else {}), "op": op}
         return NumberedCase(self._once("case", self._cases, data), described, tuple(opaque))
 
@@ -122,7 +136,9 @@ class Numbering:
     def error(self, text: str) -> int:
         """Write an exception's text and return its number."""
         short = text if len(text) <= MAX_ERROR else f"{text[:MAX_ERROR]} ..."
-        return self._written("error", {}, short, lambda: {"text": short})
+        if len(self._errors) >= MAX_ERRORS:
+            self._errors.clear()
+        return self._written("error", self._errors, short, lambda: {"text": short})
 
     def continue_in(self, journal: Journal) -> None:
         """Begin anew in another journal; the lock may be one that a fork left locked."""

@@ -39,9 +39,6 @@ MAX_KNOWN: Final = 16_384
 MAX_RESULTS: Final = 64
 """How many different results of one call are recognised without describing them."""
 
-MAX_OPAQUE: Final = 100
-"""How many cases are kept of an op that is called with things that nothing is known about."""
-
 _Described: TypeAlias = "tuple[Arguments, Keywords, Describer | None]"
 """The arguments of a call, and the session in which they were described, if they were."""
 
@@ -74,7 +71,6 @@ class Recorder:
         self._losing = Lock()
         self._left_out = left_out
         self._keep_cases = keep_cases
-        self._opaque: Counter[str] = Counter()
         self._sites = Sites(self.numbering)
         self.slots = Slots(journal.window, self._sites.by_code)
         self.site = self._sites.number
@@ -207,7 +203,7 @@ class Recorder:
             known, session = self._describe(form, arguments, keywords)
         finally:
             CURRENT.reset(token)
-        if key is not None and known.kind != layout.OPAQUE:
+        if key is not None and known.kind in (layout.CASE, layout.FILTERED):
             if len(self.slots.known) >= MAX_KNOWN:
                 self.slots.known.clear()
             self.slots.known[key] = known
@@ -222,6 +218,10 @@ class Recorder:
         session = Describer(self.tables(), cache=self.cache, recipes=self.recipes)
         bound = form.bind(arguments, keywords)
         case = self.numbering.case(form.op, bound, session, keep=self._keep_cases)
+        if case.number == 0:
+            held = ", ".join(sorted(set(case.opaque)))
+            number = self.numbering.reason("untraceable", f"{form.op} holds {held}")
+            return _known(number, layout.UNTRACEABLE), None
         kind = layout.OPAQUE if case.opaque else layout.CASE
         known = _known(case.number, kind)
         if self._keep_cases:

@@ -53,13 +53,6 @@ def test_a_journal_has_its_name_only_when_its_header_is_complete(tmp_path, monke
     assert len([*Path("/proc/self/fd").iterdir()]) == open_before
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(UnusableJournal, match="choose another directory or make room"):
-        Journal(tmp_path / "runs", 0)
-
-
 def test_a_place_that_is_no_directory_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UnusableJournal, match="choose another directory or make room"):
@@ -124,17 +117,17 @@ def test_a_full_disk_costs_a_call_its_result_but_not_its_record(tmp_path, monkey
     def once(result):
         return perform(recorder, form, lambda a: result, 1)
 
-    def failing():
-        return perform(recorder, form, lambda a: a / 0, 1)
+    def failing(text):
+        return perform(recorder, form, lambda a: int(text), 1)
 
     once(1)
-    with pytest.raises(ZeroDivisionError):
-        failing()
+    with pytest.raises(ValueError, match="one"):
+        failing("one")
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", refuse)
         once(2)
-        with pytest.raises(ZeroDivisionError):
-            failing()
+        with pytest.raises(ValueError, match="two"):
+            failing("two")
     journal.close()
     (reader,) = readers_in(tmp_path)
     calls = seen_in(reader)

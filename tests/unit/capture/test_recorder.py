@@ -375,3 +375,23 @@ def test_memory_does_not_grow_with_the_number_of_calls(tmp_path):
 def resident_bytes():
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
+
+
+def test_calls_with_unknown_things_are_counted_when_there_are_too_many_cases(
+    recorder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("optrove.capture.numbering.MAX_OPAQUE", 2)
+    for _ in range(5):
+        perform(recorder, fake_form(), lambda _: None, Thing())
+    summary = summary_of(tmp_path)
+    assert summary.calls == 5
+    assert summary.cases == 2
+    assert [count for _, count in summary.accounting.untraceable] == [5]
+
+
+def test_an_error_that_is_raised_again_is_written_once(recorder, tmp_path):
+    for _ in range(3):
+        with contextlib.suppress(ValueError):
+            perform(recorder, fake_form(), lambda a: int("x"), 1)
+    (reader,) = readers_in(tmp_path)
+    assert len({raw.ending for raw in reader.raw_calls()}) == 1
