@@ -3,11 +3,17 @@
 What the quick ways and the thorough one have in common is told in test_capture_modes.py.
 """
 
+import _thread
 import copy
 import gc
+import sys
 import threading
+import time
+import weakref
 from collections import Counter
+from dataclasses import dataclass
 from functools import partial
+from random import Random
 
 import pytest
 
@@ -16,8 +22,9 @@ from optrove.backends.ttnn.fingerprints import TtnnFingerprints
 from optrove.backends.ttnn.probe import TtnnProbe
 from optrove.backends.watching import Form
 from optrove.capture.journal import WINDOW_RECORDS
+from optrove.capture.tracing import active_tracing
 from optrove.codec.journal_reader import JournalReader, find_journals
-from tracing import assert_adds_up, seen_in, start_recorder, tracing
+from tracing import seen_in, start_recorder, tracing
 
 pytestmark = pytest.mark.ttnn
 
@@ -54,17 +61,25 @@ class Watch:
     def __init__(self, ttnn, directory):
         self._directory = directory
         self.recorder, self.journal = start_recorder(directory)
-        self._fingerprints = TtnnFingerprints(
+        self.begun = []
+        begin = self.recorder.begin
+
+        def counted(*parts):
+            self.begun.append(parts[0].op)
+            return begin(*parts)
+
+        self.recorder.begin = counted
+        self.fingerprints = TtnnFingerprints(
             ttnn, self.recorder.tables, self.recorder.cache, lambda _: None
         )
-        self._probe = TtnnProbe(ttnn, self.recorder, self._fingerprints)
+        self._probe = TtnnProbe(ttnn, self.recorder, self.fingerprints)
 
     def __call__(self, function, op="own.op"):
         def bind(arguments, keywords):
             return {**{f"at_{i}": each for i, each in enumerate(arguments)}, **keywords}
 
-        key = partial(self._fingerprints.call, op)
-        form = Form(op, bind, key, self._fingerprints.result, composite=False)
+        key = partial(self.fingerprints.call, op)
+        form = Form(op, bind, key, self.fingerprints.result, composite=False)
         return self._probe._watched(form, function, frames=1)
 
     @property
@@ -84,6 +99,11 @@ def watch(either_way, ttnn, tmp_path):
     yield watch
     watch.recorder.close()
     watch.journal.close()
+
+
+def again(function, *arguments):
+    """Call a function from one and the same line, as only such calls are repeated ones."""
+    return function(*arguments)
 
 
 def attempt(call):
@@ -124,7 +144,7 @@ def table_of_calls(ttnn, make, device):
         lambda: reshape(b, [1, 1, 32, 32]),
         lambda: list(map(ttnn.Tensor.cpu, [a, b])),
         lambda: host.to(device),
-        lambda: host.to_list(),
+        host.to_list,
         lambda: ttnn.concat([a, b], 0),
         lambda: ttnn.concat([a, a], dim=0),
         lambda: ttnn.concat([a, view[0]], dim=0),
@@ -138,8 +158,8 @@ def table_of_calls(ttnn, make, device):
         lambda: ttnn.matmul(wide, deep),
         lambda: ttnn.add(a, "b"),
         lambda: ttnn.add(a, no_such_argument=b),
-        lambda: ttnn.relu(),
-        lambda: ttnn.Tensor.reshape(),
+        ttnn.relu,
+        lambda: ttnn.Tensor.reshape(*()),
         lambda: ttnn.concat([a] * 40, 0),
         lambda: ttnn.add(a, b, activations=[ttnn.UnaryOpType.RELU] * 200),
     ]
@@ -172,17 +192,218 @@ def test_the_same_calls_give_the_same_records(tmp_path, ttnn, make, device, monk
     assert raised[0] == raised[1] == [attempt(call) for _ in range(4) for call in calls]
 
 
-def test_repeated_calls_are_recorded_in_a_hurry(watch, make):
+def test_a_repeated_call_is_not_described_again(watch, make):
     a, b = make(), make()
-    own = watch(lambda *arguments, **keywords: None)
-    begun = []
-    begin = watch.recorder.begin
-    own = TtnnProbe._watched(
-        watch._probe_that_tells(begun, begin), own.__wrapped__, frames=1
-    ) if False else own
+    own = watch(lambda *arguments, **keywords: a)
     for _ in range(5):
-        own(a, b, 1, "x", [2, 3], name=None)
+        own(a, b, 1, "x", [2, 3], 0.5, name=None)
     assert watch.outcomes == ["returned"] * 5
+    assert len(watch.begun) == 1
+
+
+def test_arguments_and_results_are_let_go(watch, make):
+    a = make()
+    given = (a, (a, "x"), object(), 2.5, "a text of its own", {"name": [a]})
+    result = [a]
+    own = watch(lambda *arguments, **keywords: result)
+    wrong = watch(lambda *arguments, **keywords: int(arguments[3] and "no number"), "own.wrong")
+
+    def count():
+        return [sys.getrefcount(each) for each in (*given, result)]
+
+    def make_calls():
+        for size in range(len(given) + 1):
+            own(*given[:size])
+            own(*given[:size], named=a)
+            attempt(lambda: wrong(*given))
+
+    make_calls()
+    before = count()
+    for _ in range(50):
+        make_calls()
+    assert count() == before
+
+
+def test_a_call_may_outlast_its_window(watch):
+    def outer(depth):
+        for _ in range(WINDOW_RECORDS + 10):
+            inner(1)
+        if depth:
+            watched(depth - 1)
+
+    inner = watch(lambda number: None, "own.inner")
+    watched = watch(outer, "own.outer")
+    watched(0)
+    watched(0)
+    watched(1)
+    calls = watch.calls
+    assert Counter(call.op for call in calls) == {
+        "own.outer": 4,
+        "own.inner": 4 * (WINDOW_RECORDS + 10),
+    }
+    assert {call.outcome for call in calls} == {"returned"}
+
+
+@dataclass
+class Fragile:
+    """An object that interrupts whoever describes it, once, when it is armed."""
+
+    value: int
+
+    def __getattribute__(self, name):
+        if name == "value" and vars(self).pop("armed", False):
+            raise KeyboardInterrupt
+        return object.__getattribute__(self, name)
+
+    def arm(self):
+        vars(self)["armed"] = True
+
+
+def test_an_interrupt_while_an_argument_is_described_reaches_the_program(watch):
+    own = watch(lambda given: None)
+    given = Fragile(1)
+    again(own, given)
+    again(own, given)
+    assert len(watch.begun) == 1
+    given.arm()
+    with pytest.raises(KeyboardInterrupt):
+        again(own, given)
+    again(own, given)
+    assert watch.outcomes == ["returned"] * 3
+    assert len(watch.begun) == 1
+
+
+def test_an_interrupt_while_a_result_is_described_reaches_the_program(watch):
+    given = Fragile(1)
+    own = watch(lambda: given)
+    again(own)
+    again(own)
+    given.arm()
+    with pytest.raises(KeyboardInterrupt):
+        again(own)
+    again(own)
+    assert watch.outcomes == ["returned"] * 4
+    assert [len(call.call.outputs) for call in watch.calls] == [1, 1, 0, 1]
+    assert len(watch.begun) == 1
+
+
+class Interrupting(Exception):
+    def __str__(self):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_an_error_is_told_reaches_the_program(watch):
+    def fail(given):
+        raise given
+
+    failing = [ValueError("first"), ValueError("second"), Interrupting()]
+    own = watch(lambda: fail(failing.pop(0)))
+    for kind in (ValueError, ValueError, KeyboardInterrupt):
+        with pytest.raises(kind):
+            own()
+    assert watch.outcomes == ["raised"] * 3
+    assert [call.call.error for call in watch.calls] == [
+        "ValueError: first",
+        "ValueError: second",
+        None,
+    ]
+
+
+def test_errors_that_cannot_be_told_stay_the_same(watch):
+    class Unspeakable(Exception):
+        def __str__(self):
+            raise RuntimeError("no words")
+
+    errors = [Unspeakable() for _ in range(3)]
+
+    def fail():
+        raise errors[len(watch.outcomes) - 1]
+
+    own = watch(fail)
+    for error in errors:
+        with pytest.raises(Unspeakable) as caught:
+            own()
+        assert caught.value is error
+    assert watch.outcomes == ["raised"] * 3
+
+
+def test_a_call_by_no_python_code_is_recorded_without_a_line(watch):
+    done = threading.Event()
+    own = watch(done.set)
+    for _ in range(3):
+        done.clear()
+        _thread.start_new_thread(own, ())
+        assert done.wait(60)
+    own()
+    while len(watch.calls) < 4 or "unfinished" in watch.outcomes:
+        time.sleep(0.01)
+    assert sorted(call.file is None for call in watch.calls) == [False, True, True, True]
+
+
+def test_operations_may_be_called_by_no_python_code(tmp_path, ttnn, make, either_way):
+    a = make()
+    operations = (ttnn.relu, ttnn.Tensor.cpu, ttnn.reallocate, ttnn.Tensor.deallocate)
+    with tracing(tmp_path) as traced:
+        for count, operation in enumerate(operations, start=1):
+            _thread.start_new_thread(operation, (a,))
+            while traced.summary.calls < count or "unfinished" in str(traced.calls):
+                time.sleep(0.01)
+    assert [call.op for call in traced.calls if call.call.parent is None] == [
+        "ttnn.relu",
+        "ttnn.Tensor.cpu",
+        "ttnn.reallocate",
+        "ttnn.Tensor.deallocate",
+    ]
+    assert {(call.outcome, call.file) for call in traced.calls} == {("returned", None)}
+
+
+def test_what_stands_in_for_a_function_has_its_names(tmp_path, ttnn, make, either_way):
+    a = make()
+    names = ("__name__", "__qualname__", "__module__", "__doc__")
+
+    def told():
+        places = (ttnn.Tensor.reshape, a.reshape, ttnn.deallocate.function)
+        return [getattr(place, name) for place in places for name in names]
+
+    before = told()
+    with tracing(tmp_path):
+        assert told() == before
+        assert copy.copy(ttnn.Tensor.reshape) is ttnn.Tensor.reshape
+        assert copy.deepcopy(ttnn.Tensor.reshape) is ttnn.Tensor.reshape
+        with pytest.raises(AttributeError, match="no_such_name"):
+            ttnn.Tensor.reshape.no_such_name  # noqa: B018 - that it raises is the point
+
+
+def test_what_is_kept_of_a_trace_still_works_after_it(tmp_path, ttnn, make, either_way):
+    a = make()
+    with tracing(tmp_path) as traced:
+        kept = ttnn.Tensor.reshape
+        bound = a.reshape
+        function = ttnn.relu.function
+        for _ in range(3):
+            kept(a, [1, 32, 32])
+    for _ in range(3):
+        assert tuple(kept(a, [1, 32, 32]).shape) == (1, 32, 32)
+        assert tuple(bound([16, 64]).shape) == (16, 64)
+        assert tuple(function(a).shape) == (32, 32)
+        with pytest.raises(TypeError):
+            kept(a, "no shape")
+    assert len(traced.calls) == 3
+    with tracing(tmp_path / "another") as traced:
+        assert tuple(kept(a, [1, 32, 32]).shape) == (1, 32, 32)
+        ttnn.relu(a)
+    assert traced.ops == ["ttnn.relu"]
+
+
+def test_nothing_is_left_of_a_trace_that_has_ended(tmp_path, ttnn, make, either_way):
+    a = make()
+    with tracing(tmp_path):
+        for _ in range(3):
+            ttnn.relu(a)
+            a.cpu()
+        mapped = weakref.ref(active_tracing().journal.window.memory)
+    gc.collect()
+    assert mapped() is None
 
 
 def test_the_records_of_threads_do_not_mix(tmp_path, ttnn, make, either_way):
@@ -227,3 +448,41 @@ def run_together(works):
         thread.join()
     if wrong:
         raise wrong[0]
+
+
+def test_tables_may_be_emptied_while_threads_record(watch, make):
+    tensors = [make(*shape) for shape in ((32, 32), (32, 64), (64, 32), (64, 64))]
+    plain = (None, 1, "text", 0.5, [1, 2], ["a", 0.5], b"bytes")
+    rounds = 3000
+    own = watch(lambda a, number, **keywords: None if number % 3 else a)
+    finished = threading.Event()
+
+    def work(a):
+        random = Random(a.tensor_id)  # noqa: S311 - which calls are made is no secret
+        for count in range(rounds):
+            number = random.randrange(5)
+            own(a, number, other=random.choice(plain), more=[a, a] if count % 7 == 0 else a)
+
+    def interfere():
+        known = watch.fingerprints
+        tables = (watch.recorder.slots.known.clear, known.facts.clear, known.release, known.tidy)
+        while not finished.wait(0.001):
+            for empty in tables:
+                empty()
+            gc.collect(0)
+
+    disturber = threading.Thread(target=interfere)
+    disturber.start()
+    try:
+        run_together([partial(work, a) for a in tensors])
+    finally:
+        finished.set()
+        disturber.join()
+    calls = watch.calls
+    assert len(calls) == len(tensors) * rounds
+    assert {(call.kind, call.outcome) for call in calls} == {("case", "returned")}
+    for call in calls:
+        shape = call["at_0"].shape
+        assert [each.shape for each in call.call.outputs] == ([] if call["at_1"] % 3 else [shape])
+    assert set(Counter(call["at_0"].shape for call in calls).values()) == {rounds}
+    assert watch.recorder.faults == {}

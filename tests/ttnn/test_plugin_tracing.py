@@ -169,3 +169,30 @@ def test_values_are_written_when_asked_for(project):
     returned = json.loads(add.read_text())["return_value"]
     assert returned["values"] == [[2.0] * 3] * 2
     assert (returned["dtype"], returned["original_dtype"]) == ("float32", "bfloat16")
+
+
+def test_calls_of_module_imports_and_fixtures_are_seen_once(project):
+    project.makepyfile(
+        test_places="""
+        import pytest, ttnn
+
+        host = ttnn.Tensor([1.0] * 1024, [32, 32], ttnn.float32, ttnn.ROW_MAJOR_LAYOUT)
+        tiled = host.to(ttnn.TILE_LAYOUT)
+
+        @pytest.fixture
+        def ones(device):
+            yield ttnn.to_device(tiled, device)
+
+        def test_sum(ones):
+            ttnn.add(ones, ones)
+        """
+    )
+    result = project.runpytest_subprocess("--ops-jsonl", "ops.jsonl", "test_places.py")
+    result.assert_outcomes(passed=1)
+    lines = [json.loads(line) for line in (project.path / "ops.jsonl").read_text().splitlines()]
+    test = "test_places.py::test_sum"
+    assert [(line["test_nodeid"], line["phase"], line["op_name"]) for line in lines] == [
+        (None, None, "ttnn.Tensor.to"),
+        (test, "setup", "ttnn.to_device"),
+        (test, "call", "ttnn.add"),
+    ]

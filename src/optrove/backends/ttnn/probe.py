@@ -156,7 +156,8 @@ class TtnnProbe:
         overloads = tuple(read_stub(signature[0]) for signature in signatures)
 
         def bind(arguments: Any, keywords: Any) -> dict[str, Any]:
-            return {"self": arguments[0], **bind_overloads(overloads, arguments[1:], keywords)}
+            own = {"self": arguments[0]} if arguments else {}
+            return {**own, **bind_overloads(overloads, arguments[1:], keywords)}
 
         return self._watched(self._form(f"ttnn.Tensor.{name}", bind), method, frames=1)
 
