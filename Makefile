@@ -44,14 +44,14 @@ test: $(VENV)/test.stamp test-other-pythons
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 # The base package promises 3.10 to 3.13, with or without a ttnn wheel. Each Python found here runs
-# the framework-free tests in an environment of its own.
+# the quick framework-free tests in an environment of its own.
 OTHER_PYTHONS := $(foreach version,3.10 3.11 3.13,$(if $(shell PYTHON= tools/find-python $(version)),$(version)))
-FRAMEWORK_FREE := tests/unit tests/properties tests/golden tests/plugin
+FRAMEWORK_FREE := tests/unit tests/properties tests/golden
 
 test-other-pythons: $(OTHER_PYTHONS:%=test-python-%)
 
 test-python-%: $(VENV)-%/test.stamp
-	$(VENV)-$*/bin/python -m pytest -q -p no:cacheprovider $(FRAMEWORK_FREE)
+	$(VENV)-$*/bin/python -m pytest -q -p no:cacheprovider -n 2 -m "not slow" $(FRAMEWORK_FREE)
 
 .PRECIOUS: $(VENV)-%/test.stamp
 $(VENV)-%/test.stamp: $(RECIPE)
@@ -65,7 +65,7 @@ check: $(VENV)/test.stamp
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/unit
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" tests/unit
 
 format: $(VENV)/test.stamp
 	$(BIN)/ruff format .

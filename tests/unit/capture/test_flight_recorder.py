@@ -66,6 +66,7 @@ def compare(directory, returned):
     return place
 
 
+@pytest.mark.slow
 def test_whenever_a_process_is_killed_every_call_that_returned_is_in_the_journal(tmp_path):
     children = end_children(tmp_path, "sudden", KILLS)
     assert [status for *_, status in children] == [-signal.SIGKILL] * KILLS

@@ -167,6 +167,7 @@ print(recorder.lost)
 """
 
 
+@pytest.mark.slow
 def test_beyond_the_largest_allowed_file_the_program_goes_on(tmp_path):
     size = 2 * module.WINDOW_SIZE + module.HEADER_SIZE
     done = subprocess.run(

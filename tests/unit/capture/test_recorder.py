@@ -356,6 +356,7 @@ def test_what_is_known_stays_bounded_and_forgetting_changes_nothing(tmp_path, mo
     assert (summary.calls, summary.cases) == (70, 35)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_calls(tmp_path):
     recorder, journal = start_recorder(tmp_path)
     form = fake_form()
