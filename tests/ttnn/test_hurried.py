@@ -108,12 +108,15 @@ def again(function, *arguments):
 
 def call_from_nowhere(function, *arguments):
     """Call a function in a thread of its own with no Python code above it, and wait for its end."""
-    before = _thread._count()
-    _thread.start_new_thread(function, arguments)
+    call = partial(function, *arguments)
+    # The thread lets go of what it was to call when that has returned.
+    going_on = weakref.ref(call)
+    _thread.start_new_thread(call, ())
+    del call
     until = time.monotonic() + 60
-    while _thread._count() > before:
+    while going_on() is not None:
         assert time.monotonic() < until
-        time.sleep(0.01)
+        time.sleep(0.001)
 
 
 def attempt(call):

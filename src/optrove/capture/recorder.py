@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from threading import Lock
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from optrove.backends.base import unobserved
@@ -69,6 +69,7 @@ class Recorder:
         self._journal = journal
         self._closed = False
         self._losing = Lock()
+        self._settling = RLock()
         self._left_out = left_out
         self._keep_cases = keep_cases
         self._sites = Sites(self.numbering)
@@ -231,6 +232,13 @@ class Recorder:
     def _outputs(
         self, form: Form, known: Known, result: Any, call: Call, session: Describer | None
     ) -> int:
+        # One at a time, as what the key leaves in ``known`` belongs to this result.
+        with self._settling:
+            return self._settle(form, known, result, call, session)
+
+    def _settle(
+        self, form: Form, known: Known, result: Any, call: Call, session: Describer | None
+    ) -> int:
         key = form.result_key(known, result, call)
         number = known.outputs.get(key)
         if number is None:
@@ -259,6 +267,7 @@ class Recorder:
         self.faults.clear()
         self.lost = 0
         self._losing = Lock()
+        self._settling = RLock()
         self.numbering.continue_in(journal)
         self._sites.clear()
         self.slots.known.clear()

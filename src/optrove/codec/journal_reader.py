@@ -101,15 +101,12 @@ class JournalReader:
         self.tests: list[TestResult] = []
         self.sketches: dict[int, Json] = {}
         self.ending: Ending | None = None
-        try:
-            raw = lines.read_bytes().split(b"\n")
-        except OSError as error:
-            raise UnusableJournal(f"the journal {lines} cannot be read: {error}") from error
-        *complete, rest = raw
-        self.torn = bool(rest)
-        self._header = _header(complete[0] if complete else b"")
-        for number, text in enumerate(complete[1:], start=2):
-            self._take(read(text), number)
+        self._lines = lines
+        self._read = 0
+        self._number = 1
+        first, *others = self._new_lines() or [b""]
+        self._header = _header(first)
+        self._take_all(others)
 
     @property
     def process(self) -> int:
@@ -239,7 +236,28 @@ class JournalReader:
         else:
             raise _bad(number, f"a line of no known kind: {', '.join(map(str, data))}")
 
+    def _new_lines(self) -> list[bytes]:
+        """Return the complete lines that have been written since the last time."""
+        try:
+            with self._lines.open("rb") as stream:
+                stream.seek(self._read)
+                text = stream.read()
+        except OSError as error:
+            raise UnusableJournal(f"the journal {self._lines} cannot be read: {error}") from error
+        *complete, rest = text.split(b"\n")
+        self.torn = bool(rest)
+        self._read += len(text) - len(rest)
+        return complete
+
+    def _take_all(self, lines: list[bytes]) -> None:
+        for text in lines:
+            self._number += 1
+            self._take(read(text), self._number)
+
     def _entry(self, kind: str, number: int) -> dict[str, Json]:
+        if number not in self._tables[kind]:
+            # The writer may be at work: what a record refers to was written before it.
+            self._take_all(self._new_lines())
         try:
             return self._tables[kind][number]
         except KeyError as error:

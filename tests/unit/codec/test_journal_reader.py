@@ -6,8 +6,9 @@ import pytest
 from optrove.codec import journal as layout
 from optrove.codec.journal_reader import JournalReader, find_journals
 from optrove.errors import BadData, OptroveError, UnusableJournal
+from optrove.model.values import Int, Text
 from optrove.report.summary import summarize
-from tracing import fake_form, perform, seen_in, start_recorder
+from tracing import fake_form, perform, readers_in, seen_in, start_recorder
 
 
 @pytest.fixture
@@ -159,3 +160,16 @@ def test_damaged_calls_are_bad_data_and_nothing_worse(lines, calls):
         except OptroveError:
             refused += 1
     assert refused > 20
+
+
+def test_a_journal_can_be_read_while_it_is_written(tmp_path):
+    recorder, journal = start_recorder(tmp_path)
+    perform(recorder, fake_form(), lambda a: a, 1)
+    (reader,) = readers_in(tmp_path)
+    perform(recorder, fake_form(), str, 2)
+    assert [reader.call(raw, "", "").outputs for raw in reader.raw_calls()] == [
+        (Int(1),),
+        (Text("2"),),
+    ]
+    assert [reader.op(raw.number) for raw in reader.raw_calls()] == ["fake.add"] * 2
+    journal.close()
