@@ -149,7 +149,8 @@ static int key_add(Hurried *self, Key *key, PyObject *live)
     PyTypeObject *kind = Py_TYPE(live);
     if ((PyObject *)kind == self->tensor)
         return key_push_tensor(self, key, live);
-    if (is_plain(live)) {
+    /* Zero has a sign, which its rule tells. */
+    if (is_plain(live) || (PyFloat_CheckExact(live) && PyFloat_AS_DOUBLE(live) != 0.0)) {
         if (key_push(key, (PyObject *)kind) < 0)
             return -1;
         return key_push(key, live);
