@@ -379,7 +379,8 @@ static int is_usual(Hurried *self, PyObject *known, PyObject *result, uint32_t *
 {
     PyObject *usual = PyObject_GetAttr(known, str_usual), *spec = NULL, *same = NULL;
     int answer = 0;
-    if (usual != NULL && PyTuple_CheckExact(usual) && PyTuple_GET_SIZE(usual) == 3)
+    if (usual != NULL && PyTuple_CheckExact(usual) && PyTuple_GET_SIZE(usual) == 3 &&
+        !PyTuple_CheckExact(PyTuple_GET_ITEM(usual, 0)))
         spec = PyObject_GetAttr(result, str_spec);
     if (spec != NULL)
         same = PyObject_CallOneArg(PyTuple_GET_ITEM(usual, 0), spec);
@@ -399,6 +400,42 @@ static int is_usual(Hurried *self, PyObject *known, PyObject *result, uint32_t *
     return answer;
 }
 
+/* The same for a sequence of tensors: what tells the elements apart, and their parts, is together
+   in one tuple, so that no other thread can change one without the other. */
+static int are_usual(Hurried *self, PyObject *known, PyObject *result, uint32_t *outputs)
+{
+    PyObject *usual = PyObject_GetAttr(known, str_usual), *elements = NULL;
+    int answer = 0;
+    if (usual != NULL && PyTuple_CheckExact(usual) && PyTuple_GET_SIZE(usual) == 3)
+        elements = PyTuple_GET_ITEM(usual, 0);
+    if (elements != NULL && PyTuple_CheckExact(elements) &&
+        PyTuple_GET_SIZE(elements) == PySequence_Fast_GET_SIZE(result)) {
+        answer = 1;
+        for (Py_ssize_t i = 0; answer && i < PyTuple_GET_SIZE(elements); i++) {
+            PyObject *live = PySequence_Fast_GET_ITEM(result, i);
+            PyObject *spec = NULL, *same = NULL, *number = NULL;
+            if ((PyObject *)Py_TYPE(live) == self->tensor)
+                spec = PyObject_GetAttr(live, str_spec);
+            if (spec != NULL)
+                same = PyObject_CallOneArg(
+                    PyTuple_GET_ITEM(PyTuple_GET_ITEM(elements, i), 0), spec);
+            if (same == Py_True)
+                number = PyObject_GetAttr(live, str_tensor_id);
+            answer = number != NULL &&
+                     PyDict_SetItem(self->facts, number,
+                                    PyTuple_GET_ITEM(PyTuple_GET_ITEM(elements, i), 1)) == 0;
+            Py_XDECREF(number);
+            Py_XDECREF(same);
+            Py_XDECREF(spec);
+        }
+        if (answer)
+            *outputs = (uint32_t)PyLong_AsUnsignedLong(PyTuple_GET_ITEM(usual, 2));
+    }
+    Py_XDECREF(usual);
+    drop_error();
+    return answer;
+}
+
 /* Number what a call gave; only an interrupt is left set. */
 static uint32_t number_of_outputs(Hurried *self, PyObject *known, PyObject *result,
                                   PyObject *const *args, Py_ssize_t count, PyObject *names)
@@ -407,6 +444,9 @@ static uint32_t number_of_outputs(Hurried *self, PyObject *known, PyObject *resu
     if (result == Py_None)
         return 0;
     if ((PyObject *)Py_TYPE(result) == self->tensor && is_usual(self, known, result, &outputs))
+        return outputs;
+    if ((PyTuple_CheckExact(result) || PyList_CheckExact(result)) &&
+        are_usual(self, known, result, &outputs))
         return outputs;
     if (PyErr_Occurred())
         return 0;

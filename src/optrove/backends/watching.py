@@ -61,7 +61,7 @@ class Known:
     the results' keys. A probe that recognises results by itself sets ``pending`` to what tells
     whether a result is like the last one, and that one's part; with its number it is ``usual``.
     ``elements`` are the same for each tensor of the last result; where that was a sequence of
-    tensors only, the part is SEQUENCE, it is usual when every element is, and ``key`` is its key.
+    tensors only, they stand in place of what tells, the part is SEQUENCE, and ``key`` is its key.
     """
 
     __slots__ = (
@@ -84,8 +84,8 @@ class Known:
         self.outputs: dict[Hashable, int] = {}
         self.elements: tuple[tuple[Callable[[Any], bool], int], ...] = ()
         self.key: Hashable = None
-        self.pending: tuple[Callable[[Any], bool], int] | None = None
-        self.usual: tuple[Callable[[Any], bool], int, int] = NOTHING_USUAL
+        self.pending: tuple[Any, int] | None = None
+        self.usual: tuple[Any, int, int] = NOTHING_USUAL
 
 
 def never(_: Any) -> bool:

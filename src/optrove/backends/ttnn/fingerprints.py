@@ -22,7 +22,7 @@ from optrove.backends.fingerprints import PLAIN, Fingerprints, NoFingerprint
 from optrove.backends.ttnn.mutations import watchable
 from optrove.backends.ttnn.tensors import storage_key, tensor_key
 from optrove.backends.ttnn.values import table
-from optrove.backends.watching import SEQUENCE, never
+from optrove.backends.watching import SEQUENCE
 from optrove.model.values import TensorSpec
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class TtnnFingerprints(Fingerprints):
     def result(self, known: Known, live: Any, call: Call) -> Hashable:
         """Return the key of a result, None if it has none, and note what is usual."""
         if known.usual[1] == SEQUENCE and self._are_usual(known, live):
-            known.pending = (never, SEQUENCE)
+            known.pending = (known.elements, SEQUENCE)
             return known.key
         results = [*self.tensors(live)]
         arguments = [*self.tensors(call)]
@@ -156,7 +156,7 @@ class TtnnFingerprints(Fingerprints):
         if type(live) is self._tensor and not shares:
             known.pending = known.elements[0]
         elif type(live) in (list, tuple) and len(results) == len(live) and not shares:
-            known.pending = (never, SEQUENCE)
+            known.pending = (known.elements, SEQUENCE)
             known.key = tuple(key)
         return tuple(key)
 

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from optrove.backends.watching import CURRENT
+from optrove.backends.watching import CURRENT, SEQUENCE
 from optrove.codec.journal import ENTRY, EXIT, EXIT_OFFSET, RAISED, RETURNED
 
 try:
@@ -110,7 +110,7 @@ class Hurry:
             stopped, outputs = clock(), 0
             try:
                 is_usual, part, number = known.usual
-                if type(result) is tensor and is_usual(result.spec):
+                if type(result) is tensor and part != SEQUENCE and is_usual(result.spec):
                     facts[result.tensor_id] = part
                     outputs = number
                 elif result is not None:
