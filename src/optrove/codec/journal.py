@@ -44,8 +44,6 @@ import mmap
 import struct
 from typing import Final
 
-from optrove.codec.text import Json, write
-
 FORMAT: Final = "optrove-journal"
 VERSION: Final = 1
 
@@ -82,8 +80,3 @@ RAISED: Final = 2
 def word(number: int, kind: int, depth: int = 0) -> int:
     """Return the first word of a record."""
     return number | kind << 32 | depth << 40
-
-
-def line(data: Json) -> bytes:
-    """Return one line of the lines file."""
-    return write(data).encode("ascii") + b"\n"

@@ -10,7 +10,6 @@ import uuid
 from dataclasses import replace
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optrove import __version__
@@ -22,6 +21,7 @@ from optrove.settings import model_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 _GIT_SECONDS = 10
 
@@ -99,7 +99,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def _environment(command_line: Sequence[str]) -> Environment:
-    commit = _git("rev-parse", "HEAD")
+    commit = git("rev-parse", "HEAD")
     return Environment(
         optrove_version=__version__,
         python_version=platform.python_version(),
@@ -107,25 +107,26 @@ def _environment(command_line: Sequence[str]) -> Environment:
         command_line=tuple(command_line),
         host=platform.node() or None,
         git_sha=commit or None,
-        git_dirty=bool(_git("status", "--porcelain")) if commit else None,
-        ttnn_version=_version("ttnn"),
-        torch_version=_version("torch"),
+        git_dirty=bool(git("status", "--porcelain")) if commit else None,
+        ttnn_version=version_of("ttnn"),
+        torch_version=version_of("torch"),
     )
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package without importing it; None if it is not."""
     try:
         return version(package)
     except PackageNotFoundError:
         return None
 
 
-def _git(*words: str) -> str:
-    """Return what git says about the working directory; nothing where there is none."""
+def git(*words: str, directory: Path | None = None) -> str:
+    """Return what git says about a directory, by default the current one; nothing without git."""
     try:
         done = subprocess.run(  # noqa: S603 - our own words
             ["git", *words],  # noqa: S607 - the git that the user has on the path
-            cwd=Path.cwd(),
+            cwd=directory,
             capture_output=True,
             text=True,
             timeout=_GIT_SECONDS,

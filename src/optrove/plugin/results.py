@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from optrove.errors import OptroveError
+from optrove.flows.runs import git, version_of
 from optrove.model.records import TestOutcome
 from optrove.plugin.items import mode_of_id, module_of_file
 from optrove.plugin.observer import SEEN, Observer
 from optrove.plugin.progress import Progress, failure_text
 from optrove.plugin.resultsfile import ResultsFile
-from optrove.plugin.session import git_commit, installed_version, is_worker, run_id
+from optrove.plugin.session import is_worker, run_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,8 +72,8 @@ class Results:
             "run_id": run_id(config),
             "session_timestamp": _timestamp(time.time()),
             "hostname": socket.gethostname(),
-            "git_commit": git_commit(config.rootpath),
-            "ttnn_version": installed_version("ttnn"),
+            "git_commit": git("rev-parse", "HEAD", directory=config.rootpath),
+            "ttnn_version": version_of("ttnn") or "",
         }
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:

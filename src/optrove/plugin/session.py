@@ -5,20 +5,16 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import subprocess
 import uuid
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import FrameType
 
 _RUN_ID: pytest.StashKey[str] = pytest.StashKey()
 _WORKER_INPUT = "optrove_run_id"
-_GIT_SECONDS = 10
 
 
 def run_id(config: pytest.Config) -> str:
@@ -81,27 +77,3 @@ class Session:
     def pytest_configure_node(self, node: Any) -> None:
         """Give the session's id to a worker of pytest-xdist."""
         node.workerinput[_WORKER_INPUT] = run_id(node.config)
-
-
-def git_commit(directory: Path) -> str:
-    """Return the commit that is checked out there; empty where there is none, or no git."""
-    try:
-        done = subprocess.run(
-            ["git", "rev-parse", "HEAD"],  # noqa: S607 - the git that the user has on the path
-            cwd=directory,
-            capture_output=True,
-            text=True,
-            timeout=_GIT_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def installed_version(package: str) -> str:
-    """Return the version of an installed package without importing it; empty if it is not."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
