@@ -132,7 +132,7 @@ def _mock_boards(board: str, *, has_ttnn: bool) -> Finding:
 def _tracing() -> Finding:
     if is_native():
         return Finding("tracing", State.OK, "in C")
-    remedy = "to halve what it costs, reinstall optrove where there is a C compiler"
+    remedy = "for less overhead, reinstall optrove where there is a C compiler"
     return Finding("tracing", State.OK, "in Python", remedy)
 
 
