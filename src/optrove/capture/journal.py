@@ -27,11 +27,12 @@ from optrove.codec.journal import (
     RECORD_SIZE,
     VERSION,
 )
+from optrove.codec.journal_lock import hold_lock
 from optrove.codec.text import write as json_text
 from optrove.errors import UnusableJournal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from optrove.codec.text import Json
@@ -49,11 +50,13 @@ _CLOSED: Final = -1
 class Window:
     """A mapped part of the calls file, which begins with the record ``first``.
 
-    ``take`` gives the place of the next free record; StopIteration when there is none.
+    ``places`` are those of the free records, from which ``take`` takes the next; StopIteration
+    when there is none.
     """
 
     first: int
     memory: mmap.mmap
+    places: Iterator[int]
     take: Callable[[], int]
 
     def op_index(self, offset: int) -> int:
@@ -82,6 +85,7 @@ class Journal:
             self.window = self._map(0)
             # Under its name only when it can be read, whenever the process may end.
             self._lines = self._create(_BEGUN, os.O_APPEND)
+            hold_lock(self._lines)
             for data in (self._header(), *first):
                 self.write(data)
             self._named(_BEGUN).rename(self._named(LINES))
@@ -121,12 +125,22 @@ class Journal:
     def close(self) -> None:
         """Close the files; records of calls that are still going on are kept as unfinished."""
         with self._lock:
-            lines, calls = self._lines, self._calls
-            # Other files may get these numbers, and another thread may still be writing.
-            self._lines = self._calls = _CLOSED
-            for number in (lines, calls):
-                if number != _CLOSED:
-                    os.close(number)
+            self._close_files()
+
+    def leave_to_parent(self) -> None:
+        """Close the files in a process that was forked off, so that it does not keep their lock.
+
+        Whatever thread held the lock of this object at the fork is not here to release it.
+        """
+        self._close_files()
+
+    def _close_files(self) -> None:
+        lines, calls = self._lines, self._calls
+        # Other files may get these numbers, and another thread may still be writing.
+        self._lines = self._calls = _CLOSED
+        for number in (lines, calls):
+            if number != _CLOSED:
+                os.close(number)
 
     def _header(self) -> Json:
         return {
@@ -149,4 +163,5 @@ class Journal:
         offset = HEADER_SIZE + first * RECORD_SIZE
         os.posix_fallocate(self._calls, offset, WINDOW_SIZE)
         memory = mmap.mmap(self._calls, WINDOW_SIZE, offset=offset)
-        return Window(first, memory, iter(range(0, WINDOW_SIZE, RECORD_SIZE)).__next__)
+        places = iter(range(0, WINDOW_SIZE, RECORD_SIZE))
+        return Window(first, memory, places, places.__next__)

@@ -34,7 +34,6 @@ import errno
 import json
 import math
 import os
-import re
 from collections import Counter
 from datetime import datetime, timedelta, timezone
 from itertools import count
@@ -43,6 +42,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.backends.values import numbers_dtype, numbers_in_parts
 from optrove.capture.sinks import op_error
+from optrove.codec.parameters import STAMP, file_stem, tensor_count, tensor_form
 from optrove.codec.wire import encode
 from optrove.errors import NoNumbers
 from optrove.model.values import (
@@ -55,7 +55,6 @@ from optrove.model.values import (
     Tuple,
     Value,
 )
-from optrove.model.walk import walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -73,7 +72,6 @@ _UNSET: Final = frozenset({"", ".", "generated/ttnn", "generated/ttnn/reports"})
 _METHODS: Final = "ttnn.Tensor."
 _INDEXING: Final = "ttnn.Tensor.__getitem__"
 
-_STAMP: Final = "%Y%m%d_%H%M%S_%f"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -118,9 +116,7 @@ class ParameterFiles:
             return
         content = self._content(observed)
         began = (_EPOCH + timedelta(microseconds=observed.started_ns // 1000)).astimezone()
-        op = re.sub(r"\W+", "_", observed.op, flags=re.ASCII)
-        stem = f"{content['operation_number']}_{op}"
-        self._write(stem, began, content)
+        self._write(file_stem(content["operation_number"], observed.op), began, content)
 
     def close(self) -> None:
         """Do nothing: every file is complete when its call has ended."""
@@ -182,25 +178,14 @@ class ParameterFiles:
         return encode(value)
 
     def _tensor(self, live: Any, spec: TensorSpec) -> dict[str, Json]:
-        dtype = spec.dtype.rpartition(".")[2]
-        form: dict[str, Json] = {"type": "torch.Tensor", "shape": list(spec.shape), "dtype": dtype}
-        if self.values:
-            form |= _read(live, dtype)
-        placement = spec.placement
-        if isinstance(placement, TtnnPlacement):
-            form["type"] = "ttnn.Tensor"
-            form["original_shape"] = list(spec.shape)
-            form["original_dtype"] = dtype
-            form["layout"] = placement.layout
-            form["storage_type"] = f"{placement.storage.upper()}_STORAGE"
-            form["memory_config"] = None if placement.memory is None else encode(placement.memory)
-        return form
+        values = _read(live, spec.dtype.rpartition(".")[2]) if self.values else None
+        return tensor_form(spec, values)
 
     def _write(self, stem: str, began: datetime, content: dict[str, Json]) -> None:
         """Write a file under the first free name: with the next microsecond if one is taken."""
         directory = self._directory()
         while True:
-            stamp = began.strftime(_STAMP)
+            stamp = began.strftime(STAMP)
             path = directory / f"{stem}_{stamp}.json"
             try:
                 descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -249,14 +234,6 @@ def _is_gone(directory: Path) -> bool:
             raise
         return error.errno == errno.ENOENT
     return True
-
-
-def tensor_count(value: Value) -> int:
-    """Return at how many places of ``value`` there is a ttnn or torch tensor."""
-    return sum(
-        isinstance(part, TensorSpec) and isinstance(part.placement, TtnnPlacement | TorchPlacement)
-        for _, part in walk(value)
-    )
 
 
 def _read(live: Any, dtype: str) -> dict[str, Json]:

@@ -206,7 +206,7 @@ class Recorder:
             CURRENT.reset(token)
         if key is not None and known.kind in (layout.CASE, layout.FILTERED):
             if len(self.slots.known) >= MAX_KNOWN:
-                self.slots.known.clear()
+                self.slots.forget()
             self.slots.known[key] = known
         return known, session
 
@@ -270,14 +270,14 @@ class Recorder:
         self._settling = RLock()
         self.numbering.continue_in(journal)
         self._sites.clear()
-        self.slots.known.clear()
+        self.slots.forget()
         self.slots.window = journal.window
 
     def close(self) -> None:
         """Record nothing any more, whoever still calls a probe."""
         self._closed = True
         # So that a probe in a hurry, which looks here, comes to ``begin``.
-        self.slots.known.clear()
+        self.slots.forget()
 
     def fault(self, where: str, error: Exception) -> None:
         """Count something that went wrong in the tracing itself."""

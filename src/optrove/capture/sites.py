@@ -24,22 +24,21 @@ INTERNAL: Final = frozenset({"ttnn", "torch"})
 class Sites:
     """The sites of one journal, by the id of a code object and the place of an instruction.
 
-    ``by_code`` holds only code of the user. By id, as hashing a code object takes long; all of
-    them are kept, so that no other object gets their ids.
+    ``by_code`` has None for code that is not the user's. By id, as hashing a code object takes
+    long; all of them are kept, so that no other object gets their ids.
     """
 
     def __init__(self, numbering: Numbering) -> None:
-        self.by_code: dict[int, dict[int, int]] = {}
+        self.by_code: dict[int, dict[int, int] | None] = {}
         self._numbering = numbering
         self._kept: dict[int, CodeType] = {}
         self._own = (f"{Path(__file__).parents[1]}/", "<frozen")
 
     def number(self, frame: FrameType) -> int:
         """Return the number of the nearest user's line at or above ``frame``; 0 if none is."""
-        users = self._nearest(frame)
-        if users is None:
+        users, instructions = self._nearest(frame)
+        if users is None or instructions is None:
             return 0
-        instructions = self.by_code[id(users.f_code)]
         number = instructions.get(users.f_lasti)
         if number is None:
             site = _site(users)
@@ -48,18 +47,20 @@ class Sites:
 
     def locate(self, frame: FrameType) -> CallSite | None:
         """Return the nearest user's line at or above ``frame``."""
-        users = self._nearest(frame)
+        users, _ = self._nearest(frame)
         return None if users is None else _site(users)
 
-    def _nearest(self, frame: FrameType | None) -> FrameType | None:
+    def _nearest(self, frame: FrameType | None) -> tuple[FrameType | None, dict[int, int] | None]:
+        """Return the nearest frame of the user, and the sites in its code."""
         while frame is not None:
             number = id(frame.f_code)
             if number not in self._kept:
                 self._learn(frame.f_code, frame)
-            if number in self.by_code:
-                return frame
+            instructions = self.by_code[number]
+            if instructions is not None:
+                return frame, instructions
             frame = frame.f_back
-        return None
+        return None, None
 
     def clear(self) -> None:
         """Forget all sites, since their numbers belong to another journal."""
@@ -70,8 +71,8 @@ class Sites:
         module = str(frame.f_globals.get("__name__", ""))
         internal = module.partition(".")[0] in INTERNAL
         # By its file as well: ttnn gives some of its modules names such as ``core``.
-        if not internal and not code.co_filename.startswith((*self._own, *_directories())):
-            self.by_code[id(code)] = {}
+        internal = internal or code.co_filename.startswith((*self._own, *_directories()))
+        self.by_code[id(code)] = None if internal else {}
         self._kept[id(code)] = code
 
 

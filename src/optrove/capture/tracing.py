@@ -207,5 +207,9 @@ class Tracing:
 
 
 def _after_fork(tracing: Tracing | None) -> None:
-    if tracing is not None and _ACTIVE.tracing is tracing:
+    if tracing is None:
+        return
+    # Also of a trace that was just being stopped by a thread that is not here.
+    tracing.journal.leave_to_parent()
+    if _ACTIVE.tracing is tracing:
         tracing.continue_in_child()

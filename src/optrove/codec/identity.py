@@ -97,12 +97,12 @@ def placement_hash(case: Case) -> str:
 
 def semantic_hash(case: Case) -> str:
     """Return the identity of what the Case computes, in 64 hex digits."""
-    kept = {name: _semantics(value) for name, value in case.arguments}
+    kept = {name: semantics(value) for name, value in case.arguments}
     arguments = {name: encode(value) for name, value in kept.items() if value is not None}
     return fingerprint({"op": case.op, "arguments": arguments})
 
 
-def _semantics(argument: Value) -> Value | None:
+def semantics(argument: Value) -> Value | None:
     """Return the part of an argument that says what is computed, or None if none does."""
     return None if isinstance(argument, Null) else project(argument)
 

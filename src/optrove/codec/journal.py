@@ -42,7 +42,13 @@ from __future__ import annotations
 
 import mmap
 import struct
-from typing import Final
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Final
+
+from optrove.errors import BadData, Fault
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FORMAT: Final = "optrove-journal"
 VERSION: Final = 1
@@ -80,3 +86,44 @@ RAISED: Final = 2
 def word(number: int, kind: int, depth: int = 0) -> int:
     """Return the first word of a record."""
     return number | kind << 32 | depth << 40
+
+
+def calls_beside(lines: Path) -> Path:
+    """Return the calls file of the journal with this lines file."""
+    return lines.with_name(lines.name.removesuffix(LINES) + CALLS)
+
+
+def number_of(first: int) -> int:
+    """Return the number of the case or reason in the first word of a record."""
+    return first & 0xFFFFFFFF
+
+
+def kind_of(first: int) -> int:
+    """Return what the number in the first word of a record stands for."""
+    return first >> 32 & 0xFF
+
+
+def depth_of(first: int) -> int:
+    """Return how many calls are above the one with this first word."""
+    return first >> 40
+
+
+def lost_in(header: bytes) -> int:
+    """Return how many calls were lost, from the first page of a calls file; BadData if it is none.
+
+    A page is what ``HEADER_SIZE`` says.
+    """
+    if len(header) < HEADER_SIZE or not header.startswith(MAGIC):
+        raise BadData((Fault("$", "the calls file does not begin as one; was it overwritten?"),))
+    (lost,) = LOST.unpack_from(header, LOST_OFFSET)
+    return int(lost)
+
+
+def moment_of(wall_ns: int) -> str:
+    """Return a time of day as text; BadData when there is no such."""
+    seconds, rest = divmod(wall_ns, 1_000_000_000)
+    try:
+        moment = datetime.fromtimestamp(seconds, timezone.utc)
+    except (OverflowError, ValueError, OSError) as error:
+        raise BadData((Fault("$", f"{wall_ns} is no time of day"),)) from error
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z"

@@ -7,46 +7,26 @@ the writer was killed; anything else that does not fit the format is BadData.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.codec import journal as layout
 from optrove.codec.decode import decode
+from optrove.codec.journal_lines import FIELDS, Ending, JournalLines, check, undefined
 from optrove.codec.reading import found
 from optrove.codec.records import record_from_builtins
-from optrove.codec.text import Json, read
 from optrove.errors import BadData, Fault, UnusableJournal
 from optrove.model.case import Case
-from optrove.model.records import (
-    Call,
-    CallOutcome,
-    CallSite,
-    DeviceParameters,
-    Phase,
-    Run,
-    TestResult,
-)
+from optrove.model.records import Call, CallOutcome, CallSite, DeviceParameters, Phase
 from optrove.model.values import TensorSpec, TtnnPlacement, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
-_TEXT: Final = (str, type(None))
+    from optrove.codec.text import Json
 
-FIELDS: Final[dict[str, dict[str, tuple[type, ...]]]] = {
-    "value": {},
-    "case": {"op": (str,), "arguments": (dict,), "opaque": (list, type(None))},
-    "outputs": {"are": (list,)},
-    "site": {"file": (str,), "line": (int,)},
-    "scope": {"test_id": _TEXT, "phase": _TEXT, "module": _TEXT, "mode": _TEXT},
-    "error": {"text": (str,)},
-    "reason": {"why": (str,), "text": (str,)},
-}
-"""The kinds of numbered lines, and of which types their parts are."""
+__all__ = ["Ending", "JournalReader", "RawCall", "find_journals"]
 
-_HEADER: Final = dict.fromkeys(("process", "pid", "started_ns", "clock_ns"), (int,))
-_ENDING: Final = {"finished_at": (str,), "exit_code": (int, type(None)), "faults": (dict,)}
 _REFERENCE: Final = {"t": (int,), "i": (int,), "s": (int,), "d": (int, type(None))}
 _CALL_KINDS: Final = (layout.CASE, layout.OPAQUE, layout.FILTERED, layout.UNTRACEABLE)
 _OUTCOMES: Final = {
@@ -73,50 +53,25 @@ class RawCall:
     outcome: CallOutcome
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a process that ended in order has closed its journal."""
-
-    finished_at: str
-    exit_code: int | None
-    faults: tuple[tuple[str, int], ...]
-
-
 def find_journals(directory: Path) -> tuple[Path, ...]:
     """Return the lines files of the journals in a directory, the oldest first."""
     return tuple(sorted(directory.glob(f"*{layout.LINES}")))
 
 
-class JournalReader:
+class JournalReader(JournalLines):
     """The journal of one process, read as it is now; values and cases are made when asked for."""
 
     def __init__(self, lines: Path) -> None:
         """Read the lines file; BadData when it is none, UnusableJournal when it is not there."""
-        self._calls = lines.with_name(lines.name.removesuffix(layout.LINES) + layout.CALLS)
+        self._calls = layout.calls_beside(lines)
         self._tables: dict[str, dict[int, dict[str, Json]]] = {kind: {} for kind in FIELDS}
         self._values: dict[int, Value] = {}
         self._cases: dict[int, Case] = {}
-        self.torn = False
-        self.run: Run | None = None
-        self.tests: list[TestResult] = []
-        self.sketches: dict[int, Json] = {}
-        self.ending: Ending | None = None
-        self._lines = lines
-        self._read = 0
-        self._number = 1
-        first, *others = self._new_lines() or [b""]
-        self._header = _header(first)
-        self._take_all(others)
+        super().__init__(lines)
 
-    @property
-    def process(self) -> int:
-        """The number of the process among those of its run."""
-        return int(self._header["process"])
-
-    @property
-    def pid(self) -> int:
-        """The process id of the writer."""
-        return int(self._header["pid"])
+    def keep(self, kind: str, data: dict[str, Json]) -> None:
+        """Keep a line until something of it is asked for."""
+        self._tables[kind][data[kind]] = data
 
     def raw_calls(self) -> Iterator[RawCall]:
         """Yield every call that had begun, in the order of beginning."""
@@ -185,7 +140,7 @@ class JournalReader:
         scope = self._entry("scope", raw.scope) if raw.scope else {}
         phase, device = scope.get("phase"), scope.get("device")
         raised = raw.outcome is CallOutcome.RAISED
-        finished = raw.outcome is not CallOutcome.UNFINISHED
+        returned = raw.outcome is CallOutcome.RETURNED
         return Call(
             run_id=run_id,
             case_id=case_id,
@@ -199,8 +154,8 @@ class JournalReader:
             mode=scope.get("mode"),
             call_site=self.site(raw.site),
             started_at=self.moment(raw.entered),
-            duration_ns=raw.ended - raw.entered if finished else None,
-            outputs=() if raised else self.outputs(raw.ending),
+            duration_ns=raw.ended - raw.entered if raised or returned else None,
+            outputs=self.outputs(raw.ending) if returned else (),
             outcome=raw.outcome,
             error=self.error(raw.ending) if raised else None,
             device=None if device is None else record_from_builtins(device, DeviceParameters),
@@ -208,68 +163,23 @@ class JournalReader:
 
     def moment(self, clock_ns: int) -> str:
         """Return the time of day of a reading of the clock."""
-        wall = self._header["started_ns"] + clock_ns - self._header["clock_ns"]
-        seconds, rest = divmod(wall, 1_000_000_000)
-        try:
-            moment = datetime.fromtimestamp(seconds, timezone.utc)
-        except (OverflowError, ValueError, OSError) as error:
-            raise BadData((Fault("$", f"{clock_ns} is no reading of the clock"),)) from error
-        return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z"
-
-    def _take(self, data: Json, number: int) -> None:
-        if type(data) is not dict:
-            raise _bad(number, f"expected an object, found {found(data)}")
-        kind = next((kind for kind in FIELDS if type(data.get(kind)) is int), None)
-        if kind is not None:
-            _check(data, FIELDS[kind], f"line {number}")
-            self._tables[kind][data[kind]] = data
-        elif "run" in data:
-            self.run = record_from_builtins(data["run"], Run)
-        elif "test" in data:
-            self.tests.append(record_from_builtins(data["test"], TestResult))
-        elif "sketch" in data:
-            _check(data, {"sketch": (int,)}, f"line {number}")
-            self.sketches[data["sketch"]] = data.get("of")
-        elif "end" in data:
-            _check(data["end"], _ENDING, f"line {number}")
-            self.ending = _ending(data["end"])
-        else:
-            raise _bad(number, f"a line of no known kind: {', '.join(map(str, data))}")
-
-    def _new_lines(self) -> list[bytes]:
-        """Return the complete lines that have been written since the last time."""
-        try:
-            with self._lines.open("rb") as stream:
-                stream.seek(self._read)
-                text = stream.read()
-        except OSError as error:
-            raise UnusableJournal(f"the journal {self._lines} cannot be read: {error}") from error
-        *complete, rest = text.split(b"\n")
-        self.torn = bool(rest)
-        self._read += len(text) - len(rest)
-        return complete
-
-    def _take_all(self, lines: list[bytes]) -> None:
-        for text in lines:
-            self._number += 1
-            self._take(read(text), self._number)
+        return layout.moment_of(self.started_ns + clock_ns - self.clock_ns)
 
     def _entry(self, kind: str, number: int) -> dict[str, Json]:
         if number not in self._tables[kind]:
             # The writer may be at work: what a record refers to was written before it.
-            self._take_all(self._new_lines())
+            self.refresh()
         try:
             return self._tables[kind][number]
         except KeyError as error:
-            fault = Fault("$", f"the journal refers to {kind} {number}, which it does not define")
-            raise BadData((fault,)) from error
+            raise undefined(kind, number) from error
 
     def _reference(self, given: Json) -> Value:
         if type(given) is int:
             return self._value(given)
         if type(given) is dict and "is" in given:
             return decode(given["is"])
-        _check(given, _REFERENCE, "$")
+        check(given, _REFERENCE, "$")
         spec = self._value(given["t"])
         if not isinstance(spec, TensorSpec):
             raise BadData((Fault("$", f"value {given['t']} is no tensor"),))
@@ -287,11 +197,7 @@ class JournalReader:
 
 def _calls_header(stream: Any) -> int:
     """Read the first page of a calls file, and return how many calls were lost."""
-    header = stream.read(layout.HEADER_SIZE)
-    if len(header) < layout.HEADER_SIZE or not header.startswith(layout.MAGIC):
-        raise BadData((Fault("$", "the calls file does not begin as one; was it overwritten?"),))
-    (lost,) = layout.LOST.unpack_from(header, layout.LOST_OFFSET)
-    return int(lost)
+    return layout.lost_in(stream.read(layout.HEADER_SIZE))
 
 
 def _records(stream: Any) -> Iterator[RawCall]:
@@ -321,47 +227,8 @@ def _records(stream: Any) -> Iterator[RawCall]:
             op_index += 1
 
 
-def _header(text: bytes) -> dict[str, Any]:
-    header = read(text) if text else None
-    if type(header) is not dict or header.get("format") != layout.FORMAT:
-        raise _bad(1, f'expected the header {{"format": "{layout.FORMAT}", ...}}')
-    if header.get("version") != layout.VERSION:
-        raise _bad(
-            1,
-            f"the journal has version {found(header.get('version'))}, this optrove reads "
-            f"{layout.VERSION}; read it with the optrove that wrote it",
-        )
-    _check(header, _HEADER, "line 1")
-    return header
-
-
-def _check(data: Json, fields: Mapping[str, tuple[type, ...]], place: str) -> None:
-    """Refuse an object whose parts are not of these types."""
-    if type(data) is not dict:
-        raise BadData((Fault(place, f"expected an object, found {found(data)}"),))
-    faults = [
-        Fault(place, f"{name} is {found(data.get(name))}, which it cannot be")
-        for name, kinds in fields.items()
-        if type(data.get(name)) not in kinds
-    ]
-    if faults:
-        raise BadData(tuple(faults))
-
-
 def _phase(text: str) -> Phase:
     try:
         return Phase(text)
     except ValueError as error:
         raise BadData((Fault("$", f"a test has no phase {found(text)}"),)) from error
-
-
-def _ending(data: Json) -> Ending:
-    return Ending(
-        data["finished_at"],
-        data.get("exit_code"),
-        tuple(sorted(data.get("faults", {}).items())),
-    )
-
-
-def _bad(number: int, problem: str) -> BadData:
-    return BadData((Fault(f"line {number}", problem),))

@@ -18,9 +18,7 @@ limit that the user may change, but never below 640 digits; 2000 bits stay withi
 
 def write(data: Json) -> str:
     """Return the one ASCII spelling of ``data``: sorted keys, no spaces."""
-    return json.dumps(
-        data, ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False
-    )
+    return _ENCODER.encode(data)
 
 
 def read(text: str | bytes) -> Json:
@@ -31,7 +29,7 @@ def read(text: str | bytes) -> Json:
     """
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
-        return json.loads(decoded, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+        return _DECODER.decode(decoded)
     except UnicodeDecodeError as error:
         raise _bad(f"not UTF-8 at byte {error.start}: {error.reason}; save it as UTF-8") from error
     except json.JSONDecodeError as error:
@@ -58,3 +56,10 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
         (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
         raise ValueError(f"an object has the key {twice!a} twice; keep one of them")
     return found
+
+
+# Made once: to make them anew for each text takes as long as a short text does.
+_ENCODER: Final = json.JSONEncoder(
+    ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False
+)
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_unique)

@@ -55,9 +55,9 @@ def obstacles(case: Case) -> tuple[Obstacle, ...]:
     found = []
     for name, value in case.arguments:
         for path, part in walk(value, f"$.arguments{key_step(name)}"):
-            obstacle = _obstacle(path, part)
-            if obstacle is not None:
-                found.append(obstacle)
+            fault = obstacle(path, part)
+            if fault is not None:
+                found.append(fault)
     return tuple(found)
 
 
@@ -66,7 +66,8 @@ def is_replayable(case: Case) -> bool:
     return not obstacles(case)
 
 
-def _obstacle(path: str, part: Value) -> Obstacle | None:
+def obstacle(path: str, part: Value) -> Obstacle | None:
+    """Return what keeps one part, itself and not what it holds, from being made anew."""
     if isinstance(part, Opaque):
         return Obstacle(path, part.type, "no converter knows this type")
     if isinstance(part, Handle) and part.recipe is None:

@@ -252,7 +252,11 @@ class TestResult:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A Case to execute: on what, with which seed and metrics, and for how long at most."""
+    """A Case to execute: on what, with which seed and metrics, and for how long at most.
+
+    ``outputs`` is what it gave when it was recorded, None where that is not known or not to be
+    compared.
+    """
 
     case: Case
     device_kind: DeviceKind
@@ -260,6 +264,7 @@ class Job:
     metrics: tuple[str, ...] = ()
     device: DeviceParameters | None = None
     timeout_ns: int | None = None
+    outputs: tuple[Value, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +318,12 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which Cases are wanted; a field left None does not restrict them."""
+    """Which Cases are wanted; a field left None does not restrict them.
+
+    ``op`` may be a pattern with ``*``. What is said about tensors (``dtype`` to ``argument``, the
+    name of its parameter) has to hold for one and the same tensor; -1 in a shape is any
+    size.
+    """
 
     op: str | None = None
     case_id: str | None = None
@@ -326,6 +336,7 @@ class Query:
     memory: str | None = None
     shape: tuple[int, ...] | None = None
     mesh_shape: tuple[int, ...] | None = None
+    argument: str | None = None
     replayable: bool | None = None
     outermost_only: bool = True
     hidden_ops: bool = False

@@ -1,0 +1,244 @@
+"""The parts of Cases: each argument as canonical JSON in three forms, made once.
+
+Two tensors of a program often differ in nothing but their shapes. So a journal's tensors are
+checked and spelled as a whole only when they are of a new sort; of the others, only what varies.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from optrove.codec.decode import decode
+from optrove.codec.families import family_of
+from optrove.codec.identity import semantics
+from optrove.codec.tensor_facts import Facts, by, facts_of, searchable, tensor_specs
+from optrove.codec.text import Json, write
+from optrove.codec.wire import encode
+from optrove.errors import BadData, Fault
+from optrove.model.case import obstacle
+from optrove.model.values import TensorSpec, TtnnPlacement, Value
+from optrove.model.walk import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LOOSE: Final = re.compile(r'"\$(set|frozenset|map|text|bytes|float|complex)"')
+"""What can be spelled in several ways, one of which is canonical."""
+
+_NOWHERE: Final = '{"kind":"numpy","offset":0,"strides":[]}'
+"""How the semantic form of a tensor spells its placement."""
+
+_PADDED: Final = '"padded_shape":'
+_TENSOR: Final = frozenset({"shape", "dtype", "identity", "storage", "placement"})
+_MAX_SIZE: Final = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One argument, as canonical JSON in three forms, and what it tells about its Case.
+
+    ``semantic`` is None when the argument says nothing about what is computed.
+    """
+
+    content: str
+    semantic: str | None
+    family: str
+    replayable: bool
+    tensors: tuple[Facts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorParts:
+    """The Parts of one tensor, whatever numbers it has within a call.
+
+    ``before`` is all that comes before its identity, ``after`` all between its placement and its
+    storage; ``placement`` is without the number of the device where it has one.
+    """
+
+    before: str
+    placement: str
+    after: str
+    device: int | None
+    has_device: bool
+    replayable: bool
+    facts: tuple[Facts]
+    identity: int
+    storage: int
+
+    def own(self) -> Part:
+        """Return the Part with the tensor's own numbers."""
+        return self.part(self.identity, self.storage, None)
+
+    def part(self, identity: int, storage: int, device: int | None) -> Part:
+        """Return the Part with these numbers; a device of None leaves the tensor's own."""
+        placement = self.placement
+        if self.has_device:
+            number = self.device if device is None else device
+            placement = f'{{"device":{"null" if number is None else number},{placement}'
+        before = f'{self.before}{identity},"placement":'
+        after = f"{self.after}{storage}}}}}"
+        content = f"{before}{placement}{after}"
+        semantic = f"{before}{_NOWHERE}{after}"
+        return Part(content, semantic, content, self.replayable, self.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sort:
+    """What tensors have in common that differ in dtype and shapes only."""
+
+    before_padded: str
+    after_padded: str
+    device: int | None
+    layout: str
+    memory: str
+    mesh: str | None
+    replayable: bool
+
+
+def part_of(value: Value, data: Json = None) -> Part:
+    """Return the Part of an argument; ``data`` is its canonical form where that is known.
+
+    BadData for what no reader would accept.
+    """
+    spelled = encode(value) if data is None else data
+    if isinstance(value, TensorSpec):
+        return tensor_parts(value, spelled).own()
+    content = write(spelled)
+    computed = semantics(value)
+    return Part(
+        content,
+        None if computed is None else _unless_same(computed, value, content),
+        _unless_same(family_of(value), value, content),
+        is_buildable(value),
+        tuple(map(facts_of, tensor_specs(value))),
+    )
+
+
+def is_buildable(value: Value) -> bool:
+    """Tell whether a replay has all that it takes to make ``value`` anew."""
+    return all(obstacle(path, part) is None for path, part in walk(value))
+
+
+def tensor_parts(spec: TensorSpec, data: Json) -> TensorParts:
+    """Return the Parts of a tensor, whose canonical form is ``data``."""
+    content = data["$tensor"]
+    placement = dict(content["placement"])
+    has_device = isinstance(spec.placement, TtnnPlacement)
+    device = placement.pop("device") if has_device else None
+    # The number of the device comes first, in the order of the alphabet.
+    text = write(placement)[1:] if has_device else write(placement)
+    return TensorParts(
+        _before(spec.dtype),
+        text,
+        _after(spec.shape),
+        device,
+        has_device,
+        is_buildable(spec),
+        (facts_of(spec),),
+        spec.identity,
+        spec.storage,
+    )
+
+
+class WrittenParts:
+    """Makes Parts of what was written as JSON, which may be spelled in any way that is valid."""
+
+    __slots__ = ("_known", "_sorts")
+
+    def __init__(self) -> None:
+        self._known: dict[str, Part] = {}
+        self._sorts: dict[str, _Sort] = {}
+
+    def part(self, data: Json) -> Part:
+        """Return the Part of a value; BadData when it is none."""
+        text = write(data)
+        part = self._known.get(text)
+        if part is None:
+            value = decode(data)
+            part = self._known[text] = part_of(value, encode(value))
+        return part
+
+    def tensor(self, data: Json) -> TensorParts:
+        """Return the Parts of a tensor; BadData when it is none."""
+        if not _is_usual(data):
+            return self._tensor_anew(data)
+        content = data["$tensor"]
+        placement = content["placement"]
+        key = write({**placement, "padded_shape": None})
+        sort = self._sorts.get(key)
+        if sort is None:
+            # Only what is as a whole valid and canonical gives a pattern for others.
+            parts = self._tensor_anew(data)
+            if not _LOOSE.search(key):
+                self._sorts[key] = _sort(key, parts)
+            return parts
+        shape, dtype = content["shape"], content["dtype"]
+        padded = ",".join(map(str, placement["padded_shape"]))
+        name = searchable(dtype.rpartition(".")[2])
+        return TensorParts(
+            _before(dtype),
+            f"{sort.before_padded}[{padded}]{sort.after_padded}",
+            _after(shape),
+            sort.device,
+            has_device=True,
+            replayable=sort.replayable,
+            facts=(Facts(by(shape), name, sort.layout, sort.memory, sort.mesh),),
+            identity=content["identity"],
+            storage=content["storage"],
+        )
+
+    def _tensor_anew(self, data: Json) -> TensorParts:
+        spec = decode(data)
+        if not isinstance(spec, TensorSpec):
+            raise BadData((Fault("$", "a value that is no tensor is used as one"),))
+        return tensor_parts(spec, encode(spec))
+
+
+def _sort(key: str, parts: TensorParts) -> _Sort:
+    """Return what a tensor has in common with others; ``key`` has null for the padded shape.
+
+    The last such null is the tensor's own, since what follows it holds no other names.
+    """
+    before, _, after = key.rpartition(f"{_PADDED}null")
+    device = "null" if parts.device is None else str(parts.device)
+    (facts,) = parts.facts
+    return _Sort(
+        before.removeprefix(f'{{"device":{device},') + _PADDED,
+        after,
+        parts.device,
+        facts.layout,
+        facts.memory,
+        facts.mesh,
+        parts.replayable,
+    )
+
+
+def _is_usual(data: Json) -> bool:
+    """Tell whether data is a ttnn tensor as far as its names, numbers and sizes go."""
+    content = data.get("$tensor") if type(data) is dict else None
+    if type(content) is not dict or len(data) != 1 or content.keys() != _TENSOR:
+        return False
+    placement, dtype = content["placement"], content["dtype"]
+    if type(placement) is not dict or placement.get("kind") != "ttnn":
+        return False
+    sizes = (content["shape"], placement.get("padded_shape"))
+    numbers = [content["identity"], content["storage"]]
+    return type(dtype) is str and dtype.isascii() and all(map(_are_sizes, (*sizes, numbers)))
+
+
+def _are_sizes(data: Json) -> bool:
+    return type(data) is list and all(type(size) is int and 0 <= size < _MAX_SIZE for size in data)
+
+
+def _before(dtype: str) -> str:
+    return f'{{"$tensor":{{"dtype":{write(dtype)},"identity":'
+
+
+def _after(shape: Sequence[int]) -> str:
+    return f',"shape":[{",".join(map(str, shape))}],"storage":'
+
+
+def _unless_same(form: Value, value: Value, content: str) -> str:
+    return content if form is value else write(encode(form))
