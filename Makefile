@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 # Applied to build environments too, so that nothing is installed unpinned.
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-RECIPE := pyproject.toml constraints.txt hatch_build.py src/optrove/backends/_hurry.c
+RECIPE := pyproject.toml constraints.txt hatch_build.py $(wildcard src/optrove/backends/_hurry*.[ch])
 INSTALL = $(BIN)/python -m pip install -qq --editable
 
 help:

@@ -11,8 +11,14 @@ OptroveError
 +-- NothingTraced        a trace without a single call
 +-- BadTarget            what was to be traced cannot be found or run
 +-- UnusableResults      the file for the results of tests cannot be appended to
++-- NotFound             a trove holds nothing of what was asked for, or more than one of it
 +-- NotComparable        two things whose difference means nothing were to be compared
 +-- NoNumbers            a mock tensor was read whose numbers nothing could compute
++-- NoTrove              there is no trove where one was to be read
++-- NotATrove            what is there is something else
++-- NewerTrove           the trove was written by a later optrove
++-- UnusableTrove        the trove cannot be read or written now: no rights, no space, locked, gone
++-- NotReplayable        a case cannot be rebuilt or run here; says where and why
 +-- BadData              data that cannot be read or built; lists every fault with its path
 """
 
@@ -65,12 +71,36 @@ class UnusableResults(OptroveError):
     """The file for the results of tests cannot be appended to."""
 
 
+class NotFound(OptroveError):
+    """What was asked for is not in the trove, or stands for more than one thing in it."""
+
+
 class NotComparable(OptroveError):
     """Two things whose difference means nothing: of other shapes, or without numbers."""
 
 
 class NoNumbers(OptroveError):
     """A tensor on a mock board was read, and no torch function could compute its numbers."""
+
+
+class NoTrove(OptroveError):
+    """There is no trove where one was to be read."""
+
+
+class NotATrove(OptroveError):
+    """What was to be opened as a trove is something else."""
+
+
+class NewerTrove(OptroveError):
+    """A trove of a version that this optrove does not know yet."""
+
+
+class UnusableTrove(OptroveError):
+    """A trove that cannot be read or written now: no rights, no space, locked, server gone."""
+
+
+class NotReplayable(OptroveError):
+    """A case that cannot be rebuilt or run here; says nothing about its operation."""
 
 
 @dataclass(frozen=True, slots=True)

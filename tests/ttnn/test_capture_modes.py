@@ -46,7 +46,7 @@ def forget_everything(ttnn):
     known.facts.clear()
     known._parts.clear()
     known.release()
-    active_tracing().recorder.slots.known.clear()
+    active_tracing().recorder.slots.forget()
 
 
 def table_of_calls(ttnn, make, device):

@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from types import FunctionType
 
 import pytest
 
@@ -21,7 +22,7 @@ from optrove.backends.ttnn import hurried
 from optrove.backends.ttnn.fingerprints import TtnnFingerprints
 from optrove.backends.ttnn.probe import TtnnProbe
 from optrove.backends.watching import Form
-from optrove.capture.journal import WINDOW_RECORDS
+from optrove.capture.journal import WINDOW_RECORDS, Journal
 from optrove.capture.tracing import active_tracing
 from optrove.codec.journal_reader import JournalReader, find_journals
 from tracing import seen_in, start_recorder, tracing
@@ -60,6 +61,7 @@ class Watch:
 
     def __init__(self, ttnn, directory):
         self._directory = directory
+        self.native = hurried.is_native()
         self.recorder, self.journal = start_recorder(directory)
         self.begun = []
         begin = self.recorder.begin
@@ -69,6 +71,14 @@ class Watch:
             return begin(*parts)
 
         self.recorder.begin = counted
+        self.asked = []
+        site = self.recorder.site
+
+        def noted(frame):
+            self.asked.append(frame.f_code.co_name)
+            return site(frame)
+
+        self.recorder.site = noted
         self.fingerprints = TtnnFingerprints(
             ttnn, self.recorder.tables, self.recorder.cache, lambda _: None
         )
@@ -217,6 +227,132 @@ def test_a_repeated_call_is_not_described_again(watch, make):
         own(a, b, 1, "x", [2, 3], 0.5, name=None)
     assert watch.outcomes == ["returned"] * 5
     assert len(watch.begun) == 1
+
+
+CALLS = [
+    ((1,), {}),
+    ((1.0,), {}),
+    ((True,), {}),
+    (("1",), {}),
+    ((b"1",), {}),
+    ((None,), {}),
+    ((-1,), {}),
+    ((2**63,), {}),
+    ((-(2**63),), {}),
+    ((2**70,), {}),
+    ((0,), {}),
+    ((0.0,), {}),
+    ((-0.0,), {}),
+    ((float("inf"),), {}),
+    ((), {}),
+    (((),), {}),
+    (([],), {}),
+    (((1, 2),), {}),
+    (([1, 2],), {}),
+    ((1, 2), {}),
+    (((1,), 2), {}),
+    (((1, 2.0),), {}),
+    (((1, True),), {}),
+    (((1, (2,)),), {}),
+    (((1, 2**70),), {}),
+    (("a", "x"), {}),
+    (("a",), {"x": "x"}),
+    ((), {"a": 1, "b": 2}),
+    ((), {"b": 1, "a": 2}),
+    ((), {"a": (1, 2), "b": 1}),
+    (tuple(range(11)), {}),
+    (tuple(range(12)), {}),
+    (tuple(range(13)), {}),
+    ((*range(12), 13), {}),
+    ((tuple(range(11)),), {}),
+    ((tuple(range(12)),), {}),
+    ((tuple(range(40)),), {}),
+]
+
+
+def test_calls_that_differ_in_anything_are_told_apart(watch):
+    own = watch(lambda *arguments, **keywords: None)
+    for _ in range(4):
+        for arguments, keywords in CALLS:
+            own(*arguments, **keywords)
+    hashes = [call.hash for call in watch.calls]
+    assert len(hashes) == 4 * len(CALLS)
+    assert len({*hashes}) == len(watch.begun) == len(CALLS)
+    for number in range(len(CALLS)):
+        assert len({*hashes[number :: len(CALLS)]}) == 1
+
+
+def test_texts_that_are_made_anew_are_recognised(watch):
+    own = watch(lambda text: None)
+    for number in range(20):
+        own(f"text {number % 2}")
+    assert [call["at_0"].value for call in watch.calls] == ["text 0", "text 1"] * 10
+    assert len(watch.begun) == 2
+
+
+def test_any_number_of_different_calls_is_told_apart(watch):
+    own = watch(lambda number, text: None)
+    numbers = [*range(3000)]
+    for _ in range(3):
+        for number in numbers:
+            own(number, "text")
+    assert [call["at_0"].value for call in watch.calls] == numbers * 3
+    assert len(watch.begun) == len(numbers)
+
+
+def test_the_line_of_a_call_by_a_framework_is_the_line_of_the_user(watch):
+    own = watch(lambda: None)
+    inner = FunctionType((lambda function: function()).__code__, {"__name__": "ttnn.inner"})
+    outer = FunctionType(inner.__code__, {"__name__": "torch.outer"})
+    for _ in range(5):
+        inner(lambda: outer(own))  # a user's function between two of the frameworks
+        inner(own)
+    first = watch.calls[0].line
+    assert [call.line for call in watch.calls] == [first, first + 1] * 5
+    assert {call.file for call in watch.calls} == {__file__}
+    if watch.native:
+        # Once it is known whose code that is, nobody is asked any more.
+        assert len(watch.asked) <= 2
+
+
+def test_what_was_known_holds_until_it_is_forgotten(watch):
+    own = watch(lambda number: None)
+    for _ in range(3):
+        again(own, 1)
+    assert len(watch.begun) == 1
+    watch.recorder.slots.forget()
+    for _ in range(3):
+        again(own, 1)
+    assert len(watch.begun) == 2
+    watch.recorder.close()
+    for _ in range(3):
+        again(own, 1)
+    assert watch.outcomes == ["returned"] * 6
+
+
+def test_another_journal_has_its_own_numbers(watch, tmp_path, make):
+    own = watch(lambda *arguments: None)
+    a = make()
+    for number in (1, 2, 3):
+        again(own, number)
+        again(own, a, number)
+    journal = Journal(tmp_path / "another", 1)
+    watch.recorder.continue_in(journal)
+    for _ in range(3):
+        again(own, a, 3)
+        again(own, 2)
+    watch.recorder.close()
+    journal.close()
+    assert len(watch.calls) == 6
+    (path,) = find_journals(tmp_path / "another")
+    calls = seen_in(JournalReader(path))
+    assert [call[f"at_{place}"].value for call, place in zip(calls, [1, 0] * 3, strict=True)] == [
+        3,
+        2,
+    ] * 3
+    assert {(call.file, call.line) for call in calls} == {
+        (__file__, again.__code__.co_firstlineno + 2)
+    }
 
 
 def test_arguments_and_results_are_let_go(watch, make):

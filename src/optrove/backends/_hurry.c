@@ -1,357 +1,105 @@
-/* The hot path of tracing, in C: what ttnn/hurried.py does, call for call, in a fifth of the time.
+/* The hot path of tracing, in C: what ttnn/hurried.py does, call for call.
 
    A Hurried stands in the place of a function. It makes the key of a call, looks up what is known
    about such calls, writes a record at entry and completes it at exit. Whatever it does not know
    it leaves to ``general``, which records any call. The form of records is that of
-   codec/journal.py; keys are those of TtnnFingerprints.call. */
+   codec/journal.py; keys are those of TtnnFingerprints.call.
+
+   ttnn empties the processor's caches between two calls, so that what counts is how many places in
+   memory are read. So each Hurried remembers the calls that it has found (_hurry_quick.h); only for
+   a call that is not among these a key is made (_hurry_key.h). */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <stdint.h>
-#include <structmember.h>
-#include <time.h>
 
-#define MAX_PARTS 160
-#define MAX_TENSORS 24
-#define EXIT_OFFSET 32
-#define RECORD_SIZE 48
-#define NO_NUMBER UINT64_MAX
-#define RETURNED 1
-#define RAISED 2
+#include "_hurry_desk.h"
+#include "_hurry_key.h"
+#include "_hurry_numbers.h"
+#include "_hurry_quick.h"
 
-static PyObject *str_tensor_id, *str_spec, *str_word, *str_usual, *str_window, *str_scope;
-static PyObject *str_take, *str_memory, *str_doc, *get_frame;
+#define NO_WORD UINT64_MAX
 
-/* What all calls of one probe share: the window that records go to, mapped. */
-typedef struct {
-    PyObject_HEAD
-    PyObject *slots, *window, *take;
-    Py_buffer buffer;
-} Desk;
+static PyObject *str_doc;
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     Desk *desk;
-    PyObject *op, *function, *general, *form, *outputs, *error, *site_of;
-    PyObject *known, *sites, *facts, *held, *rules, *apart, *tensor, *current;
-    PyObject *depth;
+    PyObject *function, *depth;
+    Found found;
     int forgets;
+    PyObject *op, *general, *form;
 } Hurried;
 
-/* A key in the making. Parts are owned. */
-typedef struct {
-    PyObject *parts[MAX_PARTS];
-    Py_ssize_t count;
-    long long tensors[MAX_TENSORS];
-    PyObject *numbers[MAX_TENSORS];
-    int tensor_count;
-    int doubt;
-    int nested;
-} Key;
-
-/* What goes wrong in here is left to others or counted by them. But an interrupt of the program,
-   such as KeyboardInterrupt, which may come while any Python code runs, has to go on. */
-static void drop_error(void)
+/* Return what is known about calls with a key, owned; NULL if that is nothing. */
+static PyObject *known_by_key(Hurried *self, const Key *key)
 {
-    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
-        PyErr_Clear();
-}
-
-static uint64_t clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static void key_clear(Key *key)
-{
-    for (Py_ssize_t i = 0; i < key->count; i++)
-        Py_DECREF(key->parts[i]);
-    for (int i = 0; i < key->tensor_count; i++)
-        Py_DECREF(key->numbers[i]);
-}
-
-static int key_push(Key *key, PyObject *part)
-{
-    if (key->count == MAX_PARTS)
-        return -1;
-    Py_INCREF(part);
-    key->parts[key->count++] = part;
-    return 0;
-}
-
-static int key_push_tensor(Hurried *self, Key *key, PyObject *live)
-{
-    if (key->tensor_count == MAX_TENSORS)
-        return -1;
-    PyObject *number = PyObject_GetAttr(live, str_tensor_id);
-    if (number == NULL)
-        return -1;
-    PyObject *part = PyDict_GetItemWithError(self->facts, number);
-    if (part == NULL || key_push(key, part) < 0) {
-        Py_DECREF(number);
-        return -1;
-    }
-    key->tensors[key->tensor_count] = PyLong_AsLongLong(number);
-    key->numbers[key->tensor_count++] = number;
-    if (PyLong_AsLongLong(part) < 0)
-        key->doubt = 1;
-    return 0;
-}
-
-static int is_plain(PyObject *live)
-{
-    PyTypeObject *kind = Py_TYPE(live);
-    return live == Py_None || kind == &PyLong_Type || kind == &PyUnicode_Type ||
-           kind == &PyBool_Type || kind == &PyBytes_Type;
-}
-
-/* Tell whether there may be tensors within an object. */
-static int may_hold_tensors(PyObject *live)
-{
-    if (PyDict_CheckExact(live))
-        return 1;
-    if (!PyList_CheckExact(live) && !PyTuple_CheckExact(live))
-        return 0;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(live); i++)
-        if (!is_plain(PySequence_Fast_GET_ITEM(live, i)))
-            return 1;
-    return 0;
-}
-
-/* Append what a rule, which is written in Python, says about an object. */
-static int key_push_by_rule(Hurried *self, Key *key, PyObject *live)
-{
-    PyObject *rule = PyDict_GetItemWithError(self->rules, (PyObject *)Py_TYPE(live));
-    if (rule == NULL)
-        return -1;
-    PyObject *list = PyList_New(0);
-    if (list == NULL)
-        return -1;
-    if (may_hold_tensors(live))
-        key->nested = 1;
-    /* Another thread may put another rule in its place. */
-    Py_INCREF(rule);
-    PyObject *done = PyObject_CallFunctionObjArgs(rule, list, live, NULL);
-    Py_DECREF(rule);
-    int failed = done == NULL;
-    Py_XDECREF(done);
-    for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(list); i++)
-        failed = key_push(key, PyList_GET_ITEM(list, i)) < 0;
-    Py_DECREF(list);
-    return failed ? -1 : 0;
-}
-
-static int key_add(Hurried *self, Key *key, PyObject *live)
-{
-    PyTypeObject *kind = Py_TYPE(live);
-    if ((PyObject *)kind == self->tensor)
-        return key_push_tensor(self, key, live);
-    /* Zero has a sign, which its rule tells. */
-    if (is_plain(live) || (PyFloat_CheckExact(live) && PyFloat_AS_DOUBLE(live) != 0.0)) {
-        if (key_push(key, (PyObject *)kind) < 0)
-            return -1;
-        return key_push(key, live);
-    }
-    PyObject *identity = PyLong_FromVoidPtr(live);
-    if (identity == NULL)
-        return -1;
-    PyObject *number = PyDict_GetItemWithError(self->held, identity);
-    Py_DECREF(identity);
-    if (number != NULL)
-        return key_push(key, number);
-    return PyErr_Occurred() ? -1 : key_push_by_rule(self, key, live);
-}
-
-static PyObject *positional(PyObject *const *args, Py_ssize_t count)
-{
-    PyObject *tuple = PyTuple_New(count);
-    for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) {
-        Py_INCREF(args[i]);
-        PyTuple_SET_ITEM(tuple, i, args[i]);
-    }
-    return tuple;
-}
-
-static PyObject *keywords(PyObject *const *args, Py_ssize_t count, PyObject *names)
-{
-    PyObject *dict = PyDict_New();
-    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
-    for (Py_ssize_t i = 0; dict != NULL && i < named; i++) {
-        if (PyDict_SetItem(dict, PyTuple_GET_ITEM(names, i), args[count + i]) < 0)
-            Py_CLEAR(dict);
-    }
-    return dict;
-}
-
-/* Return (arguments, keywords), as the Python side knows a call. */
-static PyObject *whole_call(PyObject *const *args, Py_ssize_t count, PyObject *names)
-{
-    PyObject *given = positional(args, count), *named = keywords(args, count, names), *call = NULL;
-    if (given != NULL && named != NULL)
-        call = PyTuple_Pack(2, given, named);
-    Py_XDECREF(given);
-    Py_XDECREF(named);
-    return call;
-}
-
-static int lie_apart(Hurried *self, Key *key, PyObject *const *args, Py_ssize_t count,
-                     PyObject *names)
-{
-    int alone = !key->doubt;
-    for (int i = 1; alone && i < key->tensor_count; i++)
-        for (int j = 0; j < i; j++)
-            alone = alone && key->tensors[i] != key->tensors[j];
-    if (!key->nested && (alone || key->tensor_count < 2))
-        return 1;
-    PyObject *call = whole_call(args, count, names);
-    PyObject *answer = call == NULL ? NULL : PyObject_CallOneArg(self->apart, call);
-    Py_XDECREF(call);
-    int apart = answer == NULL ? 0 : PyObject_IsTrue(answer);
-    Py_XDECREF(answer);
-    return apart > 0;
-}
-
-/* Return what is known about calls like this one; NULL if that is nothing. */
-static PyObject *find_known(Hurried *self, Key *key, PyObject *const *args, Py_ssize_t count,
-                            PyObject *names)
-{
-    Py_ssize_t all = count + (names == NULL ? 0 : PyTuple_GET_SIZE(names));
-    if (key_push(key, self->op) < 0)
-        return NULL;
-    for (Py_ssize_t i = 0; i < all; i++)
-        if (key_add(self, key, args[i]) < 0)
-            return NULL;
-    if (!lie_apart(self, key, args, count, names))
-        return NULL;
-    if (names != NULL && PyTuple_GET_SIZE(names) > 0 && key_push(key, names) < 0)
-        return NULL;
-    PyObject *tuple = positional(key->parts, key->count);
+    PyObject *table = self->desk->known, *tuple = positional(key->parts, key->count);
     if (tuple == NULL)
         return NULL;
-    PyObject *known = PyDict_GetItemWithError(self->known, tuple);
-    /* At once, as another thread may clear the table. */
+    /* Other threads may clear the table or put another in its place. */
+    Py_INCREF(table);
+    PyObject *known = PyDict_GetItemWithError(table, tuple);
+    if (known != NULL && !Py_IS_TYPE(known, (PyTypeObject *)self->desk->kind))
+        known = NULL;
     Py_XINCREF(known);
+    Py_DECREF(table);
     Py_DECREF(tuple);
     return known;
 }
 
-static long find_site(Hurried *self, PyObject *frame)
+/* Find by its key what is known about a call, owned, and the first word of its records. */
+static void find_by_key(Hurried *self, Quick *call, Tensors *tensors, PyObject *const *args,
+                        Py_ssize_t count, PyObject *names)
 {
-    PyCodeObject *code = PyFrame_GetCode((PyFrameObject *)frame);
-    PyObject *identity = PyLong_FromVoidPtr(code);
-    Py_DECREF(code);
-    if (identity == NULL)
-        return -1;
-    PyObject *lines = PyDict_GetItemWithError(self->sites, identity), *site = NULL;
-    Py_DECREF(identity);
-    if (lines != NULL) {
-#if PY_VERSION_HEX >= 0x030B0000
-        PyObject *place = PyLong_FromLong(PyFrame_GetLasti((PyFrameObject *)frame));
-#else
-        PyObject *place = PyObject_GetAttrString(frame, "f_lasti");
-#endif
-        if (place == NULL)
-            return -1;
-        site = PyDict_GetItemWithError(lines, place);
-        Py_DECREF(place);
-        return site == NULL ? -1 : PyLong_AsLong(site);
+    Key key;
+    key.count = key.nested = 0;
+    tensors->count = tensors->doubt = 0;
+    /* Tensors in sequences are not among those that can be forgotten. */
+    if (key_make(self->desk, self->op, &key, tensors, args, count, names) == 0 &&
+        !(self->forgets && key.nested))
+        call->known = known_by_key(self, &key);
+    key_clear(&key);
+    if (call->known == NULL)
+        return;
+    PyObject *word = field(call->known, self->desk->word_at);
+    call->record_word = word == NULL ? NO_WORD : PyLong_AsUnsignedLongLong(word);
+    if (call->record_word == NO_WORD)
+        Py_CLEAR(call->known);
+}
+
+/* Return what is known about calls like this one, owned, and the first word of their records;
+   NULL if that is nothing. */
+static PyObject *find_known(Hurried *self, Tensors *tensors, uint64_t *word, PyObject *const *args,
+                            Py_ssize_t count, PyObject *names)
+{
+    uint32_t generation = self->desk->generation;
+    if (self->found.generation != generation) {
+        self->found.generation = generation;
+        forget_quick(&self->found);
     }
+    Quick call;
+    call.known = NULL;
+    call.record_word = NO_WORD;
+    call.kinds = call.count = 0;
+    tensors->count = tensors->doubt = 0;
+    int is_quick = quick_make(self->desk, &call, tensors, args, count, names) == 0;
+    Quick *found = is_quick ? find_quick(&self->found, &call) : NULL;
+    if (found != NULL) {
+        *word = found->record_word;
+        Py_INCREF(found->known);
+        return found->known;
+    }
+    drop_error();
     if (PyErr_Occurred())
-        return -1;
-    site = PyObject_CallOneArg(self->site_of, frame);
-    long number = site == NULL ? -1 : PyLong_AsLong(site);
-    Py_XDECREF(site);
-    return number;
-}
-
-static void desk_let_go(Desk *desk)
-{
-    Desk before = *desk;
-    /* Letting go of a mapped window lets other threads run, so the desk must be in order before. */
-    desk->window = desk->take = NULL;
-    if (before.window != NULL)
-        PyBuffer_Release(&before.buffer);
-    Py_XDECREF(before.take);
-    Py_XDECREF(before.window);
-}
-
-static int desk_move(Desk *desk, PyObject *window)
-{
-    PyObject *memory = PyObject_GetAttr(window, str_memory);
-    PyObject *take = memory == NULL ? NULL : PyObject_GetAttr(window, str_take);
-    Py_buffer buffer;
-    if (take == NULL || PyObject_GetBuffer(memory, &buffer, PyBUF_WRITABLE) < 0) {
-        Py_XDECREF(memory);
-        Py_XDECREF(take);
-        return -1;
-    }
-    Py_DECREF(memory);
-    Desk before = *desk;
-    Py_INCREF(window);
-    desk->window = window;
-    desk->take = take;
-    desk->buffer = buffer;
-    desk_let_go(&before);
-    return 0;
-}
-
-/* Return the memory of a free record and the window that keeps it mapped, owned; NULL when the
-   window is full or gone. */
-static char *take_record(Desk *desk, PyObject **window)
-{
-    PyObject *now = PyObject_GetAttr(desk->slots, str_window);
-    if (now == NULL)
         return NULL;
-    int failed = now != desk->window && desk_move(desk, now) < 0;
-    Py_DECREF(now);
-    if (failed || desk->window == NULL)
-        return NULL;
-    /* Other threads may move the desk while any of these is let go. */
-    PyObject *held = desk->window, *take = desk->take;
-    char *memory = desk->buffer.buf;
-    Py_ssize_t length = desk->buffer.len, offset = -1;
-    Py_INCREF(held);
-    Py_INCREF(take);
-    PyObject *place = PyObject_CallNoArgs(take);
-    Py_DECREF(take);
-    if (place != NULL) {
-        offset = PyLong_AsSsize_t(place);
-        Py_DECREF(place);
-    }
-    if (offset < 0 || offset > length - RECORD_SIZE) {
-        Py_DECREF(held);
-        return NULL;
-    }
-    *window = held;
-    return memory + offset;
-}
-
-static uint64_t attribute(PyObject *owner, PyObject *name)
-{
-    PyObject *value = PyObject_GetAttr(owner, name);
-    uint64_t number = value == NULL ? NO_NUMBER : PyLong_AsUnsignedLongLong(value);
-    Py_XDECREF(value);
-    return number;
-}
-
-/* The clock at entry is stored last, as a whole: until then the record has not begun. */
-static void write_entry(char *record, uint64_t word, uint32_t site, uint32_t scope)
-{
-    memcpy(record, &word, 8);
-    memcpy(record + 8, &site, 4);
-    memcpy(record + 12, &scope, 4);
-    __atomic_store_n((uint64_t *)(record + 16), clock_ns(), __ATOMIC_RELEASE);
-}
-
-/* The outcome is stored last, as a whole: until then the call is unfinished. */
-static void write_exit(char *record, uint64_t stopped, uint32_t number, uint32_t outcome)
-{
-    memcpy(record + EXIT_OFFSET, &stopped, 8);
-    memcpy(record + EXIT_OFFSET + 8, &number, 4);
-    __atomic_store_n((uint32_t *)(record + EXIT_OFFSET + 12), outcome, __ATOMIC_RELEASE);
+    find_by_key(self, &call, tensors, args, count, names);
+    *word = call.record_word;
+    /* Not if another thread has seen meanwhile that what was known is void. */
+    if (call.known != NULL && is_quick && generation == self->desk->generation &&
+        generation == self->found.generation)
+        remember_quick(&self->found, &call);
+    return call.known;
 }
 
 /* Number the exception that is set, which stays set unless an interrupt takes its place. */
@@ -360,7 +108,7 @@ static uint32_t number_of_error(Hurried *self)
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
-    PyObject *number = value == NULL ? NULL : PyObject_CallOneArg(self->error, value);
+    PyObject *number = value == NULL ? NULL : PyObject_CallOneArg(self->desk->error, value);
     uint32_t found = number == NULL ? 0 : (uint32_t)PyLong_AsUnsignedLong(number);
     Py_XDECREF(number);
     drop_error();
@@ -374,64 +122,57 @@ static uint32_t number_of_error(Hurried *self)
     return found;
 }
 
-/* Tell whether a result is the usual one; if so, note its part and give the outputs' number. */
-static int is_usual(Hurried *self, PyObject *known, PyObject *result, uint32_t *outputs)
+/* Tell whether a tensor is as one was before, and if so note its part. */
+static int is_alike(Desk *desk, PyObject *live, PyObject *same_as, PyObject *part)
 {
-    PyObject *usual = PyObject_GetAttr(known, str_usual), *spec = NULL, *same = NULL;
+    PyObject *spec = PyObject_CallOneArg(desk->spec_of, live), *number = NULL;
+    PyObject *same = spec == NULL ? NULL : PyObject_CallOneArg(same_as, spec);
+    if (same == Py_True)
+        number = PyObject_CallOneArg(desk->id_of, live);
     int answer = 0;
-    if (usual != NULL && PyTuple_CheckExact(usual) && PyTuple_GET_SIZE(usual) == 3 &&
-        !PyTuple_CheckExact(PyTuple_GET_ITEM(usual, 0)))
-        spec = PyObject_GetAttr(result, str_spec);
-    if (spec != NULL)
-        same = PyObject_CallOneArg(PyTuple_GET_ITEM(usual, 0), spec);
-    if (same == Py_True) {
-        PyObject *number = PyObject_GetAttr(result, str_tensor_id);
-        if (number != NULL &&
-            PyDict_SetItem(self->facts, number, PyTuple_GET_ITEM(usual, 1)) == 0) {
-            *outputs = (uint32_t)PyLong_AsUnsignedLong(PyTuple_GET_ITEM(usual, 2));
-            answer = 1;
-        }
-        Py_XDECREF(number);
+    if (number != NULL) {
+        uint64_t id = PyLong_AsUnsignedLongLong(number);
+        int64_t value = PyLong_AsLongLong(part);
+        answer = !PyErr_Occurred() && value != 0 && numbers_put(desk->facts, id, value) == 0;
     }
+    Py_XDECREF(number);
     Py_XDECREF(same);
     Py_XDECREF(spec);
-    Py_XDECREF(usual);
-    drop_error();
     return answer;
 }
 
-/* The same for a sequence of tensors: what tells the elements apart, and their parts, is together
-   in one tuple, so that no other thread can change one without the other. */
-static int are_usual(Hurried *self, PyObject *known, PyObject *result, uint32_t *outputs)
+/* The same for a sequence of tensors: ``elements`` are pairs of what tells and the part. */
+static int are_alike(Desk *desk, PyObject *result, PyObject *elements)
 {
-    PyObject *usual = PyObject_GetAttr(known, str_usual), *elements = NULL;
-    int answer = 0;
-    if (usual != NULL && PyTuple_CheckExact(usual) && PyTuple_GET_SIZE(usual) == 3)
-        elements = PyTuple_GET_ITEM(usual, 0);
-    if (elements != NULL && PyTuple_CheckExact(elements) &&
-        PyTuple_GET_SIZE(elements) == PySequence_Fast_GET_SIZE(result)) {
-        answer = 1;
-        for (Py_ssize_t i = 0; answer && i < PyTuple_GET_SIZE(elements); i++) {
-            PyObject *live = PySequence_Fast_GET_ITEM(result, i);
-            PyObject *spec = NULL, *same = NULL, *number = NULL;
-            if ((PyObject *)Py_TYPE(live) == self->tensor)
-                spec = PyObject_GetAttr(live, str_spec);
-            if (spec != NULL)
-                same = PyObject_CallOneArg(
-                    PyTuple_GET_ITEM(PyTuple_GET_ITEM(elements, i), 0), spec);
-            if (same == Py_True)
-                number = PyObject_GetAttr(live, str_tensor_id);
-            answer = number != NULL &&
-                     PyDict_SetItem(self->facts, number,
-                                    PyTuple_GET_ITEM(PyTuple_GET_ITEM(elements, i), 1)) == 0;
-            Py_XDECREF(number);
-            Py_XDECREF(same);
-            Py_XDECREF(spec);
-        }
-        if (answer)
-            *outputs = (uint32_t)PyLong_AsUnsignedLong(PyTuple_GET_ITEM(usual, 2));
+    if (!PyTuple_CheckExact(result) && !PyList_CheckExact(result))
+        return 0;
+    int answer = PyTuple_GET_SIZE(elements) == PySequence_Fast_GET_SIZE(result);
+    for (Py_ssize_t i = 0; answer && i < PyTuple_GET_SIZE(elements); i++) {
+        PyObject *element = PyTuple_GET_ITEM(elements, i);
+        PyObject *live = PySequence_Fast_GET_ITEM(result, i);
+        answer = (PyObject *)Py_TYPE(live) == desk->tensor &&
+                 is_alike(desk, live, PyTuple_GET_ITEM(element, 0), PyTuple_GET_ITEM(element, 1));
     }
-    Py_XDECREF(usual);
+    return answer;
+}
+
+/* Tell whether a result is the usual one; if so, note its parts and give the outputs' number. All
+   that is usual is together in one tuple, so that no thread can change one without the other. */
+static int is_usual(Desk *desk, PyObject *known, PyObject *result, uint32_t *outputs)
+{
+    PyObject *usual = field(known, desk->usual_at);
+    if (usual == NULL || !PyTuple_CheckExact(usual) || PyTuple_GET_SIZE(usual) != 3)
+        return 0;
+    Py_INCREF(usual);
+    PyObject *first = PyTuple_GET_ITEM(usual, 0);
+    int answer = 0;
+    if (PyTuple_CheckExact(first))
+        answer = are_alike(desk, result, first);
+    else if ((PyObject *)Py_TYPE(result) == desk->tensor)
+        answer = is_alike(desk, result, first, PyTuple_GET_ITEM(usual, 1));
+    if (answer)
+        *outputs = (uint32_t)PyLong_AsUnsignedLong(PyTuple_GET_ITEM(usual, 2));
+    Py_DECREF(usual);
     drop_error();
     return answer;
 }
@@ -443,16 +184,14 @@ static uint32_t number_of_outputs(Hurried *self, PyObject *known, PyObject *resu
     uint32_t outputs = 0;
     if (result == Py_None)
         return 0;
-    if ((PyObject *)Py_TYPE(result) == self->tensor && is_usual(self, known, result, &outputs))
-        return outputs;
-    if ((PyTuple_CheckExact(result) || PyList_CheckExact(result)) &&
-        are_usual(self, known, result, &outputs))
+    if (is_usual(self->desk, known, result, &outputs))
         return outputs;
     if (PyErr_Occurred())
         return 0;
     PyObject *call = whole_call(args, count, names), *number = NULL;
     if (call != NULL)
-        number = PyObject_CallFunctionObjArgs(self->outputs, self->form, known, result, call, NULL);
+        number = PyObject_CallFunctionObjArgs(self->desk->outputs, self->form, known, result, call,
+                                              NULL);
     if (number != NULL)
         outputs = (uint32_t)PyLong_AsUnsignedLong(number);
     Py_XDECREF(call);
@@ -489,10 +228,10 @@ static PyObject *leave_to_general(Hurried *self, PyObject *const *args, Py_ssize
     return result;
 }
 
-static int is_outermost(Hurried *self)
+static int is_outermost(Desk *desk)
 {
     PyObject *current;
-    if (PyContextVar_Get(self->current, NULL, &current) < 0)
+    if (PyContextVar_Get(desk->current, NULL, &current) < 0)
         return 0;
     int outermost = current == Py_None;
     Py_XDECREF(current);
@@ -500,26 +239,21 @@ static int is_outermost(Hurried *self)
 }
 
 /* Write the beginning of a call's record and return that record; NULL if it cannot be. */
-static char *begin_record(Hurried *self, Key *key, PyObject *known, PyObject **window)
+static char *begin_record(Hurried *self, const Tensors *tensors, uint64_t word, PyObject **window)
 {
-    /* Those are looked for at the top only. */
-    if (self->forgets && key->nested)
-        return NULL;
+    Desk *desk = self->desk;
     PyObject *frame = find_frame(self);
-    if (frame == NULL)
+    if (frame == NULL || frame == Py_None) {
+        Py_XDECREF(frame);
         return NULL;
-    long site = frame == Py_None ? -1 : find_site(self, frame);
-    Py_DECREF(frame);
-    if (site < 0)
-        return NULL;
-    uint64_t word = attribute(known, str_word);
-    uint64_t scope = word == NO_NUMBER ? NO_NUMBER : attribute(self->desk->slots, str_scope);
-    char *record = scope == NO_NUMBER ? NULL : take_record(self->desk, window);
+    }
+    int site = find_site(desk, (PyFrameObject *)frame);
+    int64_t scope = site < 0 ? -1 : desk_scope(desk);
+    char *record = scope < 0 ? NULL : take_record(desk, window);
     if (record == NULL)
         return NULL;
-    for (int i = 0; self->forgets && i < key->tensor_count; i++)
-        if (PyDict_DelItem(self->facts, key->numbers[i]) < 0)
-            PyErr_Clear();
+    for (int i = 0; self->forgets && i < tensors->count; i++)
+        numbers_drop(desk->facts, tensors->numbers[i]);
     write_entry(record, word, (uint32_t)site, (uint32_t)scope);
     return record;
 }
@@ -529,15 +263,15 @@ static PyObject *hurried_call(PyObject *callable, PyObject *const *args, size_t 
 {
     Hurried *self = (Hurried *)callable;
     Py_ssize_t count = PyVectorcall_NARGS(flags);
-    Key key;
-    key.count = key.tensor_count = key.doubt = key.nested = 0;
+    Tensors tensors;
+    uint64_t word = NO_WORD;
     PyObject *known = NULL, *window = NULL;
     char *record = NULL;
-    if (is_outermost(self))
-        known = find_known(self, &key, args, count, names);
+    expect_record(self->desk);
+    if (is_outermost(self->desk) && desk_follow(self->desk) == 0)
+        known = find_known(self, &tensors, &word, args, count, names);
     if (known != NULL)
-        record = begin_record(self, &key, known, &window);
-    key_clear(&key);
+        record = begin_record(self, &tensors, word, &window);
     if (record == NULL) {
         Py_XDECREF(known);
         return leave_to_general(self, args, count, names);
@@ -559,14 +293,14 @@ static PyObject *hurried_call(PyObject *callable, PyObject *const *args, size_t 
 }
 
 #define OWNED(VISIT)                                                                              \
-    VISIT(desk) VISIT(op) VISIT(function) VISIT(general) VISIT(form) VISIT(outputs) VISIT(error)  \
-    VISIT(site_of) VISIT(known) VISIT(sites) VISIT(facts) VISIT(held) VISIT(rules) VISIT(apart)   \
-    VISIT(tensor) VISIT(current) VISIT(depth)
+    VISIT(desk) VISIT(op) VISIT(function) VISIT(general) VISIT(form) VISIT(depth)
 
 static int hurried_traverse(Hurried *self, visitproc visit, void *arg)
 {
 #define VISIT_MEMBER(name) Py_VISIT(self->name);
     OWNED(VISIT_MEMBER)
+    for (uint32_t i = 0; i < self->found.size; i++)
+        Py_VISIT(self->found.calls[i].known);
     return 0;
 }
 
@@ -576,6 +310,7 @@ static int hurried_clear(Hurried *self)
     self->vectorcall = NULL;
 #define CLEAR_MEMBER(name) Py_CLEAR(self->name);
     OWNED(CLEAR_MEMBER)
+    forget_quick(&self->found);
     return 0;
 }
 
@@ -590,16 +325,11 @@ static PyTypeObject DeskType;
 
 static PyObject *hurried_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"desk",  "op",    "function", "general", "form",   "outputs",
-                            "error", "site_of", "known",  "sites",   "facts",  "held",
-                            "rules", "apart", "tensor",   "current", "depth",  "forgets", NULL};
+    static char *names[] = {"desk", "op", "function", "general", "form", "depth", "forgets", NULL};
     Hurried given;
-    if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "O!OOOOOOOO!O!O!O!O!OOOO!p", names, &DeskType, &given.desk, &given.op,
-            &given.function, &given.general, &given.form, &given.outputs, &given.error,
-            &given.site_of, &PyDict_Type, &given.known, &PyDict_Type, &given.sites, &PyDict_Type,
-            &given.facts, &PyDict_Type, &given.held, &PyDict_Type, &given.rules, &given.apart,
-            &given.tensor, &given.current, &PyLong_Type, &given.depth, &given.forgets))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOO!p", names, &DeskType, &given.desk,
+                                     &given.op, &given.function, &given.general, &given.form,
+                                     &PyLong_Type, &given.depth, &given.forgets))
         return NULL;
     Hurried *self = (Hurried *)type->tp_alloc(type, 0);
     if (self == NULL)
@@ -680,34 +410,30 @@ static PyTypeObject HurriedType = {
     .tp_methods = hurried_methods,
 };
 
-static PyObject *desk_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"slots", NULL};
-    PyObject *slots;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", names, &slots))
-        return NULL;
-    Desk *self = (Desk *)type->tp_alloc(type, 0);
-    if (self == NULL)
-        return NULL;
-    Py_INCREF(slots);
-    self->slots = slots;
-    return (PyObject *)self;
-}
+#define SHARED(VISIT)                                                                             \
+    VISIT(slots) VISIT(current) VISIT(tensor) VISIT(id_of) VISIT(spec_of) VISIT(facts)            \
+    VISIT(held) VISIT(sites) VISIT(site_of) VISIT(rules) VISIT(apart) VISIT(outputs)              \
+    VISIT(error) VISIT(kind)
 
 static int desk_traverse(Desk *self, visitproc visit, void *arg)
 {
-    Py_VISIT(self->slots);
-    Py_VISIT(self->window);
-    Py_VISIT(self->take);
-    if (self->window != NULL)
-        Py_VISIT(self->buffer.obj);
+    SHARED(VISIT_MEMBER)
+    Py_VISIT(self->known);
+    Py_VISIT(self->paper.window);
+    Py_VISIT(self->paper.places);
+    if (self->paper.window != NULL)
+        Py_VISIT(self->paper.buffer.obj);
     return 0;
 }
 
 static int desk_clear(Desk *self)
 {
-    desk_let_go(self);
-    Py_CLEAR(self->slots);
+    Paper before = self->paper;
+    memset(&self->paper, 0, sizeof(Paper));
+    paper_let_go(before);
+    Py_CLEAR(self->known);
+    Py_CLEAR(self->scope);
+    SHARED(CLEAR_MEMBER)
     return 0;
 }
 
@@ -716,6 +442,39 @@ static void desk_dealloc(Desk *self)
     PyObject_GC_UnTrack(self);
     desk_clear(self);
     Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+/* Find the places of what is read from the objects of the Python side; -1 if one has none. */
+static int desk_find_places(Desk *self)
+{
+    PyTypeObject *kind = (PyTypeObject *)self->kind;
+    self->window_at = place_of(Py_TYPE(self->slots), "window");
+    self->known_at = self->window_at < 0 ? -1 : place_of(Py_TYPE(self->slots), "known");
+    self->scope_at = self->known_at < 0 ? -1 : place_of(Py_TYPE(self->slots), "scope");
+    self->word_at = self->scope_at < 0 ? -1 : place_of(kind, "word");
+    self->usual_at = self->word_at < 0 ? -1 : place_of(kind, "usual");
+    return self->usual_at < 0 ? -1 : 0;
+}
+
+static PyObject *desk_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"slots",   "kind",  "facts",   "held",  "rules",  "apart", "tensor",
+                            "spec_of", "id_of", "current", "sites", "site_of", "outputs", "error",
+                            NULL};
+    Desk given;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "OO!O!O!O!OOOOOO!OOO", names, &given.slots, &PyType_Type, &given.kind,
+            &NumbersType, &given.facts, &NumbersType, &given.held, &PyDict_Type, &given.rules,
+            &given.apart, &given.tensor, &given.spec_of, &given.id_of, &given.current,
+            &PyDict_Type, &given.sites, &given.site_of, &given.outputs, &given.error))
+        return NULL;
+    Desk *self = (Desk *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    SHARED(TAKE_MEMBER)
+    if (desk_find_places(self) < 0)
+        Py_CLEAR(self);
+    return (PyObject *)self;
 }
 
 static PyTypeObject DeskType = {
@@ -736,24 +495,27 @@ static struct PyModuleDef module = {
     .m_size = -1,
 };
 
+static int add_type(PyObject *made, const char *name, PyTypeObject *kind)
+{
+    return PyType_Ready(kind) < 0 ? -1 : PyModule_AddObjectRef(made, name, (PyObject *)kind);
+}
+
 PyMODINIT_FUNC PyInit__hurry(void)
 {
     struct {
         PyObject **place;
         const char *text;
-    } names[] = {{&str_tensor_id, "tensor_id"}, {&str_spec, "spec"},     {&str_word, "word"},
-                 {&str_usual, "usual"},         {&str_window, "window"}, {&str_scope, "scope"},
-                 {&str_take, "take"},           {&str_memory, "memory"}, {&str_doc, "__doc__"}};
+    } names[] = {{&str_memory, "memory"}, {&str_places, "places"}, {&str_doc, "__doc__"}};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if ((*names[i].place = PyUnicode_InternFromString(names[i].text)) == NULL)
             return NULL;
     get_frame = PySys_GetObject("_getframe");
-    if (get_frame == NULL || PyType_Ready(&HurriedType) < 0 || PyType_Ready(&DeskType) < 0)
+    if (get_frame == NULL)
         return NULL;
     Py_INCREF(get_frame);
     PyObject *made = PyModule_Create(&module);
-    if (made == NULL || PyModule_AddObjectRef(made, "Hurried", (PyObject *)&HurriedType) < 0 ||
-        PyModule_AddObjectRef(made, "Desk", (PyObject *)&DeskType) < 0) {
+    if (made == NULL || add_type(made, "Numbers", &NumbersType) < 0 ||
+        add_type(made, "Desk", &DeskType) < 0 || add_type(made, "Hurried", &HurriedType) < 0) {
         Py_XDECREF(made);
         return NULL;
     }

@@ -11,7 +11,7 @@ No sequence of parts reads as another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, MutableMapping
 from operator import attrgetter
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -62,7 +62,7 @@ class Fingerprints:
         self.inside: set[type] = set()
         self._tables = tables
         self._cache = cache
-        self.held: dict[int, int] = {}
+        self.held: MutableMapping[int, int] = {}
         self._kept: list[Any] = []
         self._numbers: dict[Hashable, int] = {}
         self._next = -1

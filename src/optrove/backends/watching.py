@@ -117,14 +117,22 @@ def muted() -> Iterator[None]:
 
 
 class Slots:
-    """What a probe in a hurry reads and writes by itself."""
+    """What a probe in a hurry reads and writes by itself.
+
+    When what is ``known`` holds no longer, another table takes its place: who remembers parts of
+    it sees by that to forget them.
+    """
 
     __slots__ = ("known", "scope", "sites", "window")
 
-    def __init__(self, window: Any, sites: dict[int, dict[int, int]]) -> None:
+    def __init__(self, window: Any, sites: dict[int, dict[int, int] | None]) -> None:
         self.window = window
         self.sites = sites
         self.scope = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Know nothing any more."""
         self.known: dict[Hashable, Known] = {}
 
 

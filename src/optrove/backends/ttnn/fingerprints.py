@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.backends.base import HandleConverter, Tables
 from optrove.backends.fingerprints import PLAIN, Fingerprints, NoFingerprint
+from optrove.backends.ttnn.hurried import numbers
 from optrove.backends.ttnn.mutations import watchable
 from optrove.backends.ttnn.tensors import storage_key, tensor_key
 from optrove.backends.ttnn.values import table
@@ -55,7 +56,8 @@ class TtnnFingerprints(Fingerprints):
         super().__init__(tables, cache)
         # Its own table, as ttnn may just be being imported and so not count as there yet.
         own = Tables([table()])
-        self.facts: dict[int, int] = {}
+        self.facts = numbers()
+        self.held = numbers()
         self._tensor = ttnn.Tensor
         self._handle_number = handle_number
         self._parts: dict[Hashable, int] = {}

@@ -10,9 +10,10 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from optrove.backends.watching import CURRENT, SEQUENCE
+from optrove.backends.watching import CURRENT, SEQUENCE, Known
 from optrove.codec.journal import ENTRY, EXIT, EXIT_OFFSET, RAISED, RETURNED
 
 try:
@@ -21,6 +22,8 @@ except ImportError:  # there was no compiler when optrove was installed
     _hurry = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
     from optrove.backends.ttnn.fingerprints import TtnnFingerprints
     from optrove.backends.watching import Form, Listener, Slots
 
@@ -28,6 +31,11 @@ if TYPE_CHECKING:
 def is_native() -> bool:
     """Tell whether calls are recorded by the part that is written in C."""
     return _hurry is not None
+
+
+def numbers() -> MutableMapping[int, int]:
+    """Return an empty table of numbers other than zero, which the part in C reads by itself."""
+    return {} if _hurry is None else _hurry.Numbers()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +59,12 @@ class Hurry:
         return self._in_python(form, function, general, frames, ends=ends)
 
     def _in_c(self, form: Form, function: Any, general: Any, frames: int, *, ends: bool) -> Any:
-        fingerprints, listener, slots = self.fingerprints, self.listener, self.slots
         return _hurry.Hurried(
             desk=self.native,
             op=form.op,
             function=function,
             general=general,
             form=form,
-            outputs=listener.outputs,
-            error=listener.error,
-            site_of=listener.site,
-            known=slots.known,
-            sites=slots.sites,
-            facts=fingerprints.facts,
-            held=fingerprints.held,
-            rules=fingerprints.rules,
-            apart=fingerprints.apart,
-            tensor=self.tensor,
-            current=CURRENT,
             depth=frames - 1,  # it has no frame of its own
             forgets=ends,
         )
@@ -77,7 +73,7 @@ class Hurry:
         self, form: Form, function: Any, general: Any, frames: int, *, ends: bool
     ) -> Any:
         listener, slots, fingerprints = self.listener, self.slots, self.fingerprints
-        known_calls, sites, site_of = slots.known, slots.sites, listener.site
+        sites, site_of = slots.sites, listener.site
         key_of, facts = fingerprints.hurried(form.op), fingerprints.facts
         tensor: Any = self.tensor
         frame_above, clock, current = sys._getframe, time.perf_counter_ns, CURRENT.get  # noqa: SLF001 - the only way to the caller's line
@@ -91,7 +87,7 @@ class Hurry:
             if current() is not None:
                 return general(frame, arguments, keywords)
             try:
-                known = known_calls[key_of(arguments, keywords)]
+                known = slots.known[key_of(arguments, keywords)]
                 lines = sites.get(id(frame.f_code))
                 site = lines[frame.f_lasti] if lines is not None else site_of(frame)
                 window = slots.window
@@ -131,5 +127,30 @@ class Hurry:
 
 def hurry(listener: Listener, slots: Slots, fingerprints: TtnnFingerprints, tensor: type) -> Hurry:
     """Return what watches operations in a hurry, by the part in C where there is one."""
-    native = _hurry.Desk(slots) if is_native() else None
+    native = _desk(listener, slots, fingerprints, tensor) if is_native() else None
     return Hurry(listener, slots, fingerprints, tensor, native)
+
+
+def _desk(listener: Listener, slots: Slots, fingerprints: TtnnFingerprints, tensor: type) -> Any:
+    return _hurry.Desk(
+        slots=slots,
+        kind=Known,
+        facts=fingerprints.facts,
+        held=fingerprints.held,
+        rules=fingerprints.rules,
+        apart=fingerprints.apart,
+        tensor=tensor,
+        spec_of=_getter(tensor, "spec"),
+        id_of=_getter(tensor, "tensor_id"),
+        current=CURRENT,
+        sites=slots.sites,
+        site_of=listener.site,
+        outputs=listener.outputs,
+        error=listener.error,
+    )
+
+
+def _getter(kind: type, name: str) -> Any:
+    """Return what gives an attribute of an object, the property's own function where it is one."""
+    found = getattr(kind, name, None)
+    return found.fget if type(found) is property and found.fget else attrgetter(name)

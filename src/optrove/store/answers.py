@@ -1,0 +1,99 @@
+"""Turn the rows of answers into what readers return."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from optrove.model.records import CallOutcome, Phase
+from optrove.model.trove import CaseRow, ExecutionRow, Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from optrove.model.records import Attempt, Run, TestResult
+
+T = TypeVar("T")
+
+
+def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield ``items`` in lists of this size; the last may be shorter."""
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
+
+
+def listed(sql: str, name: str, items: Iterable[object]) -> tuple[str, dict[str, object]]:
+    """Return a question in which the list ``:name`` is written out, and what is bound to it."""
+    parameters = {f"{name}{place}": item for place, item in enumerate(items)}
+    written = ", ".join(f":{each}" for each in parameters)
+    return sql.replace(f":{name}", f"({written})"), parameters
+
+
+def case_row(row: tuple[Any, ...], calls: int) -> CaseRow:
+    """Return a Case from a row of CASES."""
+    _, case_id, semantic_id, family_id, op, replayable, content = row
+    return CaseRow(case_id, semantic_id, family_id, op, bool(replayable), calls, content)
+
+
+def execution_row(row: tuple[Any, ...]) -> ExecutionRow:
+    """Return an execution from a row of EXECUTIONS."""
+    case_id, run_id, source, model, machine, board, *rest = row
+    test_id, phase, module, mode, outermost, outcome, count, total_ns, raised, ending = rest
+    return ExecutionRow(
+        case_id=case_id,
+        run_id=run_id,
+        source=source,
+        model=model,
+        machine=machine_from(machine),
+        board=board,
+        test_id=test_id,
+        phase=None if phase is None else Phase(phase),
+        module=module,
+        mode=mode,
+        outermost=bool(outermost),
+        outcome=CallOutcome(outcome),
+        count=count,
+        total_ns=total_ns,
+        outputs=None if ending is None or raised else ending,
+        error=json.loads(ending) if raised else None,
+    )
+
+
+def machine_from(text: str) -> Machine:
+    """Return the machine that a Run's row tells."""
+    told: dict[str, Any] = json.loads(text)
+    for name in ("mesh_device_shape", "device_ids"):
+        if name in told:
+            told[name] = tuple(told[name])
+    return Machine(**told)
+
+
+# cattrs, which reads records, takes long to import; most questions do without.
+
+
+def run_from(content: str, environment: str) -> Run:
+    """Return a Run from its row and that of its environment."""
+    from optrove.codec.records import record_from_builtins
+    from optrove.model.records import Run
+
+    return record_from_builtins(
+        {**json.loads(content), "environment": json.loads(environment)}, Run
+    )
+
+
+def test_from(content: str) -> TestResult:
+    """Return the result of a test from its row."""
+    from optrove.codec.records import record_from_builtins
+    from optrove.model.records import TestResult
+
+    return record_from_builtins(json.loads(content), TestResult)
+
+
+def attempt_from(content: str) -> Attempt:
+    """Return an Attempt from its row."""
+    from optrove.codec.records import record_from_builtins
+    from optrove.model.records import Attempt
+
+    return record_from_builtins(json.loads(content), Attempt)

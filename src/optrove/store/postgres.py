@@ -1,0 +1,135 @@
+"""Reach a PostgreSQL server: engines, and what its errors mean."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, ProgrammingError
+from sqlalchemy.pool import NullPool
+
+from optrove.errors import UnusableTrove
+from optrove.store.faults import postgres_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from sqlalchemy import Connection, Engine
+
+    from optrove.store.place import Place
+
+_TABLES: Final = """
+SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()
+"""
+_COLUMNS: Final = """
+SELECT column_name FROM information_schema.columns
+WHERE table_schema = current_schema() AND table_name = :name
+"""
+
+
+class PostgresSource:
+    """A trove in a PostgreSQL database, open for reading."""
+
+    def __init__(self, place: Place, url: str) -> None:
+        self.place = place
+        self._engine = postgres_engine(url)
+        self._depth = 0
+        with postgres_faults(place):
+            self._connection = self._engine.connect().execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+
+    def rows(self, sql: str, parameters: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of the answer, as they come."""
+        with postgres_faults(self.place), self.snapshot():
+            result = self._connection.execute(
+                text(sql), dict(parameters), execution_options={"yield_per": 1000}
+            )
+            with closing(result):
+                for row in result:
+                    yield tuple(row)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Answer all questions inside the block from one and the same state of the trove."""
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if self._depth == 0 and not self._connection.closed:
+                with postgres_faults(self.place):
+                    self._connection.rollback()
+
+    def tables(self) -> frozenset[str]:
+        """Return the names of all tables."""
+        return frozenset(name for (name,) in self.rows(_TABLES, {}))
+
+    def columns(self, table: str) -> frozenset[str]:
+        """Return the names of the columns of a table."""
+        return frozenset(name for (name,) in self.rows(_COLUMNS, {"name": table}))
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._connection.close()
+        self._engine.dispose()
+
+
+def postgres_engine(url: str, **options: Any) -> Engine:
+    """Return an engine for the server of ``url``; it connects when it is first used."""
+    try:
+        # Positional parameters, so that rows can be given as tuples.
+        return create_engine(
+            make_url(url).set(drivername="postgresql+psycopg"),
+            poolclass=NullPool,
+            paramstyle="format",
+            **options,
+        )
+    except (ModuleNotFoundError, NoSuchModuleError) as error:
+        raise UnusableTrove(
+            "a trove on a PostgreSQL server needs its driver, which is not installed; "
+            "install it with: pip install 'optrove[postgres]'"
+        ) from error
+
+
+@contextmanager
+def postgres_faults(place: Place) -> Iterator[None]:
+    """Turn what the server or its driver raise inside the block into errors that say what to do."""
+    try:
+        yield
+    except DBAPIError as error:
+        code = code_of(error)
+        if isinstance(error, IntegrityError) or (code and _is_ours(error, code)):
+            raise
+        raise postgres_fault(code, str(error.orig), place) from error
+
+
+def copy_rows(
+    connection: Connection, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> None:
+    """Insert rows the fast way, within the transaction of ``connection``."""
+    from psycopg import Error, sql
+
+    names = sql.SQL(", ").join(map(sql.Identifier, columns))
+    statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), names)
+    driver: Any = connection.connection.driver_connection
+    try:
+        with driver.cursor() as cursor, cursor.copy(statement) as copy:
+            for row in rows:
+                copy.write_row(row)
+    except Error as error:
+        raise DBAPIError.instance(f"COPY {table}", None, error, Error) from error
+
+
+def code_of(error: DBAPIError) -> str | None:
+    """Return the code that PostgreSQL gives an error; None where it gave no answer."""
+    code = getattr(error.orig, "sqlstate", None)
+    return None if code is None else str(code)
+
+
+def _is_ours(error: DBAPIError, code: str) -> bool:
+    """Tell whether an error is a mistake of ours, about which no user can do anything."""
+    missing_or_forbidden = ("42P01", "42703", "42501")
+    return isinstance(error, ProgrammingError) and code not in missing_or_forbidden

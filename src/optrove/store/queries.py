@@ -1,0 +1,126 @@
+"""The questions that readers ask a trove, in SQL that SQLite and PostgreSQL both understand.
+
+``:ids`` and ``:keys`` stand for lists, which the reader binds item by item.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+OP_NAMES: Final = "SELECT DISTINCT op FROM op_usage"
+
+CASES: Final = """
+SELECT c.key, c.case_id, c.semantic_id, c.family_id, c.op, c.replayable, t.content
+FROM cases c JOIN contents t ON t.case_key = c.key
+WHERE c.key IN :keys
+"""
+
+EXECUTIONS: Final = """
+SELECT c.case_id, r.run_id, r.source, r.model, r.machine, e.board,
+    s.test_id, s.phase, s.module, s.mode, x.outermost, x.outcome, x.calls, x.total_ns,
+    d.raised, d.content
+FROM cases c
+JOIN executions x ON x.case_key = c.key
+JOIN recordings g ON g.key = x.recording_key
+JOIN runs r ON r.key = g.run_key
+JOIN environments e ON e.key = r.environment_key
+LEFT JOIN scopes s ON s.key = x.scope_key
+LEFT JOIN endings d ON d.key = x.ending_key
+WHERE c.case_id IN :ids
+ORDER BY x.calls DESC, r.run_id, g.process, x.place
+"""
+
+TENSORS: Final = """
+SELECT c.case_id, t.place, t.argument, t.shape, t.dtype, t.layout, t.memory, t.mesh
+FROM cases c JOIN case_tensors t ON t.case_key = c.key
+WHERE c.case_id IN :ids
+ORDER BY t.place
+"""
+
+RUNS: Final = """
+SELECT r.key, r.run_id, r.content, e.content, r.machine
+FROM runs r JOIN environments e ON e.key = r.environment_key
+ORDER BY r.started_at DESC, r.run_id
+"""
+
+RUN: Final = """
+SELECT r.key, r.run_id, r.content, e.content, r.machine
+FROM runs r JOIN environments e ON e.key = r.environment_key
+WHERE r.run_id = :run_id
+"""
+
+RUN_TOTALS: Final = "SELECT run_key, sum(cases), sum(calls) FROM op_usage GROUP BY run_key"
+
+RUN_COMPLETE: Final = """
+SELECT run_key, min(CASE WHEN complete THEN 1 ELSE 0 END) FROM recordings GROUP BY run_key
+"""
+
+RUN_TESTS: Final = """
+SELECT g.run_key, t.outcome, count(*)
+FROM tests t JOIN recordings g ON g.key = t.recording_key
+GROUP BY g.run_key, t.outcome
+"""
+
+MODEL_RUNS: Final = """
+SELECT coalesce(r.model, r.source), count(*), max(r.started_at)
+FROM runs r GROUP BY coalesce(r.model, r.source)
+"""
+
+MODEL_CASES: Final = """
+SELECT coalesce(r.model, r.source), count(DISTINCT u.case_key), sum(u.calls)
+FROM usage u JOIN runs r ON r.key = u.run_key GROUP BY coalesce(r.model, r.source)
+"""
+
+MODEL_OPS: Final = """
+SELECT coalesce(r.model, r.source), count(DISTINCT u.op)
+FROM op_usage u JOIN runs r ON r.key = u.run_key GROUP BY coalesce(r.model, r.source)
+"""
+
+MODEL_BOARDS: Final = """
+SELECT DISTINCT coalesce(r.model, r.source), e.board
+FROM runs r JOIN environments e ON e.key = r.environment_key WHERE e.board IS NOT NULL
+"""
+
+KNOWN: Final = "SELECT case_id FROM cases WHERE case_id IN :ids"
+
+FIND_CASE: Final = """
+SELECT case_id FROM cases WHERE substr(case_id, 1, :length) = :prefix ORDER BY case_id
+"""
+
+FIND_RUN: Final = """
+SELECT run_id FROM runs WHERE substr(run_id, 1, :length) = :prefix ORDER BY run_id
+"""
+
+RECORDINGS: Final = """
+SELECT g.key, r.run_id, g.process, g.complete, g.calls, g.size, g.digest
+FROM recordings g JOIN runs r ON r.key = g.run_key
+ORDER BY r.run_id, g.process
+"""
+
+HOLDS: Final = """
+SELECT g.size, g.calls FROM recordings g JOIN runs r ON r.key = g.run_key
+WHERE r.run_id = :run_id AND g.process = :process
+"""
+
+DICTIONARIES: Final = """
+SELECT g.key, g.dictionary FROM recordings g JOIN runs r ON r.key = g.run_key
+WHERE r.run_id = :run_id ORDER BY g.process
+"""
+
+DICTIONARY: Final = "SELECT dictionary FROM recordings WHERE key = :key"
+
+BLOCKS: Final = """
+SELECT first, calls, content FROM call_blocks WHERE recording_key = :key ORDER BY first
+"""
+
+TESTS: Final = """
+SELECT t.content FROM tests t
+JOIN recordings g ON g.key = t.recording_key
+JOIN runs r ON r.key = g.run_key
+WHERE r.run_id = :run_id ORDER BY g.process, t.place
+"""
+
+ATTEMPTS: Final = """
+SELECT a.content FROM attempts a JOIN runs r ON r.key = a.run_key
+WHERE r.run_id = :run_id ORDER BY a.started_at, a.attempt_id
+"""

@@ -1,0 +1,152 @@
+"""Ask a trove questions in SQL, without being able to change it: what readers have in common.
+
+Questions are texts with ``:name`` parameters that SQLite and PostgreSQL both understand. An SQLite
+trove is read through ``sqlite3`` alone, because importing SQLAlchemy takes longer than the answer.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from optrove.errors import UnusableTrove
+from optrove.store.faults import foreign, no_trove, sqlite_faults
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from optrove.store.place import Place
+
+_MAGIC: Final = b"SQLite format 3\0"
+_BATCH: Final = 256
+_BUSY_S: Final = 30.0
+_NO_RIGHTS: Final = ("unable to open", "attempt to write a readonly")
+
+
+class Source(Protocol):
+    """A trove that is open for reading."""
+
+    @property
+    def place(self) -> Place:
+        """Where the trove is."""
+
+    def rows(self, sql: str, parameters: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of the answer, as they come."""
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Answer all questions inside the block from one and the same state of the trove."""
+
+    def tables(self) -> frozenset[str]:
+        """Return the names of all tables."""
+
+    def columns(self, table: str) -> frozenset[str]:
+        """Return the names of the columns of a table."""
+
+    def close(self) -> None:
+        """Let go of the trove."""
+
+
+class SqliteSource:
+    """A trove in a file."""
+
+    def __init__(self, place: Place, connection: sqlite3.Connection) -> None:
+        self.place = place
+        self._connection = connection
+        self._depth = 0
+
+    def rows(self, sql: str, parameters: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of the answer, as they come."""
+        with sqlite_faults(self.place):
+            cursor = self._connection.execute(sql, dict(parameters))
+            while batch := cursor.fetchmany(_BATCH):
+                yield from batch
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Answer all questions inside the block from one and the same state of the trove."""
+        if self._depth == 0:
+            with sqlite_faults(self.place):
+                self._connection.execute("BEGIN")
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            # A reader may be closed while an answer is still being asked for.
+            with suppress(sqlite3.ProgrammingError):
+                if self._depth == 0 and self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+
+    def tables(self) -> frozenset[str]:
+        """Return the names of all tables."""
+        names = self.rows("SELECT name FROM sqlite_master WHERE type = 'table'", {})
+        return frozenset(name for (name,) in names)
+
+    def columns(self, table: str) -> frozenset[str]:
+        """Return the names of the columns of a table."""
+        names = self.rows("SELECT name FROM pragma_table_info(:name)", {"name": table})
+        return frozenset(name for (name,) in names)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+
+def open_sqlite(place: Place, path: Path) -> SqliteSource:
+    """Open the trove in a file for reading; NoTrove or NotATrove when there is none."""
+    check_file(place, path)
+    with sqlite_faults(place):
+        try:
+            connection = _opened(path, "mode=ro")
+        except sqlite3.OperationalError as error:
+            # On a disk that cannot be written SQLite cannot make the files that it wants beside
+            # the trove. If there is nothing in them anyway it can be told to do without.
+            if _has_companion(path) or not str(error).startswith(_NO_RIGHTS):
+                raise
+            connection = _opened(path, "mode=ro&immutable=1")
+    return SqliteSource(place, connection)
+
+
+def check_file(place: Place, path: Path) -> None:
+    """Refuse what is not there, and what does not begin as a file of SQLite does."""
+    try:
+        with path.open("rb") as stream:
+            beginning = stream.read(len(_MAGIC))
+    except FileNotFoundError as error:
+        raise no_trove(place) from error
+    except IsADirectoryError as error:
+        raise foreign(place, "it is a directory") from error
+    except OSError as error:
+        raise UnusableTrove(f"the trove {place} cannot be read: {error}") from error
+    if not beginning:
+        raise foreign(place, "it is an empty file")
+    if beginning != _MAGIC:
+        raise foreign(place, "it is a file of another kind")
+
+
+def _opened(path: Path, options: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{options}",
+        uri=True,
+        timeout=_BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.DatabaseError:
+        connection.close()
+        raise
+    return connection
+
+
+def _has_companion(path: Path) -> bool:
+    """Tell whether there are changes beside the trove that are not in the file yet."""
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size > 0
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,173 @@
+"""Open a trove for writing: add, merge and remove, each all or nothing."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sqlalchemy.exc import DBAPIError
+
+from optrove.store.attempts import prepare_attempt, write_attempts
+from optrove.store.engine import engine_of, faults_of
+from optrove.store.faults import newer
+from optrove.store.merging import merge
+from optrove.store.migrations import MIGRATIONS, Migrations
+from optrove.store.opening import look_at, set_up
+from optrove.store.postgres import code_of
+from optrove.store.prepared import prepare_imported, prepare_run
+from optrove.store.reader import open_reader
+from optrove.store.removing import remove_run
+from optrove.store.writing import write_recording, write_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import TracebackType
+
+    from sqlalchemy import Connection, Engine
+
+    from optrove.codec.journal_content import JournalContent
+    from optrove.model.records import Attempt, Run
+    from optrove.model.trove import Added, Imported, Removed
+    from optrove.store.place import Place
+    from optrove.store.reader import TroveReader
+
+T = TypeVar("T")
+
+TIMEOUT_S: Final = 30.0
+"""How long a writer waits for others."""
+
+_AGAIN: Final = frozenset({"40001", "40P01"})
+"""PostgreSQL's codes for: nothing was wrong with it, but others were in the way."""
+_TRIES: Final = 5
+_PAUSE_S: Final = 0.1
+
+
+def open_trove(
+    place: Place,
+    *,
+    create: bool,
+    timeout_s: float = TIMEOUT_S,
+    migrations: Migrations = MIGRATIONS,
+) -> Trove:
+    """Open a trove for writing, and bring it up to date; make it first if ``create`` says so.
+
+    NoTrove when there is none and none is to be made, NotATrove when something else is there,
+    NewerTrove when a later optrove has written it, UnusableTrove when it cannot be written.
+    """
+    version = look_at(place, create=create)
+    if version is not None and version > migrations.current:
+        raise newer(place, version, migrations.current)
+    engine = engine_of(place, timeout_s)
+    with faults_of(place):
+        connection = engine.connect()
+    trove = Trove(place, engine, connection, migrations)
+    if version != migrations.current:
+        try:
+            with trove.together():
+                set_up(connection, place, migrations)
+        except BaseException:
+            trove.close()
+            raise
+    return trove
+
+
+class Trove:
+    """A trove that is open for writing. Every method writes all that it says, or nothing."""
+
+    def __init__(
+        self, place: Place, engine: Engine, connection: Connection, migrations: Migrations
+    ) -> None:
+        self.place = place
+        self._engine = engine
+        self._connection = connection
+        self._migrations = migrations
+
+    def __enter__(self) -> Trove:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the trove."""
+        self._connection.close()
+        self._engine.dispose()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Write all that is added or removed inside the block at its end, or nothing of it."""
+        with faults_of(self.place), self._connection.begin():
+            yield
+
+    def add_journal(self, content: JournalContent) -> Added:
+        """Add the journal of one process; one that is there already changes nothing."""
+        from optrove.store.prepared_journal import prepare_journal
+
+        prepared = prepare_journal(content)
+        return self._write(lambda connection: write_recording(connection, prepared))
+
+    def add_imported(self, imported: Imported) -> Added:
+        """Add what a file says about one source on one machine; twice is the same as once."""
+        prepared = prepare_imported(imported)
+        return self._write(lambda connection: write_recording(connection, prepared))
+
+    def add_attempts(self, run: Run, attempts: Iterable[Attempt]) -> int:
+        """Add what came of executing Cases that are in the trove; return how many are new.
+
+        Attempts that say the same in everything, their time included, are one.
+        """
+        stored_run = prepare_run(run)
+        stored = [prepare_attempt(attempt) for attempt in attempts]
+
+        def work(connection: Connection) -> int:
+            run_key, _ = write_run(connection, stored_run)
+            return write_attempts(connection, run_key, stored)
+
+        return self._write(work)
+
+    def merge(self, reader: TroveReader) -> Added:
+        """Add all that another trove holds; in whatever order troves are merged, all is the same.
+
+        Of two Recordings of the same process of a Run, and of two accounts of a Run, the greater
+        is kept: complete before incomplete, then the one with more calls.
+        """
+        return self._write(lambda connection: merge(connection, reader.source))
+
+    def remove_run(self, run_id: str) -> Removed:
+        """Remove a Run with all that nothing else refers to."""
+        return self._write(lambda connection: remove_run(connection, run_id))
+
+    def reader(self) -> TroveReader:
+        """Return a reader of the same trove, which sees what has been written so far."""
+        return open_reader(self.place, migrations=self._migrations)
+
+    def _write(self, work: Callable[[Connection], T]) -> T:
+        """Do ``work`` in a transaction of its own, unless it is part of a larger one."""
+        with faults_of(self.place):
+            if self._connection.in_transaction():
+                return work(self._connection)
+            for _ in range(_TRIES - 1):
+                with suppress(_Crossed):
+                    return self._try(work)
+                time.sleep(_PAUSE_S)
+            with self._connection.begin():
+                return work(self._connection)
+
+    def _try(self, work: Callable[[Connection], T]) -> T:
+        try:
+            with self._connection.begin():
+                return work(self._connection)
+        except DBAPIError as error:
+            if code_of(error) in _AGAIN:
+                raise _Crossed from error
+            raise
+
+
+class _Crossed(Exception):
+    """Others were in the way of a transaction with which nothing was wrong."""

