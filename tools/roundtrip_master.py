@@ -14,21 +14,25 @@ import argparse
 import json
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import optrove
-from master_spellings import Part, RecordedTensor, Unparsed, parts
 from optrove.backends import plain
 from optrove.backends.base import Tables
 from optrove.backends.build import build
 from optrove.backends.describe import describe
 from optrove.errors import BadData
+from optrove.interop.spellings import ArgumentReader
 from optrove.model.values import (
     DeviceRef,
     FrozenSet,
     Handle,
+    List,
+    MeshPlacement,
+    Opaque,
     Set,
     Struct,
     Symbol,
@@ -44,10 +48,41 @@ KINDS = ("tensor", "memory config", "program config", "compute config", "other",
 VERDICTS = ("equal", "different", "unparsed")
 
 
-def kind_of(value: Value | RecordedTensor | Unparsed) -> str:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing that the file describes, with its JSON path."""
+
+    path: str
+    value: Value
+
+
+def parts(document: dict[str, Any]) -> Iterator[Part]:
+    """Yield every argument of every configuration; members of lists and tensors' parts alone."""
+    reader = ArgumentReader()
+    for op, entry in document["operations"].items():
+        for index, configuration in enumerate(entry["configurations"]):
+            case, _ = reader.case(op, configuration["arguments"].items(), printed=False)
+            for name, value in case.arguments:
+                path = f"$.operations['{op}'].configurations[{index}].arguments.{name}"
+                yield from _parts(value, path)
+
+
+def _parts(value: Value, path: str) -> Iterator[Part]:
+    match value:
+        case List(items) if any(isinstance(item, TensorSpec | Handle) for item in items):
+            for index, item in enumerate(items):
+                yield from _parts(item, f"{path}[{index}]")
+        case TensorSpec(placement=TtnnPlacement(memory=Struct() as memory)):
+            yield Part(path, value)
+            yield Part(f"{path}.memory_config", memory)
+        case _:
+            yield Part(path, value)
+
+
+def kind_of(value: Value) -> str:
     """Return the line of the summary that a part belongs to."""
     match value:
-        case RecordedTensor():
+        case TensorSpec():
             return "tensor"
         case Struct(type="ttnn.MemoryConfig"):
             return "memory config"
@@ -55,7 +90,7 @@ def kind_of(value: Value | RecordedTensor | Unparsed) -> str:
             return "program config"
         case Struct(type=name) if name.endswith("ComputeKernelConfig"):
             return "compute config"
-        case Struct() | Symbol() | DeviceRef() | Handle() | Set() | FrozenSet() | Unparsed():
+        case Struct() | Symbol() | DeviceRef() | Handle() | Set() | FrozenSet() | Opaque():
             return "other"
         case _:
             return "plain value"
@@ -72,26 +107,29 @@ class Rebuilder:
         rows, columns = mesh.shape[0], mesh.shape[1]
         self.coordinates = tuple(product(range(rows), range(columns)))
 
-    def differences(self, value: Value | RecordedTensor) -> list[str]:
+    def differences(self, value: Value) -> list[str]:
         """Return what is not as the file says, field by field; empty if all of it is."""
         match value:
-            case RecordedTensor():
-                return list(self._tensor(value))
+            case TensorSpec(placement=TtnnPlacement() as placement):
+                return list(self._tensor(value, placement))
             case Handle():
                 return list(self._handle(value))
         live = build(value, self.tables, self.mesh)
         return list(unlike(value, describe(live, self.tables), ""))
 
-    def _tensor(self, told: RecordedTensor) -> Iterator[str]:
+    def _tensor(self, told: TensorSpec, placement: TtnnPlacement) -> Iterator[str]:
         ttnn = self.ttnn
+        if placement.memory is None or placement.mesh is None:
+            yield "the file does not tell where it lies"
+            return
         live = ttnn.allocate_tensor_on_device(
             ttnn.Shape(told.shape),
             ttnn.DataType[told.dtype.removeprefix("ttnn.").upper()],
-            ttnn.Layout[told.layout],
+            ttnn.Layout[placement.layout],
             self.mesh,
-            build(told.memory, self.tables),
+            build(placement.memory, self.tables),
         )
-        live.update_tensor_topology(self._topology(told))
+        live.update_tensor_topology(self._topology(placement.mesh))
         found = describe(live, self.tables)
         ttnn.deallocate(live)
         if not isinstance(found, TensorSpec) or not isinstance(found.placement, TtnnPlacement):
@@ -101,15 +139,17 @@ class Rebuilder:
         facts = {
             "shape": (told.shape, found.shape),
             "dtype": (told.dtype, found.dtype),
-            "layout": (told.layout, lies.layout),
-            "storage": (told.storage, lies.storage),
-            "mesh shape": (told.mesh_shape, lies.mesh_shape),
-            "placement": (told.placement(self.coordinates), lies.mesh),
+            "layout": (placement.layout, lies.layout),
+            "padded shape": (placement.padded_shape, lies.padded_shape),
+            "tile": (placement.tile, lies.tile),
+            "storage": (placement.storage, lies.storage),
+            "mesh shape": (placement.mesh_shape, lies.mesh_shape),
+            "placement": (placement.mesh, lies.mesh),
         }
         yield from (f"{name}: {a} became {b}" for name, (a, b) in facts.items() if a != b)
-        yield from unlike(told.memory, lies.memory, "memory_config")
+        yield from unlike(placement.memory, lies.memory, "memory_config")
 
-    def _topology(self, told: RecordedTensor) -> Any:
+    def _topology(self, told: MeshPlacement) -> Any:
         ttnn = self.ttnn
         placements = [
             ttnn.PlacementReplicate() if dim is None else ttnn.PlacementShard(dim)
@@ -147,8 +187,8 @@ def unlike(told: Value | None, found: Value | None, path: str) -> Iterator[str]:
 
 def check(part: Part, rebuilder: Rebuilder) -> tuple[str, list[str]]:
     """Return the verdict on one part and what is wrong with it."""
-    if isinstance(part.value, Unparsed):
-        return "unparsed", [part.value.problem]
+    if isinstance(part.value, Opaque):
+        return "unparsed", [f"{part.value.type} has no known spelling: {part.value.token!r}"]
     try:
         problems = rebuilder.differences(part.value)
     except (BadData, RuntimeError) as error:

@@ -1,0 +1,267 @@
+"""Read ttnn objects out of the text that C++ or Python printed of them.
+
+    Shape([1, 8])   {MeshCoordinate([2, 2])}   UnaryOpType::GELU   8-4   {[0-0 - 7-5], [0-6 - 0-6]}
+    LayerNormShardedMultiCoreProgramConfig(compute_with_storage_grid_size=(x=4,y=7),inplace=0)
+    ShardSpec{grid=[{"start":{"x":0,"y":0},"end":{"x":7,"y":4}], shape=[49, 32], orientation=...}
+
+A small grammar, read token by token; nothing is executed. Text outside of it is refused, so that
+whoever asked can keep it as it is. The last line shows a fault of ttnn 0.81, which leaves out the
+brace after each range of a shard's grid.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from optrove.interop.ttnn_words import BOOLEANS, NULLS, ROWS, SINGLES
+from optrove.model.values import Bool, Float, Int, List, Null, Set, Struct, Symbol, Text, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TOKEN: Final = re.compile(
+    r"\s*(-?\d+\.\d*(?:e[-+]?\d+)?|-?\d+e[-+]?\d+|-?\d+|-?inf\b|-?nan\b|[A-Za-z_][\w:.]*"
+    r'|"[^"\\]*"|\S)'
+)
+_WHOLE: Final = re.compile(r"-?\d+\Z")
+_REAL: Final = re.compile(r"-?(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+|inf|nan)\Z")
+_NAME: Final = re.compile(r"[A-Za-z_][\w:.]*\Z")
+_TILE: Final = "Tile with shape: "
+_DEEPEST: Final = 60
+_LONGEST: Final = 1_000_000
+_LONGEST_NUMBER: Final = 600
+
+
+class UnknownSpelling(ValueError):
+    """Text or an object that has no known meaning."""
+
+
+def read_printed(text: str) -> Value:
+    """Return the one value that ``text`` shows; UnknownSpelling for anything else."""
+    if len(text) > _LONGEST:
+        raise UnknownSpelling(f"text of {len(text)} characters")
+    value = _Reader(text.removeprefix(_TILE)).value_alone()
+    if not text.startswith(_TILE):
+        return value
+    if not isinstance(value, List):
+        raise UnknownSpelling(f"{text!r} shows no tile")
+    # Only the shape is printed; a tile that was transposed looks the same.
+    return Struct("ttnn.Tile", (("shape", value), ("transpose", Bool(value=False))))
+
+
+def core(x: int, y: int) -> Struct:
+    """Return the coordinate of a core."""
+    return Struct("ttnn.CoreCoord", (("x", Int(x)), ("y", Int(y))))
+
+
+def core_range(start: Value, end: Value) -> Struct:
+    """Return a rectangle of cores."""
+    return Struct("ttnn.CoreRange", (("start", start), ("end", end)))
+
+
+def core_ranges(ranges: tuple[Value, ...]) -> Struct:
+    """Return a set of rectangles of cores, in their order."""
+    return Struct("ttnn.CoreRangeSet", (("ranges", List(ranges)),))
+
+
+class _Reader:
+    """A recursive-descent reader of one printed value."""
+
+    __slots__ = ("_at", "_depth", "_text", "_tokens")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = [found[1] for found in _TOKEN.finditer(text)]
+        self._at = 0
+        self._depth = 0
+
+    def value_alone(self) -> Value:
+        value = self._value()
+        if self._at != len(self._tokens):
+            self._refuse()
+        return value
+
+    def _refuse(self) -> NoReturn:
+        shown = self._text if len(self._text) <= 100 else f"{self._text[:100]}..."  # noqa: PLR2004 - enough to recognise it
+        raise UnknownSpelling(f"{shown!r} is not understood at part {self._at + 1}")
+
+    def _peek(self, ahead: int = 0) -> str:
+        place = self._at + ahead
+        return self._tokens[place] if place < len(self._tokens) else ""
+
+    def _take(self, wanted: str | None = None) -> str:
+        token = self._peek()
+        if not token or (wanted is not None and token != wanted):
+            self._refuse()
+        self._at += 1
+        return token
+
+    def _value(self) -> Value:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            self._refuse()
+        value = self._one()
+        self._depth -= 1
+        return value
+
+    def _one(self) -> Value:
+        first = self._take()
+        match first:
+            case "[":
+                return self._list()
+            case "{":
+                return self._braces()
+            case "(":
+                return self._core()
+        if _WHOLE.match(first):
+            return self._number(first)
+        if _REAL.match(first):
+            return Float(float(first))
+        if not _NAME.match(first):
+            self._refuse()
+        return self._named(first)
+
+    def _number(self, digits: str) -> Value:
+        """Read a whole number, or a core printed as ``8-8``."""
+        if max(len(digits), len(self._peek())) > _LONGEST_NUMBER:
+            self._refuse()
+        if not digits.startswith("-") and re.fullmatch(r"-\d+", self._peek()):
+            return core(int(digits), -int(self._take()))
+        return Int(int(digits))
+
+    def _core(self) -> Value:
+        """Read the rest of a core printed as ``(x=8,y=8)``."""
+        fields = dict(self._fields(")"))
+        x, y = fields.get("x"), fields.get("y")
+        if len(fields) != len(("x", "y")) or not isinstance(x, Int) or not isinstance(y, Int):
+            self._refuse()
+        return core(x.value, y.value)
+
+    def _list(self) -> Value:
+        """Read the rest of a list, or of a range printed as ``[0-0 - 7-5]``."""
+        if self._peek() != "]":
+            first = self._value()
+            if self._peek() == "-":
+                self._take("-")
+                end = self._value()
+                self._take("]")
+                return core_range(first, end)
+            return List((first, *self._more("]")))
+        self._take("]")
+        return List(())
+
+    def _braces(self) -> Value:
+        """Read the rest of a set, of a set of core ranges, or of one range written out."""
+        if self._peek() == '"start"':
+            return self._written_range()
+        if self._peek() == "}":
+            self._take("}")
+            return Set(frozenset())
+        items = (self._value(), *self._more("}"))
+        if all(isinstance(item, Struct) and item.type == "ttnn.CoreRange" for item in items):
+            return core_ranges(items)
+        return Set(frozenset(items))
+
+    def _written_range(self) -> Value:
+        ends = []
+        for name in ("start", "end"):
+            self._take(f'"{name}"')
+            self._take(":")
+            ends.append(self._written_core())
+            if name == "start":
+                self._take(",")
+        if self._peek() == "}":
+            self._take("}")
+        return core_range(*ends)
+
+    def _written_core(self) -> Value:
+        """Read a core printed as ``{"x":8,"y":8}``."""
+        numbers = []
+        for before, name in (("{", '"x"'), (",", '"y"')):
+            for token in (before, name, ":"):
+                self._take(token)
+            numbers.append(self._whole())
+        self._take("}")
+        return core(*numbers)
+
+    def _whole(self) -> int:
+        token = self._take()
+        if not _WHOLE.match(token) or len(token) > _LONGEST_NUMBER:
+            self._refuse()
+        return int(token)
+
+    def _more(self, end: str) -> tuple[Value, ...]:
+        """Read the items after the first one, up to the closing bracket."""
+        items: list[Value] = []
+        while self._peek() != end:
+            self._take(",")
+            items.append(self._value())
+        self._take(end)
+        return tuple(items)
+
+    def _named(self, name: str) -> Value:
+        if name in NULLS:
+            return Null()
+        if name in ("true", "false", "True", "False"):
+            return Bool(value=name in ("true", "True"))
+        last = name.replace("::", ".").removeprefix("ttnn.")
+        if self._peek() == "{":
+            self._take("{")
+            return settled(Struct(f"ttnn.{last}", tuple(self._fields("}"))))
+        if self._peek() == "(":
+            self._take("(")
+            return self._object(last)
+        kind, _, member = last.rpartition(".")
+        if kind and member:
+            return Symbol(f"ttnn.{kind.rpartition('.')[2]}", member)
+        return Text(name)
+
+    def _object(self, name: str) -> Value:
+        if name in ROWS or name in SINGLES:
+            content = self._value()
+            self._take(")")
+            return Struct(f"ttnn.{name}", ((ROWS.get(name) or SINGLES[name], content),))
+        return settled(Struct(f"ttnn.{name}", tuple(self._fields(")"))))
+
+    def _fields(self, end: str) -> Iterator[tuple[str, Value]]:
+        """Yield ``name=value`` pairs up to the closing bracket."""
+        names: set[str] = set()
+        while self._peek() != end:
+            if names:
+                self._take(",")
+            name = self._take()
+            if not _NAME.match(name) or name in names:
+                self._refuse()
+            names.add(name)
+            self._take("=")
+            yield name, as_boolean(name, self._value())
+        self._take(end)
+
+
+def as_boolean(field: str, value: Value) -> Value:
+    """Return 0 or 1 as false or true where the field is known to be one."""
+    if field in BOOLEANS and value in (Int(0), Int(1)):
+        return Bool(value=value == Int(1))
+    return value
+
+
+def settled(value: Struct) -> Struct:
+    """Return an object with the fields that optrove gives to its class."""
+    fields = dict(value.fields)
+    match value.type, fields:
+        case "ttnn.UnaryWithParam", {"op_type": _}:
+            told = fields.get("params", List(()))
+            if isinstance(told, List):
+                fields["params"] = List(tuple(_real(item) for item in told.items))
+        case "ttnn.MeshCoordinateRange", {"start": Struct() as start, "end": Struct() as end}:
+            fields = {"start": start.fields[0][1], "end": end.fields[0][1]}
+        case "ttnn.ShardSpec", {"grid": List(ranges)}:
+            fields["grid"] = core_ranges(ranges)
+        case _:
+            return value
+    return Struct(value.type, tuple(fields.items()))
+
+
+def _real(value: Value) -> Value:
+    return Float(float(value.value)) if isinstance(value, Int) else value

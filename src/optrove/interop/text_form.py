@@ -1,0 +1,156 @@
+"""The text form of Cases, for files that are kept in git: one line each, sorted, diffable.
+
+    {"format":"optrove-text","version":1}
+    {"op":"ttnn.add","arguments":{...},"executions":[{"source":...,"count":10}]}
+
+Arguments are in the form of ``wire``. An execution tells its source and count, its model where
+the source does not name it, and its machine where one is known. Lines are ASCII and sorted by
+their bytes, so by op and then by content; equal content gives equal files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.codec.text import Json, read, write
+from optrove.errors import BadData, Fault
+from optrove.interop.contents import Contents
+from optrove.interop.documents import bad, bad_data, expected
+from optrove.interop.exact_cases import CaseReader
+from optrove.interop.executions import summed
+from optrove.interop.machines import machine_data, read_machine
+from optrove.interop.master_out import Written
+from optrove.interop.runs import EPOCH, UNKNOWN, Execution, Source, model_of, runs_of
+from optrove.interop.sorting import sorted_lines
+from optrove.interop.understanding import Understanding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import BinaryIO
+
+    from optrove.model.case import Case
+    from optrove.model.trove import ExecutionRow, Fidelity, Imported
+
+FORMAT: Final = "optrove-text"
+VERSION: Final = 1
+_KEYS: Final = frozenset({"source", "model", "machine", "count"})
+_MOST: Final = 2**53
+
+
+def write_text(stream: BinaryIO, cases: Iterable[tuple[Case, Sequence[ExecutionRow]]]) -> Written:
+    """Write a whole file; each Case may come once, in any order."""
+    stream.write(write({"format": FORMAT, "version": VERSION}).encode("ascii") + b"\n")
+    counts = [0, 0]
+    for line in sorted_lines(_lines(cases, counts)):
+        stream.write(line)
+    return Written(*counts)
+
+
+def _lines(
+    cases: Iterable[tuple[Case, Sequence[ExecutionRow]]], counts: list[int]
+) -> Iterator[bytes]:
+    contents = Contents()
+    for case, rows in cases:
+        executions = summed(rows)
+        counts[0] += 1
+        counts[1] += sum(count for _, count in executions)
+        told = write([_execution(source, count) for source, count in executions])
+        # Not one object, since its keys would be sorted: the op has to come first.
+        text = f'"op":{write(case.op)},"arguments":{contents.arguments(case)}'
+        yield f'{{{text},"executions":{told}}}\n'.encode("ascii")
+
+
+def _execution(source: Source, count: int) -> dict[str, Json]:
+    told: dict[str, Json] = {"source": source.name, "count": count}
+    if source.model != model_of(source.name):
+        told["model"] = source.model
+    machine = machine_data(source.machine)
+    return told | ({"machine": machine} if machine else {})
+
+
+def is_text_form(first_line: Json) -> bool:
+    """Tell whether a file begins like one of these."""
+    return isinstance(first_line, dict) and first_line.get("format") == FORMAT
+
+
+def read_text(
+    lines: Iterable[bytes], file: str, *, strict: bool
+) -> tuple[tuple[Imported, ...], Fidelity]:
+    """Return the Runs that a text file tells of; BadData names every fault of every line."""
+    numbered = enumerate(lines, start=1)
+    _check_header(next(numbered, (1, b""))[1])
+    understanding = Understanding(strict=strict)
+    faults: list[Fault] = []
+    executions: list[Execution] = []
+    reader = CaseReader()
+    for number, raw in numbered:
+        if not raw.strip():
+            continue
+        try:
+            executions += _line(raw, f"line {number}", reader)
+        except BadData as error:
+            faults += [Fault(_place(number, each.path), each.problem) for each in error.faults]
+        understanding.configuration("$", [])
+    if faults:
+        raise bad_data(faults)
+    runs, cases = runs_of(executions, EPOCH)
+    return runs, understanding.fidelity(file, "text", cases)
+
+
+def _place(number: int, path: str) -> str:
+    return f"line {number}: {path}"
+
+
+def _check_header(raw: bytes) -> None:
+    header = read(raw)
+    if not is_text_form(header):
+        raise bad("line 1", f'expected the header {{"format": "{FORMAT}", "version": ...}}')
+    version = header.get("version")
+    if type(version) is not int or not 1 <= version <= VERSION:
+        raise bad(
+            "line 1",
+            f"the file has version {version!a} of the text form, this optrove reads {VERSION}; "
+            f"upgrade it with: pip install --upgrade optrove",
+        )
+
+
+def _line(raw: bytes, path: str, reader: CaseReader) -> list[Execution]:
+    if not raw.endswith(b"\n"):
+        raise bad("$", "the line does not end; the file was cut off")
+    data = read(raw)
+    if not isinstance(data, dict) or data.keys() != {"op", "arguments", "executions"}:
+        raise bad("$", 'expected an object with "op", "arguments" and "executions"')
+    faults: list[Fault] = []
+    case = reader.read({"op": data["op"], "arguments": data["arguments"]}, "$", faults)
+    if not isinstance(data["executions"], list):
+        faults.append(expected("a list", "$.executions", data["executions"]))
+    if faults or case is None:
+        raise bad_data(faults)
+    if not data["executions"]:
+        return [Execution(case, Source(UNKNOWN, None), 0, path)]
+    told = enumerate(data["executions"])
+    sources = [_source(item, f"$.executions[{index}]", faults) for index, item in told]
+    if faults:
+        raise bad_data(faults)
+    return [Execution(case, source, count, path) for source, count in sources]
+
+
+def _source(data: Json, path: str, faults: list[Fault]) -> tuple[Source, int]:
+    if not isinstance(data, dict):
+        faults.append(expected("an object", path, data))
+        return Source(UNKNOWN, None), 0
+    known = ", ".join(sorted(_KEYS))
+    extra = sorted(data.keys() - _KEYS)
+    faults += [Fault(path, f"unknown key {key!a}; known: {known}") for key in extra]
+    name, count = data.get("source"), data.get("count")
+    model = data["model"] if "model" in data else model_of(str(name))
+    checks: tuple[tuple[str, Any, bool], ...] = (
+        ("source", name, isinstance(name, str)),
+        ("model", model, model is None or isinstance(model, str)),
+        ("count", count, type(count) is int and 0 <= count < _MOST),
+    )
+    faults += [
+        expected(f"a {key}", f"{path}.{key}", item) for key, item, good in checks if not good
+    ]
+    machine = read_machine(data.get("machine"), f"{path}.machine", faults)
+    return Source(str(name), model, machine), count if type(count) is int else 0
