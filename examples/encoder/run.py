@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -17,12 +16,15 @@ from rich.table import Table
 
 import optrove
 from optrove.backends.ttnn.boards import find_board
-from optrove.backends.ttnn.shadow import at_work
+from optrove.flows.query import Asked, ops_asked
+from optrove.flows.stores import reading
+from optrove.report.ops_text import ops_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BOARD = "n300"
+STORE = Path(".optrove") / "demo.db"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +34,13 @@ class Outcome:
     variant: str
     weights: str
     op_calls: int
-    distinct_ops: int
+    new_cases: int
     output: str
     pcc: float | None
 
 
-def run(board: str = BOARD) -> list[Outcome]:
-    """Run the block on a mock board, with numbers where torch is installed."""
+def run(store: Path, board: str = BOARD) -> list[Outcome]:
+    """Run the block on a mock board and record its calls; with numbers where torch is there."""
     sys.path.insert(0, str(Path(__file__).parent))
     shadow = find_spec("torch") is not None
     with optrove.mock_board(board, shadow=shadow):
@@ -47,13 +49,13 @@ def run(board: str = BOARD) -> list[Outcome]:
         device = ttnn.open_device(device_id=0)
         try:
             dtypes = (ttnn.bfloat16, ttnn.bfloat8_b, ttnn.bfloat4_b)
-            runs = (_variants(device, dtype, shadow=shadow) for dtype in dtypes)
+            runs = (_variants(device, dtype, store, shadow=shadow) for dtype in dtypes)
             return [outcome for variants in runs for outcome in variants]
         finally:
             ttnn.close_device(device)
 
 
-def _variants(device: Any, dtype: Any, *, shadow: bool) -> Iterator[Outcome]:
+def _variants(device: Any, dtype: Any, store: Path, *, shadow: bool) -> Iterator[Outcome]:
     import encoder  # imports ttnn, which the board has to precede
     import weights as example  # stands beside the encoder
 
@@ -61,13 +63,13 @@ def _variants(device: Any, dtype: Any, *, shadow: bool) -> Iterator[Outcome]:
     parameters = encoder.load(weights, device, dtype)
     hidden = encoder.to_device(example.make_input(), device)
     for name, block in encoder.VARIANTS.items():
-        with _counted_calls() as calls:
+        with optrove.trace(store, model=f"encoder {name} {dtype.name.lower()}") as trace:
             output = block(hidden, parameters)
         yield Outcome(
             variant=name,
             weights=dtype.name.lower(),
-            op_calls=calls.total(),
-            distinct_ops=len(calls),
+            op_calls=trace.summary().calls,
+            new_cases=trace.summary().cases - trace.summary().known_cases,
             output=f"{'x'.join(map(str, output.shape))} {output.dtype.name.lower()}",
             pcc=_pcc(output, example.make_input(), weights) if shadow else None,
         )
@@ -80,31 +82,11 @@ def _pcc(output: Any, array: Any, weights: Any) -> float:
     return float(reference.pcc(reference.encoder(array, weights), ttnn.to_torch(output).float()))
 
 
-@contextmanager
-def _counted_calls() -> Iterator[Counter[str]]:
-    """Count the calls of ttnn's ops that the block makes, by op."""
-    import ttnn  # the board has to be there first
-
-    calls: Counter[str] = Counter()
-    operation = ttnn.decorators.FastOperation
-    original = operation.__call__
-
-    def counted(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        if not at_work():  # the shadow reads tensors through ttnn's ops too
-            calls[self.python_fully_qualified_name] += 1
-        return original(self, *arguments, **keywords)
-
-    operation.__call__ = counted
-    try:
-        yield calls
-    finally:
-        operation.__call__ = original
-
-
 def main(console: Console | None = None) -> None:
     """Show what the block did on the mock board, one row per run."""
     console = console or Console(highlight=False)
-    outcomes = run()
+    _forget(STORE)
+    outcomes = run(STORE)
     board = find_board(BOARD)
     computed = all(outcome.pcc is not None for outcome in outcomes)
     console.print(
@@ -112,14 +94,14 @@ def main(console: Console | None = None) -> None:
         f"The real ttnn {version('ttnn')} validated each call and inferred each output."
     )
     table = Table(box=box.SIMPLE_HEAD)
-    for column in ("variant", "weights", "op calls", "ops", "output", "PCC"):
+    for column in ("variant", "weights", "op calls", "new cases", "output", "PCC"):
         table.add_column(column)
     for outcome in outcomes:
         table.add_row(
             outcome.variant,
             outcome.weights,
             str(outcome.op_calls),
-            str(outcome.distinct_ops),
+            str(outcome.new_cases),
             outcome.output,
             "-" if outcome.pcc is None else f"{outcome.pcc:.5f}",
         )
@@ -130,7 +112,21 @@ def main(console: Console | None = None) -> None:
         console.print(
             "No PCC: torch is not installed. With it, numbers are computed beside each op."
         )
-    console.print("Next: pytest --optrove-board t3k your_tests/   optrove boards   optrove doctor")
+    console.print(f"\nEvery call is in the trove {STORE}, each different one once:\n")
+    with reading(str(STORE)) as reader:
+        rows = ops_asked(reader, Asked())
+    for line in ops_lines(rows, all_ops=False, width=console.width):
+        console.print(line, markup=False)
+    console.print(f"\nNext: optrove show linear --store {STORE}   optrove trace your_test.py")
+
+
+def _forget(store: Path) -> None:
+    """Begin with an empty trove, whenever the demo is run."""
+    for left in store.parent.glob(f"{store.name}*"):
+        if left.is_dir():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
 
 
 if __name__ == "__main__":

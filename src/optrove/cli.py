@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optrove import __version__
+from optrove.cli_options import json_option
+from optrove.cli_query import COMMANDS as QUERY_COMMANDS
+from optrove.cli_store import COMMANDS as STORE_COMMANDS
 from optrove.cli_trace import trace
 from optrove.errors import OptroveError
 from optrove.settings import VARIABLES, read_settings
@@ -24,11 +27,27 @@ ENVIRONMENT = "\b\nEnvironment:\n" + "\n".join(
     f"  {variable.name:20} {variable.help}" for variable in VARIABLES
 )
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+
+SECTIONS = {
+    "Record": ("trace", "import"),
+    "Ask": ("ops", "show", "who", "diff", "runs", "models"),
+    "Keep": ("export", "merge", "rm"),
+    "Without hardware": ("boards", "doctor"),
+}
+"""In which order the first page of help shows the commands."""
 
 
 class Commands(click.Group):
     """A group whose own errors end with exit code 2 and one readable message."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by what they are for."""
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                width = formatter.width - 6 - max(map(len, self.commands))
+                found = (self.get_command(ctx, name) for name in names)
+                rows = [(each.name or "", each.get_short_help_str(width)) for each in found if each]
+                formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; our errors are shown, all others are faults and keep their trace."""
@@ -44,23 +63,23 @@ class Commands(click.Group):
 )
 @click.version_option(__version__, prog_name="optrove", message="%(prog)s %(version)s")
 def main() -> None:
-    """Record every op call that real models make, and run the real ttnn with no board at all.
+    """Record every op call that real models make, keep each once, ask which are made, and how.
 
     \b
-    optrove trace         run tests or scripts and record every op call that they make
-    optrove doctor        what works on this machine, and how to get the rest
-    optrove boards        the boards that can be had without hardware
+    Example: which models call matmul with bfloat8_b weights, in which shardings, how often?
+      optrove who matmul --argument input_tensor_b --dtype bfloat8_b --by memory
 
     \b
-    In tests:   pytest --optrove-board t3k tests/
-    In Python:  with optrove.mock_board("t3k"): import ttnn; ...
+    In tests:   pytest --optrove-board t3k --optrove-store trove.db tests/
+    In Python:  with optrove.mock_board("t3k"), optrove.trace("trove.db"): import ttnn; ...
 
     Every command has --help with an example. Data goes to stdout, talk to stderr. Exit codes:
     0 good, 1 something failed or differs, 2 could not be done.
     """
 
 
-main.add_command(trace)
+for command in (trace, *QUERY_COMMANDS, *STORE_COMMANDS):
+    main.add_command(command)
 
 
 @main.command()

@@ -21,7 +21,7 @@
     lost                calls that could not be recorded, as on a full disk
     processes, unclosed how many processes there were, and how many did not end in order
     sketches            {"calls", "tensors", "omitted": {reason: count}}
-    journals, jsonl, params_dir         paths of what is kept, or null
+    store, journals, jsonl, params_dir  places of what is kept, or null
     error               why there is nothing, or null
 """
 
@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from optrove.cli_options import json_option, store_option, tell_recovered
 from optrove.errors import OptroveError
 from optrove.settings import read_settings
 
@@ -66,19 +67,13 @@ def _names(_: click.Context, __: click.Parameter, given: Sequence[str]) -> tuple
     return tuple(name.strip() for each in given for name in each.split(",") if name.strip())
 
 
-def _store(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
-    if given is not None and "://" in given:
-        raise click.BadParameter("name a file; the journals of a trace go beside it")
-    return given
-
-
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command(cls=_WithArguments)
 @click.argument("targets", metavar="TARGET...", nargs=-1)
-@click.option("--store", metavar="PATH", callback=_store, help="Trove beside which journals go.")
+@store_option
 @click.option("--board", metavar="NAME", help="Mock board to run on  [default: OPTROVE_BOARD]")
 @click.option("--shadow", is_flag=True, help="Numbers on the mock board, by torch.")
 @click.option(
@@ -102,7 +97,7 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
     "--from", "place", metavar="DIR|FILE", type=click.Path(path_type=Path), help="Sum up."
 )
 @click.option("--all-ops", is_flag=True, help="Show ops that only move data, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+@json_option
 @click.pass_context
 def trace(ctx: click.Context, /, **given: Any) -> None:
     """Run tests or scripts and record every op call that they make.
@@ -163,7 +158,7 @@ def _check(options: Options, arguments: Sequence[str]) -> None:
     if options.place is None:
         return
     # Of the options of a trace only --jsonl means something for what was recorded already.
-    running = ("store", "board", "shadow", "model", "include", "exclude", "params_dir", "sketch")
+    running = ("board", "shadow", "model", "include", "exclude", "params_dir", "sketch")
     unused = [name for name in (*running, "keep", "timeout", "targets") if getattr(options, name)]
     if unused or arguments:
         raise click.UsageError(
@@ -176,7 +171,8 @@ def _shown(options: Options, arguments: Sequence[str]) -> list[Shown]:
     from optrove.flows.results import from_place
 
     if options.place is not None:
-        shown = list(from_place(options.place, options.jsonl))
+        given = (options.place, options.jsonl, options.store)
+        shown = list(from_place(*given, tell_recovered))
         for each in shown:
             _show(each, options)
         return shown

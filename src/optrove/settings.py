@@ -28,11 +28,12 @@ class Variable:
 BOARD = Variable("OPTROVE_BOARD", "mock board to run on where no --board is given")
 SHADOW = Variable("OPTROVE_SHADOW", "1: numbers on mock boards, by torch")
 CACHE = Variable("OPTROVE_CACHE", "mock boards' files  [default: ~/.cache/optrove]")
+STORE = Variable("OPTROVE_STORE", "trove where no --store is given")
 MODEL = Variable("HF_MODEL", "name of the model in a trace's source")
 OPS_JSONL = Variable("TT_OP_RESULTS_JSONL", "pytest: append one line per op call to this file")
 RESULTS_CSV = Variable("TT_TEST_RESULTS_CSV", "pytest: append one line per test to this CSV file")
 
-VARIABLES = (BOARD, SHADOW, CACHE, MODEL, OPS_JSONL, RESULTS_CSV)
+VARIABLES = (BOARD, SHADOW, STORE, CACHE, MODEL, OPS_JSONL, RESULTS_CSV)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Settings:
 
     board: str | None
     shadow: bool
+    store: str | None
     ops_jsonl: str | None
     results_csv: str | None
 
@@ -50,6 +52,7 @@ def read_settings() -> Settings:
     return Settings(
         board=os.environ.get(BOARD.name) or None,
         shadow=_switch(SHADOW),
+        store=os.environ.get(STORE.name) or None,
         ops_jsonl=os.environ.get(OPS_JSONL.name) or None,
         results_csv=os.environ.get(RESULTS_CSV.name) or None,
     )

@@ -3,6 +3,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from optrove.cli import main
@@ -23,7 +24,8 @@ EXAMPLES = [
 @pytest.mark.parametrize("command", sorted(main.commands))
 def test_every_command_and_option_is_documented(command):
     section = REFERENCE.split(f"## `optrove {command}`")[1].split("\n## ")[0]
-    options = [name for option in main.commands[command].params for name in option.opts]
+    given = main.commands[command].params
+    options = [name for each in given if isinstance(each, click.Option) for name in each.opts]
     assert [name for name in options if name not in section] == []
 
 

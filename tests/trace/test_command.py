@@ -11,6 +11,9 @@ from click.testing import CliRunner
 
 from optrove.cli import main
 from optrove.codec.oplines import read_op_lines
+from optrove.model.records import Query
+from optrove.store.place import place_of
+from optrove.store.reader import open_reader
 from tracing import assert_adds_up
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -28,7 +31,7 @@ KEYS = {
     *("target", "kind", "source", "run_id", "model", "board", "device", "exit_code", "ending"),
     *("signal", "timed_out", "interrupted", "seconds", "calls", "cases", "new_cases"),
     *("known_cases", "tests", "accounting", "ops", "in_flight", "faults", "lost", "processes"),
-    *("unclosed", "sketches", "journals", "jsonl", "params_dir", "error"),
+    *("unclosed", "sketches", "store", "journals", "jsonl", "params_dir", "error"),
 }
 
 
@@ -39,7 +42,13 @@ def working_directory(tmp_path, monkeypatch):
     directory.mkdir()
     monkeypatch.chdir(directory)
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
-    for name in ("OPTROVE_BOARD", "OPTROVE_SHADOW", "HF_MODEL", "TT_OP_RESULTS_JSONL"):
+    for name in (
+        "OPTROVE_BOARD",
+        "OPTROVE_SHADOW",
+        "OPTROVE_STORE",
+        "HF_MODEL",
+        "TT_OP_RESULTS_JSONL",
+    ):
         monkeypatch.delenv(name, raising=False)
     return directory
 
@@ -83,6 +92,16 @@ def plain_python(*words):
     )
 
 
+def cases_in(store):
+    with open_reader(place_of(store)) as reader:
+        return reader.count(Query(hidden_ops=True, outermost_only=False))
+
+
+def runs_in(store):
+    with open_reader(place_of(store)) as reader:
+        return {row.run.id: row for row in reader.runs()}
+
+
 def test_a_script_is_summed_up_for_people():
     done = trace(write("model.py", SCRIPT), "--model", "tiny")
     assert done.returncode == 0, done.stderr
@@ -91,9 +110,9 @@ def test_a_script_is_summed_up_for_people():
     assert "5 calls, 2 cases (2 new, 0 known)" in lines
     assert "fake.add        2          5x" in lines
     assert "5 observed = 2 new + 3 repeated + 0 filtered + 0 untraceable" in lines
-    (journal,) = [line for line in lines if line.startswith("journal: ")]
-    assert list(Path(journal.removeprefix("journal: ")).glob("*.lines"))
-    assert all(len(line) <= 80 for line in lines if line != journal)
+    (trove,) = [line for line in lines if line.startswith("trove: ")]
+    assert cases_in(trove.removeprefix("trove: ")) == 2
+    assert all(len(line) <= 80 for line in lines if line != trove)
 
 
 def test_a_script_is_summed_up_for_machines(monkeypatch):
@@ -106,7 +125,8 @@ def test_a_script_is_summed_up_for_machines(monkeypatch):
     assert data["ending"] == "exit code 0"
     counts = {"op": "fake.add", "unique": 2, "executed": 5, "raised": 0, "hidden": False}
     assert data["ops"] == [counts]
-    assert Path(data["journals"]).name == data["run_id"]
+    assert data["journals"] is None
+    assert runs_in(data["store"])[data["run_id"]].calls == 5
 
 
 def test_the_output_of_the_target_stays_apart_from_the_data():
@@ -194,7 +214,8 @@ def test_after_a_crash_the_call_in_flight_is_named():
     assert call["op"] == "fake.apply"
     assert call["call_site"] == f"{Path('model.py').absolute()}:5"
     assert "a" in call["arguments"]
-    assert Path(data["journals"]).exists()
+    run = runs_in(data["store"])[data["run_id"]]
+    assert (run.calls, run.complete) == (data["calls"], False)
     assert (data["processes"], data["unclosed"]) == (1, 1)
 
 
@@ -250,7 +271,8 @@ def test_several_targets_run_one_after_another_whatever_becomes_of_each():
     assert "there is no file 'missing.py'" in data[1]["error"]
     assert set(data[1]) == KEYS
     assert len({each["run_id"] for each in data}) == 3
-    assert len(list(Path("here/trove.db.journals").iterdir())) == 2
+    assert set(runs_in("here/trove.db")) == {data[0]["run_id"], data[2]["run_id"]}
+    assert not Path("here/trove.db.journals").exists()
 
 
 def test_the_worst_exit_code_of_several_is_that_of_all():
@@ -284,18 +306,64 @@ def test_a_filter_that_leaves_nothing_is_an_error():
     assert "all 6 calls of 'model.py' were filtered" in data["error"]
 
 
-def test_journals_go_when_the_calls_are_kept_elsewhere(working_directory):
+def test_journals_go_when_the_trove_has_the_calls(working_directory):
     code, data = traced(write("model.py", SCRIPT), "--jsonl", "out/calls.jsonl")
     assert code == 0
     assert data["journals"] is None
     assert len(lines_in(data["jsonl"])) == 5
-    assert {path.name for path in working_directory.iterdir()} == {"model.py", "out"}
+    assert {path.name for path in working_directory.iterdir()} == {"model.py", "out", ".optrove"}
+    assert [path.name for path in Path(".optrove").iterdir()] == ["trove.db"]
 
 
-@pytest.mark.parametrize("why", [("--keep",), ("--sketch",)])
-def test_journals_stay_when_they_are_wanted(why):
-    _, data = traced(write("model.py", SCRIPT), "--jsonl", "calls.jsonl", *why)
+def test_journals_that_are_wanted_stay_and_are_added_once():
+    _, data = traced(write("model.py", SCRIPT), "--keep")
     assert list(Path(data["journals"]).glob("*.calls"))
+    _, again = traced("model.py", "--keep")
+    assert {run_id: row.calls for run_id, row in runs_in(data["store"]).items()} == {
+        data["run_id"]: 5,
+        again["run_id"]: 5,
+    }
+
+
+def test_what_is_in_the_trove_already_is_known():
+    write("model.py", SCRIPT)
+    _, first = traced("model.py")
+    _, second = traced("model.py")
+    assert (first["new_cases"], first["known_cases"]) == (2, 0)
+    assert (second["new_cases"], second["known_cases"]) == (0, 2)
+    assert second["accounting"]["new"] == 0
+    assert cases_in(second["store"]) == 2
+
+
+def test_the_trove_of_a_directory_above_is_found(working_directory, monkeypatch):
+    _, first = traced(write("model.py", SCRIPT))
+    inner = working_directory / "some" / "where"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    _, second = traced(str(working_directory / "model.py"))
+    assert second["store"] == first["store"]
+
+
+def test_a_trove_that_cannot_be_used_is_told_before_anything_runs():
+    write("trove.db", "not a trove, but dear to somebody")
+    write("model.py", SCRIPT + 'open("ran", "w")')
+    assert "trove.db" in refused("model.py", "--store", "trove.db")
+    assert not Path("ran").exists()
+    assert Path("trove.db").read_text() == "not a trove, but dear to somebody"
+    assert not Path("trove.db.journals").exists()
+
+
+def test_a_run_that_was_killed_with_its_tracer_is_recovered_by_the_next_command():
+    write("model.py", SCRIPT + "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n")
+    done = trace("model.py", "--store", "trove.db")
+    assert done.returncode == -signal.SIGKILL
+    (left,) = Path("trove.db.journals").iterdir()
+    asked = plain_python("-m", "optrove", "runs", "--store", "trove.db")
+    assert f"recovered run {left.name[:12]}" in asked.stderr
+    assert left.name[:12] in asked.stdout
+    assert runs_in("trove.db")[left.name].calls == 5
+    assert not left.exists()
+    assert "recovered" not in plain_python("-m", "optrove", "runs", "--store", "trove.db").stderr
 
 
 def test_one_file_per_call_goes_straight_into_the_directory():
@@ -311,7 +379,7 @@ def test_journals_can_be_summed_up_elsewhere_and_made_into_lines():
     )
     assert code == 1
     moved = Path(first["journals"]).rename("elsewhere")
-    code, again = traced("--from", str(moved), "--jsonl", "again.jsonl")
+    code, again = traced("--from", str(moved), "--jsonl", "again.jsonl", "--store", "other.db")
     assert code == 0
     same = ("source", "run_id", "calls", "cases", "accounting", "ops", "tests", "processes")
     assert {name: again[name] for name in same} == {name: first[name] for name in same}
@@ -320,6 +388,8 @@ def test_journals_can_be_summed_up_elsewhere_and_made_into_lines():
     for one, other in zip(live, made, strict=True):
         assert [getattr(one, name) for name in facts] == [getattr(other, name) for name in facts]
     assert made[-1].error.type == "ZeroDivisionError"
+    assert set(runs_in("other.db")) == {first["run_id"]}
+    assert moved.exists()
     assert made[0].inputs == ()
     assert [name for name, _ in made[0].keywords] == ["a", "b"]
 
@@ -327,8 +397,9 @@ def test_journals_can_be_summed_up_elsewhere_and_made_into_lines():
 def test_one_journal_and_one_file_of_lines_are_summed_up_alike():
     _, first = traced(write("model.py", SCRIPT), "--keep", "--jsonl", "calls.jsonl")
     (journal,) = Path(first["journals"]).glob("*.lines")
-    _, of_journal = traced("--from", str(journal))
-    _, of_lines = traced("--from", "calls.jsonl")
+    _, of_journal = traced("--from", str(journal), "--store", "one.db")
+    _, of_lines = traced("--from", "calls.jsonl", "--store", "two.db")
+    assert cases_in("one.db") == cases_in("two.db") == 2
     assert of_journal["kind"] == "journals"
     assert of_lines["kind"] == "lines"
     for name in ("calls", "cases", "accounting", "ops"):
@@ -337,20 +408,28 @@ def test_one_journal_and_one_file_of_lines_are_summed_up_alike():
 
 def test_the_journals_of_all_runs_are_summed_up_a_run_at_a_time():
     write("one.py", SCRIPT)
-    _, runs = traced("one.py", "one.py", "--store", "trove.db")
+    _, runs = traced("one.py", "one.py", "--store", "trove.db", "--keep")
     code, data = traced("--from", "trove.db.journals")
     assert code == 0
     assert {each["run_id"] for each in data} == {each["run_id"] for each in runs}
 
 
-def test_lines_that_cannot_be_read_are_counted():
+def test_a_last_line_that_was_cut_off_is_counted():
     traced(write("model.py", SCRIPT), "--jsonl", "calls.jsonl")
     with Path("calls.jsonl").open("a") as stream:
-        stream.write('{"op_name": "fake.add"}\n{"torn')
+        stream.write('{"torn')
     code, data = traced("--from", "calls.jsonl")
     assert code == 0
-    assert data["accounting"]["untraceable"] == {"a line that cannot be read": 2}
-    assert data["calls"] == 7
+    assert data["accounting"]["untraceable"] == {"a line that cannot be read": 1}
+    assert data["calls"] == 6
+
+
+def test_lines_that_are_wrong_are_refused_and_nothing_is_added():
+    traced(write("model.py", SCRIPT), "--jsonl", "calls.jsonl")
+    with Path("calls.jsonl").open("a") as stream:
+        stream.write('{"op_name": "fake.add"}\n')
+    assert "line 6" in refused("--from", "calls.jsonl", "--store", "other.db")
+    assert not Path("other.db").exists()
 
 
 @pytest.mark.parametrize("content", ["", "hello\n", "[]\n", '{"format": "optrove-journal"}\n'])
@@ -370,7 +449,7 @@ def test_a_place_without_journals_is_refused(tmp_path):
         (("model.py", "--with-values"), "--with-values writes into the files of --params-dir"),
         (("model.py", "--shadow"), "--shadow needs a mock board"),
         (("model.py", "--board", "n3000"), "no board is called 'n3000'"),
-        (("model.py", "--store", "postgresql://x/y"), "name a file"),
+        (("model.py", "--store", "ftp://x/y"), "is no kind of place for a trove"),
         (("--from", "x", "--board", "n150"), "--from runs nothing"),
         (("--from", "x", "model.py"), "--from runs nothing"),
         (("nothing.py",), "there is no file 'nothing.py'"),

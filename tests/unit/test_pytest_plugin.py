@@ -1,7 +1,7 @@
 from optrove import pytest_plugin, settings
 
 # What alone asks for nothing.
-ONLY_TUNES = {"OPTROVE_CACHE", "HF_MODEL"}
+ONLY_TUNES = {"OPTROVE_CACHE", "OPTROVE_STORE", "HF_MODEL"}
 
 
 def test_the_plugin_knows_every_variable_that_asks_for_a_part():

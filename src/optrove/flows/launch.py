@@ -7,7 +7,6 @@ signals that ask optrove to end are handed on to it. Its input and output are th
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,19 +15,31 @@ import time
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
-from optrove.errors import UnusableJournal
+from optrove.errors import OptroveError
 from optrove.flows.following import Follower, Progress
 from optrove.flows.outputs import Outputs
 from optrove.flows.recorded import Recorded, read_directory
+from optrove.flows.stores import (
+    check,
+    journals_beside,
+    journals_in,
+    keep_journals,
+    known_cases,
+    located,
+    make_directory,
+    owning,
+    remove_made,
+    take_in,
+)
 from optrove.flows.targets import Target, TargetKind
-from optrove.flows.trace import journals_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from optrove.store.place import Place
 
 _LOOK_SECONDS: Final = 0.5
 _HANDED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -90,7 +101,10 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """One target that was traced, and what came of it; ``journals`` is None if none are kept."""
+    """One target that was traced, and what came of it; ``journals`` is None if none are kept.
+
+    ``store`` is the trove that has its calls; ``problem`` says why none has.
+    """
 
     target: Target
     run_id: str
@@ -98,6 +112,8 @@ class Traced:
     recorded: Recorded
     seconds: float
     journals: Path | None
+    store: Place | None = None
+    problem: str | None = None
 
 
 def trace_target(
@@ -107,18 +123,48 @@ def trace_target(
     tell: Callable[[Progress], object] = lambda _: None,
 ) -> Traced:
     """Trace a target, which gets ``arguments``; ``tell`` is given the progress now and then."""
+    place = located(request.store)
+    check(place)
     run_id = uuid.uuid4().hex
-    directory = journals_of(request.store, run_id)
-    made = _make(directory)
+    directory = journals_beside(place) / run_id
+    made = make_directory(directory)
     command = command_of(target, arguments, request, directory)
-    began = time.monotonic()
-    ended = _run(command, request, Follower(directory), tell)
-    seconds = time.monotonic() - began
-    recorded = read_directory(directory)
-    kept = _keeps(request, ended, recorded)
-    if not kept:
-        _remove(directory, made)
-    return Traced(target, run_id, ended, recorded, seconds, directory if kept else None)
+    with owning(directory):
+        began = time.monotonic()
+        ended = _run(command, request, Follower(directory), tell)
+        seconds = time.monotonic() - began
+        recorded, problem = _read(directory, place)
+        if not recorded.summary.calls and not request.keep:
+            remove_made(directory, made)
+        elif problem is None:
+            problem = _take_in(directory, place, request)
+    kept = directory if directory.exists() else None
+    store = place if recorded.summary.calls and problem is None else None
+    return Traced(target, run_id, ended, recorded, seconds, kept, store, problem)
+
+
+def _read(directory: Path, place: Place) -> tuple[Recorded, str | None]:
+    """Return what was recorded, and why the trove could not be asked which cases it knows."""
+    try:
+        known = known_cases(place, journals_in(directory))
+    except OptroveError as error:
+        return read_directory(directory), _untaken(error, directory)
+    return read_directory(directory, known), None
+
+
+def _take_in(directory: Path, place: Place, request: Request) -> str | None:
+    """Add what was recorded to the trove; return why that could not be."""
+    if request.keep:
+        keep_journals(directory)
+    try:
+        take_in(place, directory)
+    except OptroveError as error:
+        return _untaken(error, directory)
+    return None
+
+
+def _untaken(error: OptroveError, directory: Path) -> str:
+    return f"{error}\nNo call is lost: the journals stay in {directory} until the trove takes them"
 
 
 def command_of(
@@ -156,35 +202,6 @@ def _options(request: Request, directory: Path, prefix: str) -> list[str]:
     }
     options += [f"--{prefix}{name}" for name, on in switches.items() if on]
     return options if outputs.jsonl is None else [*options, f"--ops-jsonl={outputs.jsonl}"]
-
-
-def _make(directory: Path) -> list[Path]:
-    """Make a directory; return all that had to be made, the innermost first."""
-    missing = list(takewhile(lambda each: not each.exists(), (directory, *directory.parents)))
-    try:
-        directory.mkdir(parents=True)
-    except OSError as error:
-        raise UnusableJournal(
-            f"no journals can be kept in {directory}: {error}; choose another place with --store"
-        ) from error
-    return missing
-
-
-def _remove(directory: Path, made: Sequence[Path]) -> None:
-    """Remove journals, and of the directories that were made for them those that are empty."""
-    shutil.rmtree(directory)
-    for each in made:
-        if each.exists() and not any(each.iterdir()):
-            each.rmdir()
-
-
-def _keeps(request: Request, ended: Ended, recorded: Recorded) -> bool:
-    by_itself = ended.returncode >= 0 and ended.timeout is None
-    if request.keep or not by_itself or not recorded.in_order:
-        return True
-    outputs = request.outputs
-    elsewhere = outputs.jsonl is not None or outputs.params_dir is not None
-    return recorded.summary.calls > 0 and (outputs.sketch or not elsewhere)
 
 
 def _run(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.codec.journal import FORMAT, LINES
 from optrove.codec.journal_reader import JournalReader, find_journals
@@ -17,9 +19,10 @@ from optrove.report.summary import TraceSummary, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from optrove.model.records import Counts
+
+Known: TypeAlias = Callable[[tuple[Path, ...]], Container[str]]
 
 _FIRST_LINE: Final = 1_000_000
 
@@ -47,30 +50,32 @@ class Recorded:
     in_order: bool = True
 
 
-def read_directory(directory: Path) -> Recorded:
-    """Return the sum of all journals in one directory."""
-    return _read_journals(directory, find_journals(directory))
+def read_directory(directory: Path, known: Container[str] = ()) -> Recorded:
+    """Return the sum of all journals in one directory; ``known`` are cases of before."""
+    return _read_journals(directory, find_journals(directory), known)
 
 
-def read_recorded(place: Path) -> tuple[Recorded, ...]:
+def read_recorded(place: Path, known: Known = lambda _: ()) -> tuple[Recorded, ...]:
     """Return what was recorded at a place, a run at a time; BadTarget if nothing was.
+
+    ``known`` tells which cases of some journals a trove has already.
 
     The place is a directory of journals, a directory of such directories, one lines file of a
     journal, or a file of op lines.
     """
     if place.is_dir():
-        return _read_place(place)
+        return _read_place(place, known)
     if not place.is_file():
         raise BadTarget(
             f"{str(place)!r} is neither a file nor a directory; name a directory of journals, one "
             f"{LINES} file or a file of op lines"
         )
     if place.suffix == LINES:
-        return (_read_journals(place, (place,)),)
+        return (_read_journals(place, (place,), known((place,))),)
     return (_read_lines(place),)
 
 
-def _read_place(place: Path) -> tuple[Recorded, ...]:
+def _read_place(place: Path, known: Known) -> tuple[Recorded, ...]:
     inside = (each for each in sorted(place.iterdir()) if each.is_dir())
     found = [each for each in chain((place,), inside) if find_journals(each)]
     if not found:
@@ -78,15 +83,15 @@ def _read_place(place: Path) -> tuple[Recorded, ...]:
             f"there are no journals ({LINES} files) in {str(place)!r}, nor one level below; name "
             f"the directory that the summary of a trace gives as its journal"
         )
-    return tuple(map(read_directory, found))
+    return tuple(read_directory(each, known(find_journals(each))) for each in found)
 
 
-def _read_journals(place: Path, paths: Iterable[Path]) -> Recorded:
+def _read_journals(place: Path, paths: Iterable[Path], known: Container[str] = ()) -> Recorded:
     # A process that was killed while it began its journal leaves a file without a line, or with a
     # part of one.
     begun = tuple(path for path in paths if b"\n" in _beginning(path))
     readers = [JournalReader(path) for path in begun]
-    summary = summarize(readers)
+    summary = summarize(readers, known)
     # A process that was forked off has its own number, and need not end as others do.
     ended = all(reader.ending is not None or reader.process == reader.pid for reader in readers)
     in_order = ended and not summary.in_flight

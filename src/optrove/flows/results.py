@@ -6,20 +6,23 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadTarget, OptroveError
+from optrove.flows.importing import import_all
 from optrove.flows.journal_lines import write_journal_lines
 from optrove.flows.launch import NO_TESTS, USAGE_ERROR
 from optrove.flows.recorded import Recorded, Sketched, read_recorded
+from optrove.flows.stores import known_cases, located
 from optrove.flows.targets import TargetKind
 from optrove.report.summary import TraceSummary, summarize
 from optrove.report.trace_text import in_flight_lines, summary_data, summary_lines
 from optrove.settings import model_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from optrove.codec.text import Json
     from optrove.flows.launch import Ended, Request, Traced
+    from optrove.flows.stores import Recovered
 
 COULD_NOT: Final = 2
 
@@ -39,6 +42,7 @@ class Shown:
     device: str | None = None
     ended: Ended | None = None
     seconds: float | None = None
+    store: str | None = None
     journals: Path | None = None
     jsonl: Path | None = None
     params_dir: Path | None = None
@@ -60,7 +64,12 @@ class Shown:
         """Return the result as text of 80 columns; only paths and names may be longer."""
         if not self.summary.calls and self.ended is None:
             return []
-        kept = {"journal": self.journals, "lines": self.jsonl, "params": self.params_dir}
+        kept = {
+            "trove": self.store,
+            "journal": self.journals,
+            "lines": self.jsonl,
+            "params": self.params_dir,
+        }
         return [
             "",
             *self._head(),
@@ -93,6 +102,7 @@ class Shown:
                 "tensors": self.sketched.tensors,
                 "omitted": dict(self.sketched.omitted),
             },
+            "store": self.store,
             "journals": _text(self.journals),
             "jsonl": _text(self.jsonl),
             "params_dir": _text(self.params_dir),
@@ -139,10 +149,11 @@ def from_traced(traced: Traced, request: Request) -> Shown:
         board=shown.board or request.board,
         ended=traced.ended,
         seconds=round(traced.seconds, 3),
+        store=None if traced.store is None else str(traced.store),
         journals=traced.journals,
         jsonl=outputs.jsonl if outputs.jsonl and outputs.jsonl.exists() else None,
         params_dir=outputs.params_dir if outputs.params_dir and summary.calls else None,
-        error=_error(traced, request),
+        error=_error(traced, request) or traced.problem,
     )
 
 
@@ -151,22 +162,30 @@ def from_failure(target: str, error: OptroveError) -> Shown:
     return Shown(target, None, summarize(()), error=str(error))
 
 
-def from_place(place: Path, jsonl: Path | None) -> Iterator[Shown]:
-    """Yield what was recorded at a place, a run at a time; writes lines to ``jsonl`` if given."""
-    for recorded in read_recorded(place):
+def from_place(
+    place: Path, jsonl: Path | None, store: str | None, tell: Callable[[Recovered], object]
+) -> Iterator[Shown]:
+    """Add what was recorded at a place to a trove, and yield it, a run at a time.
+
+    Lines are written to ``jsonl`` if given; ``tell`` hears of runs that were recovered.
+    """
+    trove_place = located(store)
+    found = read_recorded(place, lambda journals: known_cases(trove_place, journals))
+    if jsonl is not None and not all(recorded.journals for recorded in found):
+        raise BadTarget(
+            f"{str(place)!r} is a file of op lines already; --jsonl makes lines from journals"
+        )
+    if any(recorded.summary.calls for recorded in found):
+        import_all(store, [str(place)], tell)
+    for recorded in found:
         kind = "journals" if recorded.journals else "lines"
         shown = _of_recorded(recorded, str(recorded.place), kind)
         if jsonl is not None:
-            if not recorded.journals:
-                raise BadTarget(
-                    f"{str(place)!r} is a file of op lines already; --jsonl makes lines from "
-                    f"journals"
-                )
             write_journal_lines(recorded.journals, jsonl)
             shown = replace(shown, jsonl=jsonl)
         if not recorded.summary.calls:
             shown = replace(shown, error=f"there is not a single call in {str(recorded.place)!r}")
-        yield shown
+        yield replace(shown, store=str(trove_place) if recorded.summary.calls else None)
 
 
 def _of_recorded(recorded: Recorded, target: str, kind: str) -> Shown:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import subprocess
 import sys
 import uuid
@@ -16,6 +15,7 @@ from optrove import __version__
 from optrove.backends.ttnn.boards import find_board
 from optrove.backends.ttnn.lifting import SHADOW_MARK
 from optrove.backends.ttnn.mock import board_in_use
+from optrove.model.opnames import op_pattern
 from optrove.model.records import DeviceKind, Environment, Run, RunKind
 from optrove.settings import model_name
 
@@ -78,7 +78,7 @@ def filter_of(
 
     Names may come with or without ``ttnn.`` in front, and with ``*`` for anything.
     """
-    wanted, unwanted = (tuple(map(_pattern, names)) for names in (include, exclude))
+    wanted, unwanted = (tuple(map(op_pattern, names)) for names in (include, exclude))
 
     def left_out(op: str) -> str | None:
         if wanted and not any(pattern.fullmatch(op) for pattern in wanted):
@@ -88,14 +88,6 @@ def filter_of(
         return None
 
     return left_out
-
-
-def _pattern(name: str) -> re.Pattern[str]:
-    """Return what matches the full name of an op: ``add``, ``ttnn::add`` and ``ttnn.add`` alike."""
-    dotted = name.replace("::", ".")
-    body = ".*".join(re.escape(part) for part in dotted.split("*"))
-    prefix = "" if dotted.startswith(("ttnn.", "torch.")) else r"(?:ttnn\.|torch\.(?:.*\.)?)?"
-    return re.compile(prefix + body)
 
 
 def _environment(command_line: Sequence[str]) -> Environment:

@@ -13,38 +13,63 @@ from optrove.capture.oplines import OpLines
 from optrove.capture.parameters import ParameterFiles, parameter_directory
 from optrove.capture.tracing import Tracing, Wanted, active_tracing
 from optrove.codec.journal_reader import JournalReader, find_journals
+from optrove.errors import OptroveError
 from optrove.flows.runs import filter_of, new_run, settled
+from optrove.flows.stores import (
+    journals_beside,
+    journals_in,
+    known_cases,
+    located,
+    make_directory,
+    owning,
+    remove_made,
+    take_in,
+)
 from optrove.report.summary import TraceSummary, summarize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from optrove.capture.sinks import Sink
-
-DEFAULT_STORE = Path(".optrove") / "trove.db"
+    from optrove.store.place import Place
 
 
 class Trace:
-    """A trace that is going on, or has ended; its journals are in ``directory``."""
+    """A trace that is going on, or has ended; ``store`` is the trove that its calls go to."""
 
-    def __init__(self, tracing: Tracing) -> None:
+    def __init__(self, tracing: Tracing, store: Place) -> None:
         self.directory = tracing.directory
         self.run_id = tracing.run.id
+        self.store = store
+        self._summary: TraceSummary | None = None
+        self._problem: OptroveError | None = None
 
     def summary(self) -> TraceSummary:
-        """Return what has been found so far."""
-        return summarize_directory(self.directory)
+        """Return what has been found so far; which cases are new is known when it has ended."""
+        return self._summary or summarize_directory(self.directory)
+
+    def take_in(self, made: Sequence[Path]) -> None:
+        """Add the calls to the trove; what keeps them from it is kept for ``check``."""
+        self._summary = summarize_directory(self.directory)
+        if not self._summary.calls:
+            remove_made(self.directory, made)
+            return
+        try:
+            known = known_cases(self.store, journals_in(self.directory))
+            self._summary = summarize_directory(self.directory, known)
+            take_in(self.store, self.directory)
+        except OptroveError as error:
+            self._problem = error
+
+    def check(self) -> None:
+        """Raise what has kept the calls from the trove, if anything has."""
+        if self._problem is not None:
+            raise self._problem
 
 
-def journals_of(store: str | Path | None, run_id: str) -> Path:
-    """Return where the journals of a run go that is meant for a store."""
-    place = Path(store) if store is not None else DEFAULT_STORE
-    return place.absolute().with_name(place.name + ".journals") / run_id
-
-
-def summarize_directory(directory: Path) -> TraceSummary:
-    """Return the sum of all journals in a directory."""
-    return summarize(map(JournalReader, find_journals(directory)))
+def summarize_directory(directory: Path, known: Container[str] = ()) -> TraceSummary:
+    """Return the sum of all journals in a directory; ``known`` are cases of before."""
+    return summarize(map(JournalReader, find_journals(directory)), known)
 
 
 @contextmanager
@@ -59,8 +84,9 @@ def trace(
 ) -> Iterator[Trace]:
     """Record every op call that is made inside the block, in any thread.
 
-    The calls go to a journal beside ``store`` (default ``.optrove/trove.db``); ``jsonl`` writes
-    one line per call as well. ``backend`` is ``ttnn``, ``torch``, or ``auto``: ttnn where it gets
+    The calls go to the trove ``store``, a path or a URL (default: that of OPTROVE_STORE, else
+    ``.optrove/trove.db`` here or above), by way of a journal beside it. ``jsonl`` writes one line
+    per call as well. ``backend`` is ``ttnn``, ``torch``, or ``auto``: ttnn where it gets
     imported, else torch. AlreadyTracing when the process is being traced.
 
     >>> import optrove
@@ -69,19 +95,26 @@ def trace(
     >>> t.summary().calls  # doctest: +SKIP
     """
     run = new_run(_program(), sys.argv, model=model)
+    place = located(None if store is None else str(store))
     sinks: tuple[Sink, ...] = () if jsonl is None else (OpLines(Path(jsonl)),)
     tracing = Tracing(
-        journals_of(store, run.id),
+        journals_beside(place) / run.id,
         run,
         wanted=Wanted(backend, filter_of(include, exclude)),
         sinks=sinks,
         settle=settled,
     )
-    tracing.start()
-    try:
-        yield Trace(tracing)
-    finally:
-        tracing.stop()
+    made = make_directory(tracing.directory)
+    current = Trace(tracing, place)
+    with owning(tracing.directory):
+        tracing.start()
+        try:
+            yield current
+        finally:
+            tracing.stop()
+            current.take_in(made)
+    # Not in place of what the block itself has raised.
+    current.check()
 
 
 class _Switches:

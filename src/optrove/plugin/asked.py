@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from optrove.flows.trace import journals_of
+from optrove.flows.stores import journals_beside, located
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
     from optrove.settings import Settings
+    from optrove.store.place import Place as StorePlace
 
 _WITH_VALUES = ("trace_params_with_values", "optrove_params_values")
 # Options that say how to trace, and not that one should.
@@ -43,10 +44,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the journals go; temporary ones are removed when all has ended in order."""
+    """Where the journals go; temporary ones are removed when all has ended in order.
+
+    ``store`` is the trove that takes them in when the session ends.
+    """
 
     directory: Path
     temporary: bool
+    store: StorePlace | None = None
 
 
 def asked_of(config: pytest.Config, settings: Settings) -> Asked | None:
@@ -77,9 +82,8 @@ def place_of(asked: Asked, run_id: str) -> Place:
     if asked.journal is not None:
         return Place(asked.journal, temporary=False)
     if asked.store is not None:
-        # A trove behind a URL has no directory beside it.
-        store = None if "://" in asked.store else Path(asked.store).expanduser()
-        return Place(journals_of(store, run_id), temporary=False)
+        store = located(asked.store)
+        return Place(journals_beside(store) / run_id, temporary=False, store=store)
     if asked.jsonl is not None:
         beside = asked.jsonl.with_name(asked.jsonl.name + ".journal")
         return Place(beside / run_id, temporary=True)

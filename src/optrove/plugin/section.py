@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from optrove.codec.journal_reader import JournalReader, find_journals
 from optrove.errors import OptroveError
+from optrove.flows.stores import journals_in, known_cases, remove_journals, take_in
 from optrove.report.summary import TraceSummary, summarize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
     from pathlib import Path
 
     from optrove.model.records import Counts
@@ -27,7 +28,10 @@ NOTHING = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the journals of a session hold; no summary if they cannot be read."""
+    """What the journals of a session hold; no summary if they cannot be read.
+
+    ``problem`` says why they cannot be read, or why the trove could not take them in.
+    """
 
     summary: TraceSummary | None
     in_order: bool
@@ -44,11 +48,31 @@ class Files:
     problems: list[str] = field(default_factory=list)
 
 
-def find(directory: Path) -> Found:
-    """Sum up the journals in a directory."""
+def find_and_store(place: Place) -> Found:
+    """Sum up the journals of a session, and add them to its trove if it has one."""
+    if place.store is None:
+        return _find(place.directory)
+    try:
+        known = known_cases(place.store, journals_in(place.directory))
+    except OptroveError as error:
+        return replace(_find(place.directory), problem=str(error))
+    found = _find(place.directory, known)
+    if found.summary is None:
+        return found
+    try:
+        if not found.summary.calls:
+            remove_journals(place.directory)
+            return found
+        take_in(place.store, place.directory)
+    except OptroveError as error:
+        return replace(found, problem=str(error))
+    return found
+
+
+def _find(directory: Path, known: Container[str] = ()) -> Found:
     try:
         readers = [JournalReader(lines) for lines in find_journals(directory)]
-        summary = summarize(readers)
+        summary = summarize(readers, known)
     except OptroveError as error:
         return Found(None, in_order=False, problem=str(error))
     # A process that was forked off has its own number, and need not end as pytest does.
@@ -67,10 +91,26 @@ def told(found: Found, asked: Asked, place: Place, files: Files) -> Iterator[tup
     for directory, count in files.written.items():
         kept = "" if asked.params_keep else ", removed (keep them with --trace-params-keep)"
         yield f"{count} parameter files: {directory}{kept}", False
-    if not place.temporary or not found.in_order:
-        yield f"journals: {place.directory}", not found.in_order
+    yield from _places(found, place)
     for problem in files.problems:
         yield problem, True
+
+
+def _places(found: Found, place: Place) -> Iterator[tuple[str, bool]]:
+    """Yield where the calls are."""
+    taken = place.store is not None and found.problem is None
+    if place.store is not None and found.summary is not None and found.summary.calls:
+        known = f"{found.summary.known_cases} of the cases it knew"
+        yield (
+            (f"trove: {place.store}, {known}", False)
+            if taken
+            else (
+                f"the trove could not take the calls in: {found.problem}",
+                True,
+            )
+        )
+    if not taken and not (place.temporary and found.in_order):
+        yield f"journals: {place.directory}", not found.in_order
 
 
 def _counted(summary: TraceSummary) -> Iterator[tuple[str, bool]]:

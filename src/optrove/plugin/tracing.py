@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,12 @@ from optrove.codec.records import record_to_builtins
 from optrove.errors import OptroveError
 from optrove.flows.outputs import Outputs, sinks_of
 from optrove.flows.runs import filter_of, new_run, settled
+from optrove.flows.stores import make_directory, owning
 from optrove.flows.trace import parameter_place
 from optrove.model.records import Phase
 from optrove.plugin.asked import Asked, place_of
 from optrove.plugin.items import subject
-from optrove.plugin.section import Files, Found, find, told
+from optrove.plugin.section import Files, Found, find_and_store, told
 from optrove.plugin.session import has_workers, is_worker, process_number, run_id
 from optrove.plugin.testresults import TestResults
 
@@ -40,6 +42,7 @@ def start_tracing(config: pytest.Config, asked: Asked) -> None:
     """Trace this process until its session ends; a controller of pytest-xdist does not."""
     traced = TracedSession(config, asked)
     config.add_cleanup(traced.finish)
+    traced.own_journals()
     config.pluginmanager.register(traced, "optrove-tracing")
     if not has_workers(config):
         traced.begin()
@@ -63,6 +66,13 @@ class TracedSession:
         self._tests = TestResults(self._run_id, self._record)
         self._found: Found | None = None
         self._finished = False
+        self._owned = ExitStack()
+
+    def own_journals(self) -> None:
+        """Keep others from taking in the journals that this session is going to."""
+        if self._place.store is not None and not is_worker(self._config):
+            make_directory(self._place.directory)
+            self._owned.enter_context(owning(self._place.directory))
 
     def begin(self) -> None:
         """Begin to trace; OptroveError when that cannot be."""
@@ -100,13 +110,16 @@ class TracedSession:
         self._tidy_parameters()
         # One that was told where to keep its journals is summed up by whoever told it.
         if not is_worker(self._config) and self._asked.journal is None:
-            self._found = find(self._place.directory)
+            with self._owned:
+                self._found = find_and_store(self._place)
             if self._place.temporary and self._found.in_order:
                 self._remove_journals()
 
     def pytest_report_header(self) -> str:
         """Say where the calls go."""
-        return f"optrove: tracing op calls, journals in {self._place.directory}"
+        store = self._place.store
+        where = f"journals in {self._place.directory}" if store is None else f"into {store}"
+        return f"optrove: tracing op calls, {where}"
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Begin now if there are no workers after all, as with ``-n auto --pdb``."""

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 _USUAL_TILE: Final = (32, 32)
 _LONGEST_TEXT: Final = 200
 _LONGEST_INDENT: Final = 24
+_LONGEST_WHOLE: Final = 48
+"""How long a list in brackets may be to be kept on one line."""
 
 
 def drawn(value: Value) -> str:
@@ -90,14 +92,28 @@ def folded(label: str, text: str, width: int) -> list[str]:
 
 
 def _parts(text: str) -> list[str]:
-    """Return ``text`` cut after the commas that are not within brackets."""
-    parts, depth, begin = [], 0, 0
+    """Return ``text`` cut after the commas that are not within short brackets."""
+    parts, begin = [], 0
+    whole = _short_brackets(text)
     for place, letter in enumerate(text):
-        depth += (letter in "[") - (letter in "]")
-        if letter == " " and depth <= 0 and text[place - 1 : place] == ",":
+        if letter == " " and text[place - 1 : place] == "," and place not in whole:
             parts.append(text[begin : place + 1])
             begin = place + 1
     return [*parts, text[begin:]]
+
+
+def _short_brackets(text: str) -> set[int]:
+    """Return the places within brackets that fit into a line, such as those of a shape."""
+    found: set[int] = set()
+    opened = []
+    for place, letter in enumerate(text):
+        if letter == "[":
+            opened.append(place)
+        elif letter == "]" and opened:
+            begin = opened.pop()
+            if place - begin <= _LONGEST_WHOLE:
+                found.update(range(begin, place))
+    return found
 
 
 def _tensor(spec: TensorSpec) -> str:

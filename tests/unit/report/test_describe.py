@@ -175,3 +175,10 @@ def test_a_torch_tensor_is_drawn(placement, text):
 )
 def test_every_kind_of_value_has_a_text(value, text):
     assert drawn(value) == text
+
+
+def test_a_long_list_of_tensors_is_folded_and_a_shape_is_not():
+    case = Case("ttnn.concat", (("tensors", List((SHARDED, SHARDED))),))
+    lines = drawn_arguments(case, 78)
+    assert max(map(len, lines)) <= 78
+    assert lines[0].startswith("tensors: [Tensor(shape=[1, 1, 12544, 32], dtype=BFLOAT8_B,")

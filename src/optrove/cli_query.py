@@ -1,0 +1,385 @@
+"""The commands that ask a trove: ops, show, who, diff, runs, models.
+
+``--json`` prints a list, of ``diff`` an object. Ids are in full, moments in UTC.
+
+ops      op, cases, calls, models: names, replayable: share of its cases from 0 to 1
+show     op, number, case_id (the placement hash), semantic_id, family_id, replayable, calls,
+         models, arguments: {name: value, as optrove.to_jsonable has it}, executions: [{run_id,
+         source, model, board, machine_info: {board_type, device_series, card_count, device_count,
+         mesh_device_shape, device_ids}, test, phase, module, mode, outermost, outcome, count,
+         total_ns, outputs: values or null, error}]
+         with --families: op, family_id, cases, calls, models, varies: {path: values},
+         example: {case_id, semantic_id, arguments}
+who      op, model, source, test, board, calls, cases; with --by, the property by its name,
+         calls, cases, models: names
+runs     run_id, kind, source, model, board, device, machine: as machine_info above, started_at,
+         finished_at, exit_code, complete, calls, cases, tests: {outcome: count}, host,
+         command_line, git_sha, git_dirty, and the versions of optrove, python, ttnn and torch
+models   model, runs, ops, cases, calls, boards, last_run_at
+diff     a and b: {name, kind, cases, calls}, equal, opaque: cases that could be compared by type
+         only, ops: [{op, added, removed, changed, recounted, calls_a, calls_b}],
+         added and removed: [{op, case_id, semantic_id, calls, arguments}],
+         changed: [{op, case_a, case_b, calls_a, calls_b, semantic_id, arguments: [{path, a, b}]}],
+         recounted: [{op, case_a, case_b, calls_a, calls_b}]
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from optrove.cli_options import json_option, store_option, tell_recovered
+from optrove.cli_output import echo_lines, echo_list, table_width
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from optrove.flows.differences import Comparison
+    from optrove.flows.query import Answer
+    from optrove.model.trove import Fidelity
+    from optrove.report.configurations import Configuration
+    from optrove.report.families import Family
+    from optrove.store.reader import TroveReader
+
+_DIFFERS: Final = 1
+_SIZE: Final = re.compile(r"[0-9]{1,18}")
+_PROPERTIES: Final = (
+    *("dtype", "layout", "memory", "mesh", "shape"),
+    *("model", "source", "test", "board"),
+)
+
+_Command = TypeVar("_Command", bound="Callable[..., Any]")
+
+
+def _shape(_: click.Context, __: click.Parameter, given: str | None) -> tuple[int, ...] | None:
+    """Return the sizes of ``1x1x32x64``, ``1,1,32,64`` or ``[1, 1, *, 64]``; -1 is any."""
+    if given is None:
+        return None
+    sizes = re.split(r"\s*[x,]\s*", given.strip().strip("[]()").strip(" ,"))
+    if not all(size == "*" or _SIZE.fullmatch(size) for size in sizes):
+        raise click.BadParameter("write 1x1x32x64 or 1,1,32,64, with * for any size")
+    return tuple(-1 if size == "*" else int(size) for size in sizes)
+
+
+def _filters(command: _Command) -> _Command:
+    """Give a command the options that choose cases of an op."""
+    options = (
+        click.option("--argument", metavar="NAME", help="Tensor of this parameter."),
+        click.option("--dtype", metavar="NAME", help="bfloat16, bfloat8_b, float32, ..."),
+        click.option("--layout", metavar="NAME", help="TILE or ROW_MAJOR; strided, ..."),
+        click.option("--memory", metavar="NAME", help="L1, SHARDED, L1_WIDTH_SHARDED, HOST, ..."),
+        click.option("--shape", metavar="SIZES", callback=_shape, help="1x1x32x64; * is any size."),
+        click.option("--mesh", metavar="SIZES", callback=_shape, help="Mesh of chips, as 4x8."),
+        click.option("--model", metavar="NAME", help="Called by this model; a part is enough."),
+        click.option("--board", metavar="NAME", help="Called on this board."),
+        click.option("--run", metavar="RUN", help="Called in this run; the beginning is enough."),
+        click.option("--nested", is_flag=True, help="Count calls made by other ops, too."),
+        click.option("--all-ops", is_flag=True, help="With *: ops that only move data, too."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.option("--model", metavar="NAME", help="Called by this model; a part is enough.")
+@click.option("--board", metavar="NAME", help="Called on this board.")
+@click.option("--run", metavar="RUN", help="Called in this run; the beginning is enough.")
+@click.option("--all-ops", is_flag=True, help="Show ops that only move data, too.")
+@click.option("--nested", is_flag=True, help="Count calls made by other ops, too.")
+@store_option
+@json_option
+def ops(*, store: str | None, as_json: bool, **chosen: Any) -> None:
+    """List the ops of a trove, most called first.
+
+    A case is an op with its arguments. Replayable is the share of cases whose recording holds all
+    that it takes to call them again.
+
+    \b
+    Example:
+      optrove ops
+      optrove ops --model llama --board n300
+      optrove ops --json | jq '.[] | select(.replayable < 1)'
+    """
+    from optrove.flows.query import Asked, ops_asked
+    from optrove.flows.stores import reading
+    from optrove.report.ops_text import ops_data, ops_lines
+
+    asked = Asked(**chosen)
+    with reading(store, tell_recovered) as reader:
+        rows = ops_asked(reader, asked)
+    if as_json:
+        echo_list(ops_data(rows, all_ops=asked.all_ops))
+    else:
+        echo_lines(ops_lines(rows, all_ops=asked.all_ops, width=table_width()))
+
+
+@click.command()
+@click.argument("name", metavar="OP|CASE")
+@click.argument("number", metavar="[N]", required=False, type=click.IntRange(min=1))
+@_filters
+@click.option("--families", is_flag=True, help="Sum up cases that differ in scalars only.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N.")
+@store_option
+@json_option
+def show(
+    *,
+    store: str | None,
+    as_json: bool,
+    number: int | None,
+    limit: int | None,
+    families: bool,
+    **chosen: Any,
+) -> None:
+    """Show the exact configurations of an op, most called first.
+
+    OP is ttnn.add, ttnn::add, add, or with * for anything; CASE the beginning of a case's id, six
+    digits or more. N shows one configuration of the list only. What --dtype, --layout, --memory,
+    --shape and --mesh say has to hold for one and the same tensor: with --argument for that one,
+    else for any.
+
+    \b
+    Example:
+      optrove show matmul
+      optrove show matmul 3
+      optrove show matmul --argument input_tensor_b --memory SHARDED
+      optrove show paged_fill_cache --families
+      optrove show 'ttnn.experimental.*' --shape '1x1x*x128' --json
+    """
+    from optrove.flows.query import Asked, select, several_ops
+    from optrove.flows.stores import reading
+
+    if number is not None and (families or limit):
+        raise click.UsageError("N shows one configuration: leave out --families and --limit")
+    with reading(store, tell_recovered) as reader:
+        answers = select(reader, Asked(**chosen))
+        if number is not None and len(answers) > 1:
+            raise several_ops(answers)
+        if families:
+            _show_families(reader, answers, limit, as_json=as_json)
+        elif as_json:
+            from optrove.report.cases_text import configuration_data
+
+            found = chain.from_iterable(_chosen(reader, each, number, limit) for each in answers)
+            echo_list(map(configuration_data, found))
+        else:
+            echo_lines(_configuration_lines(reader, answers, number, limit))
+
+
+def _chosen(
+    reader: TroveReader, answer: Answer, number: int | None, limit: int | None
+) -> Iterable[Configuration]:
+    from optrove.flows.query import configuration, configurations
+
+    if number is not None:
+        return (configuration(reader, answer, number),)
+    return islice(configurations(reader, answer.query), limit)
+
+
+def _configuration_lines(
+    reader: TroveReader, answers: Iterable[Answer], number: int | None, limit: int | None
+) -> Iterator[str]:
+    from optrove.report.cases_text import configuration_lines, heading_lines
+
+    for place, answer in enumerate(answers):
+        yield from ("",) * (2 if place else 0)
+        found = _chosen(reader, answer, number, limit)
+        yield from heading_lines(answer.op, cases=answer.cases, every=answer.every)
+        for each in found:
+            yield from configuration_lines(each)
+
+
+def _show_families(
+    reader: TroveReader, answers: Iterable[Answer], limit: int | None, *, as_json: bool
+) -> None:
+    from optrove.flows.query import configurations
+    from optrove.report.families import families, family_data
+
+    found = [(each, families(configurations(reader, each.query))) for each in answers]
+    if as_json:
+        echo_list(family_data(family) for _, own in found for family in own[:limit])
+        return
+    echo_lines(chain.from_iterable(_family_lines(answer, own, limit) for answer, own in found))
+
+
+def _family_lines(answer: Answer, own: tuple[Family, ...], limit: int | None) -> Iterator[str]:
+    from optrove.report.cases_text import heading_lines
+    from optrove.report.families import family_lines
+
+    yield from heading_lines(answer.op, cases=answer.cases, every=answer.every)
+    yield f"Families: {len(own):,}"
+    for family in own[:limit]:
+        yield from family_lines(family)
+    yield ""
+
+
+@click.command()
+@click.argument("name", metavar="OP|CASE")
+@_filters
+@click.option(
+    "--by", type=click.Choice(_PROPERTIES), help="Count by this property of tensors or callers."
+)
+@store_option
+@json_option
+def who(*, store: str | None, as_json: bool, by: str | None, **chosen: Any) -> None:
+    """Tell which models and tests call an op, how often and where.
+
+    With --by, the calls are counted by a property: that of all tensors of a case, or with
+    --argument that of the tensor of one parameter. The filters are those of "optrove show".
+
+    \b
+    Example:
+      optrove who 1f3a9c02d4e5
+    Which models call matmul with bfloat8_b weights, and how often?
+      optrove who matmul --argument input_tensor_b --dtype bfloat8_b
+    In which shardings do these weights come?
+      optrove who matmul --argument input_tensor_b --dtype bfloat8_b --by memory
+    """
+    from optrove.flows.query import Asked, configurations, select, with_tensors
+    from optrove.flows.stores import reading
+    from optrove.report.usage import (
+        groups,
+        groups_data,
+        groups_lines,
+        usage_data,
+        usage_lines,
+        usage_of,
+    )
+
+    asked = Asked(**chosen)
+    with reading(store, tell_recovered) as reader:
+        answers = select(reader, asked)
+        found = chain.from_iterable(configurations(reader, each.query) for each in answers)
+        if by is None:
+            usage = usage_of(found)
+        else:
+            grouped = groups(with_tensors(reader, found), by, asked.argument)
+    if by is None and as_json:
+        echo_list(usage_data(usage))
+    elif by is None:
+        echo_lines(usage_lines(usage, table_width()))
+    elif as_json:
+        echo_list(groups_data(grouped, by))
+    else:
+        echo_lines(groups_lines(grouped, by, table_width()))
+
+
+@click.command()
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option("--cases-only", is_flag=True, help="Do not compare how often cases are called.")
+@click.option("--brief", is_flag=True, help="Count by op; do not show each case.")
+@click.option("--all-ops", is_flag=True, help="Compare ops that only move data, too.")
+@click.option("--nested", is_flag=True, help="Count calls made by other ops, too.")
+@store_option
+@json_option
+def diff(  # noqa: PLR0913 - one for each option of the command
+    *,
+    a: str,
+    b: str,
+    store: str | None,
+    as_json: bool,
+    cases_only: bool,
+    brief: bool,
+    all_ops: bool,
+    nested: bool,
+) -> None:
+    """Compare runs, models, troves or files: what came, went, changed.
+
+    A and B are each a file (master JSON, op lines, text export), a trove by path or URL, the
+    beginning of a run's id, or a model. A file goes first; run:ID and model:NAME say what is meant.
+    A case is changed when it computes the same with other memory, layout or program configs.
+
+    Ends with 1 if anything differs, with 0 if nothing does.
+
+    \b
+    Example:
+      optrove diff 1f3a9c 77b0e2
+      optrove diff model:llama-3.2-1b model:llama-3.2-3b --brief
+      optrove diff last_week.json ttnn_operations_master.json --json
+    """
+    from optrove.flows.differences import Comparing, comparing
+
+    how = Comparing(store, nested=nested, all_ops=all_ops, calls=not cases_only)
+    with comparing((a, b), how, tell_recovered, _warn) as compared:
+        if as_json:
+            from optrove.report.diff_text import diff_data
+
+            data = diff_data(compared.sides, compared.difference, compared.content)
+            click.echo(json.dumps(data, indent=2))
+        else:
+            echo_lines(_diff_lines(compared, brief=brief))
+        is_equal = compared.difference.is_equal
+    sys.exit(0 if is_equal else _DIFFERS)
+
+
+def _diff_lines(compared: Comparison, *, brief: bool) -> Iterator[str]:
+    from optrove.report.diff_text import change_lines, diff_lines
+
+    yield from diff_lines(compared.sides, compared.difference, table_width())
+    if not brief:
+        yield from change_lines(compared.difference, compared.content)
+
+
+def _warn(found: Fidelity) -> None:
+    parts = f"{found.partly:,} with parts kept as they are spelled, {found.refused:,} not at all"
+    click.echo(
+        f"optrove: of {found.configurations:,} configurations in {found.file}, "
+        f"{found.understood:,} were understood, {parts}",
+        err=True,
+    )
+
+
+@click.command()
+@store_option
+@json_option
+def runs(*, store: str | None, as_json: bool) -> None:
+    """List the runs of a trove, newest first.
+
+    Tests are those that passed, of all. A run is incomplete when a process of it, or a call, did
+    not end; what it recorded until then is there.
+
+    \b
+    Example:
+      optrove runs
+    """
+    from optrove.flows.query import runs_asked
+    from optrove.flows.stores import reading
+    from optrove.report.runs_text import runs_data, runs_lines
+
+    with reading(store, tell_recovered) as reader:
+        rows = runs_asked(reader)
+    if as_json:
+        echo_list(runs_data(rows))
+    else:
+        echo_lines(runs_lines(rows, table_width()))
+
+
+@click.command()
+@store_option
+@json_option
+def models(*, store: str | None, as_json: bool) -> None:
+    """List the models of a trove; sources, where no model is known.
+
+    \b
+    Example:
+      optrove models
+    """
+    from optrove.flows.query import models_asked
+    from optrove.flows.stores import reading
+    from optrove.report.runs_text import models_data, models_lines
+
+    with reading(store, tell_recovered) as reader:
+        rows = models_asked(reader)
+    if as_json:
+        echo_list(models_data(rows))
+    else:
+        echo_lines(models_lines(rows, table_width()))
+
+
+COMMANDS: Final = (ops, show, who, diff, runs, models)

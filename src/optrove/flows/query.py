@@ -1,0 +1,234 @@
+"""Answer questions about a trove: which cases are meant, and who has executed them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from optrove.errors import NotFound
+from optrove.flows.naming import ambiguous, model_named, near, unknown
+from optrove.flows.nothing_left import EMPTY, nothing_left
+from optrove.flows.runs_named import run_named
+from optrove.model.opnames import ANY, full_pattern, meant_ops
+from optrove.model.records import Query
+from optrove.report.configurations import Configuration, model_label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from optrove.model.trove import CaseRow, ExecutionRow, ModelRow, OpRow, RunRow, TensorFacts
+    from optrove.store.reader import TroveReader
+
+_Row = TypeVar("_Row")
+
+_CASE: Final = re.compile(r"[0-9a-f]{6,64}")
+_BATCH: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked for, as a person writes it; None does not restrict it.
+
+    ``name`` is an op, a pattern of ops, or the beginning of a case's id; -1 in a shape is any size.
+    """
+
+    name: str | None = None
+    model: str | None = None
+    board: str | None = None
+    run: str | None = None
+    argument: str | None = None
+    dtype: str | None = None
+    layout: str | None = None
+    memory: str | None = None
+    shape: tuple[int, ...] | None = None
+    mesh: tuple[int, ...] | None = None
+    nested: bool = False
+    all_ops: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The cases of one op that were asked for: how many there are, of how many of that op."""
+
+    op: str
+    query: Query
+    cases: int
+    every: int
+
+
+def ops_asked(reader: TroveReader, asked: Asked) -> tuple[OpRow, ...]:
+    """Return all ops that were asked for, hidden ones included; NotFound if there are none."""
+    query = replace(_query(reader, asked), hidden_ops=True)
+    rows = reader.ops(query)
+    if not rows:
+        raise nothing_left(reader, (Query(outermost_only=False, hidden_ops=True),), query)
+    return rows
+
+
+def select(reader: TroveReader, asked: Asked) -> tuple[Answer, ...]:
+    """Return the cases that were asked for, op by op; NotFound if there are none."""
+    if asked.name is None:
+        raise NotFound("no op is named; list those there are with: optrove ops")
+    filters = _query(reader, asked)
+    bases = _bases(reader, asked.name, asked)
+    answers = []
+    for base in bases:
+        query = replace(
+            filters,
+            op=base.op,
+            case_id=base.case_id,
+            outermost_only=base.outermost_only,
+            hidden_ops=base.hidden_ops,
+        )
+        cases = reader.count(query)
+        if cases:
+            every = cases if query == base else reader.count(base)
+            answers.append(Answer(base.op or "", query, cases, every))
+    if not answers:
+        raise nothing_left(reader, bases, filters)
+    return tuple(answers)
+
+
+def runs_asked(reader: TroveReader) -> tuple[RunRow, ...]:
+    """Return all runs, newest first; NotFound if there are none."""
+    return _some(reader.runs())
+
+
+def models_asked(reader: TroveReader) -> tuple[ModelRow, ...]:
+    """Return all models; NotFound if there are none."""
+    return _some(reader.models())
+
+
+def full_name(reader: TroveReader, name: str) -> str:
+    """Return the full name, or one pattern, of the ops that are meant; NotFound if none are."""
+    found = ops_named(reader, name)
+    pattern = full_pattern(name, reader.op_names())
+    if pattern is None or (len(found) > 1 and ANY not in name):
+        raise ambiguous(f"{name!r} means {len(found)} ops", found, "give the name in full")
+    return pattern
+
+
+def ops_named(reader: TroveReader, name: str) -> tuple[str, ...]:
+    """Return the ops of a trove that a name means; NotFound with the nearest if it means none."""
+    known = reader.op_names()
+    found = meant_ops(name, known)
+    if not found:
+        raise unknown(f"no op here is called {name!r}", name, known, "optrove ops --all-ops")
+    return found
+
+
+def configurations(reader: TroveReader, query: Query) -> Iterator[Configuration]:
+    """Yield the cases of a query, numbered from one, with the executions that it counts.
+
+    Reads as it goes: whoever stops early has not paid for the rest.
+    """
+    numbered = enumerate(reader.cases(query), start=1)
+    while batch := tuple(islice(numbered, _BATCH)):
+        executions = _executions(reader, [row for _, row in batch], query)
+        for number, row in batch:
+            yield Configuration(number, row, tuple(executions[row.case_id]))
+
+
+def configuration(reader: TroveReader, answer: Answer, number: int) -> Configuration:
+    """Return the case with this number; NotFound if there are fewer."""
+    rows = islice(reader.cases(answer.query), number - 1, number)
+    row = next(rows, None)
+    if row is None:
+        raise NotFound(
+            f"{answer.op} has no configuration {number:,} here: there are {answer.cases:,}; "
+            f"choose from 1 to {answer.cases:,}"
+        )
+    return Configuration(number, row, tuple(_executions(reader, [row], answer.query)[row.case_id]))
+
+
+def several_ops(answers: Sequence[Answer]) -> NotFound:
+    """Return the error for a number that may belong to any of several ops."""
+    names = [answer.op for answer in answers]
+    return ambiguous(f"there are {len(names)} ops to take that number of", names, "name one")
+
+
+def with_tensors(
+    reader: TroveReader, cases: Iterable[Configuration]
+) -> Iterator[tuple[Configuration, tuple[TensorFacts, ...]]]:
+    """Yield cases together with what their tensors can be searched by."""
+    rest = iter(cases)
+    while batch := tuple(islice(rest, _BATCH)):
+        facts = reader.tensors([case.row.case_id for case in batch])
+        for case in batch:
+            yield case, facts.get(case.row.case_id, ())
+
+
+def _some(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
+    if not rows:
+        raise NotFound(EMPTY)
+    return rows
+
+
+def _query(reader: TroveReader, asked: Asked) -> Query:
+    """Return the filters of a question as a query for all ops."""
+    return Query(
+        run_id=None if asked.run is None else run_named(reader, asked.run),
+        model=None if asked.model is None else model_named(reader, asked.model),
+        board=asked.board,
+        argument=asked.argument,
+        dtype=asked.dtype,
+        layout=asked.layout,
+        memory=asked.memory,
+        shape=asked.shape,
+        mesh_shape=asked.mesh,
+        outermost_only=not asked.nested,
+        hidden_ops=asked.all_ops,
+    )
+
+
+def _bases(reader: TroveReader, name: str, asked: Asked) -> tuple[Query, ...]:
+    """Return a query for each op that a name means, or for the one case, without filters."""
+    known = reader.op_names()
+    ops = meant_ops(name, known)
+    if ops:
+        # Whoever names a hidden op wants to see it.
+        hidden = asked.all_ops or ANY not in name
+        base = Query(outermost_only=not asked.nested, hidden_ops=hidden)
+        return tuple(replace(base, op=op) for op in ops)
+    if _CASE.fullmatch(name.lower()):
+        return (_case_query(reader, name.lower(), asked),)
+    raise unknown(f"no op here is called {name!r}", name, known, "optrove ops --all-ops")
+
+
+def _case_query(reader: TroveReader, prefix: str, asked: Asked) -> Query:
+    found = reader.find_case(prefix)
+    if len(found) > 1:
+        raise ambiguous(f"{len(found)} cases begin with {prefix!r}", found, "give more digits")
+    if not found:
+        known = reader.op_names()
+        about = "" if not near(prefix, known) else f"; ops like it: {near(prefix, known)}"
+        raise NotFound(f"no case begins with {prefix!r}, and no op has that name{about}")
+    query = Query(case_id=found[0], outermost_only=not asked.nested, hidden_ops=True)
+    if not reader.count(query):
+        # All its calls are made by other ops, which is no reason not to show it.
+        query = replace(query, outermost_only=False)
+    (row,) = reader.cases(query)
+    return replace(query, op=row.op)
+
+
+def _executions(
+    reader: TroveReader, rows: Sequence[CaseRow], query: Query
+) -> defaultdict[str, list[ExecutionRow]]:
+    found: defaultdict[str, list[ExecutionRow]] = defaultdict(list)
+    for execution in reader.executions([row.case_id for row in rows]):
+        if counts_for(execution, query):
+            found[execution.case_id].append(execution)
+    return found
+
+
+def counts_for(execution: ExecutionRow, query: Query) -> bool:
+    """Tell whether the calls of a case that a query counts are these."""
+    return (
+        (query.run_id is None or execution.run_id == query.run_id)
+        and (query.model is None or model_label(execution).lower() == query.model.lower())
+        and (query.board is None or (execution.board or "").lower() == query.board.lower())
+        and (execution.outermost or not query.outermost_only)
+    )

@@ -1,0 +1,159 @@
+"""Draw the runs and the models of a trove as tables, and as data for machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from optrove.report.tables import Column, plural, table_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from optrove.codec.text import Json
+    from optrove.model.records import Counts
+    from optrove.model.trove import Machine, ModelRow, RunRow
+
+SHORT_ID: Final = 12
+"""How many digits of an id are shown; commands take any beginning that is unique."""
+
+_RUNS: Final = (
+    Column("run"),
+    Column("started (UTC)"),
+    Column("board"),
+    Column("calls", right=True),
+    Column("cases", right=True),
+    Column("tests", right=True),
+    Column("state"),
+    Column("model or source", flexible=True),
+)
+_MODELS: Final = (
+    Column("model", flexible=True),
+    Column("runs", right=True),
+    Column("ops", right=True),
+    Column("cases", right=True),
+    Column("calls", right=True),
+    Column("last run"),
+    Column("boards", flexible=True),
+)
+_DAY: Final = len("2026-01-02")
+_MINUTE: Final = len("2026-01-02T03:04")
+
+
+def runs_lines(rows: Sequence[RunRow], width: int | None = None) -> list[str]:
+    """Return a table of the runs, as they come, and a line with their number."""
+    cells = [
+        (
+            row.run.id[:SHORT_ID],
+            moment(row.run.started_at),
+            board_text(row.run.environment.board, row.machine),
+            f"{row.calls:,}",
+            f"{row.cases:,}",
+            _tests(row.tests),
+            _state(row),
+            row.run.model or row.run.source,
+        )
+        for row in rows
+    ]
+    return [*table_lines(_RUNS, cells, width), "", plural(len(rows), "run")]
+
+
+def models_lines(rows: Sequence[ModelRow], width: int | None = None) -> list[str]:
+    """Return a table of the models, as they come, and a line with their number."""
+    cells = [
+        (
+            row.model,
+            f"{row.runs:,}",
+            f"{row.ops:,}",
+            f"{row.cases:,}",
+            f"{row.calls:,}",
+            "" if row.last_run_at is None else row.last_run_at[:_DAY],
+            " ".join(row.boards),
+        )
+        for row in rows
+    ]
+    return [*table_lines(_MODELS, cells, width), "", plural(len(rows), "model")]
+
+
+def runs_data(rows: Sequence[RunRow]) -> list[Json]:
+    """Return the runs for machines; see ``optrove.cli_query`` for the keys."""
+    return [_run_data(row) for row in rows]
+
+
+def models_data(rows: Sequence[ModelRow]) -> list[Json]:
+    """Return the models for machines; see ``optrove.cli_query`` for the keys."""
+    return [
+        {
+            "model": row.model,
+            "runs": row.runs,
+            "ops": row.ops,
+            "cases": row.cases,
+            "calls": row.calls,
+            "boards": list(row.boards),
+            "last_run_at": row.last_run_at,
+        }
+        for row in rows
+    ]
+
+
+def machine_data(machine: Machine) -> Json:
+    """Return a machine for machines, in the words of tt-metal's master files."""
+    mesh, ids = machine.mesh_device_shape, machine.device_ids
+    return {
+        "board_type": machine.board_type,
+        "device_series": machine.device_series,
+        "card_count": machine.card_count,
+        "device_count": machine.device_count,
+        "mesh_device_shape": None if mesh is None else list(mesh),
+        "device_ids": None if ids is None else list(ids),
+    }
+
+
+def board_text(board: str | None, machine: Machine) -> str:
+    """Return the board by our name for it, or else by what a file called it."""
+    if board is not None:
+        return board
+    return " ".join(filter(None, (machine.board_type, machine.device_series)))
+
+
+def moment(text: str) -> str:
+    """Return a moment of a record to the minute."""
+    return text[:_MINUTE].replace("T", " ")
+
+
+def _tests(tests: Counts) -> str:
+    passed = sum(count for outcome, count in tests if outcome == "passed")
+    return f"{passed:,}/{sum(count for _, count in tests):,}" if tests else ""
+
+
+def _state(row: RunRow) -> str:
+    if not row.complete:
+        return "incomplete"
+    return "" if row.run.exit_code in (None, 0) else f"exit {row.run.exit_code}"
+
+
+def _run_data(row: RunRow) -> Json:
+    run, environment = row.run, row.run.environment
+    return {
+        "run_id": run.id,
+        "kind": run.kind.value,
+        "source": run.source,
+        "model": run.model,
+        "board": environment.board,
+        "device": environment.device_kind.value,
+        "machine": machine_data(row.machine),
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "exit_code": run.exit_code,
+        "complete": row.complete,
+        "calls": row.calls,
+        "cases": row.cases,
+        "tests": dict(row.tests),
+        "host": environment.host,
+        "command_line": list(environment.command_line),
+        "git_sha": environment.git_sha,
+        "git_dirty": environment.git_dirty,
+        "optrove_version": environment.optrove_version,
+        "python_version": environment.python_version,
+        "ttnn_version": environment.ttnn_version,
+        "torch_version": environment.torch_version,
+    }

@@ -1,0 +1,69 @@
+"""Draw rows of text as a plain table with aligned columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_GAP: Final = "  "
+_CUT: Final = "..."
+_NARROWEST: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column; a ``flexible`` one gives way where the table would be too wide."""
+
+    title: str
+    right: bool = False
+    flexible: bool = False
+
+
+def table_lines(
+    columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None = None
+) -> list[str]:
+    """Return a heading and one line per row.
+
+    With ``width``, cells of flexible columns are cut to keep within it, as far as that is
+    possible; the end of a cut text is kept, which tells tests and models apart.
+    """
+    cells = [[column.title for column in columns], *map(list, rows)]
+    widths = [max(len(row[place]) for row in cells) for place in range(len(columns))]
+    if width is not None:
+        widths = _narrowed(columns, widths, width)
+    return [_line(columns, row, widths) for row in cells]
+
+
+def shortened(text: str, width: int) -> str:
+    """Return ``text``, or as much of its end as fits into ``width``."""
+    if len(text) <= width:
+        return text
+    return _CUT + text[len(text) - max(width - len(_CUT), 1) :]
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count and what is counted: ``1 case``, ``1,200 cases``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _narrowed(columns: Sequence[Column], widths: list[int], width: int) -> list[int]:
+    excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    narrowed = list(widths)
+    # The last flexible column gives way first: what comes first in a table matters most.
+    for place in reversed(range(len(columns))):
+        if columns[place].flexible and excess > 0:
+            spare = max(narrowed[place] - _NARROWEST, 0)
+            narrowed[place] -= min(spare, excess)
+            excess -= min(spare, excess)
+    return narrowed
+
+
+def _line(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> str:
+    drawn = []
+    for column, cell, width in zip(columns, row, widths, strict=True):
+        text = shortened(cell, width)
+        drawn.append(text.rjust(width) if column.right else text.ljust(width))
+    return _GAP.join(drawn).rstrip()

@@ -1,0 +1,251 @@
+"""Count who uses an op or a case: by model, source and test, or grouped by one property."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
+
+from optrove.report.configurations import model_label
+from optrove.report.runs_text import board_text
+from optrove.report.tables import Column, plural, table_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from optrove.codec.text import Json
+    from optrove.model.trove import ExecutionRow, TensorFacts
+    from optrove.report.configurations import Configuration
+
+TENSOR_PROPERTIES: Final = ("dtype", "layout", "memory", "mesh", "shape")
+"""What cases can be grouped by that is a property of their tensors."""
+
+_BY_EXECUTION: Final[Mapping[str, Callable[[ExecutionRow], str]]] = {
+    "model": model_label,
+    "source": lambda execution: execution.source,
+    "test": lambda execution: execution.test_id or "",
+    "board": lambda execution: board_text(execution.board, execution.machine),
+}
+PROPERTIES: Final = (*TENSOR_PROPERTIES, *_BY_EXECUTION)
+
+_Key = TypeVar("_Key")
+_UseKey: TypeAlias = tuple[str, str | None, str, str | None, str]
+_Place: TypeAlias = tuple[str, str, str]
+
+_NONE: Final = "(none)"
+_USES: Final = (
+    Column("calls", right=True),
+    Column("cases", right=True),
+    Column("board"),
+    Column("model, and its tests", flexible=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How often one test (or source without tests) of one model calls something on one board."""
+
+    op: str
+    model: str | None
+    source: str
+    test_id: str | None
+    board: str
+    calls: int
+    cases: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Who calls something: each entry is what it is about, calls and cases, most calls first.
+
+    ``places`` are a model, one of its tests (or else its source), and a board.
+    """
+
+    ops: tuple[tuple[str, int, int], ...]
+    models: tuple[tuple[str, int, int], ...]
+    places: tuple[tuple[_Place, int, int], ...]
+    uses: tuple[Use, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The cases that agree in one property; ``models`` are names."""
+
+    value: str
+    calls: int
+    cases: int
+    models: tuple[str, ...]
+
+
+def usage_of(configurations: Iterable[Configuration]) -> Usage:
+    """Return who calls the cases."""
+    ops, models = _Tally[str](), _Tally[str]()
+    places, uses = _Tally[_Place](), _Tally[_UseKey]()
+    for configuration in configurations:
+        op = configuration.row.op
+        by_place: Counter[_Place] = Counter()
+        by_use: Counter[_UseKey] = Counter()
+        for each in configuration.executions:
+            board = board_text(each.board, each.machine)
+            by_place[model_label(each), each.test_id or each.source, board] += each.count
+            by_use[op, each.model, each.source, each.test_id, board] += each.count
+        ops.add({op: configuration.row.calls})
+        models.add(_sums((label, count) for (label, _, _), count in by_place.items()))
+        places.add(by_place)
+        uses.add(by_use)
+    found = [Use(*key, calls=count, cases=cases) for key, count, cases in uses.rows()]
+    return Usage(
+        ops.rows(), models.rows(), places.rows(), uses=tuple(sorted(found, key=_use_order))
+    )
+
+
+def groups(
+    configurations: Iterable[tuple[Configuration, Sequence[TensorFacts]]],
+    by: str,
+    argument: str | None = None,
+) -> tuple[Group, ...]:
+    """Return the cases grouped by a property of PROPERTIES, most calls first.
+
+    A property of tensors is that of all tensors of a case, or of those in one argument, so that
+    each case is in one group. A case is in the group of every model, test or board that calls it.
+    """
+    tally = _Tally[str]()
+    models: dict[str, set[str]] = {}
+    for configuration, facts in configurations:
+        found = _values(configuration, facts, by, argument)
+        tally.add({value: count for value, (count, _) in found.items()})
+        for value, (_, names) in found.items():
+            models.setdefault(value, set()).update(names)
+    return tuple(
+        Group(value, calls, cases, tuple(sorted(models[value])))
+        for value, calls, cases in tally.rows()
+    )
+
+
+def usage_lines(usage: Usage, width: int | None = None) -> list[str]:
+    """Return a line of totals for each op, and a table with every model, its tests below it."""
+    totals = [
+        f"{op}: {plural(cases, 'case')}, {plural(calls, 'call')}" for op, calls, cases in usage.ops
+    ]
+    by_model: dict[str, list[tuple[_Place, int, int]]] = {}
+    for entry in usage.places:
+        by_model.setdefault(entry[0][0], []).append(entry)
+    rows = [row for model in usage.models for row in _model_rows(model, by_model[model[0]])]
+    return [*totals, "", *table_lines(_USES, rows, width), "", plural(len(by_model), "model")]
+
+
+def groups_lines(found: Sequence[Group], by: str, width: int | None = None) -> list[str]:
+    """Return a table of groups."""
+    columns = (
+        Column("calls", right=True),
+        Column("cases", right=True),
+        Column("models", right=True),
+        Column(by, flexible=True),
+    )
+    rows = [
+        (f"{each.calls:,}", f"{each.cases:,}", f"{len(each.models):,}", each.value)
+        for each in found
+    ]
+    return table_lines(columns, rows, width)
+
+
+def usage_data(usage: Usage) -> list[Json]:
+    """Return who uses something for machines; see ``optrove.cli_query`` for the keys."""
+    return [
+        {
+            "op": use.op,
+            "model": use.model,
+            "source": use.source,
+            "test": use.test_id,
+            "board": use.board or None,
+            "calls": use.calls,
+            "cases": use.cases,
+        }
+        for use in usage.uses
+    ]
+
+
+def groups_data(found: Sequence[Group], by: str) -> list[Json]:
+    """Return groups for machines; see ``optrove.cli_query`` for the keys."""
+    return [
+        {by: each.value, "calls": each.calls, "cases": each.cases, "models": list(each.models)}
+        for each in found
+    ]
+
+
+def _model_rows(
+    model: tuple[str, int, int], own: Sequence[tuple[_Place, int, int]]
+) -> list[tuple[str, ...]]:
+    label, calls, cases = model
+    boards = " ".join(sorted({board for (_, _, board), _, _ in own} - {""}))
+    rows: list[tuple[str, ...]] = [(f"{calls:,}", f"{cases:,}", boards, label)]
+    if [place for (_, place, _), _, _ in own] == [label]:
+        return rows
+    for (_, place, board), some, of_cases in own:
+        rows.append((f"{some:,}", f"{of_cases:,}", board, f"  {place}"))
+    return rows
+
+
+def _values(
+    configuration: Configuration, facts: Sequence[TensorFacts], by: str, argument: str | None
+) -> dict[str, tuple[int, set[str]]]:
+    """Return the groups that a case is in: how often it is called there, and by which models."""
+    if by in TENSOR_PROPERTIES:
+        names = {model_label(each) for each in configuration.executions}
+        return {_tensor_value(facts, by, argument): (configuration.row.calls, names)}
+    found: dict[str, tuple[int, set[str]]] = {}
+    for execution in configuration.executions:
+        value = _BY_EXECUTION[by](execution) or _NONE
+        count, names = found.get(value, (0, set()))
+        found[value] = (count + execution.count, names | {model_label(execution)})
+    return found
+
+
+def _tensor_value(facts: Sequence[TensorFacts], by: str, argument: str | None) -> str:
+    by_argument: dict[str, list[str]] = {}
+    for fact in facts:
+        if argument is None or fact.argument == argument:
+            by_argument.setdefault(fact.argument, []).append(getattr(fact, by) or _NONE)
+    if by == "mesh":
+        return ", ".join(sorted({each for own in by_argument.values() for each in own})) or _NONE
+    if argument is not None:
+        return _joined(by_argument.get(argument, []))
+    return ", ".join(f"{name}={_joined(own)}" for name, own in by_argument.items()) or _NONE
+
+
+def _joined(values: Sequence[str]) -> str:
+    """Return the values of an argument's tensors, equal ones once with their number."""
+    counts = Counter(values)
+    parts = [f"{value} ({count} times)" if count > 1 else value for value, count in counts.items()]
+    return " + ".join(parts) or _NONE
+
+
+class _Tally(Generic[_Key]):
+    """Counts of calls and cases by key."""
+
+    __slots__ = ("_calls", "_cases")
+
+    def __init__(self) -> None:
+        self._calls: Counter[_Key] = Counter()
+        self._cases: Counter[_Key] = Counter()
+
+    def add(self, calls: Mapping[_Key, int]) -> None:
+        """Count one more case, and its calls by key."""
+        self._calls.update(calls)
+        self._cases.update(calls.keys())
+
+    def rows(self) -> tuple[tuple[_Key, int, int], ...]:
+        """Return key, calls and cases, most calls first."""
+        order = sorted(self._calls, key=lambda key: (-self._calls[key], str(key)))
+        return tuple((key, self._calls[key], self._cases[key]) for key in order)
+
+
+def _sums(pairs: Iterable[tuple[str, int]]) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for name, count in pairs:
+        sums[name] += count
+    return sums
+
+
+def _use_order(use: Use) -> tuple[int, str, str, str, str, str]:
+    return -use.calls, use.op, use.model or "", use.source, use.test_id or "", use.board

@@ -1,0 +1,60 @@
+import pytest
+
+from optrove.model.trove import OpRow
+from optrove.report.ops_text import ops_data, ops_lines, percent
+
+LLAMA = "meta-llama/Llama-3.2-11B-Vision-Instruct"
+ROWS = (
+    OpRow("ttnn.matmul", 12, 4096, (LLAMA, "resnet50"), 1.0, hidden=False),
+    OpRow("ttnn.to_device", 3, 512, (LLAMA,), 1.0, hidden=True),
+    OpRow("ttnn.add", 2, 7, (LLAMA,), 0.5, hidden=False),
+)
+
+
+def test_ops_are_listed_with_their_totals_and_hidden_ones_are_counted():
+    assert ops_lines(ROWS, all_ops=False) == [
+        "op           cases  calls  replayable  models",
+        "ttnn.matmul     12  4,096        100%  2 models",
+        f"ttnn.add         2      7         50%  {LLAMA}",
+        "",
+        "2 ops, 14 cases, 4,103 calls from 2 models",
+        "1 data-movement op hidden, --all-ops shows them",
+    ]
+
+
+def test_all_ops_are_shown_on_demand():
+    lines = ops_lines(ROWS, all_ops=True)
+    assert "3 ops, 17 cases, 4,615 calls from 2 models" in lines
+    assert not any("hidden" in line for line in lines)
+
+
+def test_a_list_fits_into_a_terminal_of_80_columns():
+    longest = OpRow(
+        "ttnn.experimental.all_gather_minimal_matmul", 1, 1, (LLAMA,), 1.0, hidden=False
+    )
+    assert max(map(len, ops_lines((*ROWS, longest), all_ops=True, width=80))) == 80
+
+
+def test_hidden_ops_alone_make_no_table():
+    assert ops_lines(ROWS[1:2], all_ops=False) == [
+        "0 ops, 0 cases, 0 calls from 0 models",
+        "1 data-movement op hidden, --all-ops shows them",
+    ]
+
+
+def test_machines_get_names_of_models_and_a_share():
+    assert ops_data(ROWS, all_ops=False)[1] == {
+        "op": "ttnn.add",
+        "cases": 2,
+        "calls": 7,
+        "models": [LLAMA],
+        "replayable": 0.5,
+    }
+    assert len(ops_data(ROWS, all_ops=True)) == 3
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.0, "0%"), (0.0001, "1%"), (0.5, "50%"), (0.9999, "99%"), (1.0, "100%")]
+)
+def test_only_all_is_a_hundred_percent_and_only_nothing_is_none(share, text):
+    assert percent(share) == text
