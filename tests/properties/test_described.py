@@ -16,7 +16,7 @@ from optrove.backends.describe import Describer
 from optrove.capture.journal import Journal
 from optrove.capture.numbering import Numbering
 from optrove.codec.call_blocks import Dictionary
-from optrove.codec.described import case_of, describe_case
+from optrove.codec.described import Descriptions, case_of, describe_case
 from optrove.codec.identity import placement_hash, semantic_hash
 from optrove.codec.journal import LINES
 from optrove.codec.journal_content import JournalContent
@@ -29,6 +29,14 @@ from optrove.model.values import TtnnPlacement
 
 bounded = settings(max_examples=200, deadline=None)
 tensors = strategies.tensors_of(strategies.structs_of(strategies.leaves))
+
+
+@bounded
+@given(st.lists(strategies.cases, max_size=5))
+def test_many_cases_are_described_as_each_alone(cases):
+    descriptions = Descriptions()
+    repeated = [*cases, *cases]
+    assert [descriptions.of(case) for case in repeated] == list(map(describe_case, repeated))
 
 
 @bounded

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from optrove.codec.decode import bad_data, read_value
 from optrove.codec.parts import Part, part_of
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from optrove.codec.reading import Faults
+    from optrove.model.values import Value
+
+_MOST_KNOWN: Final = 8192
 
 
 def described(op: str, parts: Iterable[tuple[str, Part]]) -> DescribedCase:
@@ -60,6 +63,28 @@ def described(op: str, parts: Iterable[tuple[str, Part]]) -> DescribedCase:
 def describe_case(case: Case) -> DescribedCase:
     """Return a Case as a trove keeps it; BadData for what no reader would accept."""
     return described(case.op, ((name, part_of(value)) for name, value in case.arguments))
+
+
+class Descriptions:
+    """Describes many Cases; arguments that repeat are made a Part once."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[Value, Part] = {}
+
+    def of(self, case: Case) -> DescribedCase:
+        """Return what ``describe_case`` does."""
+        return described(case.op, [(name, self._part(value)) for name, value in case.arguments])
+
+    def _part(self, value: Value) -> Part:
+        part = self._known.get(value)
+        if part is None:
+            part = part_of(value)
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[value] = part
+        return part
 
 
 def case_of(content: str) -> Case:

@@ -205,7 +205,8 @@ def _plain(part: Any) -> Json:
     if isinstance(part, (Tile, MeshPlacement)):
         return {field.name: _plain(getattr(part, field.name)) for field in fields(part)}
     if isinstance(part, tuple):
-        return [_plain(item) for item in part]
+        # Most are numbers: a mesh of 32 chips has 64 of them.
+        return [item if type(item) is int else _plain(item) for item in part]
     return part
 
 

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from optrove.codec.journal import LINES
-from optrove.codec.journal_content import JournalContent
-from optrove.codec.journal_reader import find_journals
 from optrove.errors import BadTarget
-from optrove.flows.stores import sum_of, writing
+from optrove.flows.stores import journals_in, sum_of, writing
 from optrove.interop.detect import read_file
 from optrove.store.place import place_of
 from optrove.store.reader import open_reader
@@ -66,6 +64,8 @@ class _Journals:
     journals: tuple[Path, ...]
 
     def add_to(self, trove: Trove) -> Addition:
+        from optrove.codec.journal_content import JournalContent
+
         contents = map(JournalContent, self.journals)
         return Addition(self.name, "journals", sum_of(map(trove.add_journal, contents)))
 
@@ -104,9 +104,9 @@ def _journals_in(path: Path) -> Iterator[Path]:
     if path.suffix == LINES:
         yield path
     elif path.is_dir():
-        yield from find_journals(path)
+        yield from journals_in(path)
         for inside in sorted(each for each in path.iterdir() if each.is_dir()):
-            yield from find_journals(inside)
+            yield from journals_in(inside)
 
 
 def _beginning(path: Path) -> bytes:

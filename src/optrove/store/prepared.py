@@ -9,7 +9,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from optrove.codec.canonical import fingerprint
-from optrove.codec.described import describe_case
+from optrove.codec.described import Descriptions
 from optrove.codec.records import record_to_builtins
 from optrove.codec.text import write
 from optrove.model.records import CallOutcome
@@ -98,8 +98,9 @@ def prepare_imported(imported: Imported) -> Prepared:
     """Return what a file says about one source on one machine, as a Recording."""
     cases: dict[str, DescribedCase] = {}
     counts: dict[str, int] = {}
+    descriptions = Descriptions()
     for each in imported.cases:
-        described = describe_case(each.case)
+        described = descriptions.of(each.case)
         cases[described.case_id] = described
         counts[described.case_id] = counts.get(described.case_id, 0) + each.count
     returned = CallOutcome.RETURNED.value

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import bindparam, func, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 from optrove.store.postgres import copy_rows
 
@@ -87,8 +87,12 @@ def keys_of(connection: Connection, column: Column[Any], ids: Iterable[str]) -> 
 
 def insert_into(connection: Connection, table: Table) -> SqliteInsert | PostgresInsert:
     """Return an INSERT that can say what to do about a conflict."""
-    name = connection.dialect.name
-    return postgresql.insert(table) if name == "postgresql" else sqlite.insert(table)
+    if connection.dialect.name == "postgresql":
+        # Takes long to import, and most troves are of SQLite.
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table)
+    return sqlite.insert(table)
 
 
 @lru_cache(maxsize=64)
