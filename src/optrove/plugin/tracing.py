@@ -21,7 +21,7 @@ from optrove.codec.records import record_to_builtins
 from optrove.errors import OptroveError
 from optrove.flows.outputs import Outputs, sinks_of
 from optrove.flows.runs import filter_of, new_run, settled
-from optrove.flows.stores import make_directory, owning
+from optrove.flows.stores import check, make_directory, owning
 from optrove.flows.trace import parameter_place
 from optrove.model.records import Phase
 from optrove.plugin.asked import Asked, place_of
@@ -69,8 +69,12 @@ class TracedSession:
         self._owned = ExitStack()
 
     def own_journals(self) -> None:
-        """Keep others from taking in the journals that this session is going to."""
+        """Keep others from taking in the journals that this session is going to.
+
+        OptroveError when the trove is going to refuse them.
+        """
         if self._place.store is not None and not is_worker(self._config):
+            check(self._place.store)
             make_directory(self._place.directory)
             self._owned.enter_context(owning(self._place.directory))
 
