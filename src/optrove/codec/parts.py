@@ -97,15 +97,16 @@ class _Sort:
     replayable: bool
 
 
-def part_of(value: Value, data: Json = None) -> Part:
-    """Return the Part of an argument; ``data`` is its canonical form where that is known.
-
-    BadData for what no reader would accept.
-    """
-    spelled = encode(value) if data is None else data
+def part_of(value: Value) -> Part:
+    """Return the Part of an argument; BadData for what no reader would accept."""
+    data = encode(value)
     if isinstance(value, TensorSpec):
-        return tensor_parts(value, spelled).own()
-    content = write(spelled)
+        return tensor_parts(value, data).own()
+    return _other_part(value, write(data))
+
+
+def _other_part(value: Value, content: str) -> Part:
+    """Return the Part of what is no tensor, from its canonical JSON."""
     computed = semantics(value)
     return Part(
         content,
@@ -157,7 +158,9 @@ class WrittenParts:
         part = self._known.get(text)
         if part is None:
             value = decode(data)
-            part = self._known[text] = part_of(value, encode(value))
+            loose = isinstance(value, TensorSpec) or _LOOSE.search(text)
+            part = part_of(value) if loose else _other_part(value, text)
+            self._known[text] = part
         return part
 
     def tensor(self, data: Json) -> TensorParts:
@@ -241,4 +244,4 @@ def _after(shape: Sequence[int]) -> str:
 
 
 def _unless_same(form: Value, value: Value, content: str) -> str:
-    return content if form is value else write(encode(form))
+    return content if form == value else write(encode(form))
