@@ -180,7 +180,7 @@ def read(place):
         return content(reader)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(parts, parts, parts)
 def test_the_order_and_grouping_of_merges_do_not_matter(empty, first, second, third):
     with tempfile.TemporaryDirectory() as directory:
@@ -193,7 +193,7 @@ def test_the_order_and_grouping_of_merges_do_not_matter(empty, first, second, th
         assert read(troves.of([*third, *first, *second])) == expected
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(parts, st.randoms(use_true_random=False))
 def test_adding_in_any_order_and_twice_is_the_same(empty, found, chance):
     with tempfile.TemporaryDirectory() as directory:
@@ -203,7 +203,7 @@ def test_adding_in_any_order_and_twice_is_the_same(empty, found, chance):
         assert read(troves.of(shuffled)) == read(troves.of(found))
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(parts, journals)
 def test_removing_a_run_undoes_adding_it(empty, found, journal):
     gone = replace(journal, run=replace(journal.run, id="gone"))
@@ -215,7 +215,7 @@ def test_removing_a_run_undoes_adding_it(empty, found, journal):
         assert read(place) == read(troves.of(found))
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.lists(cases, max_size=4))
 def test_every_case_can_be_added_and_merged(empty, found):
     with tempfile.TemporaryDirectory() as directory:

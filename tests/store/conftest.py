@@ -24,7 +24,7 @@ def new_place(request, tmp_path):
     """Return a function that gives places where no trove is yet, all of the same kind."""
     if request.param == "postgresql":
         running = request.getfixturevalue("server")
-        return lambda: place_of(running.new_database())
+        return lambda: place_of(running.new_schema())
     numbers = itertools.count(1)
     return lambda: place_of(str(tmp_path / f"trove{next(numbers)}.db"))
 

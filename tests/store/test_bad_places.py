@@ -94,11 +94,11 @@ def test_a_database_of_something_else_is_refused_and_left_alone(tmp_path, statem
 
 
 def test_a_server_may_hold_other_tables_but_none_of_the_same_name(server):
-    place = place_of(server.new_database())
+    place = place_of(server.new_schema())
     with psycopg.connect(place.url) as connection:
         connection.execute("CREATE TABLE songs (title text)")
     open_trove(place, create=True).close()
-    place = place_of(server.new_database())
+    place = place_of(server.new_schema())
     with psycopg.connect(place.url) as connection:
         connection.execute("CREATE TABLE runs (distance text)")
     for opening in open_both_ways(place, create=True):
@@ -219,6 +219,8 @@ from optrove.store.reader import open_reader
 from optrove.store.trove import open_trove
 from troves import imported
 
+# Python itself may be where others have no rights: all that is needed is imported before.
+open_trove(place_of(sys.argv[2]), create=True).add_imported(imported("practice"))
 if os.geteuid() == 0:
     os.setgroups([])
     os.setgid(65534)
@@ -234,11 +236,11 @@ except UnusableTrove as error:
 """
 
 
-def run_python(code, path):
-    support = Path(postgres.__file__).parent
+def run_python(code, *arguments):
+    paths = [Path(postgres.__file__).parent, Path(__file__).parent, *filter(None, sys.path)]
     found = subprocess.run(
-        [sys.executable, "-c", code, path],
-        env={**os.environ, "PYTHONPATH": f"{support}:{Path(__file__).parent}"},
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))},
         check=True,
         capture_output=True,
         text=True,
@@ -246,8 +248,20 @@ def run_python(code, path):
     return found.stdout
 
 
+def test_a_reader_leaves_nothing_beside_the_trove(file):
+    with open_reader(file) as reader:
+        assert reader.count(Query()) == 1
+    assert list(file.path.parent.iterdir()) == [file.path]
+
+
+def test_a_reader_cannot_change_anything(file):
+    with open_reader(file) as reader, pytest.raises(UnusableTrove, match="cannot be written"):
+        list(reader.source.rows("DELETE FROM trove", {}))
+    open_reader(file).close()
+
+
 @pytest.mark.parametrize("left", [(), ("-wal", "-shm")], ids=["in order", "with a log left"])
-def test_a_trove_that_cannot_be_written_can_be_read(file, left):
+def test_a_trove_that_cannot_be_written_can_be_read(file, tmp_path, left):
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         with open_trove(file, create=False) as trove:
@@ -260,7 +274,7 @@ def test_a_trove_that_cannot_be_written_can_be_read(file, left):
             each.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
         directory.chmod(0o555)
         try:
-            told = run_python(READ_ONLY, directory / "trove.db")
+            told = run_python(READ_ONLY, directory / "trove.db", tmp_path / "practice.db")
         finally:
             directory.chmod(0o755)
     assert told.startswith("1 cases. the trove ")
@@ -282,12 +296,9 @@ def test_a_database_that_is_not_there_is_told(server):
 
 
 def test_a_user_without_rights_is_told(server):
-    place = place_of(server.new_database())
+    place = place_of(server.new_schema())
     open_trove(place, create=True).close()
-    with psycopg.connect(place.url) as connection:
-        connection.execute("CREATE ROLE reader LOGIN")
-        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
-    guest = place_of(place.url.replace("optrove@", "reader@"))
+    guest = place_of(server.as_guest(place.url))
     with open_reader(guest) as reader:
         assert reader.count(Query()) == 0
     with (
@@ -302,7 +313,7 @@ def test_a_server_that_goes_away_in_the_middle_is_told_and_nothing_is_half_added
         pytest.skip("there is no PostgreSQL server to start")
     server = postgres.Server()
     try:
-        place = place_of(server.new_database())
+        place = place_of(server.new_schema())
         with open_trove(place, create=True) as trove:
             trove.add_imported(imported("first", ADD))
         before = content_of(place)

@@ -15,7 +15,8 @@ from optrove.store.reader import open_reader
 from optrove.store.trove import open_trove
 from troves import content_of
 
-PROCESSES, TURNS = 8, 5
+PROCESSES, TURNS = 8, 4
+KILLED = 100
 
 
 def start(place, process, turns):
@@ -41,27 +42,30 @@ def test_eight_processes_that_write_at_once_lose_nothing(place):
 
 
 @pytest.mark.slow
-def test_whenever_a_writer_is_killed_all_that_it_told_of_is_there(tmp_path):
-    chance = random.Random(20260102)
+def test_whenever_writers_are_killed_all_that_they_told_of_is_there(tmp_path):
+    chance = random.Random(20260102)  # noqa: S311 - moments, not secrets
     place = place_of(str(tmp_path / "trove.db"))
     told = set()
-    for process in range(100):
-        writer = start(place, process, 10_000)
-        if process % 2:
-            # Not before it writes at all, which takes most of its time.
-            told.add((process, int(writer.stdout.readline())))
-        time.sleep(chance.uniform(0, 0.6) if process % 2 == 0 else chance.uniform(0, 0.03))
-        writer.kill()
-        rest = writer.communicate()[0]
-        told |= {(process, int(line)) for line in rest.splitlines()}
-        if place.path.exists() and process % 10 == 9:
+    for first in range(0, KILLED, 2):
+        # Few turns, so that the trove stays small; more than they live for.
+        writers = {process: start(place, process, 40) for process in (first, first + 1)}
+        for process, writer in writers.items():
+            if process % 2:
+                # Not before it writes at all, which takes most of its time.
+                told.add((process, int(writer.stdout.readline())))
+            time.sleep(chance.uniform(0, 0.05 if process % 2 else 0.5))
+            writer.kill()
+            told |= {(process, int(line)) for line in writer.communicate()[0].splitlines()}
+        if first % 10 == 0:
             assert_holds(place, told)
-    assert len(told) >= 50
     assert_holds(place, told)
+    assert len(told) >= KILLED // 2
 
 
 def assert_holds(place, told):
     with open_trove(place, create=True) as trove, trove.reader() as reader:
+        if not told:
+            return
         runs = {row.run.id for row in reader.runs()}
         known = reader.known(describe_case(writing.own(str(one), n)).case_id for one, n in told)
         (most, *_) = reader.cases(Query(op="ttnn.shared"))

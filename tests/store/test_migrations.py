@@ -77,7 +77,7 @@ def test_a_step_that_fails_leaves_the_trove_as_it_was(old):
     assert content_of(old) == before
 
 
-def test_an_older_trove_that_cannot_be_written_is_told(tmp_path):
+def test_an_older_trove_that_is_locked_is_told(tmp_path):
     place = place_of(str(tmp_path / "trove.db"))
     open_trove(place, create=True).close()
     holder = sqlite3.connect(place.path, isolation_level=None)
@@ -87,6 +87,15 @@ def test_an_older_trove_that_cannot_be_written_is_told(tmp_path):
             open_trove(place, create=False, migrations=LATER, timeout_s=0.1)
     finally:
         holder.close()
+
+
+def test_a_reader_that_may_not_bring_a_trove_up_to_date_is_told(server):
+    place = place_of(server.new_schema())
+    open_trove(place, create=True).close()
+    guest = place_of(server.as_guest(place.url))
+    with pytest.raises(UnusableTrove, match="has to be brought to version 2 before it can be read"):
+        open_reader(guest, migrations=LATER)
+    open_reader(guest).close()
 
 
 def test_steps_have_to_be_numbered_without_gaps():
@@ -114,7 +123,7 @@ def test_every_table_and_column_says_what_it_is_for():
 
 
 def test_a_server_tells_the_comments_too(server):
-    place = place_of(server.new_database())
+    place = place_of(server.new_schema())
     open_trove(place, create=True).close()
     asked = "SELECT obj_description(to_regclass(:name)), col_description(to_regclass(:name), 2)"
     with open_reader(place) as reader:

@@ -42,7 +42,7 @@ class Server:
         self._programs = self._reachable(installed()) / "bin"
         self._data = self._directory / "data"
         self._data.mkdir()
-        self._databases = 0
+        self._schemas = 0
         self._process = None
         if self._account:
             os.chown(self._data, self._account["user"], self._account["group"])
@@ -78,13 +78,23 @@ class Server:
         self.stop()
         shutil.rmtree(self._directory)
 
-    def new_database(self):
-        """Return the URL of a database that nobody has used."""
-        self._databases += 1
-        name = f"trove{self._databases}"
+    def new_schema(self):
+        """Return the URL of a schema that nobody has used: much less work than a database."""
+        self._schemas += 1
+        name = f"trove{self._schemas}"
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
-        return self.url(name)
+            connection.execute(f"CREATE SCHEMA {name}")
+        return f"{self.url('postgres')}&options=-csearch_path%3D{name}"
+
+    def as_guest(self, url):
+        """Return the URL for a user who may read all that is in a schema now, and no more."""
+        with psycopg.connect(url) as connection:
+            (schema,) = connection.execute("SELECT current_schema()").fetchone()
+            guest = f"guest_of_{schema}"
+            connection.execute(f"CREATE ROLE {guest} LOGIN")
+            connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO {guest}")
+            connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {guest}")
+        return url.replace("optrove@", f"{guest}@")
 
     def url(self, database):
         """Return the URL of a database."""

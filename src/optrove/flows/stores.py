@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from optrove.codec.journal import LINES
-from optrove.errors import OptroveError, UnusableJournal
+from optrove.errors import NoTrove, OptroveError, UnusableJournal
 from optrove.model.trove import Added
 from optrove.settings import read_settings
 from optrove.store.place import Place, place_of
@@ -171,12 +171,13 @@ def known_cases(place: Place, journals: Iterable[Path]) -> frozenset[str]:
     from optrove.codec.journal_content import JournalContent
     from optrove.store.reader import open_reader
 
-    if place.path is not None and not place.path.exists():
-        return frozenset()
     contents = map(JournalContent, journals)
     ids = {case.case_id for content in contents for _, case in content.cases()}
-    with open_reader(place) as reader:
-        return frozenset(reader.known(ids))
+    try:
+        with open_reader(place) as reader:
+            return frozenset(reader.known(ids))
+    except NoTrove:
+        return frozenset()
 
 
 def take_in(place: Place, directory: Path) -> Added:

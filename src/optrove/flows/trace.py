@@ -16,6 +16,7 @@ from optrove.codec.journal_reader import JournalReader, find_journals
 from optrove.errors import OptroveError
 from optrove.flows.runs import filter_of, new_run, settled
 from optrove.flows.stores import (
+    check,
     journals_beside,
     journals_in,
     known_cases,
@@ -104,6 +105,7 @@ def trace(
         sinks=sinks,
         settle=settled,
     )
+    check(place)
     made = make_directory(tracing.directory)
     current = Trace(tracing, place)
     with owning(tracing.directory):

@@ -40,7 +40,7 @@ def case_row(row: tuple[Any, ...], calls: int) -> CaseRow:
 def execution_row(row: tuple[Any, ...]) -> ExecutionRow:
     """Return an execution from a row of EXECUTIONS."""
     case_id, run_id, source, model, machine, board, *rest = row
-    test_id, phase, module, mode, outermost, outcome, count, total_ns, raised, ending = rest
+    test_id, phase, module, mode, outermost, outcome, count, total_ns, raised, ending, device = rest
     return ExecutionRow(
         case_id=case_id,
         run_id=run_id,
@@ -58,6 +58,7 @@ def execution_row(row: tuple[Any, ...]) -> ExecutionRow:
         total_ns=total_ns,
         outputs=None if ending is None or raised else ending,
         error=json.loads(ending) if raised else None,
+        device=device,
     )
 
 

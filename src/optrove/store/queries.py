@@ -18,7 +18,7 @@ WHERE c.key IN :keys
 EXECUTIONS: Final = """
 SELECT c.case_id, r.run_id, r.source, r.model, r.machine, e.board,
     s.test_id, s.phase, s.module, s.mode, x.outermost, x.outcome, x.calls, x.total_ns,
-    d.raised, d.content
+    d.raised, d.content, s.device
 FROM cases c
 JOIN executions x ON x.case_key = c.key
 JOIN recordings g ON g.key = x.recording_key
@@ -63,7 +63,7 @@ GROUP BY g.run_key, t.outcome
 
 MODEL_RUNS: Final = """
 SELECT coalesce(r.model, r.source), count(*), max(r.started_at)
-FROM runs r GROUP BY coalesce(r.model, r.source)
+FROM runs r WHERE r.kind NOT IN ('replay', 'sweep') GROUP BY coalesce(r.model, r.source)
 """
 
 MODEL_CASES: Final = """

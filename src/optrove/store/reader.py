@@ -5,6 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
+from optrove.errors import UnusableTrove
 from optrove.model.hidden import is_hidden
 from optrove.model.trove import CallBlock, ModelRow, OpRow, RunRow, TensorFacts
 from optrove.store import answers, queries
@@ -42,7 +43,7 @@ def open_reader(place: Place, *, migrations: Migrations = MIGRATIONS) -> TroveRe
         raise
     if version < migrations.current:
         source.close()
-        _bring_up_to_date(place, migrations)
+        _bring_up_to_date(place, version, migrations)
         source = _open(place)
     return TroveReader(source)
 
@@ -66,10 +67,16 @@ def _version(source: Source, migrations: Migrations) -> int:
     return version
 
 
-def _bring_up_to_date(place: Place, migrations: Migrations) -> None:
+def _bring_up_to_date(place: Place, version: int, migrations: Migrations) -> None:
     from optrove.store.trove import open_trove
 
-    open_trove(place, create=False, migrations=migrations).close()
+    try:
+        open_trove(place, create=False, migrations=migrations).close()
+    except UnusableTrove as error:
+        raise UnusableTrove(
+            f"the trove has version {version} and has to be brought to version "
+            f"{migrations.current} before it can be read, which failed: {error}"
+        ) from error
 
 
 class TroveReader:

@@ -100,7 +100,9 @@ def open_sqlite(place: Place, path: Path) -> SqliteSource:
     check_file(place, path)
     with sqlite_faults(place):
         try:
-            connection = _opened(path, "mode=ro")
+            # Not "ro", which would leave empty companions beside the trove, and could not undo
+            # what a killed writer has begun. SQLite does without the right to write by itself.
+            connection = _opened(path, "mode=rw")
         except sqlite3.OperationalError as error:
             # On a disk that cannot be written SQLite cannot make the files that it wants beside
             # the trove. If there is nothing in them anyway it can be told to do without.
@@ -145,8 +147,6 @@ def _opened(path: Path, options: str) -> sqlite3.Connection:
 
 
 def _has_companion(path: Path) -> bool:
-    """Tell whether there are changes beside the trove that are not in the file yet."""
-    try:
-        return path.with_name(f"{path.name}-wal").stat().st_size > 0
-    except FileNotFoundError:
-        return False
+    """Tell whether beside the trove there is something without which it cannot be understood."""
+    beside = (path.with_name(path.name + suffix) for suffix in ("-wal", "-journal"))
+    return any(each.exists() and each.stat().st_size for each in beside)

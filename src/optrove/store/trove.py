@@ -16,6 +16,7 @@ from optrove.store.migrations import MIGRATIONS, Migrations
 from optrove.store.opening import look_at, set_up
 from optrove.store.postgres import code_of
 from optrove.store.prepared import prepare_imported, prepare_run
+from optrove.store.prepared_journal import prepare_journal
 from optrove.store.reader import open_reader
 from optrove.store.removing import remove_run
 from optrove.store.writing import write_recording, write_run
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from optrove.model.trove import Added, Imported, Removed
     from optrove.store.place import Place
     from optrove.store.reader import TroveReader
+    from optrove.store.stored import Prepared
 
 T = TypeVar("T")
 
@@ -107,14 +109,14 @@ class Trove:
 
     def add_journal(self, content: JournalContent) -> Added:
         """Add the journal of one process; one that is there already changes nothing."""
-        from optrove.store.prepared_journal import prepare_journal
-
-        prepared = prepare_journal(content)
-        return self._write(lambda connection: write_recording(connection, prepared))
+        return self.add(prepare_journal(content))
 
     def add_imported(self, imported: Imported) -> Added:
         """Add what a file says about one source on one machine; twice is the same as once."""
-        prepared = prepare_imported(imported)
+        return self.add(prepare_imported(imported))
+
+    def add(self, prepared: Prepared) -> Added:
+        """Add a Recording that was prepared before: what takes long is done without the lock."""
         return self._write(lambda connection: write_recording(connection, prepared))
 
     def add_attempts(self, run: Run, attempts: Iterable[Attempt]) -> int:
