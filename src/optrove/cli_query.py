@@ -26,18 +26,17 @@ diff     a and b: {name, kind, cases, calls}, equal, opaque: cases that could be
 from __future__ import annotations
 
 import json
-import re
 import sys
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from optrove.cli_options import json_option, store_option, tell_recovered
+from optrove.cli_options import case_filters, json_option, store_option, tell_recovered
 from optrove.cli_output import echo_lines, echo_list, table_width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from optrove.flows.differences import Comparison
     from optrove.flows.query import Answer
@@ -47,43 +46,10 @@ if TYPE_CHECKING:
     from optrove.store.reader import TroveReader
 
 _DIFFERS: Final = 1
-_SIZE: Final = re.compile(r"[0-9]{1,18}")
 _PROPERTIES: Final = (
     *("dtype", "layout", "memory", "mesh", "shape"),
     *("model", "source", "test", "board"),
 )
-
-_Command = TypeVar("_Command", bound="Callable[..., Any]")
-
-
-def _shape(_: click.Context, __: click.Parameter, given: str | None) -> tuple[int, ...] | None:
-    """Return the sizes of ``1x1x32x64``, ``1,1,32,64`` or ``[1, 1, *, 64]``; -1 is any."""
-    if given is None:
-        return None
-    sizes = re.split(r"\s*[x,]\s*", given.strip().strip("[]()").strip(" ,"))
-    if not all(size == "*" or _SIZE.fullmatch(size) for size in sizes):
-        raise click.BadParameter("write 1x1x32x64 or 1,1,32,64, with * for any size")
-    return tuple(-1 if size == "*" else int(size) for size in sizes)
-
-
-def _filters(command: _Command) -> _Command:
-    """Give a command the options that choose cases of an op."""
-    options = (
-        click.option("--argument", metavar="NAME", help="Tensor of this parameter."),
-        click.option("--dtype", metavar="NAME", help="bfloat16, bfloat8_b, float32, ..."),
-        click.option("--layout", metavar="NAME", help="TILE or ROW_MAJOR; strided, ..."),
-        click.option("--memory", metavar="NAME", help="L1, SHARDED, L1_WIDTH_SHARDED, HOST, ..."),
-        click.option("--shape", metavar="SIZES", callback=_shape, help="1x1x32x64; * is any size."),
-        click.option("--mesh", metavar="SIZES", callback=_shape, help="Mesh of chips, as 4x8."),
-        click.option("--model", metavar="NAME", help="Called by this model; a part is enough."),
-        click.option("--board", metavar="NAME", help="Called on this board."),
-        click.option("--run", metavar="RUN", help="Called in this run; the beginning is enough."),
-        click.option("--nested", is_flag=True, help="Count calls made by other ops, too."),
-        click.option("--all-ops", is_flag=True, help="With *: ops that only move data, too."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 @click.command()
@@ -122,7 +88,7 @@ def ops(*, store: str | None, as_json: bool, **chosen: Any) -> None:
 @click.command()
 @click.argument("name", metavar="OP|CASE")
 @click.argument("number", metavar="[N]", required=False, type=click.IntRange(min=1))
-@_filters
+@case_filters("--board")
 @click.option("--families", is_flag=True, help="Sum up cases that differ in scalars only.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N.")
 @store_option
@@ -165,20 +131,22 @@ def show(
         elif as_json:
             from optrove.report.cases_text import configuration_data
 
-            found = chain.from_iterable(_chosen(reader, each, number, limit) for each in answers)
+            found = chain.from_iterable(
+                _chosen(reader, each, number, limit, by_run=False) for each in answers
+            )
             echo_list(map(configuration_data, found))
         else:
             echo_lines(_configuration_lines(reader, answers, number, limit))
 
 
 def _chosen(
-    reader: TroveReader, answer: Answer, number: int | None, limit: int | None
+    reader: TroveReader, answer: Answer, number: int | None, limit: int | None, *, by_run: bool
 ) -> Iterable[Configuration]:
     from optrove.flows.query import configuration, configurations
 
     if number is not None:
         return (configuration(reader, answer, number),)
-    return islice(configurations(reader, answer.query), limit)
+    return islice(configurations(reader, answer.query, by_run=by_run), limit)
 
 
 def _configuration_lines(
@@ -188,7 +156,7 @@ def _configuration_lines(
 
     for place, answer in enumerate(answers):
         yield from ("",) * (2 if place else 0)
-        found = _chosen(reader, answer, number, limit)
+        found = _chosen(reader, answer, number, limit, by_run=True)
         yield from heading_lines(answer.op, cases=answer.cases, every=answer.every)
         for each in found:
             yield from configuration_lines(each)
@@ -200,7 +168,7 @@ def _show_families(
     from optrove.flows.query import configurations
     from optrove.report.families import families, family_data
 
-    found = [(each, families(configurations(reader, each.query))) for each in answers]
+    found = [(each, families(configurations(reader, each.query, by_run=True))) for each in answers]
     if as_json:
         echo_list(family_data(family) for _, own in found for family in own[:limit])
         return
@@ -220,7 +188,7 @@ def _family_lines(answer: Answer, own: tuple[Family, ...], limit: int | None) ->
 
 @click.command()
 @click.argument("name", metavar="OP|CASE")
-@_filters
+@case_filters("--board")
 @click.option(
     "--by", type=click.Choice(_PROPERTIES), help="Count by this property of tensors or callers."
 )
@@ -254,7 +222,11 @@ def who(*, store: str | None, as_json: bool, by: str | None, **chosen: Any) -> N
     asked = Asked(**chosen)
     with reading(store, tell_recovered) as reader:
         answers = select(reader, asked)
-        found = chain.from_iterable(configurations(reader, each.query) for each in answers)
+        # Only who asks for tests has to pay for telling them apart.
+        by_run = by not in (None, "test")
+        found = chain.from_iterable(
+            configurations(reader, each.query, by_run=by_run) for each in answers
+        )
         if by is None:
             usage = usage_of(found)
         else:

@@ -38,6 +38,9 @@ __all__ = ["LOST", "JournalContent", "is_being_written"]
 LOST: Final = "the journal could not be written"
 """The reason why calls are untraceable that were counted but not recorded."""
 
+_MOST_KEPT: Final = 20_000
+"""How many described cases are kept in memory: some kilobytes each."""
+
 _WITH_CASE: Final = (layout.CASE, layout.OPAQUE)
 _SCOPE: Final = ("test_id", "phase", "module", "mode", "device")
 
@@ -52,6 +55,7 @@ class JournalContent:
         self._scan = begin_scan(layout.calls_beside(lines))
         self._lines = JournalParts(lines)
         self._ids: dict[int, str] = {}
+        self._described: dict[int, DescribedCase] = {}
 
     @property
     def run(self) -> Run:
@@ -117,7 +121,7 @@ class JournalContent:
         """What became of every call, for a trove that knows none of the cases; it adds up."""
         kinds: dict[int, Counter[str]] = {layout.FILTERED: Counter(), layout.UNTRACEABLE: Counter()}
         scan, _ = self._scanned
-        lines, ids = self._lines, dict(self._described_ids())
+        lines, ids = self._lines, dict(self.case_ids())
         stored: set[str] = set()
         repeated = 0
         for (word, *_), tally in scan.tallies.items():
@@ -145,10 +149,26 @@ class JournalContent:
 
         The same case may come twice with different numbers.
         """
-        for number, parts in sorted(self._settled.cases.items()):
-            case = parts.described()
+        for number in sorted(self._settled.cases):
+            case = self.case(number)
             self._ids[number] = case.case_id
             yield number, case
+
+    def case(self, number: int) -> DescribedCase:
+        """Return a case by its number; the first of many are kept, others are made anew."""
+        case = self._described.get(number)
+        if case is None:
+            case = self._lines.described(number)
+            if len(self._described) < _MOST_KEPT:
+                self._described[number] = case
+        return case
+
+    def case_ids(self) -> Iterator[tuple[int, str]]:
+        """Yield the numbers and ids of all cases, in the order of the numbers."""
+        if len(self._ids) != len(self._settled.cases):
+            for number, case in self.cases():
+                self._ids[number] = case.case_id
+        yield from sorted(self._ids.items())
 
     def scopes(self) -> Iterator[tuple[int, ScopeFacts]]:
         """Yield within what calls were made, with their numbers."""
@@ -161,8 +181,8 @@ class JournalContent:
         Outputs are a list as canonical JSON. Errors and outputs are numbered apart.
         """
         lines = self._settled
-        for number, parts in sorted(lines.outputs.items()):
-            yield number, False, f"[{','.join([part.content for part in parts])}]"
+        for number in sorted(lines.outputs):
+            yield number, False, lines.output_text(number)
         for number, data in sorted(lines.plain["error"].items()):
             yield number, True, data["text"]
 
@@ -178,7 +198,7 @@ class JournalContent:
         """Return what ``calls_of`` needs, together with the blocks, to give all calls back."""
         lines = self._settled
         tables = {
-            "cases": {number: write(case_id) for number, case_id in self._described_ids()},
+            "cases": {number: write(case_id) for number, case_id in self.case_ids()},
             "outputs": {number: text for number, is_error, text in self.endings() if not is_error},
             "errors": _texts(lines, "error", "text"),
             "sites": _texts(lines, "site", "file", "line"),
@@ -218,13 +238,6 @@ class JournalContent:
             key = (case, scope, ending, outcome, layout.depth_of(word) == 0)
             alike[key] = tally.and_also(alike.get(key))
         return tuple(_group(key, alike[key]) for key in sorted(alike))
-
-    def _described_ids(self) -> Iterator[tuple[int, str]]:
-        """Yield the numbers and ids of all cases, which need not be described twice."""
-        if len(self._ids) != len(self._settled.cases):
-            for number, case in self.cases():
-                self._ids[number] = case.case_id
-        yield from sorted(self._ids.items())
 
 
 def _check_references(scan: CallScan, lines: JournalParts) -> None:

@@ -1,13 +1,15 @@
 """The lines of a journal as Cases and outputs in the form of a trove, each value made once.
 
-Lines are described as they are read, since each defines a number before others use it; their JSON
-is not kept.
+Lines are checked as they are read, since each defines a number before others use it; their JSON is
+not kept. Cases are kept by the numbers of their arguments, and joined from their Parts when they
+are asked for: a hundred thousand of them would not fit into memory otherwise.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.codec.described import described
 from optrove.codec.journal_lines import FIELDS, JournalLines, undefined
@@ -22,19 +24,21 @@ if TYPE_CHECKING:
     from optrove.model.trove import DescribedCase
 
 _MAX_NUMBER: Final = 2**31
+_MOST_TENSORS: Final = 30_000
+"""How many Parts of tensors are kept, for the cases that are described next."""
+
+TensorKey: TypeAlias = tuple[int, int, int, int | None]
+Reference: TypeAlias = int | TensorKey | Part
+"""A value by its number; a tensor by that, its identity, storage and device; or what is written."""
 
 
 @dataclass(frozen=True, slots=True)
-class CaseParts:
-    """A case by its parts, in the order of their names; ``opaque`` are the types of unknowns."""
+class NumberedCase:
+    """A case by its references, in the order of names; ``opaque`` are the types of unknowns."""
 
     op: str
-    arguments: tuple[tuple[str, Part], ...]
+    arguments: tuple[tuple[str, Reference], ...]
     opaque: tuple[str, ...]
-
-    def described(self) -> DescribedCase:
-        """Return the case as a trove keeps it."""
-        return described(self.op, self.arguments)
 
 
 class JournalParts(JournalLines):
@@ -42,13 +46,13 @@ class JournalParts(JournalLines):
 
     def __init__(self, lines: Path) -> None:
         """Read the lines; BadData when they are none, UnusableJournal when they are not there."""
-        self.cases: dict[int, CaseParts] = {}
-        self.outputs: dict[int, tuple[Part, ...]] = {}
+        self.cases: dict[int, NumberedCase] = {}
+        self.outputs: dict[int, tuple[Reference, ...]] = {}
         self.plain: dict[str, dict[int, dict[str, Json]]] = {kind: {} for kind in FIELDS}
         """Sites, scopes, errors and reasons, as they are written."""
         self._written = WrittenParts()
         self._values: dict[int, Part | TensorParts] = {}
-        self._tensors: dict[tuple[int, int, int, int | None], Part] = {}
+        self._tensors: dict[TensorKey, Part] = {}
         super().__init__(lines)
 
     def keep(self, kind: str, data: dict[str, Json]) -> None:
@@ -58,10 +62,11 @@ class JournalParts(JournalLines):
             self._values[number] = self._value(data.get("is"))
         elif kind == "case":
             given = sorted(data["arguments"].items())
-            arguments = tuple([(name, self._part(reference)) for name, reference in given])
-            self.cases[number] = CaseParts(data["op"], arguments, _texts(data.get("opaque")))
+            arguments = tuple([(sys.intern(name), self._checked(each)) for name, each in given])
+            op = sys.intern(data["op"])
+            self.cases[number] = NumberedCase(op, arguments, _texts(data.get("opaque")))
         elif kind == "outputs":
-            self.outputs[number] = tuple([self._part(reference) for reference in data["are"]])
+            self.outputs[number] = tuple([self._checked(reference) for reference in data["are"]])
         else:
             self.plain[kind][number] = data
 
@@ -76,21 +81,41 @@ class JournalParts(JournalLines):
             return self._written.tensor(data)
         return self._written.part(data)
 
-    def _part(self, given: Json) -> Part:
-        """Return the Part that a reference means; BadData when it is none."""
+    def described(self, number: int) -> DescribedCase:
+        """Return a case as a trove keeps it."""
+        case = self.cases[number]
+        return described(case.op, [(name, self._part(each)) for name, each in case.arguments])
+
+    def output_text(self, number: int) -> str:
+        """Return what a call gave as a list in canonical JSON."""
+        return f"[{','.join([self._part(each).content for each in self.outputs[number]])}]"
+
+    def _checked(self, given: Json) -> Reference:
+        """Return what a reference means; BadData when that is nothing."""
         if type(given) is int:
-            value = self._defined(given)
-            return value if isinstance(value, Part) else value.own()
+            self._defined(given)
+            return given
         if type(given) is dict and "is" in given:
             return self._written.part(given["is"])
         key = _tensor_key(given)
-        part = self._tensors.get(key)
+        if isinstance(self._defined(key[0]), Part):
+            raise BadData((Fault("$", f"value {key[0]} is no tensor"),))
+        return key
+
+    def _part(self, reference: Reference) -> Part:
+        if isinstance(reference, Part):
+            return reference
+        if isinstance(reference, int):
+            value = self._values[reference]
+            return value if isinstance(value, Part) else value.own()
+        part = self._tensors.get(reference)
         if part is None:
-            number, identity, storage, device = key
-            tensor = self._defined(number)
-            if isinstance(tensor, Part):
-                raise BadData((Fault("$", f"value {number} is no tensor"),))
-            part = self._tensors[key] = tensor.part(identity, storage, device)
+            number, identity, storage, device = reference
+            tensor = self._values[number]
+            part = tensor if isinstance(tensor, Part) else tensor.part(identity, storage, device)
+            if len(self._tensors) >= _MOST_TENSORS:
+                self._tensors.clear()
+            self._tensors[reference] = part
         return part
 
     def _defined(self, number: int) -> Part | TensorParts:
@@ -100,7 +125,7 @@ class JournalParts(JournalLines):
         return value
 
 
-def _tensor_key(given: Json) -> tuple[int, int, int, int | None]:
+def _tensor_key(given: Json) -> TensorKey:
     if type(given) is not dict:
         raise BadData((Fault("$", f"expected a reference, found {found(given)}"),))
     device = given.get("d")

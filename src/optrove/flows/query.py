@@ -61,7 +61,7 @@ class Answer:
 
 def ops_asked(reader: TroveReader, asked: Asked) -> tuple[OpRow, ...]:
     """Return all ops that were asked for, hidden ones included; NotFound if there are none."""
-    query = replace(_query(reader, asked), hidden_ops=True)
+    query = replace(query_of(reader, asked), hidden_ops=True)
     rows = reader.ops(query)
     if not rows:
         raise nothing_left(reader, (Query(outermost_only=False, hidden_ops=True),), query)
@@ -72,7 +72,7 @@ def select(reader: TroveReader, asked: Asked) -> tuple[Answer, ...]:
     """Return the cases that were asked for, op by op; NotFound if there are none."""
     if asked.name is None:
         raise NotFound("no op is named; list those there are with: optrove ops")
-    filters = _query(reader, asked)
+    filters = query_of(reader, asked)
     bases = _bases(reader, asked.name, asked)
     answers = []
     for base in bases:
@@ -120,14 +120,17 @@ def ops_named(reader: TroveReader, name: str) -> tuple[str, ...]:
     return found
 
 
-def configurations(reader: TroveReader, query: Query) -> Iterator[Configuration]:
+def configurations(
+    reader: TroveReader, query: Query, *, by_run: bool = False
+) -> Iterator[Configuration]:
     """Yield the cases of a query, numbered from one, with the executions that it counts.
 
-    Reads as it goes: whoever stops early has not paid for the rest.
+    ``by_run`` sums these up for each run. Reads as it goes: whoever stops early has not paid for
+    the rest.
     """
     numbered = enumerate(reader.cases(query), start=1)
     while batch := tuple(islice(numbered, _BATCH)):
-        executions = _executions(reader, [row for _, row in batch], query)
+        executions = _executions(reader, [row for _, row in batch], query, by_run=by_run)
         for number, row in batch:
             yield Configuration(number, row, tuple(executions[row.case_id]))
 
@@ -167,7 +170,7 @@ def _some(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
     return rows
 
 
-def _query(reader: TroveReader, asked: Asked) -> Query:
+def query_of(reader: TroveReader, asked: Asked) -> Query:
     """Return the filters of a question as a query for all ops."""
     return Query(
         run_id=None if asked.run is None else run_named(reader, asked.run),
@@ -215,10 +218,10 @@ def _case_query(reader: TroveReader, prefix: str, asked: Asked) -> Query:
 
 
 def _executions(
-    reader: TroveReader, rows: Sequence[CaseRow], query: Query
+    reader: TroveReader, rows: Sequence[CaseRow], query: Query, *, by_run: bool = False
 ) -> defaultdict[str, list[ExecutionRow]]:
     found: defaultdict[str, list[ExecutionRow]] = defaultdict(list)
-    for execution in reader.executions([row.case_id for row in rows]):
+    for execution in reader.executions([row.case_id for row in rows], by_run=by_run):
         if counts_for(execution, query):
             found[execution.case_id].append(execution)
     return found

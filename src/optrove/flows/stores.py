@@ -172,7 +172,7 @@ def known_cases(place: Place, journals: Iterable[Path]) -> frozenset[str]:
     from optrove.store.reader import open_reader
 
     contents = map(JournalContent, journals)
-    ids = {case.case_id for content in contents for _, case in content.cases()}
+    ids = {case_id for content in contents for _, case_id in content.case_ids()}
     try:
         with open_reader(place) as reader:
             return frozenset(reader.known(ids))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from optrove.codec.journal_content import JournalContent
-    from optrove.model.trove import CallGroup, DescribedCase, ScopeFacts
+    from optrove.model.trove import CallGroup, ScopeFacts
 
 _NONE: Final = Counted(0, None, None, None)
 
@@ -29,13 +29,13 @@ def prepare_journal(content: JournalContent) -> Prepared:
     blocks = list(content.blocks())
     groups = [group for group in content.groups() if group.case]
     called = {group.case for group in groups}
-    cases = {number: case for number, case in content.cases() if number in called}
+    cases = {number: case_id for number, case_id in content.case_ids() if number in called}
     scopes = {number: prepare_scope(facts) for number, facts in content.scopes()}
     endings = {
         (is_error, number): _ending(text, is_error=is_error)
         for number, is_error, text in content.endings()
     }
-    by_id = {case.case_id: case for case in cases.values()}
+    numbers = {case_id: number for number, case_id in cases.items()}
     run = prepare_run(content.run)
     executions = _executions(groups, _Numbers(cases, scopes, endings))
     used_scopes = {group.scope_id for group, _ in executions}
@@ -51,7 +51,7 @@ def prepare_journal(content: JournalContent) -> Prepared:
         ),
         run=run,
         executions=executions,
-        described=lambda ids: [by_id[case_id] for case_id in ids],
+        described=lambda ids: (content.case(numbers[case_id]) for case_id in ids),
         scopes={each.scope_id: each for each in scopes.values() if each.scope_id in used_scopes},
         endings={
             each.ending_id: each for each in endings.values() if each.ending_id in used_endings
@@ -80,11 +80,11 @@ class _Numbers:
 
     def __init__(
         self,
-        cases: Mapping[int, DescribedCase],
+        cases: Mapping[int, str],
         scopes: Mapping[int, StoredScope],
         endings: Mapping[tuple[bool, int], StoredEnding],
     ) -> None:
-        self._cases = {number: case.case_id for number, case in cases.items()}
+        self._cases = cases
         self._scopes = {0: None, **{number: each.scope_id for number, each in scopes.items()}}
         self._endings = {key: each.ending_id for key, each in endings.items()}
 

@@ -30,6 +30,24 @@ WHERE c.case_id IN :ids
 ORDER BY x.calls DESC, r.run_id, g.process, x.place
 """
 
+EXECUTIONS_BY_RUN: Final = """
+SELECT c.case_id, r.run_id, r.source, r.model, r.machine, e.board,
+    NULL, NULL, NULL, NULL, x.outermost, x.outcome, x.calls, x.total_ns, NULL, NULL, NULL
+FROM (
+    SELECT x.case_key, g.run_key, x.outermost, x.outcome,
+        SUM(x.calls) AS calls, SUM(x.total_ns) AS total_ns
+    FROM cases c
+    JOIN executions x ON x.case_key = c.key
+    JOIN recordings g ON g.key = x.recording_key
+    WHERE c.case_id IN :ids
+    GROUP BY x.case_key, g.run_key, x.outermost, x.outcome
+) x
+JOIN cases c ON c.key = x.case_key
+JOIN runs r ON r.key = x.run_key
+JOIN environments e ON e.key = r.environment_key
+ORDER BY x.calls DESC, r.run_id, x.outermost DESC, x.outcome
+"""
+
 TENSORS: Final = """
 SELECT c.case_id, t.place, t.argument, t.shape, t.dtype, t.layout, t.memory, t.mesh
 FROM cases c JOIN case_tensors t ON t.case_key = c.key

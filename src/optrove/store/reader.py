@@ -147,12 +147,18 @@ class TroveReader:
             ((count,),) = self.source.rows(selection.count(), selection.parameters)
         return int(count)
 
-    def executions(self, case_ids: Iterable[str]) -> Iterator[ExecutionRow]:
-        """Yield how Cases were executed, in the order of the ids; most calls first for each."""
+    def executions(
+        self, case_ids: Iterable[str], *, by_run: bool = False
+    ) -> Iterator[ExecutionRow]:
+        """Yield how Cases were executed, in the order of the ids; most calls first for each.
+
+        With ``by_run`` they are summed up for each Run, and tell nothing of tests and outputs.
+        """
+        question = queries.EXECUTIONS_BY_RUN if by_run else queries.EXECUTIONS
         with self.source.snapshot():
             for batch in answers.batches(case_ids, _AT_ONCE):
                 by_case: dict[str, list[ExecutionRow]] = {case_id: [] for case_id in batch}
-                for row in self._rows(queries.EXECUTIONS, "ids", batch):
+                for row in self._rows(question, "ids", batch):
                     by_case[row[0]].append(answers.execution_row(row))
                 for rows in by_case.values():
                     yield from rows
