@@ -3,6 +3,7 @@
 import signal
 import threading
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # How long an example takes says something about the machine, not about the code.
@@ -18,3 +19,23 @@ if (
     and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 ):
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# At its end a session with hypothesis's plugin imports all of hypothesis, which takes longer than
+# the sessions that tests start, and none of these uses it.
+QUICK = "-p no:hypothesispytest"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def quick_sessions():
+    """Spare the sessions that tests start what they do not need."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_ADDOPTS", QUICK, prepend=" ")
+        yield
+
+
+@pytest.fixture
+def pytester(pytester, monkeypatch):
+    """Give pytest's own fixture, which has taken that variable away, with it."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", QUICK)
+    return pytester

@@ -10,6 +10,7 @@ from optrove.version import __version__
 if TYPE_CHECKING:
     from optrove import metrics
     from optrove.backends.ttnn.mock import mock_board
+    from optrove.flows.replay_record import replay_op_record
     from optrove.flows.serialize import TensorRef, from_jsonable, to_jsonable
     from optrove.flows.trace import (
         enable_tensor_value_serialization,
@@ -27,6 +28,7 @@ __all__ = [
     "is_tracing_enabled",
     "metrics",
     "mock_board",
+    "replay_op_record",
     "to_jsonable",
     "trace",
 ]
@@ -40,6 +42,7 @@ _HOMES = {
     "trace": "optrove.flows.trace",
     "from_jsonable": "optrove.flows.serialize",
     "mock_board": "optrove.backends.ttnn.mock",
+    "replay_op_record": "optrove.flows.replay_record",
     "to_jsonable": "optrove.flows.serialize",
 }
 

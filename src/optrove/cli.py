@@ -12,7 +12,9 @@ import click
 from optrove import __version__
 from optrove.cli_options import json_option
 from optrove.cli_query import COMMANDS as QUERY_COMMANDS
+from optrove.cli_replay import COMMANDS as REPLAY_COMMANDS
 from optrove.cli_store import COMMANDS as STORE_COMMANDS
+from optrove.cli_testgen import COMMANDS as TESTGEN_COMMANDS
 from optrove.cli_trace import trace
 from optrove.errors import OptroveError
 from optrove.settings import VARIABLES, read_settings
@@ -31,6 +33,8 @@ ENVIRONMENT = "\b\nEnvironment:\n" + "\n".join(
 SECTIONS = {
     "Record": ("trace", "import"),
     "Ask": ("ops", "show", "who", "diff", "runs", "models"),
+    "Replay": ("replay", "check-board", "check-release", "audit-goldens"),
+    "Test": ("testgen", "shrink"),
     "Keep": ("export", "merge", "rm"),
     "Without hardware": ("boards", "doctor"),
 }
@@ -78,7 +82,7 @@ def main() -> None:
     """
 
 
-for command in (trace, *QUERY_COMMANDS, *STORE_COMMANDS):
+for command in (trace, *QUERY_COMMANDS, *REPLAY_COMMANDS, *STORE_COMMANDS, *TESTGEN_COMMANDS):
     main.add_command(command)
 
 

@@ -78,15 +78,23 @@ def project(pytester, monkeypatch):
     return pytester
 
 
-def metrics_of(project, body, *options, imports="", outcome=None):
-    lines = "\n".join(f"    {line}" for line in body.splitlines())
-    source = f"{imports}\n\ndef test_one():\n{lines}\n"
+def metrics_of_each(project, bodies, *options, imports="", outcome="passed"):
+    """Run a test for each of some bodies, in one session, and return the metrics of each."""
+    source = imports
+    for number, body in enumerate(bodies):
+        lines = "\n".join(f"    {line}" for line in body.splitlines())
+        source += f"\n\ndef test_{number}():\n{lines}\n"
     (project.path / "test_model.py").write_text(source)
     project.runpytest_subprocess("--results-csv", "results.csv", *options)
     with (project.path / "results.csv").open(newline="") as file:
-        row = list(csv.DictReader(file))[-1]
-    assert row["outcome"] == (outcome or "passed"), row["error"]
-    return [tuple(metric.values()) for metric in json.loads(row["metrics_json"])]
+        rows = list(csv.DictReader(file))
+    assert [row["outcome"] for row in rows] == [outcome] * len(bodies), rows
+    return [[tuple(metric.values()) for metric in json.loads(row["metrics_json"])] for row in rows]
+
+
+def metrics_of(project, body, *options, **keywords):
+    (found,) = metrics_of_each(project, [body], *options, **keywords)
+    return found
 
 
 BY_NAME = (
@@ -120,27 +128,24 @@ def test_an_assertion_that_returns_nothing_has_held(project):
     ]
 
 
-@pytest.mark.parametrize(
-    ("call", "found"),
-    [
-        ("comp_pcc(1.0, 0.75)", [("pcc", 0.75, 0.99, False)]),
-        ("check_with_pcc(1.0, 0.75, 0.5)", [("pcc", 0.75, 0.5, True)]),
-        ("comp_allclose(1.0, 0.75)", [("allclose", 0.25, None, False)]),
-        ("comp_equal(1.0, 0.75)", [("equal", 0.25, None, False)]),
-        ("comp_ulp(1.0, 0.75, 2)", [("ulp", 25.0, 2.0, False)]),
-        ("comp_ulp(1.0, float('nan'), 2)", [("ulp", "nan", 2.0, False)]),
-        (
-            "comp_ulp(1.0, float('inf'), 2)",
-            [("ulp", "Calculated tensor contains non-finite values", 2.0, False)],
-        ),
-        (
-            "comp_allclose_and_pcc(1.0, 0.75, pcc=0.5)",
-            [("allclose", 0.25, None, False), ("pcc", 0.75, 0.5, True)],
-        ),
-    ],
-)
-def test_numbers_are_taken_from_values_and_messages(project, call, found):
-    assert metrics_of(project, call, imports=BY_NAME) == found
+def test_numbers_are_taken_from_values_and_messages(project):
+    expected = {
+        "comp_pcc(1.0, 0.75)": [("pcc", 0.75, 0.99, False)],
+        "check_with_pcc(1.0, 0.75, 0.5)": [("pcc", 0.75, 0.5, True)],
+        "comp_allclose(1.0, 0.75)": [("allclose", 0.25, None, False)],
+        "comp_equal(1.0, 0.75)": [("equal", 0.25, None, False)],
+        "comp_ulp(1.0, 0.75, 2)": [("ulp", 25.0, 2.0, False)],
+        "comp_ulp(1.0, float('nan'), 2)": [("ulp", "nan", 2.0, False)],
+        "comp_ulp(1.0, float('inf'), 2)": [
+            ("ulp", "Calculated tensor contains non-finite values", 2.0, False)
+        ],
+        "comp_allclose_and_pcc(1.0, 0.75, pcc=0.5)": [
+            ("allclose", 0.25, None, False),
+            ("pcc", 0.75, 0.5, True),
+        ],
+    }
+    found = metrics_of_each(project, expected, imports=BY_NAME)
+    assert dict(zip(expected, found, strict=True)) == expected
 
 
 def test_messages_with_several_numbers_give_each_metric_its_own(project):

@@ -60,5 +60,4 @@ class OddWorker(worker.Worker):
 
 
 if __name__ == "__main__":
-    worker.Worker = OddWorker
-    sys.exit(worker.main())
+    sys.exit(worker.main(OddWorker))

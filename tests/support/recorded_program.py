@@ -33,7 +33,9 @@ def one_chip(ttnn):
             transpose_mcast=False,
             fused_activation=None,
         ),
-        compute_kernel_config=ttnn.WormholeComputeKernelConfig(math_fidelity=ttnn.MathFidelity.LoFi),
+        compute_kernel_config=ttnn.WormholeComputeKernelConfig(
+            math_fidelity=ttnn.MathFidelity.LoFi
+        ),
     )
     heights = ttnn.create_sharded_memory_config(
         [1, 1, 64, 128], core_grid=ttnn.CoreGrid(x=1, y=2), strategy=ttnn.ShardStrategy.HEIGHT
@@ -55,9 +57,7 @@ def one_chip(ttnn):
     ttnn.sum(a, dim=-1, keepdim=True)
     view = ttnn.reshape(a, (64, 128))
     ttnn.multiply(view, view)
-    tokens = ttnn.zeros(
-        [1, 32], dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device
-    )
+    tokens = ttnn.zeros([1, 32], dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
     ttnn.embedding(tokens, ones(512, 64, layout=ttnn.ROW_MAJOR_LAYOUT), layout=ttnn.TILE_LAYOUT)
     ttnn.to_layout(a, ttnn.ROW_MAJOR_LAYOUT)
     host = ttnn.from_device(a)

@@ -79,13 +79,20 @@ class Traced:
 
     def __init__(self, trace):
         self._trace = trace
+        self._kept = None
 
     @property
     def directory(self):
         return self._trace.directory
 
+    def keep(self):
+        """Remember all calls, since journals go when the trove has them."""
+        self._kept = self.calls
+
     @property
     def calls(self):
+        if self._kept is not None:
+            return self._kept
         return [seen for reader in readers_in(self.directory) for seen in seen_in(reader)]
 
     @property
@@ -108,7 +115,10 @@ def tracing(tmp_path, **options):
     """Trace the block, and check at its end that all is accounted for and nothing went wrong."""
     with optrove.trace(tmp_path / "trove.db", **options) as trace:
         traced = Traced(trace)
-        yield traced
+        try:
+            yield traced
+        finally:
+            traced.keep()
     assert traced.summary.faults == ()
     assert traced.summary.lost == 0
     assert traced.summary.unclosed == 0

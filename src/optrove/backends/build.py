@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from optrove.backends.base import (
     Converter,
@@ -52,7 +52,10 @@ from optrove.model.values import (
 from optrove.model.walk import key_step, walk
 
 if TYPE_CHECKING:
+    from collections.abc import Callable as Function
     from collections.abc import Iterable
+
+MakeTensor: TypeAlias = "Function[[TensorSpec, str], Any]"
 
 _ADVISED: Final = 20
 """How many faults come with similar names; finding these takes longer than all the rest."""
@@ -67,19 +70,26 @@ _KNOWN: Final = "known"
 
 
 def build(
-    value: Value, tables: Tables, mesh_device: Any = None, *, unread: Iterable[Fault] = ()
+    value: Value,
+    tables: Tables,
+    mesh_device: Any = None,
+    *,
+    unread: Iterable[Fault] = (),
+    tensor: MakeTensor | None = None,
 ) -> Any:
     """Return the live object that ``value`` describes; BadData names all that is in the way.
 
+    ``tensor`` makes the tensor of a spec, with the path to it; what it raises is a fault.
     ``unread`` are the faults of reading ``value``, which then has UNREAD in their places: what
     else is in the way is found all the same, and all of it named together.
-    Some Values stay as they are, because no object can stand for them: tensor specs, functions,
+    Some Values stay as they are, because no object can stand for them: tensor specs without
+    ``tensor``, functions,
     user classes that are not in ``tables``, and everything of a framework that is not installed.
     Devices and handles become objects when ``mesh_device`` is given.
     """
     known = list(unread)
     # Where something is wrong already, nothing is made on a device any more.
-    builder = _Builder(tables, None if known else mesh_device)
+    builder = _Builder(tables, None if known else mesh_device, None if known else tensor)
     live = builder.build(value, "$")
     faults = known + [fault for fault in builder.faults if fault.problem != _KNOWN]
     if not faults:
@@ -95,15 +105,25 @@ class _Builder:
     ``made`` are the outermost objects that a converter put together.
     """
 
-    __slots__ = ("_device", "_handles", "_level", "_mesh_device", "_tables", "faults", "made")
+    __slots__ = (
+        "_device",
+        "_handles",
+        "_level",
+        "_make_tensor",
+        "_mesh_device",
+        "_tables",
+        "faults",
+        "made",
+    )
 
-    def __init__(self, tables: Tables, mesh_device: Any) -> None:
+    def __init__(self, tables: Tables, mesh_device: Any, make_tensor: MakeTensor | None) -> None:
         self.faults: list[Fault] = []
         self.made: list[Made] = []
         self._level = 0
         self._device: DeviceRef | None = None
         self._tables = tables
         self._mesh_device = mesh_device
+        self._make_tensor = make_tensor
         self._handles: dict[tuple[str, int], tuple[Handle, Any]] = {}
 
     def build(self, value: Value, path: str) -> Any:
@@ -291,12 +311,21 @@ class _Builder:
                 return value if self._mesh_device is None else self._given_device(value, path)
             case Handle():
                 return self._handle(value, path)
+            case TensorSpec() if self._make_tensor is not None:
+                return self._tensor(value, path, self._make_tensor)
             case TensorSpec() | Callable():
                 self._check_inert(value, path)
                 return value
             case Opaque():
                 self._opaque(value, path)
                 return None
+
+    def _tensor(self, value: TensorSpec, path: str, make: MakeTensor) -> Any:
+        try:
+            return make(value, path)
+        except Exception as error:  # noqa: BLE001 - the framework runs here; noted as a fault
+            self._fault(path, f"this tensor could not be made: {reason(error)}")
+            return None
 
     def _given_device(self, value: DeviceRef, path: str) -> Any:
         if self._device is None:

@@ -109,7 +109,9 @@ def _cases(reader: TroveReader, query: Query) -> Iterator[tuple[Case, tuple[Exec
         ids = [row.case_id for row in batch]
         executions = {
             case_id: tuple(row for row in each if counts_for(row, query))
-            for case_id, each in groupby(reader.executions(ids), lambda row: row.case_id)
+            for case_id, each in groupby(
+                reader.executions(ids, by_run=True), lambda row: row.case_id
+            )
         }
         for row in batch:
             yield case_of(row.content), executions.get(row.case_id, ())

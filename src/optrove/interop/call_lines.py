@@ -164,7 +164,7 @@ class _LinesReader:
     def take(self, line: OpLine) -> None:
         """Count one call."""
         path = f"line {line.number}"
-        case = _case(line)
+        case = case_of_line(line)
         reading = Reading()
         for name, value in case.arguments:
             for step, part in walk(value, key_step(name)):
@@ -191,7 +191,8 @@ class _LinesReader:
             raise BadData(tuple(faults)) from error
 
 
-def _case(line: OpLine) -> Case:
+def case_of_line(line: OpLine) -> Case:
+    """Return the Case of a call; arguments by position are called ``arg0``, ``arg1`` and so on."""
     positional = [(f"arg{place}", value) for place, value in enumerate(line.inputs)]
     try:
         return Case(line.op, (*positional, *line.keywords))

@@ -218,6 +218,8 @@ class ExecutionRow:
     outputs: str | None
     """Canonical JSON of the list of outputs."""
     error: str | None
+    device: str | None = None
+    """JSON of the device's parameters where they differ from those of the Run."""
 
 
 @dataclass(frozen=True, slots=True)

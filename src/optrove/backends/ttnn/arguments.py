@@ -19,12 +19,18 @@ NUMBER = re.compile(r"\b(int|float|bool)\b")
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One way to call an op, by the names of its parameters; ``tensors`` never take a number."""
+    """One way to call an op, by the names of its parameters; ``tensors`` never take a number.
+
+    ``written`` are all parameters with their types, as the stub has them; with ``unnamed``
+    they can be passed by place only.
+    """
 
     positional: tuple[str, ...]
     names: frozenset[str]
     required: frozenset[str]
     tensors: frozenset[str]
+    written: tuple[tuple[str, str], ...] = ()
+    unnamed: bool = False
 
     def bind(
         self, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
@@ -42,16 +48,20 @@ class Overload:
 
 
 class Signatures:
-    """The overloads of ops, each read once."""
+    """The overloads of ops, each read once.
 
-    def __init__(self) -> None:
+    ``originals`` are the functions of ops by name, as they were before somebody replaced them.
+    """
+
+    def __init__(self, originals: Mapping[str, Any] | None = None) -> None:
+        self._originals = originals or {}
         self._overloads: dict[str, tuple[Overload, ...]] = {}
 
     def of(self, operation: Any) -> tuple[Overload, ...]:
         """Return the overloads of an op, none where it does not say."""
         name = operation.python_fully_qualified_name
         if name not in self._overloads:
-            function = operation.function
+            function = self._originals.get(name, operation.function)
             bound = getattr(type(function).__call__, "__nb_signature__", ())
             signatures = bound or getattr(function, "__nb_signature__", ())
             self._overloads[name] = tuple(read_stub(signature[0]) for signature in signatures)
@@ -140,7 +150,13 @@ def read_stub(stub: str) -> Overload:
         names=frozenset(written),
         required=frozenset(name for name, part in written.items() if "=" not in part),
         tensors=frozenset(name for name, part in written.items() if _takes_no_number(part)),
+        written=tuple((name, _annotation(part)) for name, part in written.items()),
+        unnamed="/" in _listed(stub),
     )
+
+
+def _annotation(part: str) -> str:
+    return part.partition(":")[2].partition("=")[0].strip()
 
 
 def _takes_no_number(part: str) -> bool:

@@ -27,7 +27,7 @@ from optrove.backends.watching import SEQUENCE
 from optrove.model.values import TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Mapping
     from types import ModuleType
 
     from optrove.backends.describe import DescriptionCache
@@ -82,7 +82,7 @@ class TtnnFingerprints(Fingerprints):
             return None
         if keywords:
             key.append(tuple(keywords))
-        tensors = [*self.tensors((arguments, keywords))]
+        tensors = self.tensors((arguments, keywords))
         if len(tensors) > 1:
             numbers = [live.tensor_id for live in tensors]
             buffers = [storage_key(live) for live in tensors]
@@ -139,8 +139,8 @@ class TtnnFingerprints(Fingerprints):
         if known.usual[1] == SEQUENCE and self._are_usual(known, live):
             known.pending = (known.elements, SEQUENCE)
             return known.key
-        results = [*self.tensors(live)]
-        arguments = [*self.tensors(call)]
+        results = self.tensors(live)
+        arguments = self.tensors(call)
         buffers = [storage_key(each) for each in arguments]
         key: list[Any] = [
             self._relation(each, arguments, buffers, known.elements[place : place + 1])
@@ -241,18 +241,23 @@ class TtnnFingerprints(Fingerprints):
             self._parts.clear()
             self._specs.clear()
 
-    def tensors(self, live: Any) -> Iterator[Any]:
-        """Yield the tensors in nested sequences and mappings, in the order of ``add``."""
+    def tensors(self, live: Any) -> list[Any]:
+        """Return the tensors in nested sequences and mappings, in the order of ``add``."""
+        found: list[Any] = []
+        self._gather(found, live)
+        return found
+
+    def _gather(self, found: list[Any], live: Any) -> None:
         # By its type, since ``isinstance`` asks the object itself as well.
         kind = type(live)
         if kind is self._tensor:
-            yield live
+            found.append(live)
         elif issubclass(kind, dict):
             for item in live.values():
-                yield from self.tensors(item)
+                self._gather(found, item)
         elif issubclass(kind, (list, tuple)):
             for item in live:
-                yield from self.tensors(item)
+                self._gather(found, item)
 
     def add(self, key: list[Any], live: Any) -> None:
         """Append the parts of one object; a tensor has no class in front of its part."""

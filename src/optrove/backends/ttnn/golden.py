@@ -93,6 +93,16 @@ class Golden:
     ) -> list[tuple[Any, Numbers]]:
         """Return the numbers of each tensor in ``result``, by the golden function."""
         name = operation.python_fully_qualified_name
+        return [
+            (tensor, found if isinstance(found, Missing) else self.twin(name, tensor, found))
+            for tensor, found in self.answers(operation, calls, result)
+        ]
+
+    def answers(
+        self, operation: Any, calls: list[Prepared] | Missing, result: Any
+    ) -> list[tuple[Any, list[Any] | Missing]]:
+        """Return what the golden function gives for each tensor in ``result``, chip by chip."""
+        name = operation.python_fully_qualified_name
         outputs = list(self.tensors(result))
         if isinstance(calls, Missing):
             return [(tensor, calls) for tensor in outputs]
@@ -106,14 +116,14 @@ class Golden:
             return [(tensor, missing) for tensor in outputs]
         answers = [done[id(call)] for call in calls]
         return [
-            (tensor, self.twin(name, tensor, [_pick(answer, result, path) for answer in answers]))
+            (tensor, [_pick(answer, result, path) for answer in answers])
             for path, tensor in _leaves(result, self._ttnn.Tensor)
         ]
 
     def pack(self, numbers: Any, like: Any) -> Any:
         """Return a host tensor with ``numbers``, rounded to the dtype of the tensor ``like``."""
         ttnn, torch = self._ttnn, self._torch
-        wanted = _torch_dtype(ttnn, torch, like.dtype)
+        wanted = torch_dtype(ttnn, torch, like.dtype)
         if numbers.dtype != wanted:
             numbers = numbers.to(wanted)
         tile = like.tile if like.layout == ttnn.TILE_LAYOUT else None
@@ -134,7 +144,7 @@ class Golden:
         chips = self._twins.chips(tensor)
         shards: dict[int, Any] = {}
         for answer in answers:
-            fault = self._fault(answer, tensor)
+            fault = self.fault(answer, tensor)
             if fault:
                 return Missing(name, fault)
             if id(answer) in shards:
@@ -223,7 +233,8 @@ class Golden:
         with self._torch.no_grad():
             return operation.golden_function(*call.arguments, **call.keywords)
 
-    def _fault(self, answer: Any, tensor: Any) -> str | None:
+    def fault(self, answer: Any, tensor: Any) -> str | None:
+        """Return why an answer cannot be the numbers of a tensor, None if it can."""
         if not isinstance(answer, self._torch.Tensor):
             return f"its golden function gave {type(answer).__name__} for a tensor"
         if tuple(answer.shape) != tuple(tensor.shape):
@@ -267,7 +278,7 @@ def _pick(answer: Any, result: Any, path: tuple[Any, ...]) -> Any:
     return answer
 
 
-def _torch_dtype(ttnn: Any, torch: Any, dtype: Any) -> Any:
+def torch_dtype(ttnn: Any, torch: Any, dtype: Any) -> Any:
     """Return the dtype that host packing takes for an exact, single rounding to ``dtype``."""
     integers = {
         ttnn.uint8: torch.uint8,

@@ -26,10 +26,10 @@ from functools import partial, wraps
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from optrove.backends.ttnn import collectives
 from optrove.backends.ttnn.arguments import Signatures
-from optrove.backends.ttnn.effects import MOVES, ONLY_IN_TRAINING, READ_TOO, UNWRITTEN, written
-from optrove.backends.ttnn.golden import Golden, first_line, inherited
+from optrove.backends.ttnn.effects import MOVES, UNWRITTEN
+from optrove.backends.ttnn.expecting import Expecting, PerChip
+from optrove.backends.ttnn.golden import Golden
 from optrove.backends.ttnn.lifting import SHADOW_MARK, lifted
 from optrove.backends.ttnn.transfers import Transfers, at_work, working
 from optrove.backends.ttnn.twins import DEALLOCATED, Missing, Numbers, Twin, Twins
@@ -144,11 +144,11 @@ class _Shadow:
     def __init__(self, ttnn: Any, torch: Any) -> None:
         self.report = Report()
         self._ttnn = ttnn
-        self._torch = torch
         self._signatures = Signatures()
         self._twins = Twins(ttnn)
         self._golden = Golden(ttnn, torch, self._twins)
         self._transfers = Transfers(ttnn, self._twins, self._golden)
+        self._expecting = Expecting(torch, self._twins, self._golden, self._signatures)
 
     def patches(self) -> Iterator[tuple[Any, str, Any]]:
         """Yield what to replace: the owner, the name, and the replacement."""
@@ -250,78 +250,29 @@ class _Shadow:
         prepared: Any = None
         if early:  # before the call, for it may overwrite or free its inputs
             with working():
-                prepared = self._prepare(operation, arguments, plain)
+                prepared = self._expecting.prepare(operation, arguments, plain)
         result = call(*arguments, **keywords)
         with working():
             outputs = list(self._golden.tensors(result))
             if not early:
                 if not any(self._twins.on_device(tensor) for tensor in outputs):
                     return result  # ttnn itself has computed on the host
-                prepared = self._prepare(operation, arguments, plain)
+                prepared = self._expecting.prepare(operation, arguments, plain)
             self._spoil(operation, arguments, plain)
             self._note(operation, prepared, result, inputs)
         return result
-
-    def _prepare(self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Return what the op will compute, or why that is not known; never raise.
-
-        Whatever is wrong with the arguments is for ttnn to say, which sees them next.
-        """
-        name = operation.python_fully_qualified_name
-        if name in UNWRITTEN:
-            return Missing(name, "it allocates memory and nothing has written to it since")
-        try:
-            inputs = self._golden.tensors((arguments, keywords))
-            several = any(self._twins.chips(tensor) > 1 for tensor in inputs)
-            parameters = self._signatures.parameters(operation) if several else ()
-            if several and collectives.talks_between_chips(operation, parameters):
-                return self._collective(name, self._signatures.bind(operation, arguments, keywords))
-            unread = self._written(operation, arguments, keywords).keys() - READ_TOO
-            return self._golden.prepare(operation, arguments, keywords, unread)
-        except Exception as error:  # noqa: BLE001 - ttnn judges the arguments; it is counted
-            return Missing(name, f"torch cannot compute it from its inputs: {first_line(error)}")
-
-    def _written(
-        self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Return the arguments that this call writes to without returning them, by name."""
-        name = operation.python_fully_qualified_name
-        candidates = written(name, self._signatures.parameters(operation))
-        if not candidates:
-            return {}
-        bound = self._signatures.bind(operation, arguments, keywords)
-        if name in ONLY_IN_TRAINING and not bound.get("training", False):
-            return {}
-        return {parameter: bound[parameter] for parameter in candidates & bound.keys()}
 
     def _spoil(self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Note that arguments which the op wrote to have no numbers, until it returns them."""
         name = operation.python_fully_qualified_name
         lost = Missing(name, "it wrote to this argument and did not return what it wrote")
-        for tensor in self._golden.tensors(self._written(operation, arguments, keywords)):
+        for tensor in self._golden.tensors(self._expecting.written(operation, arguments, keywords)):
             if self._twins.on_device(tensor):
                 self._twins.write(tensor, lost, name)
 
-    def _collective(self, name: str, bound: dict[str, Any]) -> Any:
-        """Return what a collective gives each chip, or why that is not known."""
-        collective = collectives.COLLECTIVES.get(name)
-        dim = collectives.dimension(name, bound)
-        tensor = bound.get("input_tensor")
-        if collective is None or dim is None or tensor is None:
-            return Missing(name, "it talks between chips in a way that is not known here")
-        numbers = self._twins.numbers(tensor)
-        if isinstance(numbers, Missing):
-            return inherited(name, numbers)
-        shape = tuple(tensor.device().shape)
-        groups = collectives.lines(shape, bound.get("cluster_axis"))
-        if sum(map(len, groups)) != len(numbers.shards):
-            return Missing(name, f"its input is on part of a mesh of {shape} only")
-        parts = [self._golden.unpack(shard) for shard in numbers.shards]
-        return _PerChip(tuple(collectives.apply(self._torch, collective, parts, groups, dim)))
-
     def _note(self, operation: Any, prepared: Any, result: Any, inputs: list[Any]) -> None:
         name = operation.python_fully_qualified_name
-        if isinstance(prepared, _PerChip):
+        if isinstance(prepared, PerChip):
             outputs = list(self._golden.tensors(result))
             noted = [(item, self._golden.twin(name, item, [*prepared.parts])) for item in outputs]
         else:
@@ -375,10 +326,3 @@ def _run(original: Any, operation: Any, *arguments: Any, **keywords: Any) -> Any
         return original(operation, *arguments, **keywords)
     finally:
         _ENTERED.reset(token)
-
-
-@dataclass(frozen=True, slots=True)
-class _PerChip:
-    """The torch result of a collective for each chip of the mesh."""
-
-    parts: tuple[Any, ...]
