@@ -1,0 +1,84 @@
+"""Compare what a replayed call of ttnn gave with what its golden function expects.
+
+Every tensor of the result is read back, chip by chip, and put beside the golden function's own
+answer, which nothing has rounded yet. What has no answer, or no numbers, says why.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from optrove.backends.executing import Compared
+from optrove.backends.ttnn.expecting import Expecting
+from optrove.backends.ttnn.golden import Golden
+from optrove.backends.ttnn.transfers import working
+from optrove.backends.ttnn.twins import Missing, Twins
+from optrove.errors import NoNumbers
+
+if TYPE_CHECKING:
+    from optrove.backends.ttnn.arguments import Signatures
+    from optrove.backends.ttnn.expecting import Preparation
+
+# Keywords that choose a command queue; no golden function takes them.
+QUEUES = frozenset({"queue_id", "cq_id"})
+
+
+class Comparing:
+    """The comparison of one call; its ``twins`` are told what is put into the arguments."""
+
+    def __init__(self, ttnn: Any, torch: Any, signatures: Signatures) -> None:
+        self.twins = Twins(ttnn)
+        self._ttnn = ttnn
+        self._torch = torch
+        self._golden = Golden(ttnn, torch, self.twins)
+        self._expecting = Expecting(torch, self.twins, self._golden, signatures)
+        self._prepared: Preparation | None = None
+
+    def prepare(self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        """Read the arguments before the call, which may overwrite them."""
+        if operation is None:
+            return
+        plain = {name: value for name, value in keywords.items() if name not in QUEUES}
+        with working():
+            self._prepared = self._expecting.prepare(operation, arguments, plain)
+
+    def compare(self, operation: Any, result: Any) -> tuple[Compared, ...]:
+        """Return each tensor of the result beside what is expected of it."""
+        with working():
+            tensors = list(self._golden.tensors(result))
+            if operation is None or self._prepared is None:
+                reason = "this is no operation with a golden function"
+                return tuple(Compared(at, lacking=reason) for at in range(len(tensors)))
+            if not tensors:
+                return (Compared(0, lacking="it returned no tensor"),)
+            before = self._torch.get_rng_state()
+            answers = self._expecting.answers(operation, self._prepared, result)
+            if not self._torch.equal(before, self._torch.get_rng_state()):
+                reason = "its golden function draws random numbers"
+                return tuple(Compared(at, lacking=reason) for at in range(len(tensors)))
+            return tuple(
+                self._compared(place, tensor, found)
+                for place, (tensor, found) in enumerate(answers)
+            )
+
+    def _compared(self, place: int, tensor: Any, found: list[Any] | Missing) -> Compared:
+        if isinstance(found, Missing):
+            return Compared(place, lacking=str(found))
+        fault = next(filter(None, (self._golden.fault(each, tensor) for each in found)), None)
+        if fault is not None:
+            return Compared(place, lacking=fault)
+        try:
+            parts = [self._ttnn.to_torch(part) for part in self._ttnn.get_device_tensors(tensor)]
+        except NoNumbers as error:
+            return Compared(place, lacking=str(error))
+        if len(found) == 1:
+            found = found * len(parts)
+        if len(found) != len(parts):
+            reason = f"{len(found)} answers for a tensor on {len(parts)} chips"
+            return Compared(place, lacking=reason)
+        expected, actual = self._joined(found), self._joined(parts)
+        rounded = expected.to(actual.dtype)
+        return Compared(place, expected, actual, rounded)
+
+    def _joined(self, parts: list[Any]) -> Any:
+        return parts[0] if len(parts) == 1 else self._torch.stack(parts)

@@ -1,0 +1,103 @@
+"""What is put into the tensors of a replay: numbers from a seed, by the role of each argument."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.backends.torch_inputs import TorchInputs
+from optrove.backends.ttnn.golden import torch_dtype
+from optrove.model.values import TensorSpec, TtnnPlacement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from optrove.backends.ttnn.twins import Twins
+    from optrove.model.values import MeshPlacement, Value
+
+USUAL_TILE: Final = (32, 32)
+
+
+class Contents:
+    """The numbers of one call's tensors.
+
+    ``names`` gives arguments that were recorded by their places the names of their parameters.
+    """
+
+    def __init__(
+        self,
+        ttnn: Any,
+        arguments: Mapping[str, Value],
+        names: Mapping[str, str],
+        *,
+        seed: int,
+        twins: Twins | None = None,
+    ) -> None:
+        self._ttnn = ttnn
+        self._names = names
+        self._arguments = {names.get(name, name): value for name, value in arguments.items()}
+        self._seed = seed
+        self._twins = twins
+        self._inputs: TorchInputs | None = None
+
+    def shards(self, spec: TensorSpec, argument: str) -> list[Any]:
+        """Return a host tensor for each chip that holds a part, in the order of the chips."""
+        placement = spec.placement
+        if not isinstance(placement, TtnnPlacement):
+            raise TypeError("it is no tensor of ttnn")
+        if placement.mesh is None:
+            return [self._packed(spec, placement, argument)]
+        parts: dict[tuple[int, ...], Any] = {}
+        shards = []
+        for part in parts_of(placement.mesh):
+            if part not in parts:
+                parts[part] = self._packed(spec, placement, argument)
+            shards.append(parts[part])
+        return shards
+
+    def noted(self, live: Any, shards: list[Any]) -> None:
+        """Take note of what was put into a tensor."""
+        if self._twins is not None:
+            from optrove.backends.ttnn.twins import Twin
+
+            self._twins.view(live, Twin(tuple(shards)))
+
+    def foreign(self, spec: TensorSpec, argument: str) -> Any:
+        """Return a tensor of torch or an array of numpy."""
+        return self._drawing().make(spec, self._names.get(argument, argument))
+
+    def _packed(self, spec: TensorSpec, placement: TtnnPlacement, argument: str) -> Any:
+        ttnn, name = self._ttnn, self._names.get(argument, argument)
+        dtype = ttnn.DataType[spec.dtype.removeprefix("ttnn.").upper()]
+        wanted = torch_dtype(ttnn, import_module("torch"), dtype)
+        numbers = self._drawing().drawn(spec.shape, name, integers=not wanted.is_floating_point)
+        tile = placement.tile
+        known = None
+        if tile is not None and (tile.shape != USUAL_TILE or tile.transpose_of_faces):
+            known = ttnn.Tile(list(tile.shape), tile.transpose_of_faces)
+        layout = ttnn.Layout[placement.layout]
+        return ttnn.from_torch(numbers.to(wanted), dtype=dtype, layout=layout, tile=known)
+
+    def _drawing(self) -> TorchInputs:
+        if self._inputs is None:
+            try:
+                torch = import_module("torch")
+            except ImportError as error:
+                raise ValueError(
+                    "numbers are drawn by torch, which is not installed; "
+                    "pip install 'optrove[torch]'"
+                ) from error
+            self._inputs = TorchInputs(torch, self._arguments, self._seed)
+        return self._inputs
+
+
+def parts_of(mesh: MeshPlacement) -> list[tuple[int, ...]]:
+    """Return which part of a tensor each of its chips holds; equal ones hold the same numbers."""
+    shape, count = mesh.distribution_shape, len(mesh.coordinates)
+    if prod(shape) != count:
+        return [(chip,) for chip in range(count)]
+    split = [axis for axis, dim in enumerate(mesh.placements) if dim is not None]
+    places = product(*(range(size) for size in shape))
+    return [tuple(place[axis] for axis in split) for place in places]

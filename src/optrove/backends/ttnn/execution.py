@@ -1,0 +1,225 @@
+"""Execute any recorded case of ttnn: rebuild its arguments, call it, and see what was called.
+
+There is no code for single operations here. The operation is found by its name, its arguments
+are built by the converters that described them, its tensors are made from their specs, and the
+call is traced as in a recording, which proves that the replay was true.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from optrove.backends.build import build
+from optrove.backends.executing import (
+    Executed,
+    Raised,
+    Stage,
+    refuse_inert,
+    refuse_several_devices,
+)
+from optrove.backends.ttnn.attachment import attach
+from optrove.backends.ttnn.comparing import Comparing
+from optrove.backends.ttnn.contents import Contents
+from optrove.backends.ttnn.devices import Devices
+from optrove.backends.ttnn.inputs import Inputs, Memories
+from optrove.backends.ttnn.invoking import Target, Targets, spread
+from optrove.backends.ttnn.places import passing
+from optrove.backends.ttnn.supplies import Supplies
+from optrove.backends.watching import muted
+from optrove.backends.witness import Witness
+from optrove.errors import BadData, NotReplayable
+from optrove.model.records import DeviceKind
+from optrove.model.values import List, Null, TensorSpec, Value
+from optrove.model.walk import key_step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from optrove.backends.base import Tables
+    from optrove.backends.executing import Telling
+    from optrove.model.case import Case
+    from optrove.model.records import DeviceParameters
+
+CACHE_FILES = "cache_file_name"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rebuilt:
+    """A call that is ready to be made; ``named`` as in Executed."""
+
+    target: Target
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    named: dict[str, str]
+    notes: tuple[str, ...]
+
+
+class _Refused(Exception):
+    """A tensor that this board or this ttnn does not allow, which is an answer to the case."""
+
+    def __init__(self, argument: str, raised: Raised) -> None:
+        super().__init__(f"this was said when the tensor of {argument} was made")
+        self.raised = raised
+
+
+class TtnnExecutor:
+    """Executes cases on the ttnn that is loaded in this process; one device at a time.
+
+    On a mock board without numerics device memory is only allocated. Else tensors are filled
+    from the seed, and results are compared with what the golden functions expect.
+    """
+
+    def __init__(
+        self, ttnn: ModuleType, tables: Callable[[], Tables], device_kind: DeviceKind
+    ) -> None:
+        self._ttnn: Any = ttnn
+        self._device_kind = device_kind
+        self._numbers = device_kind is not DeviceKind.MOCK
+        self._devices = Devices(ttnn)
+        self._targets = Targets(ttnn)
+        self._witness = Witness(tables)
+        self._memories = Memories(self._witness.tables)
+        self._attachment = attach(ttnn, self._witness, self._witness, lambda _: None)
+
+    def open(self, wanted: DeviceParameters) -> tuple[str, ...]:
+        """Have a device open with these parameters; NotReplayable where that cannot be."""
+        return self._devices.open(wanted)
+
+    def close(self) -> None:
+        """Close the device, and watch ttnn no more."""
+        self._devices.close()
+        self._attachment.remove()
+
+    def execute(self, case: Case, *, seed: int, tell: Telling) -> Executed:
+        """Rebuild a case and call it; NotReplayable when it cannot be rebuilt."""
+        target = self._targets.find(case.op)
+        tell(Stage.MAKING)
+        self._devices.tidy()
+        refuse_several_devices(case)
+        comparing = self._comparing()
+        with muted():
+            try:
+                rebuilt = self._rebuild(case, target, seed, comparing)
+            except _Refused as refusal:
+                return Executed(raised=refusal.raised, notes=(str(refusal),))
+            if comparing is not None:
+                comparing.prepare(target.operation, rebuilt.arguments, rebuilt.keywords)
+        tell(Stage.CALLING)
+        self._witness.expect(case.op)
+        executed, result = self._call(rebuilt)
+        if comparing is None or executed.raised is not None:
+            return executed
+        tell(Stage.READING)
+        with muted():
+            return replace(executed, compared=comparing.compare(target.operation, result))
+
+    def _comparing(self) -> Comparing | None:
+        if not self._numbers:
+            return None
+        try:
+            torch = import_module("torch")
+        except ImportError as error:
+            raise NotReplayable(
+                "numbers are drawn and compared by torch, which is not installed; "
+                "pip install 'optrove[torch]', or replay on a mock board"
+            ) from error
+        return Comparing(self._ttnn, torch, self._targets.signatures)
+
+    def _rebuild(
+        self, case: Case, target: Target, seed: int, comparing: Comparing | None
+    ) -> _Rebuilt:
+        given = dict(case.arguments)
+        if not isinstance(given.get(CACHE_FILES, Null()), Null):
+            raise NotReplayable(f"{CACHE_FILES} names a file, which a replay does not touch")
+        way = passing(target, given)
+        supplies = Supplies()
+        values = supplies.arguments(target, way.values, way.named)
+        if way.named:
+            values = supplies.truths(target, values)
+        twins = None if comparing is None else comparing.twins
+        contents = Contents(self._ttnn, values, way.roles, seed=seed, twins=twins)
+        inputs = Inputs(
+            self._ttnn, self._memories, self._devices.live, contents, filled=self._numbers
+        )
+        live = self._build(values, inputs, supplies)
+        arguments, keywords = spread(target, live, way.places)
+        notes = (*way.notes, *supplies.notes, *inputs.notes)
+        return _Rebuilt(target, arguments, keywords, way.named, notes)
+
+    def _build(
+        self, values: dict[str, Value], inputs: Inputs, supplies: Supplies
+    ) -> dict[str, Any]:
+        tables, device = self._witness.tables(), self._devices.live
+        complete = [
+            supplies.recipes(value, name, self._ttnn, tables, device)
+            for name, value in values.items()
+        ]
+        refuse_inert(dict(zip(values, complete, strict=True)), tables)
+        names = list(values)
+        refusals: list[_Refused] = []
+
+        def tensor(spec: TensorSpec, path: str) -> Any:
+            name = names[_place(path)]
+            try:
+                return inputs.make(spec, name)
+            except RuntimeError as error:  # what ttnn itself refuses
+                refusals.append(_Refused(name, Raised(type(error).__name__, str(error))))
+                raise
+
+        try:
+            live = build(List(tuple(complete)), tables, device, tensor=tensor)
+        except BadData as error:
+            if refusals:
+                raise refusals[0] from error
+            raise NotReplayable(_with_names(error, names)) from error
+        return dict(zip(values, live, strict=True))
+
+    def _call(self, rebuilt: _Rebuilt) -> tuple[Executed, Any]:
+        raised: Raised | None = None
+        result: Any = None
+        started = time.perf_counter_ns()
+        try:
+            result = rebuilt.target.function(*rebuilt.arguments, **rebuilt.keywords)
+            if self._device_kind is DeviceKind.HARDWARE and self._devices.live is not None:
+                # Else the call has only been put into a queue.
+                self._ttnn.synchronize_device(self._devices.live)
+        except Exception as error:  # noqa: BLE001 - the operation's own answer, whatever it is; judged by the caller
+            raised = Raised(type(error).__name__, str(error))
+        duration = time.perf_counter_ns() - started
+        seen = self._witness.take()
+        if seen is None:
+            return Executed(raised=raised, notes=rebuilt.notes, duration_ns=duration), result
+        executed = Executed(
+            replayed=seen.case,
+            named=tuple((rebuilt.named or _by_place(seen.order)).items()),
+            outputs=seen.outputs,
+            raised=raised,
+            notes=rebuilt.notes,
+            duration_ns=duration,
+        )
+        return executed, result
+
+
+def _place(path: str) -> int:
+    """Return which argument a path leads into: 2 of ``$[2].fields.x``."""
+    return int(path.removeprefix("$[").partition("]")[0])
+
+
+def _by_place(order: tuple[str, ...]) -> dict[str, str]:
+    """Return what arguments are called that a recording knows by their places only."""
+    return {f"arg{place}": name for place, name in enumerate(order)}
+
+
+def _with_names(error: BadData, names: list[str]) -> str:
+    """Return the faults with the paths that they have in the case."""
+    lines = []
+    for fault in error.faults:
+        place, bracket, rest = fault.path.removeprefix("$[").partition("]")
+        known = bracket and place.isdigit() and int(place) < len(names)
+        path = f"$.arguments{key_step(names[int(place)])}{rest}" if known else fault.path
+        lines.append(f"{path}: {fault.problem}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Execute Jobs in worker processes and judge what came of them."""

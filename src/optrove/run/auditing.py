@@ -1,0 +1,162 @@
+"""Audit golden checks: perturb what an operation gave, and see whether the check notices.
+
+A check that passes whatever comes out is worse than none. Each result of a case is perturbed in
+several ways, each of which must make the check fail; and with other inputs, other numbers must be
+expected. It runs in worker processes, whose Attempts then mean this:
+
+    PASSED      every check of the case fails when it should
+    NUMERICS    a check cannot fail, and ``detail`` says how
+    NOT_RUN     there is no check, or the case did not run, and ``detail`` says why
+
+The measurements are the PCC that each perturbed result has against what is expected.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.codec.identity import placement_hash
+from optrove.errors import NotReplayable
+from optrove.model.records import Attempt, Measurement, Outcome
+from optrove.model.values import TensorSpec
+from optrove.model.walk import walk
+from optrove.run.execute import Execution
+from optrove.run.judge import headline, measure
+from optrove.run.worker import Worker, main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from optrove.backends.executing import Compared, Executed, Telling
+    from optrove.model.case import Case
+    from optrove.model.records import Job
+
+COMMAND: Final = (sys.executable, "-m", "optrove.run.auditing")
+"""What starts a worker that audits."""
+
+CONSTANT: Final = frozenset(
+    {"ttnn.empty_like", "ttnn.full_like", "ttnn.ones_like", "ttnn.zeros_like"}
+)
+"""Operations that give the same whatever the numbers of their inputs, and should."""
+
+SCALED: Final = "doubled"
+"""The one perturbation that PCC does not see by its nature; it is measured, and no fault."""
+
+
+def _spoiled(result: Any) -> Any:
+    """Return the result with every tenth number far off."""
+    spoiled = result.flatten().clone()
+    spoiled[::10] = result.abs().max() * 10 + 1
+    return spoiled.reshape(result.shape)
+
+
+PERTURBATIONS: Final[dict[str, Callable[[Any], Any]]] = {
+    "zeroed": lambda result: result * 0,
+    "negated": lambda result: -result,
+    "reversed": lambda result: result.flatten().flip(0).reshape(result.shape),
+    "spoiled": _spoiled,
+    SCALED: lambda result: result * 2,
+}
+"""What is done to a result, which is a tensor of torch in double precision."""
+
+
+class Audit(Execution):
+    """Audits the checks of cases, one after another."""
+
+    def attempt(self, job: Job, tell: Telling) -> Attempt:
+        """Return what came of auditing a Job."""
+        begun = Attempt(
+            run_id=self._run_id,
+            case_id=placement_hash(job.case),
+            outcome=Outcome.NOT_RUN,
+            device_kind=job.device_kind,
+            seed=job.seed,
+            board=self._board,
+        )
+        try:
+            executed, _ = self._execute(job, tell)
+            other, _ = self._execute(replace(job, seed=job.seed + 1), tell)
+        except NotReplayable as error:
+            return replace(begun, detail=str(error))
+        if executed.raised is not None:
+            return replace(begun, detail=f"it raised: {headline(executed.raised)}")
+        return audited(begun, job.case, executed, other)
+
+
+def audited(begun: Attempt, case: Case, executed: Executed, other: Executed) -> Attempt:
+    """Return the audit of a case that was executed with two seeds."""
+    checks = [each for each in executed.compared if each.lacking is None]
+    lacking = [
+        f"output {each.output} has no check: {each.lacking}"
+        for each in executed.compared
+        if each.lacking is not None
+    ]
+    if not checks:
+        return replace(begun, detail="\n".join(lacking) or "it gives no numbers to check")
+    faults: list[str] = []
+    measured: list[Measurement] = []
+    for check in checks:
+        for name in PERTURBATIONS:
+            found, fault = _perturbed(check, name)
+            measured += found
+            faults += fault
+    faults += _blind(case, executed, other)
+    return replace(
+        begun,
+        outcome=Outcome.NUMERICS if faults else Outcome.PASSED,
+        detail="\n".join((*faults, *lacking)) or None,
+        measurements=tuple(measured),
+    )
+
+
+def _perturbed(check: Compared, name: str) -> tuple[list[Measurement], list[str]]:
+    """Return what is measured of a perturbed result, and whether its check fails to fail."""
+    actual = check.actual.double()
+    if not actual.numel():
+        return [], []
+    wrong = PERTURBATIONS[name](actual)
+    if wrong.equal(actual):
+        # Nothing is wrong with it, such as a constant in reverse.
+        return [], []
+    measured, failing, _ = measure((replace(check, actual=wrong),), ("pcc",))
+    found = [
+        Measurement(name, each.value, each.threshold, not each.passed, each.output)
+        for each in measured
+    ]
+    if failing or name == SCALED:
+        return found, []
+    return found, [f"output {check.output}: the check passes when it is {name}"]
+
+
+def _blind(case: Case, executed: Executed, other: Executed) -> list[str]:
+    """Return which checks expect the same whatever the inputs are."""
+    tensors = any(
+        isinstance(part, TensorSpec) for _, value in case.arguments for _, part in walk(value)
+    )
+    if not tensors or case.op in CONSTANT:
+        return []
+    pairs = zip(executed.compared, other.compared, strict=False)
+    return [
+        f"output {one.output}: the same is expected for other inputs"
+        for one, another in pairs
+        if one.lacking is None and another.lacking is None and _equal(one, another)
+    ]
+
+
+def _equal(one: Compared, another: Compared) -> bool:
+    same = one.expected.shape == another.expected.shape
+    # One that is empty, or a truth value, may well be the same.
+    telling = one.expected.numel() > 1
+    return bool(same and telling and one.expected.equal(another.expected))
+
+
+class AuditWorker(Worker):
+    """A worker whose executions are audits."""
+
+    execution = Audit
+
+
+if __name__ == "__main__":
+    sys.exit(main(AuditWorker))

@@ -1,0 +1,84 @@
+"""What a worker process and its parent say to each other: JSON texts over a pipe.
+
+    parent  {"start": {"run_id": ..., "board": ..., "device_kind": "mock", "slow_dispatch": false}}
+    worker  {"ready": true}, or {"unable": why}
+    parent  {"job": {...}}
+    worker  {"stage": "CALLING"} before each stage, at last {"attempt": {...}}
+
+The parent closes the pipe when there is nothing more to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from optrove.codec.text import Json, read, write
+from optrove.model.records import DeviceKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a worker process is set up for, and keeps until it ends."""
+
+    run_id: str
+    device_kind: DeviceKind
+    board: str | None
+    slow_dispatch: bool = False
+
+    def to_json(self) -> Json:
+        """Return it as the worker reads it."""
+        return {
+            "run_id": self.run_id,
+            "device_kind": self.device_kind.value,
+            "board": self.board,
+            "slow_dispatch": self.slow_dispatch,
+        }
+
+    @staticmethod
+    def from_json(data: Json) -> Ground:
+        """Return what ``to_json`` has written."""
+        return Ground(
+            data["run_id"], DeviceKind(data["device_kind"]), data["board"], data["slow_dispatch"]
+        )
+
+
+class Channel:
+    """One end of the pipe."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def send(self, kind: str, content: Json) -> None:
+        """Send a message; OSError when nobody is at the other end."""
+        self._connection.send_bytes(write({kind: content}).encode("ascii"))
+
+    def wait(self, seconds: float) -> bool:
+        """Tell whether a message, or the end, has come within this time."""
+        return self._connection.poll(seconds)
+
+    def receive(self) -> tuple[str, Json]:
+        """Return the next message; EOFError when the other end is closed."""
+        try:
+            content = self._connection.recv_bytes()
+        except ConnectionResetError as error:  # it ended with something unread
+            raise EOFError from error
+        message = read(content.decode("ascii"))
+        ((kind, told),) = message.items()
+        return kind, told
+
+    def messages(self) -> Iterator[tuple[str, Json]]:
+        """Yield messages until the other end is closed."""
+        while True:
+            try:
+                yield self.receive()
+            except EOFError:  # noqa: PERF203 - the end of the loop
+                return
+
+    def close(self) -> None:
+        """Close this end."""
+        self._connection.close()
