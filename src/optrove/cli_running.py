@@ -1,0 +1,225 @@
+"""What the commands share that execute cases: options, the work itself, and how far it is."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from rich.progress import Progress, TaskID
+
+    from optrove.flows.grounds import Where
+    from optrove.flows.planning import Planned
+    from optrove.flows.replaying import Keep
+    from optrove.report.attempted import Attempted
+    from optrove.run.runner import Workers
+
+_Command = TypeVar("_Command", bound="Callable[..., Any]")
+
+FAILED: Final = 1
+COULD_NOT: Final = 2
+INTERRUPTED: Final = 130
+
+_ID_SHOWN: Final = 12
+_LINE_SECONDS: Final = 10.0
+_FAST: Final = 10.0
+
+
+def running_options(command: _Command) -> _Command:
+    """Give a command the options that say how cases are executed."""
+    options = (
+        click.option("--seed", type=int, default=0, show_default=True, help="For the numbers."),
+        click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="Worker processes."),
+        click.option(
+            "--timeout",
+            metavar="S",
+            type=click.FloatRange(min=0, min_open=True),
+            help="End a case after S seconds  [default: 120]",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@dataclass(slots=True)
+class Work:
+    """What is executed, and what has come of it."""
+
+    groups: Mapping[Where, Sequence[Planned]]
+    keep: Keep
+    done: list[Attempted] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def planned(self) -> list[Planned]:
+        """All cases, whatever they are executed on."""
+        return [planned for cases in self.groups.values() for planned in cases]
+
+    @property
+    def runs(self) -> list[str]:
+        """The ids of the Runs that are in the trove."""
+        from optrove.flows.replaying import runs_kept
+
+        return runs_kept(self.keep, self.done)
+
+    @property
+    def ran(self) -> bool:
+        """Tell whether any case has run at all."""
+        from optrove.model.records import Outcome
+
+        return any(each.attempt.outcome is not Outcome.NOT_RUN for each in self.done)
+
+    @property
+    def exit_code(self) -> int:
+        """What the command ends with."""
+        if self.interrupted:
+            return INTERRUPTED
+        return 0 if all(each.passed for each in self.done) else FAILED
+
+    def do(self, jobs: int | Workers | None, what: str) -> None:
+        """Execute all, and tell how it goes; an interrupt leaves the rest as not run."""
+        from optrove.flows.replaying import replayed, unattempted
+
+        for where in self.groups:
+            why = "" if where.why is None else f": {where.why}"
+            click.echo(f"optrove: on {where}{why}", err=True)
+        planned = self.planned
+        with watching(len(planned), what) as watch:
+            attempts = replayed(self.groups, self.keep, jobs, watch.tell)
+            try:
+                for attempted in attempts:
+                    self.done.append(attempted)
+                    watch.advance(passed=attempted.passed)
+            except KeyboardInterrupt:
+                self.interrupted = True
+            finally:
+                attempts.close()
+        if self.interrupted:
+            count = len(self.done)
+            self.done += unattempted(self.groups, self.done)
+            click.echo(f"optrove: interrupted, {count:,} of {len(planned):,} done", err=True)
+
+    def data(self) -> dict[str, Any]:
+        """Return what machines are told of the work besides its results."""
+        from optrove.flows.runs import version_of
+
+        return {
+            "runs": self.runs,
+            "store": None if self.keep.place is None else str(self.keep.place),
+            "interrupted": self.interrupted,
+            "ttnn_version": version_of("ttnn"),
+        }
+
+
+def kept_in(store: tuple[str | None] | None, source: str) -> Keep:
+    """Return where results go: into the trove that is meant, nowhere without one."""
+    from optrove.flows.replaying import Keep
+    from optrove.flows.stores import located
+
+    return Keep(None if store is None else located(store[0]), source)
+
+
+def replaying(work: Work, store: str | None) -> Callable[[str], str | None]:
+    """Return what gives the command that replays a case, as it is to be copied.
+
+    There is none for what is not in a trove.
+    """
+    from optrove.model.records import DeviceKind
+
+    attempts = {each.attempt.case_id: each.attempt for each in work.done}
+
+    def command(case_id: str) -> str | None:
+        if work.keep.place is None:
+            return None
+        attempt = attempts[case_id]
+        words = ["optrove", "replay", case_id[:_ID_SHOWN]]
+        if attempt.device_kind in (DeviceKind.SHADOW, DeviceKind.HARDWARE):
+            words += ["--device", attempt.device_kind.value]
+        if attempt.board is not None:
+            words += ["--board", attempt.board]
+        if store is not None:
+            words += ["--store", store]
+        return shlex.join(words)
+
+    return command
+
+
+class Watch:
+    """What is told of the progress, on stderr."""
+
+    def __init__(self, total: int, bar: Progress | None, task: TaskID | None) -> None:
+        self._total = total
+        self._bar = bar
+        self._task = task
+        self._done = 0
+        self._failed = 0
+        self._began: float | None = None
+        self._told = time.monotonic()
+
+    def advance(self, *, passed: bool) -> None:
+        """Count one more case."""
+        self._done += 1
+        self._failed += not passed
+        # The first case has waited for a process to start and a device to open.
+        self._began = self._began or time.monotonic()
+        if self._bar is not None and self._task is not None:
+            rate, failed = _per_second(self._rate()), f"{self._failed:,} failed"
+            self._bar.update(self._task, advance=1, rate=rate, failed=failed)
+        elif time.monotonic() - self._told >= _LINE_SECONDS:
+            self._told = time.monotonic()
+            self.tell(self._line())
+
+    def tell(self, text: str) -> None:
+        """Say something on stderr without tearing the bar."""
+        if self._bar is not None:
+            self._bar.console.print(f"optrove: {text}", markup=False, highlight=False)
+        else:
+            click.echo(f"optrove: {text}", err=True)
+
+    def _rate(self) -> float:
+        seconds = time.monotonic() - (self._began or 0.0)
+        return (self._done - 1) / max(seconds, 1e-3)
+
+    def _line(self) -> str:
+        text = f"{self._done:,} of {self._total:,} cases, {self._failed:,} failed"
+        rate, left = self._rate(), self._total - self._done
+        if not rate or not left:
+            return text
+        minutes, seconds = divmod(int(left / rate), 60)
+        return f"{text}, {_per_second(rate)}, about {minutes}:{seconds:02} left"
+
+
+def _per_second(rate: float) -> str:
+    return f"{rate:.0f}/s" if rate >= _FAST else f"{rate:.1f}/s"
+
+
+@contextmanager
+def watching(total: int, what: str) -> Iterator[Watch]:
+    """Tell of the progress of ``total`` cases inside the block."""
+    if not sys.stderr.isatty():
+        yield Watch(total, None, None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.fields[failed]}"),
+        Remaining(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total, rate="", failed="")
+        yield Watch(total, bar, task)

@@ -1,0 +1,143 @@
+"""Make Jobs of recorded cases: with what a device was opened, what came out, and on which board."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Final
+
+from optrove.codec.decode import decode
+from optrove.codec.described import case_of
+from optrove.codec.records import record_from_builtins
+from optrove.model.records import CallOutcome, DeviceKind, DeviceParameters, Job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from optrove.model.records import Query
+    from optrove.model.trove import CaseRow, ExecutionRow
+    from optrove.model.values import Value
+    from optrove.store.reader import TroveReader
+
+_BATCH: Final = 500
+_NS: Final = 1_000_000_000
+
+DISAGREEING: Final = "recordings of this case disagree about its outputs; they were not compared"
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How cases are to be executed; ``timeout`` is in seconds."""
+
+    seed: int = 0
+    timeout: float | None = None
+
+
+def timeout_ns(how: How) -> int | None:
+    """Return the time that a Job may take, as a Job has it."""
+    return None if how.timeout is None else round(how.timeout * _NS)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A Job for a case, and what is known about the case besides.
+
+    ``board`` is where most of its calls were recorded, ``raised`` what it raised there if it never
+    returned. ``calls`` is None where nobody counted them.
+    """
+
+    job: Job
+    case_id: str
+    calls: int | None = None
+    board: str | None = None
+    raised: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def op(self) -> str:
+        """The operation."""
+        return self.job.case.op
+
+
+def planned_cases(reader: TroveReader, query: Query, how: How) -> Iterator[Planned]:
+    """Yield a Job for each case of a query, most called first."""
+    planner = _Planner(reader, how)
+    rows = reader.cases(query)
+    while batch := tuple(islice(rows, _BATCH)):
+        executions = {
+            case_id: tuple(each)
+            for case_id, each in groupby(
+                reader.executions([row.case_id for row in batch]), lambda row: row.case_id
+            )
+        }
+        for row in batch:
+            yield planner.planned(row, executions.get(row.case_id, ()))
+
+
+@dataclass(slots=True)
+class _Planner:
+    """Makes Jobs, and remembers with which devices the runs of a trove went."""
+
+    reader: TroveReader
+    how: How
+    devices: dict[str, DeviceParameters | None] = field(default_factory=dict)
+
+    def planned(self, row: CaseRow, executions: tuple[ExecutionRow, ...]) -> Planned:
+        returned = [each for each in executions if each.outcome is CallOutcome.RETURNED]
+        outputs, notes = _outputs(returned)
+        job = Job(
+            case=case_of(row.content),
+            device_kind=DeviceKind.HOST,
+            seed=self.how.seed,
+            device=self._device(returned or executions),
+            timeout_ns=timeout_ns(self.how),
+            outputs=outputs,
+        )
+        boards: Counter[str] = Counter()
+        for each in executions:
+            if each.board is not None:
+                boards[each.board] += each.count
+        errors = [each.error for each in executions if each.error is not None]
+        return Planned(
+            job=job,
+            case_id=row.case_id,
+            calls=row.calls,
+            board=max(boards, key=lambda name: (boards[name], name)) if boards else None,
+            raised=errors[0] if errors and not returned else None,
+            notes=notes,
+        )
+
+    def _device(self, executions: Iterable[ExecutionRow]) -> DeviceParameters | None:
+        """Return with what the device of the most calls was opened; None if that is not known."""
+        for each in executions:
+            if each.device is not None:
+                return record_from_builtins(json.loads(each.device), DeviceParameters)
+            device = self._device_of(each.run_id)
+            if device is not None:
+                return device
+        return None
+
+    def _device_of(self, run_id: str) -> DeviceParameters | None:
+        if run_id not in self.devices:
+            rows = self.reader.runs(run_id)
+            self.devices[run_id] = rows[0].run.environment.device if rows else None
+        return self.devices[run_id]
+
+
+def _outputs(
+    returned: Iterable[ExecutionRow],
+) -> tuple[tuple[Value, ...] | None, tuple[str, ...]]:
+    """Return what a case gave when it was recorded; None if that is not known for sure."""
+    told = {each.outputs for each in returned if each.outputs is not None}
+    if len(told) > 1:
+        return None, (DISAGREEING,)
+    for text in told:
+        return tuple(map(decode, json.loads(text))), ()
+    return None, ()
+
+
+def on_device(planned: Planned, device_kind: DeviceKind) -> Planned:
+    """Return the same, to be executed on a kind of device."""
+    return replace(planned, job=replace(planned.job, device_kind=device_kind))

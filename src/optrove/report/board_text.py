@@ -1,0 +1,170 @@
+"""Draw what a board makes of the cases of a trove: how many run, and why the others do not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from optrove.model.records import Outcome
+from optrove.report.attempted import attempted_data, counts_of
+from optrove.report.attempts_text import VERDICTS
+from optrove.report.causes import (
+    Cause,
+    cause_data,
+    causes,
+    differing,
+    supplied,
+    without_numbers,
+)
+from optrove.report.tables import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from optrove.codec.text import Json
+    from optrove.model.records import Counts
+    from optrove.report.attempted import Attempted
+
+_MOST_NOTES: Final = 8
+_MOST_OPS: Final = 4
+_LONGEST: Final = 240
+
+_ANSWERS: Final = {**VERDICTS, Outcome.PASSED: "accepted", Outcome.REJECTED: "rejected by ttnn"}
+
+
+def board_lines(
+    attempts: Sequence[Attempted], left_out: Counts, command: Callable[[str], str | None]
+) -> list[str]:
+    """Return the answer for all cases; ``command`` gives what replays one, by its id."""
+    return [
+        _sum(attempts),
+        *(f"left out: {count:,} {reason}" for reason, count in left_out),
+        *_cause_lines(causes(attempts), command),
+        *_note_lines(attempts),
+    ]
+
+
+def board_data(
+    attempts: Sequence[Attempted], left_out: Counts, command: Callable[[str], str | None]
+) -> dict[str, Json]:
+    """Return the answer for machines; see ``optrove.cli_replay`` for the keys."""
+    return {
+        "planned": len(attempts),
+        "counts": counts_of(attempts),
+        "left_out": dict(left_out),
+        "causes": [
+            cause_data(each, command(each.example.attempt.case_id)) for each in causes(attempts)
+        ],
+        "notes": dict(supplied(attempts)),
+        "cases": [attempted_data(each) for each in attempts],
+    }
+
+
+def adapted_lines(
+    attempts: Sequence[Attempted],
+    told: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]],
+    unadapted: int,
+) -> list[str]:
+    """Return what came of cases after adaptation; ``told`` has their changes and origins.
+
+    ``unadapted`` is how many there was nothing known to adapt in.
+    """
+    rest = f"  {unadapted:,}x nothing to adapt is known" if unadapted else ""
+    if not attempts:
+        return ["", "after adaptation: no case to try", *filter(None, [rest])]
+    changes = Counter(change for texts, ids in told.values() for change in texts for _ in ids)
+    return [
+        "",
+        f"after adaptation: {_sum(attempts)}",
+        *(f"  {count:,}x {change}" for change, count in changes.most_common()),
+        *filter(None, [rest]),
+        *_cause_lines(causes(attempts), lambda _: None),
+    ]
+
+
+def adapted_data(
+    attempts: Sequence[Attempted],
+    told: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]],
+    unadapted: int,
+) -> dict[str, Json]:
+    """Return the same for machines."""
+    cases = []
+    for each in attempts:
+        changes, recorded = told[each.attempt.case_id]
+        more = {"adaptations": list(changes), "recorded_case_ids": list(recorded)}
+        cases.append({**attempted_data(each), **more})
+    return {
+        "planned": len(attempts),
+        "counts": counts_of(attempts),
+        "unadapted": unadapted,
+        "cases": cases,
+    }
+
+
+def _sum(attempts: Sequence[Attempted]) -> str:
+    counts = counts_of(attempts)
+    told = ", ".join(f"{count:,} {_ANSWERS[Outcome(name)]}" for name, count in counts.items())
+    share = counts.get(Outcome.PASSED.value, 0) / max(len(attempts), 1)
+    return f"{plural(len(attempts), 'case')}: {told} ({_percent(share)} accepted)"
+
+
+def _percent(share: float) -> str:
+    """Return a share in percent; what is not all never looks like all, nor some like none."""
+    text = f"{share:.1%}"
+    if text == "100.0%" and share < 1:
+        return "over 99.9%"
+    return "under 0.1%" if text == "0.0%" and share > 0 else text
+
+
+def _cause_lines(found: Sequence[Cause], command: Callable[[str], str | None]) -> list[str]:
+    lines: list[str] = []
+    outcome: Outcome | None = None
+    for group in _by_text(found):
+        first = group[0]
+        if first.outcome is not outcome:
+            outcome = first.outcome
+            lines += ["", f"{_ANSWERS[outcome]}:"]
+        text = first.text if len(first.text) <= _LONGEST else f"{first.text[:_LONGEST]}..."
+        lines += [
+            f"  {sum(each.count for each in group):,}x {text}",
+            f"      {_ops(group)}",
+        ]
+        words = command(first.example.attempt.case_id)
+        if words is not None:
+            lines.append(f"      {words}")
+    return lines
+
+
+def _by_text(found: Sequence[Cause]) -> list[list[Cause]]:
+    """Return the causes with those together that say the same of several ops."""
+    groups: dict[tuple[Outcome, str], list[Cause]] = {}
+    for cause in found:
+        groups.setdefault((cause.outcome, without_numbers(cause.text)), []).append(cause)
+    order = list(Outcome)
+    return sorted(
+        groups.values(),
+        key=lambda group: (
+            order.index(group[0].outcome),
+            -sum(each.count for each in group),
+            group[0].text,
+        ),
+    )
+
+
+def _ops(group: Sequence[Cause]) -> str:
+    if len(group) == 1:
+        return group[0].op
+    shown = ", ".join(f"{each.count:,}x {each.op}" for each in group[:_MOST_OPS])
+    more = len(group) - _MOST_OPS
+    return f"{shown}, {more:,} more ops" if more > 0 else shown
+
+
+def _note_lines(attempts: Sequence[Attempted]) -> list[str]:
+    notes = supplied(attempts)
+    lines = [f"  {count:,}x {text}" for text, count in notes[:_MOST_NOTES]]
+    if len(notes) > _MOST_NOTES:
+        lines.append(f"  {len(notes) - _MOST_NOTES:,} more kinds (--json)")
+    other = differing(attempts)
+    if other:
+        lines.append(f"  {other:,}x the traced replay is not quite the recorded call (--json)")
+    return ["", "what recordings do not tell, and was supplied:", *lines] if lines else []

@@ -1,0 +1,256 @@
+"""Compare what came of the same cases in two runs: what broke, was fixed, or moved."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from optrove.codec.text import write
+from optrove.codec.wire import encode
+from optrove.model.records import Outcome
+from optrove.report.attempted import said
+from optrove.report.attempts_text import VERDICTS, number
+from optrove.report.causes import UNSAID, without_numbers
+from optrove.report.runs_text import SHORT_ID
+from optrove.report.tables import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from optrove.codec.text import Json
+    from optrove.model.records import Attempt
+
+PCC_MOVED: Final = 1e-3
+"""By how much a PCC must differ to have moved: more than rounding, less than any threshold."""
+
+_MOST_SHOWN: Final = 50
+_MOST_IDS: Final = 4
+_LONGEST: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What came of a case in one run; ``outputs`` is their canonical text."""
+
+    op: str
+    case_id: str
+    outcome: Outcome
+    cause: str | None = None
+    outputs: str = "[]"
+    pcc: tuple[tuple[int | None, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two runs: what it is called, where it took place, and what came of its cases."""
+
+    name: str
+    cases: Mapping[str, Judged]
+    ttnn_version: str | None = None
+    board: str | None = None
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A case that does not do in the second run what it did in the first, and what that is."""
+
+    before: Judged
+    after: Judged
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """In what two runs differ. Every case of either is in exactly one of these."""
+
+    broken: tuple[Change, ...]
+    fixed: tuple[Change, ...]
+    moved: tuple[Change, ...]
+    not_run: tuple[Change, ...]
+    only_a: tuple[Judged, ...]
+    only_b: tuple[Judged, ...]
+    same: int
+
+    @property
+    def compared(self) -> int:
+        """How many cases both runs have an answer for."""
+        return len(self.broken) + len(self.fixed) + len(self.moved) + self.same
+
+
+def judged(op: str, attempt: Attempt) -> Judged:
+    """Return what came of a case, as it is compared."""
+    return Judged(
+        op=op,
+        case_id=attempt.case_id,
+        outcome=attempt.outcome,
+        cause=said(attempt).cause,
+        outputs=write([encode(value) for value in attempt.outputs]),
+        pcc=tuple((each.output, each.value) for each in attempt.measurements if each.name == "pcc"),
+    )
+
+
+def compare(a: Side, b: Side) -> Comparison:
+    """Return what has changed from one run to the other."""
+    kinds: dict[str, list[Change]] = {"broken": [], "fixed": [], "moved": [], "not_run": []}
+    same = 0
+    for case_id in sorted(a.cases.keys() & b.cases.keys()):
+        before, after = a.cases[case_id], b.cases[case_id]
+        kind, text = _change(before, after)
+        if kind is None:
+            same += 1
+        else:
+            kinds[kind].append(Change(before, after, text))
+    return Comparison(
+        **{kind: tuple(sorted(found, key=_order)) for kind, found in kinds.items()},
+        only_a=tuple(a.cases[each] for each in sorted(a.cases.keys() - b.cases.keys())),
+        only_b=tuple(b.cases[each] for each in sorted(b.cases.keys() - a.cases.keys())),
+        same=same,
+    )
+
+
+def _order(change: Change) -> tuple[str, str, str]:
+    return change.before.op, change.text, change.before.case_id
+
+
+def _change(before: Judged, after: Judged) -> tuple[str | None, str]:
+    """Return what kind of change it is, if any, and what has changed."""
+    outcomes = (before.outcome, after.outcome)
+    if Outcome.NOT_RUN in outcomes:
+        return "not_run", _words(after if after.outcome is Outcome.NOT_RUN else before)
+    if before.outcome is Outcome.PASSED is not after.outcome:
+        return "broken", _words(after)
+    if after.outcome is Outcome.PASSED is not before.outcome:
+        return "fixed", f"was {_words(before)}"
+    if outcomes[0] is not outcomes[1] or _cause(before) != _cause(after):
+        return "moved", f"was {_words(before)}; is {_words(after)}"
+    if after.outcome is Outcome.PASSED and before.outputs != after.outputs:
+        return "moved", "its output has another spec"
+    return _numerics(before, after)
+
+
+def _numerics(before: Judged, after: Judged) -> tuple[str | None, str]:
+    old, new = dict(before.pcc), dict(after.pcc)
+    for output in old.keys() & new.keys():
+        one, other = old[output], new[output]
+        both_undefined = math.isnan(one) and math.isnan(other)
+        if not both_undefined and not abs(one - other) <= PCC_MOVED:
+            return "moved", f"PCC was {number(one)}, is {number(other)}"
+    return None, ""
+
+
+def _cause(one: Judged) -> str:
+    return without_numbers(one.cause or UNSAID)
+
+
+def _words(one: Judged) -> str:
+    cause = "" if one.cause is None else f": {one.cause[:_LONGEST]}"
+    return f"{VERDICTS[one.outcome]}{cause}"
+
+
+def release_lines(a: Side, b: Side, found: Comparison) -> list[str]:
+    """Return the comparison as text."""
+    return [
+        f"A: {_title(a)}",
+        f"B: {_title(b)}",
+        f"{plural(found.compared, 'case')} compared: {_counted(found)}",
+        *_uncompared(found),
+        *_change_lines("broken", found.broken),
+        *_change_lines("fixed", found.fixed),
+        *_change_lines("moved", found.moved),
+        *_change_lines("not run in both, and so not compared", found.not_run),
+    ]
+
+
+def _counted(found: Comparison) -> str:
+    changed = f"{len(found.broken):,} broken, {len(found.fixed):,} fixed"
+    return f"{changed}, {len(found.moved):,} moved, {found.same:,} the same"
+
+
+def _uncompared(found: Comparison) -> Iterator[str]:
+    left = {
+        "not run": len(found.not_run),
+        "only in A": len(found.only_a),
+        "only in B": len(found.only_b),
+    }
+    told = [f"{count:,} {what}" for what, count in left.items() if count]
+    if told:
+        yield f"not compared: {', '.join(told)}"
+
+
+def _title(side: Side) -> str:
+    place = " ".join(filter(None, (side.device, side.board)))
+    facts = [
+        "ttnn unknown" if side.ttnn_version is None else f"ttnn {side.ttnn_version}",
+        *([place] if place else []),
+        plural(len(side.cases), "case"),
+    ]
+    return f"{side.name} ({', '.join(facts)})"
+
+
+def _change_lines(title: str, changes: Sequence[Change]) -> list[str]:
+    groups: dict[tuple[str, str], list[Change]] = {}
+    for each in changes:
+        groups.setdefault((each.before.op, without_numbers(each.text)), []).append(each)
+    ranked = sorted(groups.values(), key=lambda group: (-len(group), _order(group[0])))
+    lines = [line for group in ranked[:_MOST_SHOWN] for line in _group_lines(group)]
+    more = len(ranked) - _MOST_SHOWN
+    rest = [f"  {more:,} more kinds (--json)"] if more > 0 else []
+    return ["", f"{title}:", *lines, *rest] if lines else []
+
+
+def _group_lines(group: Sequence[Change]) -> list[str]:
+    first = group[0]
+    ids = [each.before.case_id[:SHORT_ID] for each in group[:_MOST_IDS]]
+    more = f" and {len(group) - _MOST_IDS:,} more" if len(group) > _MOST_IDS else ""
+    return [
+        f"  {len(group):,}x {first.before.op}: {first.text}",
+        f"      case {', '.join(ids)}{more}",
+    ]
+
+
+def release_data(a: Side, b: Side, found: Comparison) -> dict[str, Json]:
+    """Return the comparison for machines; see ``optrove.cli_replay`` for the keys."""
+    return {
+        "a": _side_data(a),
+        "b": _side_data(b),
+        "counts": {
+            "broken": len(found.broken),
+            "fixed": len(found.fixed),
+            "moved": len(found.moved),
+            "same": found.same,
+            "not_run": len(found.not_run),
+            "only_a": len(found.only_a),
+            "only_b": len(found.only_b),
+        },
+        "broken": _changes_data(found.broken),
+        "fixed": _changes_data(found.fixed),
+        "moved": _changes_data(found.moved),
+        "not_run": _changes_data(found.not_run),
+        "only_a": [each.case_id for each in found.only_a],
+        "only_b": [each.case_id for each in found.only_b],
+    }
+
+
+def _side_data(side: Side) -> dict[str, Json]:
+    return {
+        "name": side.name,
+        "cases": len(side.cases),
+        "ttnn_version": side.ttnn_version,
+        "board": side.board,
+        "device": side.device,
+    }
+
+
+def _changes_data(changes: Iterable[Change]) -> list[Json]:
+    return [
+        {
+            "op": each.before.op,
+            "case_id": each.before.case_id,
+            "before": each.before.outcome.value,
+            "after": each.after.outcome.value,
+            "change": each.text,
+        }
+        for each in changes
+    ]

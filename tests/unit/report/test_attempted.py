@@ -1,0 +1,186 @@
+import json
+import math
+
+import pytest
+
+from attempts import add, attempted
+from optrove.model.records import DeviceKind, Measurement, Outcome
+from optrove.report.attempted import attempted_data, counts_of, is_as_recorded, said
+from optrove.report.attempts_text import attempt_lines, attempts_lines, counts_line, number
+from optrove.report.board_text import adapted_lines, board_data, board_lines
+from optrove.report.causes import causes
+from trove_rows import tensor
+
+FATAL = "Not enough banks\nRuntimeError: TT_FATAL @ x.cpp:1: banks\ninfo:\nNot enough banks"
+FABRIC = "the recording tells no fabric; the mesh was opened with FABRIC_1D"
+DIFFERENCE = "$.arguments.x: recorded 1, replayed 2"
+
+
+def test_what_failed_has_a_cause_and_the_words_of_ttnn():
+    parts = said(attempted(Outcome.REJECTED, FATAL).attempt)
+    assert parts.cause == "Not enough banks"
+    assert parts.words[0].startswith("RuntimeError: TT_FATAL")
+    assert parts.notes == parts.differences == ()
+
+
+def test_what_passed_has_notes_and_differences_and_no_cause():
+    one = attempted(detail=f"{FABRIC}\nnot as recorded: {DIFFERENCE}").attempt
+    parts = said(one)
+    assert (parts.cause, parts.notes, parts.differences) == (None, (FABRIC,), (DIFFERENCE,))
+    assert not is_as_recorded(one)
+    assert is_as_recorded(attempted(detail=FABRIC).attempt)
+    assert not is_as_recorded(attempted(Outcome.NOT_RUN, "no").attempt)
+
+
+def test_counts_add_up():
+    every = [
+        attempted(),
+        attempted(Outcome.REJECTED, FATAL),
+        attempted(Outcome.NOT_RUN, "no chips"),
+    ]
+    assert counts_of(every) == {"passed": 1, "rejected": 1, "not_run": 1}
+    assert counts_line(every) == "3 cases: 1 passed, 1 rejected, 1 not run"
+
+
+def test_the_block_tells_outputs_verdict_metrics_and_notes():
+    measured = (
+        Measurement("pcc", 0.9999999, 0.99, passed=True, output=0),
+        Measurement("ulp", 1.0, output=0),
+    )
+    one = attempted(
+        detail=FABRIC,
+        measurements=measured,
+        outputs=(tensor(32, 32, number=1),),
+        device_kind=DeviceKind.SHADOW,
+        seed=3,
+        duration_ns=1_500_000,
+        calls=12,
+    )
+    lines = [line.strip() for line in attempt_lines(one)]
+    assert lines[0].startswith("ttnn.add: case ")
+    assert lines[0].endswith(", 12 calls recorded")
+    assert "input_tensor_b: 0" in lines
+    assert "output: Tensor(shape=[32, 32], dtype=BFLOAT16, memory=DRAM_INTERLEAVED)" in lines
+    assert "verdict: passed, 1.5 ms, seed 3" in lines
+    assert "pcc: 0.9999999 (at least 0.99)" in lines
+    assert "ulp: 1" in lines
+    assert f"note: {FABRIC}" in lines
+    assert "the traced replay is the recorded case: equal hash" in lines
+
+
+def test_the_block_tells_why_and_how_it_differs():
+    text = "\n".join(
+        attempt_lines(attempted(Outcome.REJECTED, f"{FATAL}\nnot as recorded: {DIFFERENCE}"))
+    )
+    assert "verdict: rejected" in text
+    assert "because: Not enough banks" in text
+    assert "TT_FATAL @ x.cpp:1" in text
+    text = "\n".join(
+        attempt_lines(attempted(replayed_case_id="other", detail=f"not as recorded: {DIFFERENCE}"))
+    )
+    assert f"differs: {DIFFERENCE}" in text
+
+
+def test_a_bound_that_is_missed_says_so():
+    missed = Measurement("pcc", 0.5, 0.99, passed=False, output=0)
+    text = "\n".join(attempt_lines(attempted(Outcome.NUMERICS, "PCC 0.5", measurements=(missed,))))
+    assert "pcc: 0.5 (not at least 0.99)" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1.0, "1"),
+        (0.999999999, "0.999999999"),
+        (0.123456, "0.12346"),
+        (math.nan, "nan"),
+        (0.0, "0"),
+    ],
+)
+def test_what_is_not_one_never_looks_like_it(value, text):
+    assert number(value) == text
+
+
+def test_the_table_begins_with_what_failed():
+    every = [
+        attempted(),
+        attempted(Outcome.REJECTED, FATAL, add(1)),
+        attempted(Outcome.NUMERICS, "PCC", add(2)),
+    ]
+    lines = attempts_lines(every)
+    assert ["rejected" in lines[1], "wrong numbers" in lines[2], "passed" in lines[3]] == [True] * 3
+    assert lines[1].endswith("Not enough banks")
+    assert lines[-1] == "3 cases: 1 passed, 1 wrong numbers, 1 rejected"
+
+
+def test_what_fails_for_one_reason_is_one_cause_whatever_the_numbers():
+    every = [
+        attempted(),
+        attempted(Outcome.REJECTED, "shard core (8, 0) has no bank", add(1), calls=5),
+        attempted(Outcome.REJECTED, "shard core (9, 0) has no bank", add(2), calls=9),
+        attempted(Outcome.OUT_OF_MEMORY, "shard core (9, 0) has no bank", add(3)),
+        attempted(Outcome.REJECTED, "other", add(4)),
+    ]
+    found = causes(every)
+    assert [(each.outcome.value, each.count, each.calls) for each in found] == [
+        ("rejected", 2, 14),
+        ("rejected", 1, 1),
+        ("out_of_memory", 1, 1),
+    ]
+    assert found[0].text == "shard core (9, 0) has no bank"
+    assert found[0].example is every[2]
+
+
+def test_the_answer_of_a_board_names_causes_commands_and_what_was_supplied():
+    every = [
+        attempted(detail=FABRIC),
+        attempted(Outcome.REJECTED, "no bank 8", add(1)),
+        attempted(Outcome.REJECTED, "no bank 9", add(2)),
+    ]
+    lines = board_lines(every, (("cases of torch", 4),), lambda case_id: f"replay {case_id}")
+    assert lines[0] == "3 cases: 1 accepted, 2 rejected by ttnn (33.3% accepted)"
+    assert "left out: 4 cases of torch" in lines
+    assert "  2x no bank 8" in lines or "  2x no bank 9" in lines
+    assert any(line.strip().startswith("replay ") for line in lines)
+    assert f"  1x {FABRIC}" in lines
+
+
+@pytest.mark.parametrize(
+    ("passed", "of", "text"),
+    [(2000, 2000, "100.0%"), (1999, 2000, "over 99.9%"), (1, 3000, "under 0.1%")],
+)
+def test_a_share_never_looks_like_all_or_nothing_when_it_is_not(passed, of, text):
+    good, bad = attempted(), attempted(Outcome.REJECTED, "no")
+    lines = board_lines([good] * passed + [bad] * (of - passed), (), str)
+    assert f"({text} accepted)" in lines[0]
+
+
+def test_one_cause_of_many_ops_is_told_once():
+    from trove_rows import case
+
+    every = [
+        attempted(Outcome.NOT_RUN, "no chips", case(f"ttnn.op{number}", a=1)) for number in range(6)
+    ]
+    lines = board_lines(every, (), str)
+    assert "  6x no chips" in lines
+    assert any(line.endswith("1x ttnn.op3, 2 more ops") for line in lines)
+
+
+def test_the_data_is_json_and_its_counts_are_what_was_planned():
+    nan = Measurement("pcc", math.nan, 0.99, passed=False, output=0)
+    every = [attempted(), attempted(Outcome.NUMERICS, "PCC nan", add(1), measurements=(nan,))]
+    data = json.loads(json.dumps(board_data(every, (), str), allow_nan=False))
+    assert sum(data["counts"].values()) == data["planned"] == len(data["cases"]) == 2
+    assert data["cases"][1]["measurements"][0]["value"] == {"$float": "nan"}
+    assert data["cases"][0] == attempted_data(every[0])
+    assert data["causes"][0]["example"] == every[1].attempt.case_id
+
+
+def test_what_was_adapted_is_told_apart():
+    one = attempted()
+    told = {one.attempt.case_id: (("num_links 2 instead of 4",), ("a", "b"))}
+    lines = adapted_lines([one], told, 3)
+    assert "after adaptation: 1 case: 1 accepted (100.0% accepted)" in lines
+    assert "  2x num_links 2 instead of 4" in lines
+    assert "  3x nothing to adapt is known" in lines
+    assert adapted_lines([], {}, 0)[-1] == "after adaptation: no case to try"
