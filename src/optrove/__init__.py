@@ -5,8 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from optrove.version import __version__
-
 if TYPE_CHECKING:
     from optrove import metrics
     from optrove.backends.ttnn.mock import mock_board
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
         is_tracing_enabled,
         trace,
     )
+    from optrove.version import __version__
 
 __all__ = [
     "TensorRef",
@@ -35,6 +34,7 @@ __all__ = [
 
 # Where each public name lives. Looked up on first use, so that `import optrove` costs nothing.
 _HOMES = {
+    "__version__": "optrove.version",
     "TensorRef": "optrove.flows.serialize",
     "enable_tensor_value_serialization": "optrove.flows.trace",
     "enable_tracing": "optrove.flows.trace",

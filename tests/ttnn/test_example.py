@@ -57,4 +57,4 @@ def test_the_demo_needs_no_torch(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "No PCC: torch is not installed" in done.stdout
     assert "0.99" not in done.stdout
-    assert done.stdout.count("sharded") == 3
+    assert done.stdout.count("  sharded ") == 3

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from optrove.flows.trace import summarize_directory
 from optrove.model.records import DeviceKind
-from tracing import assert_adds_up
+from optrove.store.place import place_of
+from optrove.store.reader import open_reader
 
 pytestmark = pytest.mark.ttnn
 
@@ -132,23 +132,23 @@ def test_the_commands_of_the_plan_work_as_written(project):
     assert "leaked" not in result.stderr.str(), "the trace keeps objects of ttnn alive"
 
 
-def test_journals_beside_a_store_tell_the_board_and_all_calls(project):
+def test_a_trove_gets_the_board_and_all_calls(project):
     result = project.runpytest_subprocess(
         "--optrove-store", "trove.db", "test_mlp_1d.py", "-n", "2"
     )
     result.assert_outcomes(passed=3)
-    (directory,) = (project.path / "trove.db.journals").iterdir()
-    result.stdout.fnmatch_lines([f"journals: {directory}"])
-    summary = summarize_directory(directory)
-    assert_adds_up(summary)
-    assert summary.run.id == directory.name
-    assert summary.run.source == "test_mlp_1d.py"
-    assert summary.run.environment.board == "n150"
-    assert summary.run.environment.device_kind is DeviceKind.MOCK
-    assert dict(summary.tests) == {"passed": 3}
-    assert summary.unclosed == 0
-    assert {"ttnn.rand", "ttnn.add", "ttnn.Tensor.cpu"} <= {op.op for op in summary.ops}
-    assert not summary.faults
+    result.stdout.fnmatch_lines(["trove: *trove.db, *"])
+    with open_reader(place_of(str(project.path / "trove.db"))) as reader:
+        (row,) = reader.runs()
+        ops = reader.op_names()
+        calls = list(reader.calls(row.run.id))
+    assert row.run.source == "test_mlp_1d.py"
+    assert row.run.environment.board == "n150"
+    assert row.run.environment.device_kind is DeviceKind.MOCK
+    assert dict(row.tests) == {"passed": 3}
+    assert row.complete
+    assert len(calls) == row.calls
+    assert {"ttnn.rand", "ttnn.add", "ttnn.Tensor.cpu"} <= set(ops)
 
 
 def test_values_are_written_when_asked_for(project):

@@ -43,6 +43,8 @@ def start(program, directory, finishing):
     return process, told.split()
 
 
+WAITING = "import time; print('ready', flush=True); time.sleep(60)"
+
 WRITING = """
 import signal, sys
 from pathlib import Path
@@ -132,7 +134,7 @@ def test_programs_that_are_started_do_not_keep_the_lock(tmp_path, finishing):
     tracing = Tracing(tmp_path, RUN)
     tracing.start()
     (lines,) = find_journals(tmp_path)
-    process, _ = start("print('ready', flush=True); input()", tmp_path, finishing)
+    process, _ = start(WAITING, tmp_path, finishing)
     assert is_being_written(lines)
     tracing.stop()
     assert process.poll() is None

@@ -1,0 +1,1 @@
+"""Choose, vary and order what is to be executed."""

@@ -1,0 +1,188 @@
+"""Generated tests run on mock boards: as pytest files with and without numbers, and standalone."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from optrove.cli import main
+
+pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
+
+ROOT = Path(__file__).parents[2]
+
+ONE_CHIP = """
+import sys
+
+import optrove
+
+with optrove.mock_board("n300"):
+    import torch
+    import ttnn
+
+    device = ttnn.open_device(device_id=0)
+    cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(3, 0))])
+    shards = ttnn.ShardSpec(cores, [32, 64], ttnn.ShardOrientation.ROW_MAJOR)
+    sharded = ttnn.MemoryConfig(
+        ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shards
+    )
+    precise = ttnn.WormholeComputeKernelConfig(math_fidelity=ttnn.MathFidelity.HiFi4)
+
+    def make(*shape, dtype=ttnn.bfloat16):
+        return ttnn.zeros(shape, dtype, ttnn.TILE_LAYOUT, device)
+
+    with optrove.trace(sys.argv[1], model="small"):
+        x, weights = make(1, 1, 128, 64), make(64, 32, dtype=ttnn.bfloat8_b)
+        ttnn.relu(ttnn.to_memory_config(x, sharded), memory_config=sharded)
+        ttnn.linear(x, weights, bias=make(1, 32), activation="relu", compute_kernel_config=precise)
+        ttnn.linear(x, make(64, 32), bias=make(1, 32), activation="gelu")
+        ttnn.add(x, x)
+        ttnn.multiply(x, 0.5)
+        ttnn.multiply_(x, 2.0)
+        ttnn.softmax(x, dim=-1)
+        ttnn.concat([x, x], dim=2)
+        ttnn.topk(x, k=32, dim=-1)
+        ttnn.slice(x, [0, 0, 0, 0], [1, 1, 64, 64])
+        ttnn.split(x, 32, dim=3)
+        ttnn.pad(x, [(0, 0), (0, 0), (0, 32), (0, 0)], value=float("-inf"))
+        ids = ttnn.zeros((1, 32), ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, device)
+        ttnn.embedding(ids, make(128, 64), layout=ttnn.TILE_LAYOUT)
+        x.reshape([1, 2, 64, 64])
+        ttnn.from_torch(torch.zeros(4, 4), dtype=ttnn.float32)
+    ttnn.close_device(device)
+"""
+
+EIGHT_CHIPS = """
+import sys
+
+import optrove
+
+with optrove.mock_board("t3k"):
+    import torch
+    import ttnn
+
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(2, 4))
+
+    def make(*shape, dims):
+        mapper = ttnn.ShardTensor2dMesh(mesh, dims=dims, mesh_shape=(2, 4))
+        return ttnn.from_torch(
+            torch.zeros(shape),
+            dtype=ttnn.bfloat16,
+            layout=ttnn.TILE_LAYOUT,
+            device=mesh,
+            mesh_mapper=mapper,
+        )
+
+    with optrove.trace(sys.argv[1], model="spread"):
+        split, same = make(1, 2, 64, 128, dims=(1, 3)), make(1, 1, 64, 32, dims=(None, None))
+        ttnn.add(split, same)
+        ttnn.matmul(split, make(1, 1, 32, 128, dims=(None, 3)))
+        ttnn.all_gather(split, dim=3, cluster_axis=1, topology=ttnn.Topology.Linear)
+    ttnn.close_mesh_device(mesh)
+"""
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory):
+    """What gives the directory of tests that were generated from a traced program."""
+
+    def generate(script, *words):
+        directory = tmp_path_factory.mktemp("generated")
+        store = directory / "trove.db"
+        run([sys.executable, "-c", script, str(store)], directory)
+        asked = ["testgen", "*", "-o", str(directory / "tests"), "--store", str(store), "--json"]
+        result = CliRunner().invoke(main, [*asked, *words])
+        assert result.exit_code == 0, result.output
+        data = json.loads(result.stdout)
+        assert data["left_out"] == []
+        return directory / "tests", data["cases"]
+
+    return generate
+
+
+def run(command, directory):
+    variables = {name: text for name, text in os.environ.items() if not name.startswith("OPTROVE")}
+    done = subprocess.run(
+        command, cwd=directory, env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def tested(directory, *words):
+    """Run generated tests in a process of their own; return the last line, and all lines."""
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", *words, "."]
+    output = run(command, directory)
+    summary = [line for line in output.splitlines() if " passed" in line][-1]
+    return summary, output
+
+
+def test_calls_on_one_chip_are_accepted_and_numbers_said_to_be_missing(generated):
+    directory, cases = generated(ONE_CHIP)
+    summary, output = tested(directory, "--optrove-board", "n300", "-W", "error")
+    assert summary.startswith(f"{cases} passed, ")
+    assert "only the specs of outputs were checked" in output
+
+
+def test_calls_on_one_chip_have_the_numbers_of_golden_functions(generated):
+    directory, cases = generated(ONE_CHIP)
+    summary, output = tested(directory, "--optrove-board", "n300", "--optrove-shadow")
+    assert summary.startswith(f"{cases} passed")
+    uncompared = [line for line in output.splitlines() if "numbers were not compared" in line]
+    assert [line for line in uncompared if "test_tensor_reshape" not in line] == []
+
+
+def test_calls_on_a_mesh_run_with_and_without_numbers(generated):
+    directory, cases = generated(EIGHT_CHIPS)
+    for words in ((), ("--optrove-shadow",)):
+        summary, _ = tested(directory, "--optrove-board", "t3k", *words)
+        assert summary.startswith(f"{cases} passed")
+
+
+def test_a_mesh_that_is_not_there_is_a_reason_to_skip(generated):
+    directory, cases = generated(EIGHT_CHIPS)
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "."]
+    output = run([*command, "--optrove-board", "n300"], directory)
+    assert f"{cases} skipped" in output
+    assert "8 chips are needed, and there are 2" in output
+
+
+def test_wrong_numbers_fail(generated):
+    directory, _ = generated(ONE_CHIP)
+    path = directory / "test_softmax.py"
+    text = path.read_text()
+    path.write_text(
+        text.replace(
+            "result.append, golden(*arg", "lambda x: result.append(x.flip(-1)), golden(*arg"
+        )
+    )
+    assert path.read_text() != text
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_softmax.py"]
+    done = subprocess.run(
+        [*command, "--optrove-board", "n300", "--optrove-shadow"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "with the golden function on chip 0" in done.stdout
+
+
+def test_a_standalone_file_runs_without_pytest_and_optrove_s_help(generated):
+    directory, cases = generated(ONE_CHIP, "--standalone")
+    files = sorted(directory.glob("test_linear_*.py"))
+    assert len(files) == 2
+    assert len(list(directory.glob("*.py"))) == cases
+    script = (
+        "import optrove, runpy, sys\n"
+        "with optrove.mock_board('n300', shadow=True):\n"
+        "    for path in sys.argv[1:]:\n"
+        "        runpy.run_path(path, run_name='__main__')\n"
+    )
+    run([sys.executable, "-W", "error", "-c", script, *map(str, files)], directory)

@@ -1,0 +1,109 @@
+"""What generated tests spell is what was recorded, for every class that ttnn publishes."""
+
+import importlib.util
+
+import pytest
+
+from optrove.backends import plain
+from optrove.backends.base import StructConverter, SymbolConverter, Tables
+from optrove.backends.describe import describe
+from optrove.backends.ttnn import classes, values
+from optrove.backends.ttnn.invoking import FILES, Targets
+from optrove.interop.testgen_groups import BY_NAME_ONLY, LEADING
+from optrove.interop.testgen_layout import laid_out, row
+from optrove.interop.testgen_spelling import NO_CONSTRUCTOR, class_path, spelled
+from ttnn_samples import Samples, sharded_memories
+
+pytestmark = pytest.mark.ttnn
+
+
+@pytest.fixture(scope="module")
+def table(ttnn):
+    return values.table()
+
+
+@pytest.fixture(scope="module")
+def tables(table):
+    return Tables([table, plain.table()])
+
+
+@pytest.fixture
+def made(tmp_path):
+    """What runs spelled texts and returns the objects that they make."""
+
+    def make(texts):
+        path = tmp_path / "spelled_values.py"
+        path.write_text(f"import ttnn\n\nVALUES = {laid_out(row(texts))}\n")
+        spec = importlib.util.spec_from_file_location("spelled_values", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.VALUES
+
+    return make
+
+
+def walked(ttnn, path):
+    live = ttnn
+    for part in path.split(".")[1:]:
+        live = getattr(live, part, None)
+    return live
+
+
+def test_every_class_is_found_where_it_is_spelled(ttnn, table):
+    kinds = (StructConverter, SymbolConverter)
+    converters = [each for each in table.by_name.values() if isinstance(each, kinds)]
+    lost = [
+        each.name
+        for each in converters
+        if walked(ttnn, class_path(each.name, "$")) is not each.type
+    ]
+    assert lost == []
+    assert len(converters) > 80
+
+
+def test_every_configuration_is_made_again_by_its_text(ttnn, table, tables, made):
+    samples = Samples(ttnn, classes.find(ttnn), table)
+    converters = [each for each in table.by_name.values() if isinstance(each, StructConverter)]
+    wanted = [
+        describe(live, tables)
+        for each in converters
+        if each.name not in NO_CONSTRUCTOR
+        for live in samples.of_class(each.type)
+    ]
+    found = made([spelled(value) for value in wanted])
+    assert [describe(live, tables) for live in found] == wanted
+    assert len(wanted) > 100
+
+
+def test_only_classes_that_ttnn_has_are_said_to_lack_a_constructor(table):
+    assert table.by_name.keys() >= NO_CONSTRUCTOR
+
+
+def test_memory_of_every_sharding_is_made_again_by_its_text(ttnn, tables, made):
+    wanted = [describe(live, tables) for live in sharded_memories(ttnn)]
+    assert [describe(live, tables) for live in made(map(spelled, wanted))] == wanted
+
+
+def test_parameters_that_are_passed_by_place_come_first_in_signatures(ttnn):
+    targets = Targets(ttnn)
+    others = set()
+    names = {each.python_fully_qualified_name for each in ttnn.query_registered_operations()}
+    for op in sorted(names - FILES):
+        for known, by_place in _signatures(targets.find(op)):
+            leading = next((each for each in LEADING if each[0] in known), ())
+            count = next((i for i, name in enumerate(leading) if name not in known), len(leading))
+            if by_place[:count] != leading[:count]:
+                others.add(op)
+    assert others == BY_NAME_ONLY & names
+
+
+def _signatures(target):
+    if target.overloads:
+        return [(each.names, tuple(each.positional)) for each in target.overloads]
+    if target.signature is None:
+        return []
+    parameters = target.signature.parameters
+    by_place = [
+        name for name, each in parameters.items() if each.kind <= each.POSITIONAL_OR_KEYWORD
+    ]
+    return [(parameters.keys(), tuple(by_place))]
