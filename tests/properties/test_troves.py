@@ -45,8 +45,11 @@ class Journal:
     def digest(self):
         return hashlib.sha256(repr(self).encode()).hexdigest()
 
-    def cases(self):
-        return ((number, describe_case(each)) for number, each in enumerate(CASES, 1))
+    def case(self, number):
+        return describe_case(CASES[number - 1])
+
+    def case_ids(self):
+        return ((number, self.case(number).case_id) for number, _ in enumerate(CASES, 1))
 
     def scopes(self):
         return iter([(1, ScopeFacts("test_a", "call")), (2, ScopeFacts(module="layers.0"))])

@@ -2,6 +2,7 @@ import contextlib
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 
@@ -456,7 +457,8 @@ def test_a_list_that_fits_goes_straight_to_the_screen_and_is_cut_to_its_width(tr
 
 
 def test_a_reader_that_stops_early_is_no_fault(trove):
-    command = f"{sys.executable} -m optrove show '*' --store {trove} | head -n 1"
+    words = (sys.executable, "-m", "optrove", "show", "*", "--store", str(trove))
+    command = f"{shlex.join(words)} | head -n 1"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout == "Operation: ttnn.add\n"
     assert done.stderr == ""
