@@ -44,9 +44,10 @@ test: $(VENV)/test.stamp test-other-pythons
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 # The base package promises 3.10 to 3.13, with or without a ttnn wheel. Each Python found here runs
-# the quick framework-free tests in an environment of its own.
+# the quick framework-free tests in an environment of its own; laws and house rules are the same
+# for all of them, and are held by one.
 OTHER_PYTHONS := $(foreach version,3.10 3.11 3.13,$(if $(shell PYTHON= tools/find-python $(version)),$(version)))
-FRAMEWORK_FREE := tests/unit tests/properties tests/golden
+FRAMEWORK_FREE := tests/unit tests/golden --ignore tests/unit/test_house_rules.py
 
 test-other-pythons: $(OTHER_PYTHONS:%=test-python-%)
 

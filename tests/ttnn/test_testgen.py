@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from optrove.cli import main
 
-pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
+pytestmark = [pytest.mark.ttnn, pytest.mark.torch, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,11 +90,14 @@ with optrove.mock_board("t3k"):
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory):
     """What gives the directory of tests that were generated from a traced program."""
+    stores = {}
 
     def generate(script, *words):
         directory = tmp_path_factory.mktemp("generated")
-        store = directory / "trove.db"
-        run([sys.executable, "-c", script, str(store)], directory)
+        if script not in stores:
+            stores[script] = directory / "trove.db"
+            run([sys.executable, "-c", script, str(stores[script])], directory)
+        store = stores[script]
         asked = ["testgen", "*", "-o", str(directory / "tests"), "--store", str(store), "--json"]
         result = CliRunner().invoke(main, [*asked, *words])
         assert result.exit_code == 0, result.output
@@ -114,7 +117,7 @@ def run(command, directory):
     return done.stdout
 
 
-def tested(directory, *words):
+def outcome(directory, *words):
     """Run generated tests in a process of their own; return the last line, and all lines."""
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", *words, "."]
     output = run(command, directory)
@@ -124,14 +127,14 @@ def tested(directory, *words):
 
 def test_calls_on_one_chip_are_accepted_and_numbers_said_to_be_missing(generated):
     directory, cases = generated(ONE_CHIP)
-    summary, output = tested(directory, "--optrove-board", "n300", "-W", "error")
+    summary, output = outcome(directory, "--optrove-board", "n300", "-W", "error")
     assert summary.startswith(f"{cases} passed, ")
     assert "only the specs of outputs were checked" in output
 
 
 def test_calls_on_one_chip_have_the_numbers_of_golden_functions(generated):
     directory, cases = generated(ONE_CHIP)
-    summary, output = tested(directory, "--optrove-board", "n300", "--optrove-shadow")
+    summary, output = outcome(directory, "--optrove-board", "n300", "--optrove-shadow")
     assert summary.startswith(f"{cases} passed")
     uncompared = [line for line in output.splitlines() if "numbers were not compared" in line]
     assert [line for line in uncompared if "test_tensor_reshape" not in line] == []
@@ -140,7 +143,7 @@ def test_calls_on_one_chip_have_the_numbers_of_golden_functions(generated):
 def test_calls_on_a_mesh_run_with_and_without_numbers(generated):
     directory, cases = generated(EIGHT_CHIPS)
     for words in ((), ("--optrove-shadow",)):
-        summary, _ = tested(directory, "--optrove-board", "t3k", *words)
+        summary, _ = outcome(directory, "--optrove-board", "t3k", *words)
         assert summary.startswith(f"{cases} passed")
 
 

@@ -9,7 +9,7 @@ from optrove.backends.base import StructConverter, SymbolConverter, Tables
 from optrove.backends.describe import describe
 from optrove.backends.ttnn import classes, values
 from optrove.backends.ttnn.invoking import FILES, Targets
-from optrove.interop.testgen_groups import BY_NAME_ONLY, LEADING
+from optrove.interop.testgen_groups import BY_NAME_ONLY, leading_of
 from optrove.interop.testgen_layout import laid_out, row
 from optrove.interop.testgen_spelling import NO_CONSTRUCTOR, class_path, spelled
 from ttnn_samples import Samples, sharded_memories
@@ -90,9 +90,8 @@ def test_parameters_that_are_passed_by_place_come_first_in_signatures(ttnn):
     names = {each.python_fully_qualified_name for each in ttnn.query_registered_operations()}
     for op in sorted(names - FILES):
         for known, by_place in _signatures(targets.find(op)):
-            leading = next((each for each in LEADING if each[0] in known), ())
-            count = next((i for i, name in enumerate(leading) if name not in known), len(leading))
-            if by_place[:count] != leading[:count]:
+            leading = leading_of(known)
+            if by_place[: len(leading)] != leading:
                 others.add(op)
     assert others == BY_NAME_ONLY & names
 

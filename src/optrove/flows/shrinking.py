@@ -114,6 +114,7 @@ class _Search:
     workers: int | Workers
     tell: Tell
     trials: int = 0
+    known: dict[Case, Attempt] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
 
     def run(self, first: Attempt) -> Shrunk:
@@ -161,9 +162,11 @@ class _Search:
         return [alone], alone.apply(case), known
 
     def execute(self, cases: Sequence[Case]) -> dict[Case, Attempt]:
-        """Execute cases, as far as the limits allow."""
+        """Execute cases, each once in a search, as far as the limits allow."""
         room = max(0, self.limits.trials - self.trials)
-        by_id = {placement_hash(case): case for case in cases[:room]}
+        found = {case: self.known[case] for case in cases if case in self.known}
+        new = [case for case in cases if case not in found]
+        by_id = {placement_hash(case): case for case in new[:room]}
         # What a smaller call would give was not recorded.
         pattern = replace(self.planned.job, device_kind=self.where.device_kind, outputs=None)
         own = self.planned.job.case
@@ -171,13 +174,12 @@ class _Search:
             replace(pattern, case=case, outputs=self.planned.job.outputs if case == own else None)
             for case in by_id.values()
         ]
-        found: dict[Case, Attempt] = {}
         if not jobs:
             return found
         attempts = run_jobs(jobs, board=self.where.board, workers=self.workers)
         for attempt in attempts:
             self.trials += 1
-            found[by_id[attempt.case_id]] = attempt
+            found[by_id[attempt.case_id]] = self.known[by_id[attempt.case_id]] = attempt
             if self._is_late():
                 break
         close = getattr(attempts, "close", None)

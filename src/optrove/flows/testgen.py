@@ -19,6 +19,7 @@ from optrove.interop.testgen_cases import Filling, Numbers, Recorded
 from optrove.interop.testgen_files import MARK
 from optrove.model.values import TensorSpec
 from optrove.model.walk import walk
+from optrove.report.tables import plural
 from optrove.run.keys import device_of
 
 if TYPE_CHECKING:
@@ -63,8 +64,8 @@ def write_tests(cases: Iterable[Recorded], directory: Path, *, standalone: bool)
     if not generated.files:
         first = generated.left_out[0]
         raise NotReplayable(
-            f"no test can be written: {len(generated.left_out):,} cases cannot be spelled in "
-            f"Python, such as {first.case_id[:12]} of {first.op}: {first.path}: {first.reason}"
+            f"no test can be written: {plural(len(generated.left_out), 'case')} cannot be spelled "
+            f"in Python, such as {first.case_id[:12]} of {first.op}: {first.path}: {first.reason}"
         )
     for file in generated.files:
         _check_replaceable(directory / file.name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import keyword
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from optrove.interop.testgen_device import Opening, opening_of
@@ -19,7 +20,7 @@ from optrove.model.values import DeviceRef, Handle, Null, Struct, Symbol, Tensor
 from optrove.model.walk import key_step, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from optrove.interop.testgen_cases import Recorded
 
@@ -33,8 +34,11 @@ LEADING: Final = (
     ("input_tensor_q", "input_tensor_k", "input_tensor_v"),
     ("input_tensor_a", "input_tensor_b"),
     ("input_a", "input_b"),
-    ("input_tensor", "slice_start", "slice_end"),
-    ("input_tensor", "starts", "ends"),
+    ("input_tensor", "starts", "ends", "slice_step"),
+    ("input_tensor", "starts", "ends", "steps"),
+    ("input_tensor", "slice_start", "slice_end", "slice_step"),
+    ("input_tensor", "grid", "shard_shape", "shard_scheme", "shard_orientation"),
+    ("input_tensor", "logical_shape", "padded_shape"),
     ("input_tensor",),
     ("input",),
     ("tensor",),
@@ -42,7 +46,9 @@ LEADING: Final = (
 )
 """Parameters that come first in ttnn's signatures, and are passed by place as people do.
 
-Golden functions may call them otherwise. The first row whose first name is there is taken."""
+Golden functions may call them otherwise; and of overloads that differ in types only, a recording
+may have another one's names. Of the rows that begin with the first name that is there, the one
+is taken of which most is there."""
 
 BY_NAME_ONLY: Final = frozenset(
     {
@@ -54,6 +60,7 @@ BY_NAME_ONLY: Final = frozenset(
         "ttnn.experimental.quasar.conv2d",
         "ttnn.experimental.queue_tensor_prefetcher_request",
         "ttnn.indexed_fill",
+        "ttnn.interleaved_to_sharded_partial",
         "ttnn.moreh_norm_backward",
         "ttnn.moreh_sum_backward",
         "ttnn.sharded_to_interleaved_partial",
@@ -187,15 +194,17 @@ def _leading(op: str, values: dict[str, Value]) -> tuple[str, ...]:
     """Return the arguments that are passed by place."""
     if op in BY_NAME_ONLY:
         return ()
-    for leading in LEADING:
-        if leading[0] not in values:
-            continue
-        count = next((i for i, name in enumerate(leading) if name not in values), len(leading))
-        rest = [name for name in values if name not in leading]
-        # Of several methods that differ in types only, a recording may have another one's names.
-        lone = rest if op.startswith(_METHODS) and len(rest) == 1 else []
-        return (*leading[:count], *lone)
-    return ()
+    first = leading_of(values)
+    rest = [name for name in values if name not in first]
+    lone = rest if op.startswith(_METHODS) and len(rest) == 1 else []
+    return (*first, *lone)
+
+
+def leading_of(names: Collection[str]) -> tuple[str, ...]:
+    """Return those of some parameters that are passed by place."""
+    begin = next((row[0] for row in LEADING if row[0] in names), None)
+    rows = [row for row in LEADING if row[0] == begin]
+    return max((tuple(takewhile(names.__contains__, row)) for row in rows), key=len, default=())
 
 
 def _rank(values: dict[str, Value]) -> Callable[[str], tuple[int, str]]:

@@ -169,7 +169,8 @@ def _padded(placement: TtnnPlacement, shape: tuple[int, ...]) -> tuple[int, ...]
     if placement.tile is None:
         return shape
     tile = placement.tile.shape[-len(shape) :]
-    last = [-(-size // unit) * unit for size, unit in zip(shape[-2:], tile, strict=False)]
+    pairs = zip(shape[-2:], tile, strict=False)
+    last = [-(-size // unit) * unit if unit else size for size, unit in pairs]
     return (*shape[:-2], *last)
 
 

@@ -1,0 +1,69 @@
+"""A case that ttnn refuses on a mock board is shrunk, and its reproducer fails in the same way."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from broken_cases import matmul, tensor
+from optrove.cli import main
+from optrove.codec.identity import placement_hash
+from optrove.model.case import Case
+from optrove.model.values import Bool
+from small_trove import imported, make_trove, run_of
+
+pytestmark = [pytest.mark.ttnn, pytest.mark.slow]
+
+RIGHT = matmul(tensor(0, (1, 1, 64, 96)), tensor(1, (1, 1, 96, 64)))
+WRONG = Case(
+    "ttnn.matmul",
+    (
+        ("input_tensor_a", tensor(0, (1, 1, 64, 96))),
+        ("input_tensor_b", tensor(1, (1, 1, 512, 64), "bfloat8_b")),
+        ("transpose_a", Bool(value=False)),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    path = tmp_path_factory.mktemp("trove") / "trove.db"
+    run = run_of("c0ffee" + "0" * 26, "wrong.py", board="n150")
+    return make_trove(path, imported(run, [(RIGHT, 1), (WRONG, 1)]))
+
+
+def ask(store, *words):
+    return CliRunner().invoke(main, ["shrink", *words, "--store", str(store)])
+
+
+def test_the_smallest_call_that_fails_in_the_same_way_is_found(store, tmp_path):
+    name = placement_hash(WRONG)[:12]
+    result = ask(store, name, "--board", "n150", "-o", str(tmp_path), "--json")
+    assert result.exit_code == 0, result.output
+    data = json.loads(result.stdout)
+    assert data["finished"]
+    assert data["outcome"] == "rejected"
+    assert sorted(data["shrunk"]["arguments"]) == ["input_tensor_a", "input_tensor_b"]
+    shapes = [each["$tensor"]["shape"] for each in data["shrunk"]["arguments"].values()]
+    assert max(size for shape in shapes for size in shape) <= 64
+    assert all(len(shape) == 2 for shape in shapes)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", data["file"]]
+    done = subprocess.run(
+        [*command, "--optrove-board", "n150"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert data["cause"].partition(":")[0].rstrip("0123456789 .") in done.stdout
+
+
+def test_a_case_that_passes_is_an_error_with_advice(store):
+    result = ask(store, placement_hash(RIGHT)[:12], "--board", "n150")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "there is no failure to shrink" in result.stderr
+    assert "--board and --device" in result.stderr
