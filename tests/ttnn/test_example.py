@@ -43,6 +43,32 @@ def test_with_the_shadow_the_example_compares_with_torch(tmp_path):
     assert "op calls computed, 0 without numbers" in done.stdout
 
 
+WRONG_WEIGHT = """
+from dataclasses import replace
+
+import pytest
+
+@pytest.fixture(autouse=True)
+def wrong_weight(monkeypatch):
+    import encoder
+
+    load = encoder.load
+
+    def spoiled(weights, *others):
+        return load(replace(weights, up=replace(weights.up, weight=-weights.up.weight)), *others)
+
+    monkeypatch.setattr(encoder, "load", spoiled)
+"""
+
+
+def test_with_the_shadow_a_wrong_weight_is_found_out(tmp_path):
+    (tmp_path / "wrong_weight.py").write_text(WRONG_WEIGHT)
+    plugin = ("-p", "wrong_weight", "-o", f"pythonpath={tmp_path}")
+    done = run_pytest(tmp_path, "--optrove-shadow", "-k", "pcc", *plugin)
+    assert done.returncode == 1, done.stdout
+    assert "6 failed" in done.stdout
+
+
 def test_the_demo_tells_what_it_did(tmp_path):
     done = run(tmp_path, str(EXAMPLE / "run.py"))
     assert done.returncode == 0, done.stderr
