@@ -11,6 +11,8 @@ from optrove.codec.journal_reader import JournalReader, find_journals
 from optrove.flows.trace import summarize_directory
 from optrove.model.records import CallOutcome, TestOutcome
 from optrove.model.values import Int, Text
+from optrove.store.place import place_of
+from optrove.store.reader import open_reader
 from tracing import assert_adds_up
 
 pytestmark = pytest.mark.torch
@@ -124,13 +126,14 @@ def test_every_test_has_its_result(pytester, processes):
         "m",
     )
     pytester.runpytest_subprocess(*options, *processes)
-    readers = journals(pytester, "trove.db.journals")
-    assert sorted(reader.process for reader in readers) == ([1, 2] if processes else [0])
-    assert {reader.run.model for reader in readers} == {"m"}
-    (run_id,) = {reader.run.id for reader in readers}
-    assert (pytester.path / "trove.db.journals" / run_id).is_dir()
-    assert f",{run_id}," in (pytester.path / "results.csv").read_text()
-    results = {one.test_id.partition("::")[2]: one for reader in readers for one in reader.tests}
+    with open_reader(place_of(str(pytester.path / "trove.db"))) as reader:
+        (row,) = reader.runs()
+        told = list(reader.tests(row.run.id))
+        processes_seen = {call.process for call in reader.calls(row.run.id)}
+    assert processes_seen == ({1, 2} if processes else {0})
+    assert row.run.model == "m"
+    assert f",{row.run.id}," in (pytester.path / "results.csv").read_text()
+    results = {one.test_id.partition("::")[2]: one for one in told}
     assert {name: result.outcome.value for name, result in results.items()} == {
         "test_passes[3]": "passed",
         "test_fails": "failed",
