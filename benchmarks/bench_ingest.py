@@ -89,7 +89,7 @@ def compare(directory: Path, sizes: list[int], rounds: int) -> None:
     server = None if postgres.installed() is None else postgres.Server()
     try:
         if server is not None:
-            ways["PostgreSQL"] = server.new_database
+            ways["PostgreSQL"] = server.new_schema
         print(
             f"{'calls':>9} {'cases':>7}  {'way':11} {'seconds':>8} {'own':>6} "
             f"{'calls/s':>10} {'peak MB':>8}"
