@@ -20,6 +20,7 @@ from optrove.model.records import Query
 from optrove.model.trove import CaseRow
 from optrove.report.diff import Difference, compare, counted
 from optrove.report.diff_text import Compared
+from optrove.store.place import is_sqlite_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from optrove.report.diff import Counted
     from optrove.store.reader import TroveReader
 
-_SQLITE: Final = b"SQLite format 3\0"
 _RUN: Final = "run:"
 _MODEL: Final = "model:"
 _SHORTEST_RUN: Final = 4
@@ -120,7 +120,7 @@ def _side(name: str, how: Comparing, troves: _Troves, warn: Callable[[Fidelity],
     path = Path(name).expanduser()
     if not path.exists():
         return _named_side(name, how, troves)
-    if path.is_file() and _beginning(path) == _SQLITE:
+    if is_sqlite_file(path):
         return _trove_side(name, troves, how)
     return _file_side(path, how, warn)
 
@@ -208,8 +208,3 @@ def _file_side(path: Path, how: Comparing, warn: Callable[[Fidelity], object]) -
 def _compared(named: tuple[str, str], cases: dict[str, Counted]) -> Compared:
     kind, name = named
     return Compared(name, kind, len(cases), sum(case.calls for case in cases.values()))
-
-
-def _beginning(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return stream.read(len(_SQLITE))

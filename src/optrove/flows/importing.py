@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from optrove.codec.journal import LINES
 from optrove.errors import BadTarget
 from optrove.flows.stores import journals_in, sum_of, writing
 from optrove.interop.detect import read_file
-from optrove.store.place import place_of
+from optrove.store.place import is_sqlite_file, place_of
 from optrove.store.reader import open_reader
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from optrove.flows.stores import Recovered
     from optrove.model.trove import Added, Fidelity, Imported
     from optrove.store.trove import Trove
-
-_SQLITE: Final = b"SQLite format 3\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ def _prepared(name: str, *, strict: bool) -> _Files | _Journals | _Trove:
     journals = tuple(_journals_in(path))
     if journals:
         return _Journals(name, journals)
-    if path.is_file() and _beginning(path) == _SQLITE:
+    if is_sqlite_file(path):
         return _checked(_Trove(name))
     imported, fidelity = read_file(path, strict=strict)
     return _Files(name, imported, fidelity)
@@ -107,8 +105,3 @@ def _journals_in(path: Path) -> Iterator[Path]:
         yield from journals_in(path)
         for inside in sorted(each for each in path.iterdir() if each.is_dir()):
             yield from journals_in(inside)
-
-
-def _beginning(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return stream.read(len(_SQLITE))

@@ -13,6 +13,7 @@ from optrove.flows.stores import reading
 from optrove.model.records import Outcome, Query, RunKind
 from optrove.model.values import Float, Int
 from optrove.report.releases import Comparison, Judged, Side, compare, judged
+from optrove.store.place import is_sqlite_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     Tell = Callable[[Recovered], object]
 
-_SQLITE: Final = b"SQLite format 3\0"
 _EXECUTED: Final = (RunKind.REPLAY, RunKind.SWEEP)
 
 
@@ -44,7 +44,7 @@ def compare_results(
 
 def _side(name: str, store: str | None, tell: Tell) -> Side:
     path = Path(name)
-    if "://" in name or (path.is_file() and _beginning(path) == _SQLITE):
+    if "://" in name or is_sqlite_file(path):
         with reading(name, tell) as reader:
             return _run_side(reader, _latest(reader, name))
     if path.is_file():
@@ -115,8 +115,3 @@ def _number(data: Json) -> float:
     if not isinstance(value, (Float, Int)):
         raise TypeError(f"{data!r} is no number")
     return float(value.value)
-
-
-def _beginning(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return stream.read(len(_SQLITE))

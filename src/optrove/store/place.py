@@ -12,6 +12,9 @@ from optrove.errors import NotATrove
 _POSTGRES: Final = frozenset({"postgres", "postgresql", "postgresql+psycopg"})
 _HIDDEN: Final = "***"
 
+SQLITE: Final = b"SQLite format 3\0"
+"""How every file of SQLite begins."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -50,6 +53,14 @@ def place_of(text: str) -> Place:
         f"{scheme}:// is no kind of place for a trove; "
         f"give a path, sqlite:///path or postgresql://user@host/database"
     )
+
+
+def is_sqlite_file(path: Path) -> bool:
+    """Tell whether there is a file of SQLite, a trove or not."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(len(SQLITE)) == SQLITE
 
 
 def _check(url: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from optrove.errors import UnusableTrove
 from optrove.store.faults import foreign, no_trove, sqlite_faults
+from optrove.store.place import SQLITE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from optrove.store.place import Place
 
-_MAGIC: Final = b"SQLite format 3\0"
 _BATCH: Final = 256
 _BUSY_S: Final = 30.0
 _NO_RIGHTS: Final = ("unable to open", "attempt to write a readonly")
@@ -116,7 +116,7 @@ def check_file(place: Place, path: Path) -> None:
     """Refuse what is not there, and what does not begin as a file of SQLite does."""
     try:
         with path.open("rb") as stream:
-            beginning = stream.read(len(_MAGIC))
+            beginning = stream.read(len(SQLITE))
     except FileNotFoundError as error:
         raise no_trove(place) from error
     except IsADirectoryError as error:
@@ -125,7 +125,7 @@ def check_file(place: Place, path: Path) -> None:
         raise UnusableTrove(f"the trove {place} cannot be read: {error}") from error
     if not beginning:
         raise foreign(place, "it is an empty file")
-    if beginning != _MAGIC:
+    if beginning != SQLITE:
         raise foreign(place, "it is a file of another kind")
 
 
