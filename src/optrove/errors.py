@@ -18,8 +18,15 @@ OptroveError
 +-- NotATrove            what is there is something else
 +-- NewerTrove           the trove was written by a later optrove
 +-- UnusableTrove        the trove cannot be read or written now: no rights, no space, locked, gone
+|   +-- TookTooLong      a question took longer than whoever asks was ready to wait
++-- BadQuestion          a page was asked for with parameters that mean nothing
++-- OpenToOthers         a page was to be served to other machines without a token
++-- UnusableCluster      a Ray cluster cannot be reached
++-- UnusableAddress      the address to serve pages at cannot be had
 +-- NotReplayable        a case cannot be rebuilt or run here; says where and why
++-- UnusableWeights      weight files that cannot be written, or whose list cannot be read
 +-- BadData              data that cannot be read or built; lists every fault with its path
+    +-- BadConfig        a run configuration that cannot be created; lists every fault likewise
 """
 
 from __future__ import annotations
@@ -99,8 +106,32 @@ class UnusableTrove(OptroveError):
     """A trove that cannot be read or written now: no rights, no space, locked, server gone."""
 
 
+class TookTooLong(UnusableTrove):
+    """A question took longer than whoever asks was ready to wait."""
+
+
+class BadQuestion(OptroveError):
+    """A page was asked for with parameters that mean nothing."""
+
+
+class OpenToOthers(OptroveError):
+    """A page was to be served to other machines without a token."""
+
+
+class UnusableCluster(OptroveError):
+    """A Ray cluster that cannot be reached, or is of another version."""
+
+
+class UnusableAddress(OptroveError):
+    """The address to serve pages at cannot be had."""
+
+
 class NotReplayable(OptroveError):
     """A case that cannot be rebuilt or run here; says nothing about its operation."""
+
+
+class UnusableWeights(OptroveError):
+    """Weight files that cannot be written, or a list of them that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +151,7 @@ class BadData(OptroveError):
     def __init__(self, faults: tuple[Fault, ...]) -> None:
         self.faults = faults
         super().__init__("\n".join(str(fault) for fault in faults))
+
+
+class BadConfig(BadData):
+    """A run configuration that cannot be created; paths are those of its entries."""

@@ -31,9 +31,12 @@ CACHE = Variable("OPTROVE_CACHE", "mock boards' files  [default: ~/.cache/optrov
 STORE = Variable("OPTROVE_STORE", "trove where no --store is given")
 MODEL = Variable("HF_MODEL", "name of the model in a trace's source")
 OPS_JSONL = Variable("TT_OP_RESULTS_JSONL", "pytest: append one line per op call to this file")
+MASTER = Variable("TTNN_MASTER_JSON_PATH", "sweep modules: master file or trove to load from")
 RESULTS_CSV = Variable("TT_TEST_RESULTS_CSV", "pytest: append one line per test to this CSV file")
+RESET = Variable("TT_SMI_RESET_COMMAND", "resets a board on which an op hangs: 'tt-smi -r 0'")
+RAY = Variable("RAY_ADDRESS", "Ray cluster of --engine ray  [default: the local one]")
 
-VARIABLES = (BOARD, SHADOW, STORE, CACHE, MODEL, OPS_JSONL, RESULTS_CSV)
+VARIABLES = (BOARD, SHADOW, STORE, CACHE, MODEL, OPS_JSONL, RESULTS_CSV, MASTER, RESET, RAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class Settings:
     store: str | None
     ops_jsonl: str | None
     results_csv: str | None
+    master: str | None = None
 
 
 def read_settings() -> Settings:
@@ -55,12 +59,23 @@ def read_settings() -> Settings:
         store=os.environ.get(STORE.name) or None,
         ops_jsonl=os.environ.get(OPS_JSONL.name) or None,
         results_csv=os.environ.get(RESULTS_CSV.name) or None,
+        master=os.environ.get(MASTER.name) or None,
     )
 
 
 def model_name() -> str | None:
     """Return the model that HF_MODEL names, which the programs of tt-metal are started with."""
     return os.environ.get(MODEL.name) or None
+
+
+def reset_command() -> str | None:
+    """Return the command that resets the boards of this machine, as it is written in a shell."""
+    return os.environ.get(RESET.name) or None
+
+
+def ray_address() -> str | None:
+    """Return where the Ray cluster is that Jobs are to be executed on."""
+    return os.environ.get(RAY.name) or None
 
 
 def cache_directory() -> Path:

@@ -4,11 +4,35 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 from optrove.backends.executing import Compared, Executed, Raised, Stage
 from optrove.errors import NotReplayable
-from optrove.model.values import Int
+from optrove.model.values import Int, Text
 from optrove.run import worker
+from optrove.run.runner import Workers, run_jobs
+
+
+def run_oddly(jobs, *, workers, **options):
+    """Execute Jobs as ``run_jobs`` does, in workers of this kind."""
+    command = (sys.executable, str(Path(__file__)))
+    count, until = (workers, None) if isinstance(workers, int) else (workers.count, workers.until)
+    return run_jobs(jobs, workers=Workers(count, command, until), **options)
+
+
+def end(op):
+    """End this process as some operations do."""
+    if op == "odd.crash":
+        sys.stderr.write("last words")
+        sys.stderr.flush()
+    if op == "odd.crash" or (op == "odd.crash_unless_slow" and not slow()):
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if op == "odd.killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def slow():
+    return os.environ.get(worker.SLOW_DISPATCH)
 
 
 class OddExecutor:
@@ -28,16 +52,18 @@ class OddExecutor:
         if case.op == "odd.crash_while_made":
             os.kill(os.getpid(), signal.SIGABRT)
         tell(Stage.CALLING)
-        if case.op == "odd.hang":
+        end(case.op)
+        board = Path(os.environ.get("ODD_BOARD", "none"))
+        if board.exists():
+            return Executed(case, raised=Raised("RuntimeError", "Read 0xffffffff from PCIE"))
+        if case.op == "odd.wedge":
+            board.touch()
+        if case.op in ("odd.hang", "odd.wedge"):
             time.sleep(600)
-        if case.op == "odd.crash":
-            sys.stderr.write("last words")
-            sys.stderr.flush()
-            os.kill(os.getpid(), signal.SIGSEGV)
-        if case.op == "odd.crash_unless_slow" and not os.environ.get(worker.SLOW_DISPATCH):
-            os.kill(os.getpid(), signal.SIGSEGV)
         if case.op == "odd.refuse":
             return Executed(case, raised=Raised("RuntimeError", "TT_FATAL @ x:1: y\ninfo:\nno"))
+        if case.op == "odd.where":
+            return Executed(case, outputs=(Text(os.environ["ODD_NODE"]),))
         numbers = (Compared(0, [1.0, 2.0], [1.0, 2.0], [1.0, 2.0]),)
         return Executed(case, outputs=(Int(os.getpid()),), compared=numbers, duration_ns=1)
 

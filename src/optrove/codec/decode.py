@@ -7,20 +7,22 @@ import binascii
 import math
 from collections.abc import Callable as Function
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 from optrove.codec.reading import (
     Faults,
+    Reader,
     check_keys,
     check_name,
     found,
-    list_of,
     read_count,
+    read_counts,
     read_integer,
     read_name,
     read_text,
 )
-from optrove.codec.tensors import read_tensor
+from optrove.codec.tensors import tensor_reader
 from optrove.codec.text import Json
 from optrove.errors import BadData, Fault
 from optrove.model.values import (
@@ -40,6 +42,7 @@ from optrove.model.values import (
     Set,
     Struct,
     Symbol,
+    TensorSpec,
     Text,
     Tuple,
     Value,
@@ -52,8 +55,6 @@ UNREAD: Final = Opaque("unread", "unread")
 MAX_FAULTS: Final = 1000
 """How many faults are listed. Also ends the reading of lists that contain themselves twice, which
 would otherwise be read 2 to the power of MAX_DEPTH times."""
-
-_read_sizes = list_of(read_count)
 
 
 def decode(data: Json) -> Value:
@@ -270,10 +271,17 @@ def _struct(data: Json, path: str, faults: Faults, depth: int) -> Value:
 
 
 def _tensor(data: Json, path: str, faults: Faults, depth: int) -> Value:
+    return _tensor_reader(depth)(data["$tensor"], f"{path}.$tensor", faults)
+
+
+@cache
+def _tensor_reader(depth: int) -> Reader[TensorSpec]:
+    """Return the reader of tensors at a depth, of which there are no more than MAX_DEPTH."""
+
     def read_memory(memory: Json, where: str, noted: Faults) -> Struct | None:
         return _only_struct(memory, where, noted, depth + 1)
 
-    return read_tensor(data["$tensor"], f"{path}.$tensor", faults, read_memory)
+    return tensor_reader(read_memory)
 
 
 def _only_struct(data: Json, path: str, faults: Faults, depth: int) -> Struct | None:
@@ -288,7 +296,7 @@ def _only_struct(data: Json, path: str, faults: Faults, depth: int) -> Struct | 
 def _device(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa: ARG001 - one signature for all readers
     return DeviceRef(
         read_name(data["$device"], f"{path}.$device", faults),
-        _read_sizes(data["mesh_shape"], f"{path}.mesh_shape", faults),
+        read_counts(data["mesh_shape"], f"{path}.mesh_shape", faults),
         read_count(data["identity"], f"{path}.identity", faults),
     )
 

@@ -77,6 +77,10 @@ class Descriptions:
         """Return what ``describe_case`` does."""
         return described(case.op, [(name, self._part(value)) for name, value in case.arguments])
 
+    def text(self, value: Value) -> str:
+        """Return the canonical JSON of a Value."""
+        return self._part(value).content
+
     def _part(self, value: Value) -> Part:
         part = self._known.get(value)
         if part is None:

@@ -19,6 +19,7 @@ T = TypeVar("T")
 Reader: TypeAlias = Callable[[Json, str, Faults], T]
 
 _SHOWN = 60
+_USUAL = 1 << 62
 
 
 def found(data: Json) -> str:
@@ -52,6 +53,8 @@ def read_name(data: Json, path: str, faults: Faults) -> str:
 
 def check_name(text: str, path: str, faults: Faults) -> None:
     """Note a fault when ``text`` holds a surrogate, which no name does."""
+    if text.isascii():
+        return
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -93,6 +96,14 @@ def read_items(data: Json, path: str, faults: Faults, item: Reader[T]) -> tuple[
     return tuple([item(each, f"{path}[{index}]", faults) for index, each in enumerate(data)])
 
 
+def read_counts(data: Json, path: str, faults: Faults) -> tuple[int, ...]:
+    """Read a list of whole numbers that are not negative."""
+    # Shapes and coordinates are the bulk of what is read, and are hardly ever wrong.
+    if type(data) is list and all(type(each) is int and 0 <= each <= _USUAL for each in data):
+        return tuple(data)
+    return read_items(data, path, faults, read_count)
+
+
 def list_of(item: Reader[T]) -> Reader[tuple[T, ...]]:
     """Return a reader of lists whose items are all read by ``item``."""
     return lambda data, path, faults: read_items(data, path, faults, item)
@@ -122,8 +133,8 @@ def read_object(
     if type(data) is not dict:
         faults.append(Fault(path, f"expected an object, found {found(data)}"))
         return None
-    check_keys(data, path, faults, readers.keys())
-    if len(data) != len(readers) or not all(key in data for key in readers):
+    if data.keys() != readers.keys():
+        check_keys(data, path, faults, readers.keys())
         present = {key: reader for key, reader in readers.items() if key in data}
         for key, reader in present.items():
             reader(data[key], path + key_step(key), faults)

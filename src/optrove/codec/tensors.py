@@ -13,6 +13,7 @@ from optrove.codec.reading import (
     pair_of,
     read_bool,
     read_count,
+    read_counts,
     read_integer,
     read_name,
     read_object,
@@ -32,7 +33,6 @@ from optrove.model.values import (
 if TYPE_CHECKING:
     from optrove.codec.text import Json
 
-_sizes = list_of(read_count)
 _integers = list_of(read_integer)
 _size_pair = pair_of(read_count)
 
@@ -43,9 +43,9 @@ _TILE: dict[str, Reader[Any]] = {
     "transpose_of_faces": read_bool,
 }
 _MESH: dict[str, Reader[Any]] = {
-    "distribution_shape": _sizes,
+    "distribution_shape": read_counts,
     "placements": list_of(optional(read_integer)),
-    "coordinates": list_of(_sizes),
+    "coordinates": list_of(read_counts),
 }
 _TORCH: dict[str, Reader[Any]] = {
     "strides": _integers,
@@ -62,31 +62,33 @@ NO_TENSOR = TensorSpec((), "", NumpyPlacement(()))
 """What stands for a tensor that could not be read, until BadData is raised."""
 
 
-def read_tensor(
-    data: Json, path: str, faults: Faults, read_memory: Reader[Struct | None]
-) -> TensorSpec:
-    """Read a tensor spec; ``read_memory`` reads the struct of its memory configuration."""
+def tensor_reader(read_memory: Reader[Struct | None]) -> Reader[TensorSpec]:
+    """Return a reader of tensor specs; ``read_memory`` reads their memory configurations."""
     readers: dict[str, Reader[Any]] = {
-        "shape": _sizes,
+        "shape": read_counts,
         "dtype": read_name,
         "identity": read_count,
         "storage": read_count,
         "placement": _placement_reader(read_memory),
     }
-    fields = read_object(data, path, faults, readers)
-    if fields is None or fields["placement"] is None:
-        return NO_TENSOR
-    return TensorSpec(**fields)
+
+    def read_tensor(data: Json, path: str, faults: Faults) -> TensorSpec:
+        fields = read_object(data, path, faults, readers)
+        if fields is None or fields["placement"] is None:
+            return NO_TENSOR
+        return TensorSpec(**fields)
+
+    return read_tensor
 
 
 def _placement_reader(read_memory: Reader[Struct | None]) -> Reader[TensorPlacement | None]:
     ttnn: dict[str, Reader[Any]] = {
-        "padded_shape": _sizes,
+        "padded_shape": read_counts,
         "layout": read_name,
         "tile": optional(_read_tile),
         "storage": read_name,
         "memory": optional(read_memory),
-        "mesh_shape": optional(_sizes),
+        "mesh_shape": optional(read_counts),
         "mesh": optional(_read_mesh),
         "device": optional(read_count),
     }

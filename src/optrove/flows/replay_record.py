@@ -54,7 +54,8 @@ def replay_op_record(
     executor = GivenExecutor(ttnn, LoadedTables(), kind, mesh_device)
     try:
         execution = Execution(executor, uuid.uuid4().hex, board_in_use())
-        attempt = execution.attempt(replace(planned.job, device_kind=kind), lambda _: None)
+        job = replace(planned.job, device_kind=kind)
+        attempt = execution.attempt(job, planned.case_id, lambda _: None)
         return Replayed(executor.result, attempt)
     finally:
         executor.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from optrove.model.values import (
@@ -43,6 +44,7 @@ _LONGEST_KEY: Final = 200
 """Longer keys are cut in paths, which are for people to read."""
 
 
+@lru_cache(maxsize=4096)
 def key_step(key: str) -> str:
     """Return how a path spells the step to ``key``: ``.name``, or ``["odd name"]``."""
     if len(key) > _LONGEST_KEY:

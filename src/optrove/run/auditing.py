@@ -17,7 +17,6 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.codec.identity import placement_hash
 from optrove.errors import NotReplayable
 from optrove.model.records import Attempt, Measurement, Outcome
 from optrove.model.values import TensorSpec
@@ -65,11 +64,11 @@ PERTURBATIONS: Final[dict[str, Callable[[Any], Any]]] = {
 class Audit(Execution):
     """Audits the checks of cases, one after another."""
 
-    def attempt(self, job: Job, tell: Telling) -> Attempt:
+    def attempt(self, job: Job, case_id: str, tell: Telling) -> Attempt:
         """Return what came of auditing a Job."""
         begun = Attempt(
             run_id=self._run_id,
-            case_id=placement_hash(job.case),
+            case_id=case_id,
             outcome=Outcome.NOT_RUN,
             device_kind=job.device_kind,
             seed=job.seed,

@@ -13,6 +13,7 @@ from optrove.errors import NotReplayable
 from optrove.model.records import Attempt, Outcome
 from optrove.run import judge
 from optrove.run.keys import device_of
+from optrove.run.measuring import measure_extras
 
 if TYPE_CHECKING:
     from optrove.backends.executing import Executed, Executor, Telling
@@ -29,10 +30,9 @@ class Execution:
         self._board = board
         self._needing_l1_small: set[str] = set()
 
-    def attempt(self, job: Job, tell: Telling) -> Attempt:
+    def attempt(self, job: Job, case_id: str, tell: Telling) -> Attempt:
         """Return what came of a Job; never raises for what a case can bring about."""
         started_at = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%S.%f}Z"
-        case_id = placement_hash(job.case)
         begun = Attempt(
             run_id=self._run_id,
             case_id=case_id,
@@ -47,16 +47,20 @@ class Execution:
             verdict = judge.judge(job, executed, notes)
         except NotReplayable as error:
             return replace(begun, detail=str(error))
+        extras, lacking = measure_extras(
+            job, verdict.outcome, self._executor, lambda: self._execute(job, tell)[0]
+        )
         replayed = executed.replayed
         replayed_id = case_id if replayed == job.case else _hash(replayed)
         return replace(
             begun,
             outcome=verdict.outcome,
             detail=verdict.detail,
-            measurements=verdict.measurements,
+            measurements=(*verdict.measurements, *extras),
             outputs=executed.outputs,
             replayed_case_id=replayed_id,
             duration_ns=executed.duration_ns,
+            notes=(*verdict.notes, *lacking),
         )
 
     def _execute(self, job: Job, tell: Telling) -> tuple[Executed, tuple[str, ...]]:

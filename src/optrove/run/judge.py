@@ -15,6 +15,8 @@ from optrove import metrics
 from optrove.errors import NotComparable
 from optrove.model.records import Measurement, Outcome
 from optrove.run.differences import case_differences, output_differences
+from optrove.run.machine import in_words, machine_fault
+from optrove.run.measuring import EXTRAS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +42,6 @@ def _rule(text: str, outcome: Outcome) -> Rule:
 
 
 RULES: Final = (
-    _rule(r"no chips detected|failed to allocate tlb window|eth heartbeat", Outcome.NOT_RUN),
     _rule(r"timeout (in|waiting for) .*(fetch queue|device|physical cores)", Outcome.HUNG),
     _rule(r"out of memory|not enough space to allocate|bad_alloc", Outcome.OUT_OF_MEMORY),
     _rule(r"beyond max L1 size|clash with L1 buffers", Outcome.OUT_OF_MEMORY),
@@ -62,11 +63,12 @@ MEASURES: Final[dict[str, Callable[[Compared], float]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The Outcome of an execution, what there is to say about it, and what was measured."""
+    """The Outcome of an execution, why it is none better, what was measured and what to note."""
 
     outcome: Outcome
-    detail: str | None
+    detail: str | None = None
     measurements: tuple[Measurement, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def judge(job: Job, executed: Executed, notes: tuple[str, ...] = ()) -> Verdict:
@@ -77,22 +79,27 @@ def judge(job: Job, executed: Executed, notes: tuple[str, ...] = ()) -> Verdict:
         supplied += [f"not as recorded: {line}" for line in differing]
     if executed.raised is not None:
         outcome, words = classify(executed.raised)
-        return Verdict(outcome, _detail([words, *supplied]))
+        return Verdict(outcome, words, notes=tuple(supplied))
     if executed.replayed is None:
         words = "the call returned, and no operation was seen: it cannot be told what was replayed"
-        return Verdict(Outcome.NOT_RUN, _detail([words, *supplied]))
+        return Verdict(Outcome.NOT_RUN, words, notes=tuple(supplied))
     wrong = [] if job.outputs is None else output_differences(job.outputs, executed.outputs)
     measured, failing, lacking = measure(executed.compared, job.metrics or tuple(MEASURES))
-    telling = [*wrong, *failing, *lacking, *supplied]
-    if wrong:
-        return Verdict(Outcome.WRONG_SPEC, _detail(telling), measured)
     outcome = Outcome.NUMERICS if failing else Outcome.PASSED
-    return Verdict(outcome, _detail(telling), measured)
+    return Verdict(
+        Outcome.WRONG_SPEC if wrong else outcome,
+        "\n".join((*wrong, *failing)) or None,
+        measured,
+        (*lacking, *supplied),
+    )
 
 
 def classify(raised: Raised) -> tuple[Outcome, str]:
     """Return what an exception means, and its words: what is wrong first, then all of it."""
     text = f"{raised.type}: {raised.text}"
+    fault = machine_fault(text)
+    if fault is not None:
+        return Outcome.NOT_RUN, f"{in_words(fault)}\n{text}"
     outcome = next((rule.outcome for rule in RULES if rule.text.search(text)), Outcome.RAISED)
     return outcome, f"{headline(raised)}\n{text}"
 
@@ -113,7 +120,7 @@ def measure(
     """Return what was measured, what fails by it, and what could not be measured."""
     measured: list[Measurement] = []
     failing: list[str] = []
-    unknown = [name for name in names if name not in MEASURES]
+    unknown = [name for name in names if name not in (*MEASURES, *EXTRAS)]
     lacking = [f"no metric is called {name}; known: {', '.join(MEASURES)}" for name in unknown]
     for each in compared:
         if each.lacking is not None:
@@ -141,7 +148,3 @@ def _measured(compared: Compared, names: tuple[str, ...]) -> list[Measurement]:
         passed = None if threshold is None else not math.isnan(value) and value >= threshold
         found.append(Measurement(name, value, threshold, passed, compared.output))
     return found
-
-
-def _detail(lines: list[str]) -> str | None:
-    return "\n".join(lines) or None

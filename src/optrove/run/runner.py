@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,30 +11,36 @@ from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from optrove.backends.executing import Stage
-from optrove.backends.ttnn.boards import BOARDS, find_board
-from optrove.codec.identity import placement_hash
-from optrove.model.records import Attempt, DeviceKind, Outcome, Plan
+from optrove.backends.ttnn.boards import find_board
+from optrove.model.records import DeviceKind
 from optrove.run.channel import Ground
-from optrove.run.keys import device_key
-from optrove.run.workers import COMMAND, Answered, Died, Late, Reply, Unable, WorkerProcess
+from optrove.run.orders import Orders
+from optrove.run.resets import Board, ResetPolicy, told_policy, worker_on
+from optrove.run.tasks import Backlog, Sent, again_slowly, attempt_of, listed, tasks_of
+from optrove.run.workers import AHEAD, COMMAND, Answered, Died, Late, Unable
 
 if TYPE_CHECKING:
-    from optrove.model.records import DeviceKey, Job
+    from optrove.model.records import Attempt, Job, Plan
+    from optrove.run.resets import AnyWorker
+    from optrove.run.tasks import Task
+    from optrove.run.workers import Reply
 
 Tell: TypeAlias = Callable[[str], object]
 
 _LOOK_SECONDS: Final = 0.1
 
-_MOCK: Final = (DeviceKind.MOCK, DeviceKind.SHADOW)
-
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """How many worker processes there are, and what starts one."""
+    """How many worker processes there are, what starts one, and until when they begin Jobs.
+
+    ``until`` is a moment of ``time.monotonic``. Jobs that were not begun by then are left out, and
+    those that were are ended in order.
+    """
 
     count: int = 1
     command: Sequence[str] = COMMAND
+    until: float | None = None
 
 
 def run_jobs(
@@ -49,79 +56,34 @@ def run_jobs(
 
     ``device_kind`` overrides what the Jobs say; a mock ``board`` has to be named for mock ones.
     Each of the ``workers`` is a process that keeps one device open; Jobs that share a device are
-    executed one after another. ``tell`` is given a line when a worker is lost. Closing the
-    iterator early ends the workers.
+    executed one after another; on hardware there is one worker, whatever was asked for. ``tell`` is
+    given a line when a worker is lost and when a board is reset. Closing the iterator early ends
+    the workers. Only ``Workers.until`` leaves Jobs out.
     """
     if board is not None:
         board = find_board(board).name
-    listed = _listed(jobs)
-    if device_kind is not None:
-        listed = [replace(job, device_kind=device_kind) for job in listed]
     ground = Ground(run_id or uuid.uuid4().hex, DeviceKind.HOST, board)
     wanted = Workers(workers) if isinstance(workers, int) else workers
-    run = _Run(listed, ground, wanted)
+    run = _Run(tasks_of(listed(jobs, device_kind), ground), wanted)
     return run.attempts(tell)
-
-
-def _listed(jobs: Plan | Iterable[Job]) -> list[Job]:
-    if isinstance(jobs, Plan):
-        return [job for group in jobs.groups for job in group.jobs]
-    return list(jobs)
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """A Job on its way, and what became of earlier attempts at it."""
-
-    job: Job
-    ground: Ground
-    key: DeviceKey
-    history: tuple[str, ...] = ()
-
-
-class _Backlog:
-    """The tasks that nobody has taken yet; those of one ground and device together."""
-
-    def __init__(self, tasks: Iterable[_Task]) -> None:
-        self._lock = threading.Lock()
-        self._groups: dict[tuple[Ground, DeviceKey], deque[_Task]] = {}
-        for task in tasks:
-            self._groups.setdefault((task.ground, task.key), deque()).append(task)
-
-    def take(self, last: _Task | None) -> _Task | None:
-        """Return a task, for the device of the last one if there is any; None at the end."""
-        with self._lock:
-            group = None if last is None else self._groups.get((last.ground, last.key))
-            if not group:
-                # The largest group of the same ground first: a new process costs most.
-                groups = [each for each in self._groups.values() if each]
-                if not groups:
-                    return None
-                ground = None if last is None else last.ground
-                group = max(groups, key=lambda each: (each[0].ground == ground, len(each)))
-            return group.popleft()
-
-    def put(self, task: _Task) -> None:
-        """Add a task."""
-        with self._lock:
-            self._groups.setdefault((task.ground, task.key), deque()).append(task)
 
 
 class _Run:
     """One call of ``run_jobs``; a thread for each worker process."""
 
-    def __init__(self, jobs: list[Job], ground: Ground, workers: Workers) -> None:
-        self._count = len(jobs)
-        self._board = ground.board
-        self._workers = workers
-        self._backlog = _Backlog(
-            _Task(job, replace(ground, device_kind=job.device_kind), device_key(job, ground.board))
-            for job in jobs
-        )
-        self._results: SimpleQueue[Attempt | str | Exception] = SimpleQueue()
+    def __init__(self, tasks: list[Task], workers: Workers) -> None:
+        self._count = len(tasks)
+        # A reset takes the board from all processes of a machine.
+        alone = any(task.ground.device_kind is DeviceKind.HARDWARE for task in tasks)
+        self._workers = replace(workers, count=1) if alone else workers
+        self._backlog = Backlog(tasks)
+        # None comes from each thread when it has ended.
+        self._results: SimpleQueue[Attempt | str | Exception | None] = SimpleQueue()
         self._stopping = threading.Event()
+        self._orders = Orders()
         self._unable: dict[Ground, Unable] = {}
-        self._processes: dict[int, WorkerProcess] = {}
+        self._board = Board(told_policy() if alone else ResetPolicy(), self._results.put)
+        self._processes: dict[int, AnyWorker] = {}
 
     def attempts(self, tell: Tell) -> Iterator[Attempt]:
         """Yield all attempts."""
@@ -131,10 +93,13 @@ class _Run:
         ]
         for thread in threads:
             thread.start()
-        left = self._count
+        left, working = self._count, len(threads)
         try:
-            while left:
+            while left and working:
                 result = self._results.get()
+                if result is None:
+                    working -= 1
+                    continue
                 if isinstance(result, Exception):
                     raise result
                 if isinstance(result, str):
@@ -144,7 +109,7 @@ class _Run:
                 yield result
         finally:
             self._stopping.set()
-            self._end(threads, at_once=left > 0)
+            self._end(threads, at_once=left > 0 and working > 0)
 
     def _end(self, threads: list[threading.Thread], *, at_once: bool) -> None:
         while any(thread.is_alive() for thread in threads):
@@ -156,84 +121,68 @@ class _Run:
 
     def _work(self, number: int) -> None:
         """Take tasks until there are none."""
-        task: _Task | None = None
+        flight: deque[Sent] = deque()
+        last: Task | None = None
         try:
             while not self._stopping.is_set():
-                task = self._backlog.take(task)
-                if task is None:
+                last = self._fill(number, flight, last)
+                if not flight:
                     break
-                self._do(number, task)
+                self._settle(flight, self._processes[number].receive())
         except Exception as error:  # noqa: BLE001 - handed to whoever iterates, in his own thread
             self._results.put(error)
         finally:
             process = self._processes.get(number)
             if process is not None:
                 process.end()
+            self._results.put(None)
 
-    def _do(self, number: int, task: _Task) -> None:
-        reply = self._unable.get(task.ground) or self._process(number, task).perform(task.job)
+    def _fill(self, number: int, flight: deque[Sent], last: Task | None) -> Task | None:
+        """Send tasks to a worker as long as it has room; return the last one that was taken."""
+        until = self._workers.until
+        while len(flight) < AHEAD and (until is None or time.monotonic() < until):
+            task = self._backlog.take(last, same_ground=bool(flight))
+            if task is None:
+                return last
+            order = self._orders.of(task.job)
+            unable = self._unable.get(task.ground)
+            if unable is not None:
+                self._results.put(attempt_of(Sent(task, order), unable))
+                continue
+            last = task
+            process = self._process(number, task)
+            if not process.has_room(order):
+                self._backlog.put_back(task)
+                return last
+            process.send(order)
+            flight.append(Sent(task, order))
+        return last
+
+    def _settle(self, flight: deque[Sent], reply: Reply) -> None:
+        """Hand out what came of the first task of a worker; the next ones if it was lost."""
+        sent = flight.popleft()
+        task = sent.task
+        if not isinstance(reply, Answered):
+            while flight:
+                self._backlog.put_back(flight.pop().task)
         if isinstance(reply, Unable):
             self._unable[task.ground] = reply
         if self._stopping.is_set() and not isinstance(reply, Answered):
             return
-        again = self._again(task, reply)
+        again = again_slowly(task, reply)
         if again is not None:
             self._results.put(f"{task.job.case.op}: {reply}; it is tried with slow dispatch")
             self._backlog.put(again)
             return
         if isinstance(reply, (Died, Late)):
             self._results.put(f"{task.job.case.op}: {reply}")
-        self._results.put(_attempt(task, reply))
+        self._results.put(attempt_of(sent, reply))
 
-    def _process(self, number: int, task: _Task) -> WorkerProcess:
+    def _process(self, number: int, task: Task) -> AnyWorker:
         process = self._processes.get(number)
         if process is None or process.ground != task.ground:
             if process is not None:
                 process.end()
-            process = WorkerProcess(task.ground, self._workers.command)
+            process = worker_on(task.ground, self._workers.command, self._board)
             self._processes[number] = process
         return process
-
-    def _again(self, task: _Task, reply: Reply) -> _Task | None:
-        """Return the task to be tried with slow dispatch, which some mock workloads need."""
-        board = None if self._board is None else BOARDS[self._board]
-        crashed = isinstance(reply, Died) and reply.stage in (Stage.CALLING, Stage.READING)
-        if not crashed or task.ground.slow_dispatch or task.ground.device_kind not in _MOCK:
-            return None
-        if board is None or board.slow_dispatch:
-            return None
-        history = (f"with fast dispatch {reply}; this is with TT_METAL_SLOW_DISPATCH_MODE=1",)
-        return replace(task, ground=replace(task.ground, slow_dispatch=True), history=history)
-
-
-def _attempt(task: _Task, reply: Reply) -> Attempt:
-    """Return what came of a task."""
-    if isinstance(reply, Answered):
-        if not task.history:
-            return reply.attempt
-        told = [reply.attempt.detail or "", *task.history]
-        return replace(reply.attempt, detail="\n".join(filter(None, told)))
-    outcome, words = _lost(reply)
-    return Attempt(
-        run_id=task.ground.run_id,
-        case_id=placement_hash(task.job.case),
-        outcome=outcome,
-        device_kind=task.job.device_kind,
-        seed=task.job.seed,
-        board=task.ground.board,
-        detail="\n".join((words, *task.history)),
-    )
-
-
-def _lost(reply: Died | Late | Unable) -> tuple[Outcome, str]:
-    """Return what a lost worker means: an answer of the operation only where it was called."""
-    match reply:
-        case Died(stage=Stage.CALLING | Stage.READING):
-            return Outcome.CRASHED, f"{reply}\n{reply.last_words}"
-        case Late(stage=Stage.CALLING | Stage.READING):
-            return Outcome.HUNG, str(reply)
-        case Died():
-            return Outcome.NOT_RUN, f"{reply}\n{reply.last_words}"
-        case Unable(reason):
-            return Outcome.NOT_RUN, reason
-    return Outcome.NOT_RUN, str(reply)

@@ -1,7 +1,8 @@
-"""Worker processes as their parent sees them: one Job at a time, with a deadline.
+"""Worker processes as their parent sees them: Jobs one after another, each with a deadline.
 
 A worker says what it is about to do before it does it. So when it dies or is late, the Job that
 it had is known, and at which stage; it costs that Job only, and the next one gets a new process.
+A Job may be sent while the one before is executed, so that a worker never waits for its parent.
 """
 
 from __future__ import annotations
@@ -11,23 +12,25 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.backends.executing import Stage
-from optrove.codec.records import record_from_builtins, record_to_builtins
-from optrove.model.records import Attempt
 from optrove.run.channel import Channel
+from optrove.run.orders import Orders, read_answer
+from optrove.run.stages import Stages, stages_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from optrove.model.records import Job
+    from optrove.model.records import Attempt, Job
     from optrove.run.channel import Ground
+    from optrove.run.orders import Order
 
 COMMAND: Final = (sys.executable, "-m", "optrove.run.worker")
-"""What starts a worker; the number of its end of the pipe is added."""
+"""What starts a worker; the numbers of its pipe and of its stages are added."""
 
 START_SECONDS: Final = 600.0
 """How long a worker may take until it is ready: frameworks are imported from cold disks."""
@@ -38,7 +41,14 @@ OPEN_SECONDS: Final = 600.0
 CALL_SECONDS: Final = 120.0
 """How long a Job may take that does not say so itself; far more than the slowest known one."""
 
+AHEAD: Final = 2
+"""How many Jobs a worker has at most: the one in hand, and the next."""
+
+_AHEAD_BYTES: Final = 32_000
+"""How large a Job may be that is sent ahead: more might fill the pipe, and block both ends."""
+
 _END_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 0.5
 _TAIL: Final = 4000
 
 
@@ -102,23 +112,51 @@ class WorkerProcess:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
+        self._sent: deque[Order] = deque()
+        self._unsent: Reply | None = None
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
+        self._shared = stages_file()
+        self._stages = Stages(self._shared.fileno())
 
     def perform(self, job: Job) -> Reply:
         """Have a Job executed; returns when it is done, or the worker is lost."""
+        self.send(Orders().of(job))
+        return self.receive()
+
+    def has_room(self, order: Order) -> bool:
+        """Tell whether a Job may be sent now: it is the first, or all are small."""
+        small = all(len(each.message) <= _AHEAD_BYTES for each in (*self._sent, order))
+        return not self._sent or small
+
+    def send(self, order: Order) -> None:
+        """Have a Job executed after those that were sent before; ``receive`` tells of it."""
+        self._sent.append(order)
+        if self._unsent is not None:
+            return
         if self._channel is None:
-            lost = self._start()
-            if lost is not None:
-                self._abandon()
-                return lost
-        assert self._channel is not None  # noqa: S101 - started above; narrows the type
-        try:
-            self._channel.send("job", record_to_builtins(job))
-        except OSError:  # it has died while it waited
-            return self._died(None)
-        seconds = CALL_SECONDS if job.timeout_ns is None else job.timeout_ns / 1e9
-        reply = self._await(self._channel, seconds)
-        if not isinstance(reply, Answered):
+            self._unsent = self._start()
+        if self._channel is not None and self._unsent is None:
+            try:
+                self._channel.send_message(order.message)
+            except OSError:  # it has died
+                # While it waited; or at a Job before this one, as will be seen from its answer.
+                if len(self._sent) == 1:
+                    self._unsent = self._died(None)
+
+    def receive(self) -> Reply:
+        """Return what came of the Job that was sent first, as soon as it is done.
+
+        When the worker is lost, the Jobs sent after it were not begun and are forgotten.
+        """
+        order = self._sent[0]
+        timeout_ns = order.job.timeout_ns
+        seconds = CALL_SECONDS if timeout_ns is None else timeout_ns / 1e9
+        reply = self._await(order, seconds)
+        if isinstance(reply, Answered):
+            self._sent.popleft()
+        else:
+            self._sent.clear()
+            self._unsent = None
             self._abandon()
         return reply
 
@@ -131,10 +169,11 @@ class WorkerProcess:
             try:
                 self._process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+                _killed(self._process)
             self._process = None
         self._log.close()
+        self._stages.close()
+        self._shared.close()
 
     def kill(self) -> None:
         """End the worker at once, in the middle of whatever it does; from any thread."""
@@ -146,15 +185,16 @@ class WorkerProcess:
         """Start the process and wait until it is ready; return why it is not."""
         self._log.seek(0)
         self._log.truncate()
+        self._stages.clear()
         ours, theirs = Pipe()
-        descriptor = theirs.fileno()
+        descriptors = (theirs.fileno(), self._shared.fileno())
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and a number
-                [*self._command, str(descriptor)],
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and two numbers
+                [*self._command, *map(str, descriptors)],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
-                pass_fds=(descriptor,),
+                pass_fds=descriptors,
                 # An interrupt of the user is for the parent, which then ends its workers.
                 start_new_session=True,
             )
@@ -171,32 +211,32 @@ class WorkerProcess:
             return Unable(f"a worker could not be started: {died}\n{died.last_words}")
         return Unable(content) if kind == "unable" else None
 
-    def _await(self, channel: Channel, seconds: float) -> Reply:
+    def _await(self, order: Order, seconds: float) -> Reply:
         """Wait for the answer; the time for opening a device does not count."""
-        stage: Stage | None = None
-        begun, limit = time.monotonic(), OPEN_SECONDS
+        if self._channel is None or self._unsent is not None:
+            return self._unsent or self._died(None)
+        asked = time.monotonic()
+        look = min(_LOOK_SECONDS, seconds / 4)
         while True:
-            left = begun + limit - time.monotonic()
-            if left <= 0 or not channel.wait(left):
+            stage, since = self._stages.read()
+            limit = OPEN_SECONDS if stage in (None, Stage.OPENING) else seconds
+            left = max(since, asked) + limit - time.monotonic()
+            if left <= 0:
                 return Late(limit, stage)
+            if not self._channel.wait(min(left, look)):
+                continue
             try:
-                kind, content = channel.receive()
+                _, content = self._channel.receive()
             except (EOFError, OSError):
-                return self._died(stage)
-            if kind == "attempt":
-                return Answered(record_from_builtins(content, Attempt))
-            if stage in (None, Stage.OPENING) or content == Stage.OPENING.name:
-                begun = time.monotonic()
-            stage = Stage[content]
-            limit = OPEN_SECONDS if stage is Stage.OPENING else seconds
+                return self._died(self._stages.read()[0])
+            return Answered(read_answer(content, order.job))
 
     def _died(self, stage: Stage | None) -> Died:
         assert self._process is not None  # noqa: S101 - it was started; narrows the type
         try:
             exit_code = self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:  # it has closed the pipe and lives on
-            self._process.kill()
-            exit_code = self._process.wait()
+            exit_code = _killed(self._process)
         self._log.seek(0, 2)
         self._log.seek(max(0, self._log.tell() - _TAIL))
         words = self._log.read().decode("utf-8", "replace")
@@ -204,9 +244,17 @@ class WorkerProcess:
 
     def _abandon(self) -> None:
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            _killed(self._process)
             self._process = None
         if self._channel is not None:
             self._channel.close()
             self._channel = None
+
+
+def _killed(process: subprocess.Popen[bytes]) -> int:
+    """Kill a process and return its exit code."""
+    process.kill()
+    try:
+        return process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:  # the kernel waits for a board that does not answer
+        return -signal.SIGKILL

@@ -1,8 +1,18 @@
 from dataclasses import replace
 
 from optrove.model.case import Case
-from optrove.model.values import Int, List, Null, NumpyPlacement, TensorSpec
-from optrove.run.differences import LISTED, case_differences
+from optrove.model.values import (
+    Int,
+    List,
+    MeshPlacement,
+    Null,
+    NumpyPlacement,
+    TensorSpec,
+    TorchPlacement,
+    TtnnPlacement,
+    Tuple,
+)
+from optrove.run.differences import LISTED, case_differences, output_differences
 
 
 def tensor(identity, shape=(2, 2)):
@@ -58,3 +68,42 @@ def test_long_lists_of_differences_are_cut_and_counted():
     lines = case_differences(one, other, ())
     assert len(lines) == LISTED + 1
     assert lines[-1] == "and 10 more"
+
+
+def spread(dimensions, chips=((0, 0),)):
+    """An output that is replicated over these chips, in so many dimensions."""
+    mesh = MeshPlacement((1,) * dimensions, (None,) * dimensions, chips)
+    placement = TtnnPlacement((2, 2), "ROW_MAJOR", None, "device", None, (1, 1), mesh)
+    return Tuple((TensorSpec((2, 2), "ttnn.bfloat16", placement, 0, 0), Int(2)))
+
+
+def test_on_one_chip_an_output_may_be_spread_in_any_number_of_dimensions():
+    assert output_differences((spread(1),), (spread(2),)) == []
+
+
+def test_on_several_chips_the_dimensions_of_an_output_count():
+    chips = ((0, 0), (0, 1))
+    lines = output_differences((spread(1, chips),), (spread(2, chips),))
+    assert [line.partition(":")[0].rpartition(".")[2] for line in lines] == [
+        "distribution_shape",
+        "placements",
+    ]
+
+
+def gradient(wanted):
+    return TensorSpec(
+        (2, 2), "torch.float32", TorchPlacement((2, 1), "strided", "cpu", wanted), 0, 0
+    )
+
+
+def test_that_no_gradient_was_wanted_is_no_difference_of_an_output():
+    assert output_differences((gradient(wanted=False),), (gradient(wanted=True),)) == []
+
+
+def test_that_a_gradient_is_lost_is_a_difference():
+    (line,) = output_differences((gradient(wanted=True),), (gradient(wanted=False),))
+    assert line.endswith("requires_grad: recorded true, replayed false")
+    wanted, unwanted = (
+        Case("torch.add", (("a", gradient(wanted=each)),)) for each in (True, False)
+    )
+    assert len(case_differences(unwanted, wanted, ())) == 1

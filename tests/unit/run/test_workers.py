@@ -1,0 +1,32 @@
+import sys
+from pathlib import Path
+
+from optrove.backends.executing import Stage
+from optrove.model.case import Case
+from optrove.model.records import DeviceKind, Job
+from optrove.model.values import Int
+from optrove.run.channel import Ground
+from optrove.run.orders import Orders
+from optrove.run.workers import Answered, Died, WorkerProcess
+
+ODD = (sys.executable, str(Path(__file__).parents[2] / "support" / "odd_worker.py"))
+
+
+def test_a_job_sent_to_a_dead_worker_does_not_hide_who_killed_it():
+    orders = Orders()
+    good, bad, late = (
+        orders.of(Job(Case(f"odd.{op}", (("a", Int(0)),)), DeviceKind.HOST))
+        for op in ("add", "crash", "add")
+    )
+    worker = WorkerProcess(Ground("run", DeviceKind.HOST, None), ODD)
+    try:
+        worker.send(good)
+        worker.send(bad)
+        worker._process.wait(60)
+        worker.send(late)
+        assert isinstance(worker.receive(), Answered)
+        died = worker.receive()
+        assert isinstance(died, Died)
+        assert died.stage is Stage.CALLING
+    finally:
+        worker.end()
