@@ -13,10 +13,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from optrove.backends import frameworks
+from optrove.backends import frameworks, jsonable
+from optrove.backends.jsonable import frameworks_in
 from optrove.errors import BadData
-from optrove.flows import serialize
-from optrove.flows.serialize import frameworks_in, from_jsonable, to_jsonable
+from optrove.flows.serialize import from_jsonable, to_jsonable
 from optrove.model.values import DeviceRef, List, Null, Struct, Symbol, TensorSpec, TorchPlacement
 
 MEMORY = {
@@ -27,7 +27,7 @@ MEMORY = {
 
 @pytest.fixture
 def nothing_installed(monkeypatch):
-    monkeypatch.setattr(serialize, "is_importable", lambda framework: False)
+    monkeypatch.setattr(jsonable, "is_importable", lambda framework: False)
 
 
 @pytest.mark.usefixtures("nothing_installed")
