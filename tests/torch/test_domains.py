@@ -79,6 +79,14 @@ def test_the_rotation_swaps_pairs():
     assert row.flatten().tolist() == [-2.0, 1.0, -4.0, 3.0]
 
 
+def test_each_user_has_angles_and_a_rotation_of_its_own():
+    by_user = drawn("cos_cache", (1, 8, 1, 64))
+    assert torch.equal(by_user[:, :, 0], drawn("cos_cache", (1, 1, 8, 64))[0])
+    matrices = drawn("trans_mat", (1, 1, 96, 32)).reshape(3, 32, 32)
+    assert torch.equal(matrices, drawn("trans_mat", (1, 1, 32, 32))[0].expand(3, 32, 32))
+    assert drawn("trans_mat", (1, 1, 5, 3)).count_nonzero() == 2
+
+
 def test_variances_are_positive():
     assert drawn("running_var", (1000,)).min() > 0
 

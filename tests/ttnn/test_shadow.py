@@ -1,5 +1,6 @@
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from inspect import signature
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from optrove.backends.ttnn import shadow as module
 from optrove.backends.ttnn.arguments import Signatures
 from optrove.backends.ttnn.effects import MOVES, ONLY_IN_TRAINING, UNWRITTEN, WRITTEN
 from optrove.backends.ttnn.shadow import active_report, at_work, shadow_numerics
+from optrove.backends.ttnn.stated import STATEMENTS
 from optrove.backends.ttnn.twins import Twins
 from optrove.errors import FrameworkMissing, NoNumbers
 
@@ -141,15 +143,15 @@ def test_memory_that_nothing_wrote_to_has_no_numbers(ttnn, report, device):
 
 
 def test_an_op_without_a_golden_function_leaves_no_numbers(ttnn, report, numbers, put):
-    heads = ttnn.experimental.nlp_concat_heads(put(numbers))
+    heads = ttnn.experimental.nlp_concat_heads_boltz(put(numbers))
     assert tuple(heads.shape) == (1, 1, 64, 64)
     later = ttnn.relu(heads)
     for read in (ttnn.to_torch, ttnn.Tensor.to_list, lambda tensor: tensor.cpu().to_torch()):
-        with pytest.raises(NoNumbers, match="nlp_concat_heads: it has no golden function"):
+        with pytest.raises(NoNumbers, match="nlp_concat_heads_boltz: it has no golden function"):
             read(later)
-    assert "nlp_concat_heads: it has no golden function" in repr(later)
+    assert "nlp_concat_heads_boltz: it has no golden function" in repr(later)
     assert [missing.op for missing in report.missing] == [
-        "ttnn.experimental.nlp_concat_heads",
+        "ttnn.experimental.nlp_concat_heads_boltz",
         "ttnn.relu",
     ]
     assert report.lines()[0] == "0 op calls computed, 2 without numbers"
@@ -280,6 +282,9 @@ def test_the_tables_name_ops_that_exist(ttnn):
     known = {operation.python_fully_qualified_name: operation for operation in registered}
     assert known.keys() >= MOVES | UNWRITTEN | WRITTEN.keys() | ONLY_IN_TRAINING
     for name, parameters in WRITTEN.items():
+        assert parameters <= Signatures().parameters(known[name])
+    for name, stated in STATEMENTS.items():
+        parameters = signature(stated).parameters.keys() - {"positions"}
         assert parameters <= Signatures().parameters(known[name])
 
 

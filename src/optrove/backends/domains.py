@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from optrove.model.values import Int, List, TensorSpec, Tuple, Value
@@ -95,15 +96,19 @@ def causal_mask(drawing: Drawing) -> Any:
 
 
 def _angles(drawing: Drawing) -> Any:
-    """Return the angles of a rope table: by rows the position, by pairs of columns the rate."""
+    """Return the angles of a rope table: by rows the position, by pairs of columns the rate.
+
+    Where each user has a row of its own, [1, user, 1, size], the users are at different positions.
+    """
     torch, shape = drawing.torch, drawing.shape
     if not shape:
         return torch.zeros(())
     width = shape[-1]
-    rows = shape[-2] if len(shape) > 1 else 1
+    by_user = len(shape) > 2 and shape[-2] == 1  # noqa: PLR2004 - users come before a row of numbers
+    rows = shape[-3:-1] if by_user else shape[-2:-1]
     rates = 10000.0 ** (-(torch.arange(width) // 2).float() * 2 / max(width, 1))
-    table = torch.arange(rows).float()[:, None] * rates[None, :]
-    return table.reshape(shape[-2:]).expand(shape).clone()
+    table = torch.arange(prod(rows)).float()[:, None] * rates[None, :]
+    return table.reshape(*rows, width).expand(shape).clone()
 
 
 def cosines(drawing: Drawing) -> Any:
@@ -117,13 +122,18 @@ def sines(drawing: Drawing) -> Any:
 
 
 def rotation(drawing: Drawing) -> Any:
-    """Return the matrix that swaps the numbers of each pair, the second one negated."""
+    """Return the matrix that swaps the numbers of each pair, the second one negated.
+
+    Where there are more rows than columns, one such matrix stands below the other.
+    """
     torch, shape = drawing.torch, drawing.shape
     matrix = torch.zeros(shape)
     if len(shape) > 1:
-        even = torch.arange(0, min(shape[-2:]) - 1, 2)
-        matrix[..., even, even + 1] = 1.0
-        matrix[..., even + 1, even] = -1.0
+        even = torch.arange(0, shape[-2] - 1, 2)
+        even = even[even % shape[-1] + 1 < shape[-1]]
+        columns = even % shape[-1]
+        matrix[..., even, columns + 1] = 1.0
+        matrix[..., even + 1, columns] = -1.0
     return matrix
 
 

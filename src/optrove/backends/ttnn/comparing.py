@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from optrove.backends.executing import Compared
+from optrove.backends.ttnn.arrangements import Arrangements
 from optrove.backends.ttnn.expecting import Expecting
 from optrove.backends.ttnn.golden import Golden
 from optrove.backends.ttnn.transfers import working
@@ -31,7 +32,8 @@ class Comparing:
         self._ttnn = ttnn
         self._torch = torch
         self._golden = Golden(ttnn, torch, self.twins)
-        self._expecting = Expecting(torch, self.twins, self._golden, signatures)
+        arrangements = Arrangements(ttnn, torch, self.twins, self._golden)
+        self._expecting = Expecting(torch, self.twins, self._golden, signatures, arrangements)
         self._prepared: Preparation | None = None
 
     def prepare(self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:

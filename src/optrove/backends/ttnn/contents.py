@@ -8,7 +8,9 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.backends.torch_inputs import TorchInputs
+from optrove.backends.ttnn.arrangements import plain_shapes
 from optrove.backends.ttnn.golden import torch_dtype
+from optrove.backends.ttnn.shadow import tell_shadow
 from optrove.model.values import TensorSpec, TtnnPlacement
 
 if TYPE_CHECKING:
@@ -57,12 +59,40 @@ class Contents:
             shards.append(parts[part])
         return shards
 
+    def padded(self, shards: list[Any], shape: tuple[int, ...]) -> list[Any]:
+        """Return the host tensors with zeros up to a shape."""
+        torch = import_module("torch")
+        wider: dict[int, Any] = {}
+        for shard in shards:
+            if id(shard) not in wider:
+                sizes = zip(reversed(shape), reversed(tuple(shard.shape)), strict=True)
+                ends = [end for size, own in sizes for end in (0, size - own)]
+                numbers = torch.nn.functional.pad(shard.to_torch(), ends)
+                wider[id(shard)] = self._ttnn.from_torch(
+                    numbers, dtype=shard.dtype, layout=shard.layout, tile=shard.tile
+                )
+        return [wider[id(shard)] for shard in shards]
+
     def noted(self, live: Any, shards: list[Any]) -> None:
         """Take note of what was put into a tensor."""
         if self._twins is not None:
             from optrove.backends.ttnn.twins import Twin
 
             self._twins.view(live, Twin(tuple(shards)))
+            tell_shadow(self._ttnn, live, Twin(tuple(shards)))
+
+    def plain(self, op: str) -> dict[str, Any]:
+        """Return host tensors of the plain weights behind those that ``op`` took laid out.
+
+        They are keyed as the recorded arguments are.
+        """
+        recorded = {role: name for name, role in self._names.items()}
+        return {
+            recorded.get(name, name): self._ttnn.from_torch(
+                self._drawing().drawn(shape, name, integers=False), dtype=self._ttnn.float32
+            )
+            for name, shape in plain_shapes(op, self._arguments).items()
+        }
 
     def foreign(self, spec: TensorSpec, argument: str) -> Any:
         """Return a tensor of torch or an array of numpy."""

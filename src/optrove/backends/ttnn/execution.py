@@ -20,6 +20,7 @@ from optrove.backends.executing import (
     refuse_inert,
     refuse_several_devices,
 )
+from optrove.backends.ttnn.arrangements import laid_out
 from optrove.backends.ttnn.attachment import attach
 from optrove.backends.ttnn.comparing import Comparing
 from optrove.backends.ttnn.contents import Contents
@@ -27,7 +28,9 @@ from optrove.backends.ttnn.devices import Devices
 from optrove.backends.ttnn.inputs import Inputs, Memories
 from optrove.backends.ttnn.invoking import Target, Targets, spread
 from optrove.backends.ttnn.places import passing
+from optrove.backends.ttnn.shadow import tell_shadow
 from optrove.backends.ttnn.supplies import Supplies
+from optrove.backends.ttnn.twins import Missing, Twin
 from optrove.backends.watching import muted
 from optrove.backends.witness import Witness
 from optrove.errors import BadData, NotReplayable
@@ -117,6 +120,26 @@ class TtnnExecutor:
         with muted():
             return replace(executed, compared=comparing.compare(target.operation, result))
 
+    def peak_l1(self, case: Case, *, seed: int) -> int:
+        """Return how many bytes of L1 a case takes on a core at most, by ttnn's own account.
+
+        It is called once more without anything being sent to the device. NotReplayable when ttnn
+        cannot tell.
+        """
+        target = self._targets.find(case.op)
+        self._devices.tidy()
+        graph = self._ttnn.graph
+        with muted():
+            graph.begin_graph_capture(graph.RunMode.NO_DISPATCH)
+            try:
+                rebuilt = self._rebuild(case, target, seed, None)
+                rebuilt.target.function(*rebuilt.arguments, **rebuilt.keywords)
+            except (_Refused, RuntimeError, TypeError, ValueError) as error:
+                raise NotReplayable(f"without dispatch, the call said: {error}") from error
+            finally:
+                captured = graph.end_graph_capture()
+            return int(graph.extract_resource_usage_per_core(captured).peak_total)
+
     def _comparing(self) -> Comparing | None:
         if not self._numbers:
             return None
@@ -146,9 +169,25 @@ class TtnnExecutor:
             self._ttnn, self._memories, self._devices.live, contents, filled=self._numbers
         )
         live = self._build(values, inputs, supplies)
+        if comparing is not None:
+            self._note_plain_weights(case.op, contents, live, comparing)
         arguments, keywords = spread(target, live, way.places)
         notes = (*way.notes, *supplies.notes, *inputs.notes)
         return _Rebuilt(target, arguments, keywords, way.named, notes)
+
+    def _note_plain_weights(
+        self, op: str, contents: Contents, live: dict[str, Any], comparing: Comparing
+    ) -> None:
+        """Say which plain weights stand behind those that were laid out for the device.
+
+        The device holds none of their numbers, which is all the same to a mock board only.
+        """
+        for name, weights in contents.plain(op).items():
+            numbers = laid_out(op, Twin((weights,)))
+            if self._device_kind is DeviceKind.HARDWARE:
+                numbers = Missing(op, "a replay cannot lay weights out for the device")
+            comparing.twins.view(live[name], numbers)
+            tell_shadow(self._ttnn, live[name], numbers)
 
     def _build(
         self, values: dict[str, Value], inputs: Inputs, supplies: Supplies

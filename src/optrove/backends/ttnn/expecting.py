@@ -10,14 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from optrove.backends.ttnn import collectives
+from optrove.backends.ttnn.arrangements import LAYING_OUT, laid_out
+from optrove.backends.ttnn.arrangements import REASON as LAID_OUT
 from optrove.backends.ttnn.effects import ONLY_IN_TRAINING, READ_TOO, UNWRITTEN, written
 from optrove.backends.ttnn.golden import Prepared, first_line, inherited
-from optrove.backends.ttnn.twins import Missing
+from optrove.backends.ttnn.twins import Missing, Twin
 
 if TYPE_CHECKING:
     from optrove.backends.ttnn.arguments import Signatures
+    from optrove.backends.ttnn.arrangements import Arrangements
     from optrove.backends.ttnn.golden import Golden
-    from optrove.backends.ttnn.twins import Twins
+    from optrove.backends.ttnn.twins import Numbers, Twins
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +30,33 @@ class PerChip:
     parts: tuple[Any, ...]
 
 
-Preparation: TypeAlias = "list[Prepared] | PerChip | Missing"
+@dataclass(frozen=True, slots=True)
+class WithWeights:
+    """The golden calls of an op that lays its weights out, and what those will keep."""
+
+    calls: list[Prepared] | Missing
+    weights: tuple[Numbers, ...]
+
+
+Preparation: TypeAlias = "list[Prepared] | PerChip | WithWeights | Missing"
 
 
 class Expecting:
     """What calls of one loaded ttnn should compute from the numbers that twins hold."""
 
-    def __init__(self, torch: Any, twins: Twins, golden: Golden, signatures: Signatures) -> None:
+    def __init__(
+        self,
+        torch: Any,
+        twins: Twins,
+        golden: Golden,
+        signatures: Signatures,
+        arrangements: Arrangements,
+    ) -> None:
         self._torch = torch
         self._twins = twins
         self._golden = golden
         self._signatures = signatures
+        self._arrangements = arrangements
 
     def prepare(
         self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
@@ -56,6 +75,8 @@ class Expecting:
             if several and collectives.talks_between_chips(operation, parameters):
                 return self._collective(name, self._signatures.bind(operation, arguments, keywords))
             unread = self.written(operation, arguments, keywords).keys() - READ_TOO
+            if name in LAYING_OUT:
+                return self._with_weights(operation, arguments, keywords)
             return self._golden.prepare(operation, arguments, keywords, unread)
         except Exception as error:  # noqa: BLE001 - ttnn judges the arguments; it is counted
             return Missing(name, f"torch cannot compute it from its inputs: {first_line(error)}")
@@ -79,7 +100,45 @@ class Expecting:
         """Return each tensor of the result with a torch tensor per chip, or one for all."""
         if isinstance(prepared, PerChip):
             return [(tensor, [*prepared.parts]) for tensor in self._golden.tensors(result)]
-        return self._golden.answers(operation, prepared, result)
+        if not isinstance(prepared, WithWeights):
+            return self._golden.answers(operation, prepared, result)
+        name = operation.python_fully_qualified_name
+        first, *others = self._golden.answers(operation, prepared.calls, result)
+        return [first, *((tensor, Missing(name, LAID_OUT)) for tensor, _ in others)]
+
+    def numbers(
+        self, operation: Any, prepared: Preparation, result: Any
+    ) -> list[tuple[Any, Numbers]]:
+        """Return each tensor of the result with the numbers that it has."""
+        name = operation.python_fully_qualified_name
+        noted = [
+            (
+                tensor,
+                found if isinstance(found, Missing) else self._golden.twin(name, tensor, found),
+            )
+            for tensor, found in self.answers(operation, prepared, result)
+        ]
+        if isinstance(prepared, WithWeights):
+            kept = zip(noted[1:], prepared.weights, strict=False)
+            noted[1:] = [(tensor, numbers) for (tensor, _), numbers in kept]
+        return noted
+
+    def _with_weights(
+        self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> WithWeights:
+        """Return the golden calls with plain weights in place of those that were laid out."""
+        name = operation.python_fully_qualified_name
+        bound = self._signatures.bind(operation, arguments, keywords)
+        weights = self._arrangements.weights(name, bound)
+        plain = {
+            id(bound[argument]): self._arrangements.joined(numbers)
+            for argument, numbers in weights.items()
+            if isinstance(numbers, Twin)
+        }
+        arguments = tuple(plain.get(id(value), value) for value in arguments)
+        keywords = {key: plain.get(id(value), value) for key, value in keywords.items()}
+        calls = self._golden.prepare(operation, arguments, keywords)
+        return WithWeights(calls, tuple(laid_out(name, each) for each in weights.values()))
 
     def _collective(self, name: str, bound: dict[str, Any]) -> PerChip | Missing:
         """Return what a collective gives each chip, or why that is not known."""

@@ -10,7 +10,9 @@ ttnn can make such a view of what is there. What cannot be restored is noted.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
+from operator import ge
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from optrove.backends.build import build
@@ -33,6 +35,9 @@ class Numbers(Protocol):
 
     def shards(self, spec: TensorSpec, path: str) -> list[Any]:
         """Return a host tensor for each chip that holds a part, in the order of the chips."""
+
+    def padded(self, shards: list[Any], shape: tuple[int, ...]) -> list[Any]:
+        """Return the host tensors with zeros up to a shape."""
 
     def noted(self, live: Any, shards: list[Any]) -> None:
         """Take note of what was put into a tensor."""
@@ -119,12 +124,19 @@ class Inputs:
         if placement.memory is None:
             raise ValueError("the recording does not tell its memory")
         memory = self._memories.build(placement.memory)
+        roomy = _is_roomy(spec, placement)
+        shards = self._numbers.shards(spec, path) if self._filled else []
         if self._filled:
-            shards = self._numbers.shards(spec, path)
-            live = self._moved(self._joined(shards, placement), memory)
-            self._numbers.noted(live, shards)
+            parts = self._numbers.padded(shards, placement.padded_shape) if roomy else shards
+            live = self._moved(self._joined(parts, placement), memory)
         else:
-            live = self._allocated(spec, placement, memory)
+            whole = replace(spec, shape=placement.padded_shape) if roomy else spec
+            live = self._allocated(whole, placement, memory)
+        if roomy:
+            shapes = (self._ttnn.Shape(list(each)) for each in (spec.shape, placement.padded_shape))
+            live = self._ttnn.reshape(live, *shapes)  # a view: ttnn moves nothing
+        if self._filled:
+            self._numbers.noted(live, shards)
         return self._placed(live, placement.mesh, path)
 
     def _allocated(self, spec: TensorSpec, placement: TtnnPlacement, memory: Any) -> Any:
@@ -155,7 +167,7 @@ class Inputs:
         """Return one host tensor of the parts of all chips."""
         if len(shards) == 1:
             return shards[0]
-        known = placement.mesh_shape or (placement.mesh and placement.mesh.distribution_shape)
+        known = placement.mesh_shape or (placement.mesh and _extent(placement.mesh))
         shape = known if known and prod(known) == len(shards) else (1, len(shards))
         return self._ttnn.from_host_shards(shards, self._ttnn.MeshShape(list(shape)))
 
@@ -194,6 +206,24 @@ class Inputs:
 
     def _dtype(self, spec: TensorSpec) -> Any:
         return self._ttnn.DataType[spec.dtype.removeprefix("ttnn.").upper()]
+
+
+def _extent(mesh: MeshPlacement) -> tuple[int, ...]:
+    """Return the shape of the mesh that the parts of a host tensor are meant for.
+
+    ttnn ends the process when a tensor for a line of two chips is moved to a mesh of 1x2.
+    """
+    return tuple(max(places) + 1 for places in zip(*mesh.coordinates, strict=True))
+
+
+def _is_roomy(spec: TensorSpec, placement: TtnnPlacement) -> bool:
+    """Tell whether a tiled tensor has more padding than its tiles ask for."""
+    shape, padded, tile = spec.shape, placement.padded_shape, placement.tile
+    if tile is None or len(shape) != len(padded) or len(shape) < len(tile.shape):
+        return False
+    sizes = (*(1,) * (len(shape) - len(tile.shape)), *tile.shape)
+    usual = tuple(-(-length // size) * size for length, size in zip(shape, sizes, strict=True))
+    return padded != usual and all(map(ge, padded, usual))
 
 
 def _placement(spec: TensorSpec) -> TtnnPlacement:

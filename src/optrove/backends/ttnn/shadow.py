@@ -10,7 +10,7 @@ torch, not from the device's generator. Accumulation order, math fidelity and ap
 of the hardware are not modelled. On meshes each chip is computed by itself; of the ops that talk
 between chips only all_gather, all_reduce, reduce_scatter and mesh_partition are known. Arguments
 that an op is known to write to without returning them (batch_norm's running statistics) have no
-numbers afterwards. ``ttnn.Tensor(..., device=...)`` cannot be watched. ttnn's comparison mode
+numbers afterwards. Weights that a convolution has laid out are known to convolutions only. ``ttnn.Tensor(..., device=...)`` cannot be watched. ttnn's comparison mode
 compares inside the op call, before the output has numbers, and so compares nothing.
 """
 
@@ -27,18 +27,19 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from optrove.backends.ttnn.arguments import Signatures
+from optrove.backends.ttnn.arrangements import PREPARING, Arrangements
 from optrove.backends.ttnn.effects import MOVES, UNWRITTEN
-from optrove.backends.ttnn.expecting import Expecting, PerChip
+from optrove.backends.ttnn.expecting import Expecting
 from optrove.backends.ttnn.golden import Golden
 from optrove.backends.ttnn.lifting import SHADOW_MARK, lifted
 from optrove.backends.ttnn.transfers import Transfers, at_work, working
-from optrove.backends.ttnn.twins import DEALLOCATED, Missing, Numbers, Twin, Twins
+from optrove.backends.ttnn.twins import DEALLOCATED, LaidOut, Missing, Numbers, Twin, Twins
 from optrove.errors import FrameworkMissing, NoNumbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Report", "active_report", "at_work", "shadow_numerics"]
+__all__ = ["Report", "active_report", "at_work", "shadow_numerics", "tell_shadow"]
 
 READING_METHODS = (
     "to_torch",
@@ -80,6 +81,13 @@ def active_report() -> Report | None:
     return installed.report if installed else None
 
 
+def tell_shadow(ttnn: Any, tensor: Any, numbers: Numbers) -> None:
+    """Give a tensor its numbers in the shadow, if one is on: what no call of ttnn could tell."""
+    installed = getattr(ttnn, SHADOW_MARK, None)
+    if installed is not None:
+        installed.twins.view(tensor, numbers)
+
+
 @contextmanager
 def shadow_numerics(ttnn: Any) -> Iterator[Report]:
     """Compute numbers for every op call on the mock board inside the block.
@@ -108,6 +116,7 @@ class _Installed:
     """The shadow that is on, and how many blocks keep it on; changed under the lock only."""
 
     report: Report
+    twins: Twins
     undo: ExitStack
     blocks: int = 0
 
@@ -123,7 +132,7 @@ def _install(ttnn: Any) -> _Installed:
             undo.callback(setattr, owner, name, original)
             setattr(owner, name, replacement)
         undo.callback(delattr, ttnn, SHADOW_MARK)
-        installed = _Installed(shadow.report, undo.pop_all())
+        installed = _Installed(shadow.report, shadow.twins, undo.pop_all())
         setattr(ttnn, SHADOW_MARK, installed)
     return installed
 
@@ -145,10 +154,13 @@ class _Shadow:
         self.report = Report()
         self._ttnn = ttnn
         self._signatures = Signatures()
-        self._twins = Twins(ttnn)
-        self._golden = Golden(ttnn, torch, self._twins)
-        self._transfers = Transfers(ttnn, self._twins, self._golden)
-        self._expecting = Expecting(torch, self._twins, self._golden, self._signatures)
+        self.twins = Twins(ttnn)
+        self._golden = Golden(ttnn, torch, self.twins)
+        self._transfers = Transfers(ttnn, self.twins, self._golden)
+        self._arrangements = Arrangements(ttnn, torch, self.twins, self._golden)
+        self._expecting = Expecting(
+            torch, self.twins, self._golden, self._signatures, self._arrangements
+        )
 
     def patches(self) -> Iterator[tuple[Any, str, Any]]:
         """Yield what to replace: the owner, the name, and the replacement."""
@@ -173,6 +185,9 @@ class _Shadow:
         ):
             if hasattr(self._ttnn, name):
                 yield self._ttnn, name, self._ruled(getattr(self._ttnn, name), rule)
+        for name in PREPARING:
+            if hasattr(self._ttnn, name):
+                yield self._ttnn, name, self._preparing(name, getattr(self._ttnn, name))
 
     def _watched_call(self, original: Any) -> Any:
         @wraps(original)
@@ -215,7 +230,7 @@ class _Shadow:
 
     def _showing(self, original: Any) -> Any:
         def show(tensor: Any) -> str:
-            if self._twins.numbers(tensor) is DEALLOCATED:
+            if self.twins.numbers(tensor) is DEALLOCATED:
                 return str(original(tensor))  # ttnn says so itself
             try:
                 return str(original(self._transfers.readable(tensor)))
@@ -240,13 +255,22 @@ class _Shadow:
 
         return wraps(original, assigned=("__doc__",))(call)
 
+    def _preparing(self, name: str, original: Any) -> Any:
+        def prepare(*arguments: Any, **keywords: Any) -> Any:
+            result = original(*arguments, **keywords)
+            with working():
+                self._arrangements.prepared(name, keywords, result)
+            return result
+
+        return wraps(original, assigned=("__doc__",))(prepare)
+
     def _observe(
         self, call: Any, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
         """Run an op on the board and note the numbers of its outputs."""
         inputs = list(self._golden.tensors((arguments, keywords)))
         plain = {key: value for key, value in keywords.items() if key not in QUEUES}
-        early = any(self._twins.stands_in(tensor) for tensor in inputs)
+        early = any(self.twins.stands_in(tensor) for tensor in inputs)
         prepared: Any = None
         if early:  # before the call, for it may overwrite or free its inputs
             with working():
@@ -255,7 +279,7 @@ class _Shadow:
         with working():
             outputs = list(self._golden.tensors(result))
             if not early:
-                if not any(self._twins.on_device(tensor) for tensor in outputs):
+                if not any(self.twins.on_device(tensor) for tensor in outputs):
                     return result  # ttnn itself has computed on the host
                 prepared = self._expecting.prepare(operation, arguments, plain)
             self._spoil(operation, arguments, plain)
@@ -267,24 +291,18 @@ class _Shadow:
         name = operation.python_fully_qualified_name
         lost = Missing(name, "it wrote to this argument and did not return what it wrote")
         for tensor in self._golden.tensors(self._expecting.written(operation, arguments, keywords)):
-            if self._twins.on_device(tensor):
-                self._twins.write(tensor, lost, name)
+            if self.twins.on_device(tensor):
+                self.twins.write(tensor, lost, name)
 
     def _note(self, operation: Any, prepared: Any, result: Any, inputs: list[Any]) -> None:
         name = operation.python_fully_qualified_name
-        if isinstance(prepared, PerChip):
-            outputs = list(self._golden.tensors(result))
-            noted = [(item, self._golden.twin(name, item, [*prepared.parts])) for item in outputs]
-        else:
-            noted = self._golden.evaluate(operation, prepared, result)
+        noted = self._expecting.numbers(operation, prepared, result)
         if result is None:
             silent = Missing(name, "it returned nothing, so it may have written to its arguments")
-            noted = [(tensor, silent) for tensor in inputs if self._twins.on_device(tensor)]
+            noted = [(tensor, silent) for tensor in inputs if self.twins.on_device(tensor)]
         if not operation.is_cpp_operation:
             # Written in Python out of other ops, which have noted what they gave.
-            noted = [
-                (tensor, numbers) for tensor, numbers in noted if not self._twins.knows(tensor)
-            ]
+            noted = [(tensor, numbers) for tensor, numbers in noted if not self.twins.knows(tensor)]
             if not noted:
                 return
         for tensor, numbers in noted:
@@ -292,15 +310,16 @@ class _Shadow:
         self._count(name, [numbers for _, numbers in noted])
 
     def _keep(self, name: str, tensor: Any, numbers: Numbers) -> None:
-        if not self._twins.on_device(tensor) and isinstance(numbers, Twin):
+        if not self.twins.on_device(tensor) and isinstance(numbers, Twin):
             numbers = Missing(name, "it reads the device in a way that is not watched")
         if name in MOVES:
-            self._twins.view(tensor, numbers)
+            self.twins.view(tensor, numbers)
         else:
-            self._twins.write(tensor, numbers, name)
+            self.twins.write(tensor, numbers, name)
 
     def _count(self, name: str, noted: list[Numbers]) -> None:
-        lack = next((numbers for numbers in noted if isinstance(numbers, Missing)), None)
+        lacking = (numbers for numbers in noted if isinstance(numbers, Missing))
+        lack = next((numbers for numbers in lacking if not isinstance(numbers, LaidOut)), None)
         if lack is None:
             self.report.computed[name] += 1
         elif lack.op != name or name not in UNWRITTEN:

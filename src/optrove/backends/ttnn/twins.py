@@ -13,7 +13,7 @@ deallocated, or when another buffer gets its address, which is how a dead tensor
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 
@@ -33,6 +33,13 @@ class Missing:
 
     def __str__(self) -> str:
         return f"{self.op}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut(Missing):
+    """Numbers in a form that only the op can read, with the plain ones that they were."""
+
+    plain: Twin = field(compare=False)  # comparing tensors would be an op call
 
 
 Numbers: TypeAlias = Twin | Missing

@@ -1,0 +1,106 @@
+"""The small Llama runs on one chip and on two; what it calls is traced, and replays as itself."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.ttnn, pytest.mark.torch, pytest.mark.slow]
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "llama"
+
+# Many small ops on few numbers: threads of torch would only wait for each other.
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+
+WRONG_WEIGHT = """
+from dataclasses import replace
+
+import pytest
+
+@pytest.fixture(autouse=True, scope="module")
+def wrong_weight():
+    import llama_loading
+    import ttnn
+
+    load = llama_loading.load
+
+    def spoiled(weights, mesh, dtype):
+        if dtype == ttnn.bfloat8_b:
+            first, last = weights.layers
+            weights = replace(weights, layers=(first, replace(last, key=-last.key)))
+        return load(weights, mesh, dtype)
+
+    llama_loading.load = spoiled
+    yield
+    llama_loading.load = load
+"""
+
+
+def run(directory, *command):
+    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=directory,
+        env=environment | ONE_THREAD,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory):
+    """The directory of a trove with all calls on two chips, and what was told of them."""
+    directory = tmp_path_factory.mktemp("traced")
+    options = ("--board", "n300", "--shadow", "--store", "trove.db", "--json")
+    done = run(directory, "optrove", "trace", str(EXAMPLE / "test_llama.py"), *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "op calls computed, 0 without numbers" in done.stdout + done.stderr
+    return directory, json.loads(done.stdout)
+
+
+def replayed(directory, device, *further):
+    options = ("--all", "--board", "n300", "--store", "trove.db", "--device", device, "--json")
+    done = run(directory, "optrove", "replay", "*", *options, *further)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["counts"]["passed"] == told["planned"] == len(told["cases"])
+    for each in told["cases"]:
+        assert each["replayed_case_id"] == each["case_id"], each["op"]
+    return told["cases"]
+
+
+def test_on_two_chips_everything_passes_and_every_argument_is_traced(traced):
+    told = traced[1]
+    assert told["tests"] == {"passed": 8}
+    assert told["accounting"]["untraceable"] == {}
+    assert told["faults"] == {}
+    ops = {each["op"] for each in told["ops"]}
+    assert {"ttnn.all_reduce", "ttnn.reduce_scatter", "ttnn.all_gather"} <= ops
+
+
+def test_every_case_replays_as_itself_on_a_mock_board(traced):
+    cases = replayed(traced[0], "mock", "--all-ops")
+    assert len(cases) > 100
+
+
+def test_every_case_has_good_numbers_on_the_shadow(traced):
+    for each in replayed(traced[0], "shadow"):
+        pccs = [one["value"] for one in each["measurements"] if one["name"] == "pcc"]
+        assert pccs, each["op"]
+        assert min(pccs) >= 0.999, each["op"]
+
+
+def test_on_one_chip_it_passes_unless_a_weight_is_wrong(tmp_path):
+    (tmp_path / "wrong_weight.py").write_text(WRONG_WEIGHT)
+    plugin = ("-p", "wrong_weight", "-o", f"pythonpath={tmp_path}", "-p", "no:cacheprovider")
+    done = run(
+        tmp_path, "pytest", str(EXAMPLE), "--optrove-board", "n150", "--optrove-shadow", *plugin
+    )
+    assert done.returncode == 1, done.stdout
+    assert "3 failed, 5 passed" in done.stdout
+    assert "[bfloat16" not in done.stdout.split("short test summary info")[1]
