@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from mutations import ends_well, mutate
+from optrove.backends import jsonable
 from optrove.codec.lines import scan_lines
 from optrove.codec.records import KINDS, record_from_builtins
 from optrove.codec.text import read, write
 from optrove.codec.wire import decode, encode
-from optrove.flows import serialize
 from optrove.flows.serialize import from_jsonable
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -21,7 +21,7 @@ DOCUMENTS = 100_000
 
 @pytest.fixture
 def nothing_installed(monkeypatch):
-    monkeypatch.setattr(serialize, "is_importable", lambda framework: False)
+    monkeypatch.setattr(jsonable, "is_importable", lambda framework: False)
 
 
 def seeds():

@@ -119,5 +119,8 @@ class Executor(Protocol):
     def execute(self, case: Case, *, seed: int, tell: Telling) -> Executed:
         """Rebuild a case and call it; NotReplayable when it cannot be rebuilt."""
 
+    def peak_l1(self, case: Case, *, seed: int) -> int:
+        """Return how many bytes of L1 a case takes on a core at most; NotReplayable if unknown."""
+
     def close(self) -> None:
         """Close what is open."""

@@ -176,6 +176,8 @@ def _overload(arguments: Iterable[Any], *, method: bool) -> Overload:
         optional = text.startswith("Optional[")
         name = argument.name if method or argument.name != "self" else "input"
         kind = text[len("Optional[") : -1] if optional else text
+        if argument.name == "dtype" and kind == "int":
+            kind = "ScalarType"  # TorchScript's overloads, as to(device, dtype), have numbers there
         required = not argument.has_default_value()
         parameters.append(Parameter(name, kind, optional, required, argument.kwarg_only))
     return Overload(

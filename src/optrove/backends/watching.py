@@ -116,6 +116,23 @@ def muted() -> Iterator[None]:
         CURRENT.reset(token)
 
 
+class Unpacking:
+    """Who is told that arguments are unpacked from an entry of a run configuration.
+
+    ``told`` gets the path of the entry and the names of the operations that it is for; None when
+    nobody wants to know.
+    """
+
+    __slots__ = ("told",)
+
+    def __init__(self) -> None:
+        self.told: Callable[[str, tuple[str, ...]], None] | None = None
+
+
+UNPACKING: Final = Unpacking()
+"""Of the process, as the probes are."""
+
+
 class Slots:
     """What a probe in a hurry reads and writes by itself.
 

@@ -13,17 +13,21 @@ import os
 import time
 from dataclasses import dataclass
 from errno import ENOSPC
+from operator import length_hint
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from optrove.codec.journal import (
     CALLS,
+    CONFIGS,
+    CONFIGS_MAGIC,
     FORMAT,
     HEADER_SIZE,
     LINES,
     LOST,
     LOST_OFFSET,
     MAGIC,
+    MARK,
     RECORD_SIZE,
     VERSION,
 )
@@ -59,13 +63,19 @@ class Window:
     places: Iterator[int]
     take: Callable[[], int]
 
+    @property
+    def taken(self) -> int | None:
+        """How many of its records are taken; None if that is all of them."""
+        free = length_hint(self.places)
+        return WINDOW_RECORDS - free if free else None
+
     def op_index(self, offset: int) -> int:
         """Return the index of the record at a place in this window."""
         return self.first + offset // RECORD_SIZE
 
 
 class Journal:
-    """The two files of one process; ``write`` and ``window`` may be used by many threads."""
+    """The files of one process; ``write`` and ``window`` may be used by many threads."""
 
     def __init__(self, directory: Path, process: int, *first: Json) -> None:
         """Begin new files in ``directory``; UnusableJournal if that is not possible.
@@ -77,7 +87,7 @@ class Journal:
         self.process = process
         self.path = directory / f"{self.started_ns:020}-{os.getpid()}"
         self._lock = Lock()
-        self._lines = self._calls = _CLOSED
+        self._lines = self._calls = self._configs = _CLOSED
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._calls = self._create(CALLS, os.O_RDWR)
@@ -122,6 +132,17 @@ class Journal:
                 self.window = self._map(full.first + WINDOW_RECORDS)
             return self.window
 
+    def map_configs(self, window: Window) -> mmap.mmap:
+        """Return the part of the third file that belongs to a window; OSError on a full disk."""
+        with self._lock:
+            if self._configs == _CLOSED:
+                self._configs = self._create(CONFIGS, os.O_RDWR)
+                os.write(self._configs, CONFIGS_MAGIC.ljust(HEADER_SIZE, b"\0"))
+            offset = HEADER_SIZE + window.first * MARK.size
+            size = WINDOW_RECORDS * MARK.size
+            os.posix_fallocate(self._configs, offset, size)
+            return mmap.mmap(self._configs, size, offset=offset)
+
     def close(self) -> None:
         """Close the files; records of calls that are still going on are kept as unfinished."""
         with self._lock:
@@ -135,10 +156,10 @@ class Journal:
         self._close_files()
 
     def _close_files(self) -> None:
-        lines, calls = self._lines, self._calls
+        files = (self._lines, self._calls, self._configs)
         # Other files may get these numbers, and another thread may still be writing.
-        self._lines = self._calls = _CLOSED
-        for number in (lines, calls):
+        self._lines = self._calls = self._configs = _CLOSED
+        for number in files:
             if number != _CLOSED:
                 os.close(number)
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=Hashable)
 
 MAX_REMEMBERED: Final = 8192
+MAX_CONFIGS: Final = 262_144
 MAX_OPAQUE: Final = 100
 """How many cases are kept of an op that is called with things that nothing is known about."""
 
@@ -87,6 +88,7 @@ class Numbering:
         self._sites: dict[tuple[str, int], int] = {}
         self._reasons: dict[tuple[str, str], int] = {}
         self._errors: dict[str, int] = {}
+        self._configs: dict[tuple[str, tuple[str, ...]], int] = {}
         self._opaque: Counter[str] = Counter()
 
     def case(
@@ -139,6 +141,22 @@ class Numbering:
         if len(self._errors) >= MAX_ERRORS:
             self._errors.clear()
         return self._written("error", self._errors, short, lambda: {"text": short})
+
+    def config(self, path: str, ops: tuple[str, ...]) -> int:
+        """Return the number of an entry of a run configuration."""
+        key = (path, ops)
+        number = self._configs.get(key)
+        if number is not None:
+            return number
+        with self._lock:
+            number = self._next.get("config", 0) + 1
+            self._journal.write({"config": number, "path": path, "ops": list(ops)})
+            self._next["config"] = number
+            # Not as little as of other things: a mixture of experts has tens of thousands.
+            if len(self._configs) >= MAX_CONFIGS:
+                self._configs.clear()
+            self._configs[key] = number
+            return number
 
     def continue_in(self, journal: Journal) -> None:
         """Begin anew in another journal; the lock may be one that a fork left locked."""

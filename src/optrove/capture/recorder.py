@@ -19,6 +19,7 @@ from optrove.backends.base import unobserved
 from optrove.backends.describe import Describer, DescriptionCache
 from optrove.backends.frameworks import LoadedTables
 from optrove.backends.watching import CURRENT, MUTED, NOTHING_USUAL, Known, Slots, muted
+from optrove.capture.config_marks import ConfigMarks
 from optrove.capture.numbering import Numbering, Scope
 from optrove.capture.sites import Sites
 from optrove.codec import journal as layout
@@ -65,6 +66,7 @@ class Recorder:
         self.cache = DescriptionCache()
         self.recipes: RecipeLookup = unobserved
         self.numbering = Numbering(journal)
+        self.marks = ConfigMarks(journal, self.numbering, self.fault)
         self.tidy: list[Callable[[], None]] = []
         self._journal = journal
         self._closed = False
@@ -269,6 +271,7 @@ class Recorder:
         self._losing = Lock()
         self._settling = RLock()
         self.numbering.continue_in(journal)
+        self.marks.continue_in(journal)
         self._sites.clear()
         self.slots.forget()
         self.slots.window = journal.window
@@ -276,6 +279,7 @@ class Recorder:
     def close(self) -> None:
         """Record nothing any more, whoever still calls a probe."""
         self._closed = True
+        self.marks.close()
         # So that a probe in a hurry, which looks here, comes to ``begin``.
         self.slots.forget()
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 from optrove.backends.imports import when_imported
+from optrove.backends.watching import UNPACKING
 from optrove.capture.journal import Journal
 from optrove.capture.numbering import Scope
 from optrove.capture.observing import Observing
@@ -110,6 +111,7 @@ class Tracing:
         self._listener: Listener = self.recorder
         if self._sinks:
             self._listener = Observing(self.recorder, self._sinks, self.run.id, lambda: self._scope)
+        UNPACKING.told = self.recorder.marks.unpacked
         self._wait_for_frameworks()
 
     def stop(self, exit_code: int | None = None) -> None:
@@ -118,6 +120,7 @@ class Tracing:
             if _ACTIVE.tracing is not self:
                 return
             _ACTIVE.tracing = None
+        UNPACKING.told = None
         self._undo.close()
         self.recorder.close()
         finished_at = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%S.%f}Z"

@@ -112,6 +112,11 @@ class Dictionary:
         self._errors: dict[int, str | None] = {0: None}
         self._cases: dict[int, str] = {}
 
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The version, the process, and its clocks."""
+        return {name: self._data[name] for name in _NUMBERS}
+
     def table(self, name: str) -> Iterable[tuple[str, Json]]:
         """Return the numbers and entries of one of the tables."""
         table: dict[str, Json] = self._data[name]

@@ -38,6 +38,8 @@ MAX_CLOCK: Final = 2**63
 _WORDS: Final = layout.RECORD_SIZE // 8
 _HALVES: Final = layout.RECORD_SIZE // 4
 _CODES: Final = "QqQQIIII"
+_STEPS: Final = 1
+"""Which of the columns is that of the clock."""
 _LEVEL: Final = 1
 """Of zlib: others take several times as long for a tenth less."""
 
@@ -108,27 +110,34 @@ def pack(columns: Columns) -> CallBlock:
 
 def unpack(block: CallBlock) -> Columns:
     """Return the calls of a block; BadData when it is none."""
+    return unpack_some(block, 0, block.count)
+
+
+def unpack_some(block: CallBlock, begin: int, most: int) -> Columns:
+    """Return at most so many calls of a block, from one on; BadData when it is none."""
     if not 0 < block.count <= BLOCK_CALLS:
         raise _bad(block.first, f"a block of {block.count} calls")
     size = block.count * layout.RECORD_SIZE
     stream = zlib.decompressobj()
     try:
-        planes = stream.decompress(block.content, size)
+        planes = memoryview(stream.decompress(block.content, size))
     except zlib.error as error:
         raise _bad(block.first, f"a block that cannot be unpacked: {error}") from error
     if len(planes) != size:
         raise _bad(block.first, f"a block of {len(planes)} bytes instead of {size}")
-    columns, begin = [], 0
-    for code in _CODES:
-        column = _column(planes, begin, block.count, code)
-        columns.append(column)
-        begin += len(column) * column.itemsize
+    end = min(begin + most, block.count)
+    columns, offset = [], 0
+    for place, code in enumerate(_CODES):
+        # Of the clock there are steps, which have to be added up from the first on.
+        wanted = range(0 if place == _STEPS else begin, end)
+        columns.append(_column(planes[offset:], block.count, code, wanted))
+        offset += block.count * columns[-1].itemsize
     words, steps, took, distances, sites, scopes, endings, outcomes = columns
-    above = enumerate(distances, start=block.first + 1)
+    above = enumerate(distances, start=block.first + begin + 1)
     return Columns(
-        block.first,
+        block.first + begin,
         words=words,
-        entered=list(accumulate(steps)),
+        entered=list(accumulate(steps))[begin:],
         took=took,
         parents=[place - distance if distance else 0 for place, distance in above],
         sites=sites,
@@ -156,13 +165,14 @@ def _planes(code: str, numbers: Sequence[int]) -> bytes:
     return b"".join([content[place::width] for place in range(width)])
 
 
-def _column(planes: bytes, begin: int, count: int, code: str) -> array[int]:
+def _column(planes: memoryview, count: int, code: str, wanted: range) -> array[int]:
+    """Return a part of a column that begins here and holds so many numbers."""
     column = array(code)
     width = column.itemsize
-    content = bytearray(count * width)
+    content = bytearray(len(wanted) * width)
     for place in range(width):
-        at = begin + place * count
-        content[place::width] = planes[at : at + count]
+        at = place * count
+        content[place::width] = planes[at + wanted.start : at + wanted.stop]
     column.frombytes(content)
     return _little(column)
 

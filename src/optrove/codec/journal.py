@@ -1,6 +1,7 @@
 """The journal's files: their layout, and how a line or a call record is written and read.
 
-A traced process writes two files, ``NAME.lines`` and ``NAME.calls``.
+A traced process writes two files, ``NAME.lines`` and ``NAME.calls``, and a third one,
+``NAME.configs``, if it makes calls with arguments from a run configuration.
 
 ``NAME.lines`` is JSON Lines, appended and never changed. A number is defined by one line before
 anything refers to it; each kind counts from one, and zero means none.
@@ -14,6 +15,7 @@ anything refers to it; each kind counts from one, and zero means none.
     {"site": 1, "file": ..., "line": ...}
     {"scope": 1, "test_id": ..., "phase": ..., "module": ..., "mode": ..., "device": {...}}
     {"error": 1, "text": ...}
+    {"config": 1, "path": ..., "ops": [...]}      an entry of a run configuration, what it is for
     {"reason": 1, "why": "filtered" | "untraceable", "text": ...}
     {"test": record}                              a TestResult
     {"sketch": call, "of": [...]}                 numbers about the tensors of one call
@@ -33,6 +35,10 @@ place is its ``op_index``, in the byte order of the machine:
     32  clock at exit                                                  8
     40  number of the outputs or of the error                          4
     44  outcome; zero: unfinished                                      4
+
+``NAME.configs`` begins with a page likewise. Then come four bytes for each call: the number of the
+entry from which its arguments were unpacked, or zero. They are stored when something is unpacked,
+at the place of the call that will be recorded next: it counts if that call is one of its ops.
 
 The clock at entry is stored last at entry, and the outcome last at exit, each as a whole. So a
 record whose writer was killed reads as not begun or as unfinished, never as something else.
@@ -55,8 +61,11 @@ VERSION: Final = 1
 
 LINES: Final = ".lines"
 CALLS: Final = ".calls"
+CONFIGS: Final = ".configs"
 
 MAGIC: Final = b"optrove calls 1\n"
+CONFIGS_MAGIC: Final = b"optrove configs1"
+MARK: Final = struct.Struct("@I")
 HEADER_SIZE: Final = mmap.ALLOCATIONGRANULARITY
 
 LOST: Final = struct.Struct("@Q")
@@ -91,6 +100,11 @@ def word(number: int, kind: int, depth: int = 0) -> int:
 def calls_beside(lines: Path) -> Path:
     """Return the calls file of the journal with this lines file."""
     return lines.with_name(lines.name.removesuffix(LINES) + CALLS)
+
+
+def configs_beside(lines: Path) -> Path:
+    """Return where the journal with this lines file has its entries of run configurations."""
+    return lines.with_name(lines.name.removesuffix(LINES) + CONFIGS)
 
 
 def number_of(first: int) -> int:

@@ -16,6 +16,7 @@ from optrove.codec import journal as layout
 from optrove.codec.call_blocks import VERSION, pack_dictionary
 from optrove.codec.call_columns import MAX_CLOCK
 from optrove.codec.call_scan import OUTCOMES, CallScan, Tally, begin_scan
+from optrove.codec.config_calls import marked_calls
 from optrove.codec.journal_lines import undefined
 from optrove.codec.journal_lock import is_being_written
 from optrove.codec.journal_parts import JournalParts
@@ -189,6 +190,24 @@ class JournalContent:
     def groups(self) -> Iterator[CallGroup]:
         """Yield all calls by what they have in common; those without a case have the number 0."""
         yield from self._groups
+
+    def config_calls(self) -> Iterator[tuple[str, int, int]]:
+        """Yield calls by where their arguments came from: path of a config, case, how many.
+
+        Only calls of the operations that the entry is for; any where it does not say.
+        """
+        scan, _ = self._scanned
+        entries, cases = self._lines.plain["config"], self._lines.cases
+        counted: Counter[tuple[str, int]] = Counter()
+        for (number, word), count in marked_calls(self.path, scan.records).items():
+            case = layout.number_of(word) if layout.kind_of(word) in _WITH_CASE else 0
+            if not case or layout.depth_of(word) or number not in entries:
+                continue
+            ops = entries[number]["ops"]
+            if not ops or cases[case].op in ops:
+                counted[entries[number]["path"], case] += count
+        for (path, case), count in sorted(counted.items()):
+            yield path, case, count
 
     def blocks(self) -> Iterator[CallBlock]:
         """Yield all calls in packed form, in the order in which they began."""

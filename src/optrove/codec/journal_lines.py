@@ -32,6 +32,7 @@ FIELDS: Final[dict[str, dict[str, tuple[type, ...]]]] = {
     "site": {"file": (str,), "line": (int,)},
     "scope": {"test_id": _TEXT, "phase": _TEXT, "module": _TEXT, "mode": _TEXT},
     "error": {"text": (str,)},
+    "config": {"path": (str,), "ops": (list,)},
     "reason": {"why": (str,), "text": (str,)},
 }
 """The kinds of numbered lines, and of which types their parts are."""

@@ -31,11 +31,11 @@ from optrove.codec.text import Json
 from optrove.codec.wire import encode
 from optrove.errors import BadData, Fault
 from optrove.model.case import Case, NamedValues
-from optrove.model.records import Attempt, Call, Job, Plan, Query, Run, TestResult
+from optrove.model.records import Attempt, Call, Job, Plan, Query, Run, Sweep, TestResult
 from optrove.model.values import Float, Value
 from optrove.model.walk import key_step
 
-Record: TypeAlias = Case | Run | TestResult | Call | Job | Plan | Attempt | Query
+Record: TypeAlias = Case | Run | TestResult | Call | Job | Plan | Attempt | Query | Sweep
 R = TypeVar("R")
 
 KINDS: Final[dict[str, type[Any]]] = {

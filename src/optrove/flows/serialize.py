@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from optrove.backends import plain
-from optrove.backends.base import framework_of
-from optrove.backends.build import build, reason
 from optrove.backends.describe import describe
-from optrove.backends.frameworks import (
-    FRAMEWORKS,
-    attempt,
-    is_importable,
-    join,
-    joined_tables,
-    loaded_tables,
-)
-from optrove.codec.decode import bad_data, decode_partly
+from optrove.backends.frameworks import loaded_tables
+from optrove.backends.jsonable import live_from
 from optrove.codec.wire import encode
-from optrove.errors import Fault
-from optrove.model.values import DeviceRef, Handle, Struct, Symbol, TensorSpec, Value
-from optrove.model.walk import walk
+from optrove.model.values import TensorSpec
+from optrove.runconfig.known import complete, table_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,29 +33,7 @@ def from_jsonable(data: Json, mesh_device: Any = None, *, types: Iterable[type] 
 
     ``mesh_device`` takes the place of recorded devices. ``types`` are your own dataclasses,
     enums and named tuples to be built; others stay Structs and Symbols, since no name in the
-    data is ever looked up or imported. So do those of a framework that is not installed.
+    data is ever looked up or imported. So do those of a framework that is not installed. The
+    classes of ``optrove.runconfig`` are known.
     """
-    value, unread = decode_partly(data)
-    present = tuple(name for name in frameworks_in(value) if is_importable(name))
-    attempts = {name: attempt(name) for name in present}
-    faults = [
-        Fault("$", f"{name} is installed but cannot be used: {reason(error)}; repair or remove it")
-        for name, error in attempts.items()
-        if isinstance(error, Exception)
-    ]
-    if faults:
-        raise bad_data(unread + faults)
-    own = plain.user_table(types)
-    # Not kept: that would keep the caller's classes alive.
-    tables = join(present, own) if own.by_name else joined_tables(present)
-    return build(value, tables, mesh_device, unread=unread)
-
-
-def frameworks_in(value: Value) -> list[str]:
-    """Return the frameworks whose types ``value`` names, in the order of FRAMEWORKS."""
-    named = {
-        framework_of(part.type)
-        for _, part in walk(value)
-        if isinstance(part, (Struct, Symbol, DeviceRef, Handle))
-    }
-    return [name for name in FRAMEWORKS if name in named]
+    return live_from(data, mesh_device, own=table_with(types), complete=complete)

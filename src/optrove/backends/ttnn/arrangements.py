@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from optrove.backends.ttnn.golden import first_line
 from optrove.backends.ttnn.twins import LaidOut, Missing, Numbers, Twin, Twins
 from optrove.model.values import Int, List, TensorSpec, TtnnPlacement, Tuple, Value
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from optrove.backends.ttnn.golden import Golden
 
-REASON: Final = "it reads these weights as they were laid out for the device, which torch cannot"
+REASON: Final = "these weights are laid out for the device, in a form that torch cannot read"
 HOST: Final = "host"
 
 
@@ -27,11 +28,13 @@ HOST: Final = "host"
 class Weights:
     """An argument that is laid out: its plain shape, and the axis of the output channels.
 
-    Laid out, that axis is the last one, in which block formats share their exponents.
+    Laid out, that axis is the last one, in which block formats share their exponents. Where it
+    is ``grouped``, a row holds the channels of one group, and zeros for all others.
     """
 
     shape: Callable[[Mapping[str, tuple[int, ...]]], tuple[int, ...]]
     channels: int
+    grouped: bool = False
 
 
 def _filters(sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
@@ -47,7 +50,7 @@ def _bias(sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
 
 LAYING_OUT: Final[Mapping[str, Mapping[str, Weights]]] = {
     "ttnn.conv2d": {
-        "weight_tensor": Weights(_filters, channels=0),
+        "weight_tensor": Weights(_filters, channels=0, grouped=True),
         "bias_tensor": Weights(_bias, channels=-1),
     }
 }
@@ -91,7 +94,10 @@ class Arrangements:
     def prepared(self, function: str, bound: Mapping[str, Any], result: Any) -> None:
         """Note what a function that only lays weights out has made."""
         name, argument = PREPARING[function]
-        numbers = self.weights(name, bound).get(argument)
+        try:
+            numbers = self.weights(name, bound).get(argument)
+        except Exception as error:  # noqa: BLE001 - ttnn has taken them; whoever reads them is told
+            numbers = Missing(name, f"its weights cannot be rounded: {first_line(error)}")
         if numbers is not None:
             self._twins.view(result, laid_out(name, numbers))
 
@@ -104,18 +110,20 @@ class Arrangements:
             return numbers
         chosen = getattr(bound.get("conv_config"), "weights_dtype", None)
         dtype = tensor.dtype if known or chosen is None else chosen
+        groups = bound.get("groups", 1) if weights.grouped else 1
         done: dict[int, Any] = {}
         for shard in numbers.shards:
             if id(shard) not in done:
-                done[id(shard)] = self._round(shard, weights.channels, dtype)
+                rows = self._torch.movedim(self._golden.unpack(shard), weights.channels, -1)
+                held = self._held(rows.unflatten(-1, (groups, -1)), dtype).flatten(-2)
+                plain = self._torch.movedim(held, -1, weights.channels).contiguous()
+                done[id(shard)] = self._from_torch(plain, dtype=self._ttnn.float32)
         return Twin(tuple(done[id(shard)] for shard in numbers.shards))
 
-    def _round(self, shard: Any, channels: int, dtype: Any) -> Any:
-        """Return a host tensor in float32 with numbers that ``dtype`` can hold."""
-        moved = self._torch.movedim(self._golden.unpack(shard), channels, -1).contiguous()
-        tiled = self._from_torch(moved, dtype=dtype, layout=self._ttnn.TILE_LAYOUT)
-        back = self._torch.movedim(self._golden.unpack(tiled), -1, channels)
-        return self._from_torch(back.contiguous(), dtype=self._ttnn.float32)
+    def _held(self, rows: Any, dtype: Any) -> Any:
+        """Return the numbers that tiles of a dtype hold of these rows."""
+        tiled = self._from_torch(rows.contiguous(), dtype=dtype, layout=self._ttnn.TILE_LAYOUT)
+        return self._golden.unpack(tiled)
 
 
 def laid_out(name: str, plain: Numbers) -> Numbers:

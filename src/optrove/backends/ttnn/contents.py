@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
@@ -101,13 +102,16 @@ class Contents:
     def _packed(self, spec: TensorSpec, placement: TtnnPlacement, argument: str) -> Any:
         ttnn, name = self._ttnn, self._names.get(argument, argument)
         dtype = ttnn.DataType[spec.dtype.removeprefix("ttnn.").upper()]
-        wanted = torch_dtype(ttnn, import_module("torch"), dtype)
-        numbers = self._drawing().drawn(spec.shape, name, integers=not wanted.is_floating_point)
-        tile = placement.tile
+        layout, tile = ttnn.Layout[placement.layout], placement.tile
         known = None
         if tile is not None and (tile.shape != USUAL_TILE or tile.transpose_of_faces):
             known = ttnn.Tile(list(tile.shape), tile.transpose_of_faces)
-        layout = ttnn.Layout[placement.layout]
+        if known is None and find_spec("torch") is None:
+            # Only a mock board does without torch, and nobody reads a number there.
+            return ttnn.zeros(list(spec.shape), dtype=dtype, layout=layout)
+        drawing = self._drawing()
+        wanted = torch_dtype(ttnn, import_module("torch"), dtype)
+        numbers = drawing.drawn(spec.shape, name, integers=not wanted.is_floating_point)
         return ttnn.from_torch(numbers.to(wanted), dtype=dtype, layout=layout, tile=known)
 
     def _drawing(self) -> TorchInputs:

@@ -103,8 +103,8 @@ class Expecting:
         if not isinstance(prepared, WithWeights):
             return self._golden.answers(operation, prepared, result)
         name = operation.python_fully_qualified_name
-        first, *others = self._golden.answers(operation, prepared.calls, result)
-        return [first, *((tensor, Missing(name, LAID_OUT)) for tensor, _ in others)]
+        found = self._golden.answers(operation, prepared.calls, result)
+        return [*found[:1], *((tensor, Missing(name, LAID_OUT)) for tensor, _ in found[1:])]
 
     def numbers(
         self, operation: Any, prepared: Preparation, result: Any

@@ -11,6 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from optrove.backends.ttnn.arguments import Signatures
+from optrove.backends.ttnn.golden_names import by_place
+from optrove.backends.ttnn.probe import innermost, registered
 from optrove.backends.ttnn.stated import statement
 from optrove.backends.ttnn.twins import Missing, Numbers, Twin, Twins
 
@@ -47,6 +50,12 @@ class Golden:
         self._ttnn = ttnn
         self._torch = torch
         self._twins = twins
+        self._signatures = Signatures(
+            {
+                each.python_fully_qualified_name: innermost(each.function)
+                for each in registered(ttnn)
+            }
+        )
         # The plain functions, so that packing a twin is not itself an observed op call.
         self._from_torch: Callable[..., Any] = ttnn.from_torch.function
 
@@ -199,7 +208,10 @@ class Golden:
             operation.preprocess_golden_function_inputs
             or decorators.default_preprocess_golden_function_inputs
         )
-        values = preprocess(arguments, keywords)
+        overloads = self._signatures.of(operation)
+        values = preprocess(
+            *by_place(_function(operation), overloads, arguments, keywords),
+        )
         if name not in NOT_WIDENED:
             values = self._widen(values)
         if name.endswith("_bw") and hasattr(decorators, "prepare_backward_golden_inputs"):

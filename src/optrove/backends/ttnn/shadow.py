@@ -10,8 +10,9 @@ torch, not from the device's generator. Accumulation order, math fidelity and ap
 of the hardware are not modelled. On meshes each chip is computed by itself; of the ops that talk
 between chips only all_gather, all_reduce, reduce_scatter and mesh_partition are known. Arguments
 that an op is known to write to without returning them (batch_norm's running statistics) have no
-numbers afterwards. Weights that a convolution has laid out are known to convolutions only. ``ttnn.Tensor(..., device=...)`` cannot be watched. ttnn's comparison mode
-compares inside the op call, before the output has numbers, and so compares nothing.
+numbers afterwards. Weights that a convolution has laid out have numbers for convolutions only.
+``ttnn.Tensor(..., device=...)`` cannot be watched. ttnn's comparison mode compares inside the op
+call, before the output has numbers, and so compares nothing.
 """
 
 from __future__ import annotations

@@ -1,0 +1,239 @@
+"""Join model configurations and weights to what a forward pass unpacks: the run configuration."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.backends.describe import describe
+from optrove.backends.frameworks import loaded_tables
+from optrove.errors import BadConfig, Fault
+from optrove.model.values import DeviceRef
+from optrove.runconfig.cache import WeightCache
+from optrove.runconfig.checking import Checker, loaded_signatures
+from optrove.runconfig.expecting import saved_problems, weight_problems
+from optrove.runconfig.gathering import gathered_faults
+from optrove.runconfig.opconfig import OpConfig, bound
+from optrove.runconfig.placeholders import MeshDeviceStub
+from optrove.runconfig.ranges import children, expand, is_inner, step
+from optrove.runconfig.weights import SavedWeight
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from optrove.runconfig.cache import LoadedWeight
+    from optrove.runconfig.placeholders import FromWeight
+    from optrove.runconfig.ranges import Tree
+    from optrove.runconfig.weights import WeightFacts
+
+MAX_FAULTS: Final = 200
+"""How many faults are listed, after those of alike layers were put together."""
+
+_SUFFIX: Final = ".tensorbin"
+
+
+class _Entry(dict[str, Any]):
+    """A plain dictionary of arguments that keeps its weights in the cache."""
+
+    __slots__ = ("held",)
+
+    held: tuple[LoadedWeight, ...]
+
+
+def create_run_config(
+    model_config: Tree,
+    weight_config: Tree,
+    mesh_device: Any,
+    *,
+    weights_root: Path | str | None = None,
+    cache: WeightCache | None = None,
+    verify: bool = True,
+) -> Any:
+    """Return a model configuration with its ranges expanded and its weights loaded.
+
+    Every op configuration in it is an instance of its own. Numbers are keys: ``cfg["layers"][3]``.
+    Relative paths begin at ``weights_root``, or in the working directory. Files are read whole to
+    compare their checksums, unless ``verify`` is off. Weights that several run configurations share
+    are loaded once if they share a ``cache``. BadConfig names all that is wrong, with its path.
+    """
+    joining = _Joining(mesh_device, weights_root, cache, verify=verify)
+    return joining.create({"": model_config}, weight_config)[""]
+
+
+def create_run_configs(
+    model_configs: Mapping[str, Tree],
+    weight_config: Tree,
+    mesh_device: Any,
+    *,
+    weights_root: Path | str | None = None,
+    cache: WeightCache | None = None,
+    verify: bool = True,
+) -> dict[str, Any]:
+    """Return the run configuration of each mode, prefill and decode; weights are loaded once.
+
+    A weight counts as used if one of them uses it.
+    """
+    joining = _Joining(mesh_device, weights_root, cache, verify=verify)
+    return joining.create(dict(model_configs), weight_config)
+
+
+class _Joining:
+    def __init__(
+        self,
+        mesh_device: Any,
+        weights_root: Path | str | None,
+        cache: WeightCache | None,
+        *,
+        verify: bool,
+    ) -> None:
+        self._mesh = mesh_device
+        self._mesh_shape = mesh_shape_of(mesh_device)
+        self._root = Path() if weights_root is None else Path(weights_root)
+        self._cache = WeightCache() if cache is None else cache
+        self._verify = verify
+        self._loads = True
+        self._faults: list[Fault] = []
+        self._seen: dict[tuple[str, int], tuple[LoadedWeight | None, list[str]]] = {}
+        self._loaded: dict[str, LoadedWeight] = {}
+        self._added: dict[str, list[Any]] = {}
+        self._changed: dict[str, list[str]] = {}
+
+    def create(self, models: dict[str, Tree], weight_config: Tree) -> dict[str, Any]:
+        weights = expand(weight_config or {})
+        expanded = {name: expand(model, name) for name, model in models.items()}
+        for each in (weights, *expanded.values()):
+            self._faults += each.faults
+        if not all(each.is_whole for each in (weights, *expanded.values())):
+            self._raise_faults()
+        asked = self._check({name: each.tree for name, each in expanded.items()}, weights.tree)
+        # Where something is wrong already, files are only looked at.
+        self._loads = not self._faults
+        for path, (entry, expected) in asked.items():
+            self._load(path, entry, expected)
+        self._raise_faults()
+        return {name: self._built(each.tree, name, name) for name, each in expanded.items()}
+
+    def _check(self, models: dict[str, Tree], weights: Tree) -> dict[str, Any]:
+        asked: dict[str, Any] = {}
+        unused: list[dict[str, Any]] = []
+        signatures = loaded_signatures()
+        for name, model in models.items():
+            checker = Checker(self._mesh_shape, signatures)
+            checker.check(model, weights or None, name)
+            self._faults += checker.faults
+            asked |= checker.asked
+            self._added |= checker.added
+            self._changed |= checker.changed
+            unused.append(checker.unused)
+        modes = tuple(models)
+        # Paths begin with the mode, by which those of two modes differ.
+        bare = [
+            {path.removeprefix(f"{name}."): path for path in found}
+            for name, found in zip(modes, unused, strict=True)
+        ]
+        for path, shown in bare[0].items() if bare else ():
+            if all(path in others for others in bare):
+                self._fault(
+                    shown if len(modes) == 1 else path,
+                    "a weight is given for it, but the model configuration has no such entry",
+                )
+        return asked
+
+    def _load(self, path: str, entry: Any, expected: Any) -> None:
+        """Load what the weight configuration has for an argument; looks at each file once."""
+        if not isinstance(entry, (str, os.PathLike)):
+            self._fault(path, f"expected the path of a file, found {type(entry).__name__}")
+            return
+        key = (os.fspath(entry), id(expected))
+        found = self._seen.get(key)
+        if found is None:
+            found = self._seen[key] = self._look(entry, expected)
+        loaded, problems = found
+        if loaded is not None:
+            self._loaded[path] = loaded
+        for problem in problems:
+            self._fault(path, problem)
+
+    def _look(self, entry: Any, expected: Any) -> tuple[LoadedWeight | None, list[str]]:
+        saved = entry if isinstance(entry, SavedWeight) else None
+        file = self._file(entry)
+        problems = saved_problems(saved, file, self._mesh_shape, verify=self._verify)
+        if problems:
+            return None, problems
+        if not self._loads:
+            facts = None if saved is None else saved.facts
+            return None, [] if facts is None else self._against(facts, expected)
+        try:
+            loaded = self._cache.load(file, self._mesh)
+        except (OSError, RuntimeError, TypeError) as error:
+            first = str(error).strip().partition("\nbacktrace:")[0].replace("\ninfo:\n", " ")
+            return None, [f"ttnn cannot load {file} onto this mesh: {first}"]
+        if saved is not None and loaded.facts != saved.facts:
+            other = f"{file} holds something else than was written; run convert_weights again"
+            return loaded, [other]
+        return loaded, self._against(loaded.facts, expected)
+
+    def _against(self, facts: WeightFacts, expected: FromWeight | None) -> list[str]:
+        return weight_problems(facts, expected, self._mesh_shape or ())
+
+    def _file(self, entry: Any) -> Path:
+        file = self._root.joinpath(os.fspath(entry))
+        if file.name.endswith(_SUFFIX) or file.exists():
+            return file
+        # As the model calls it; ttnn insists on an ending.
+        with_ending = file.with_name(f"{file.name}{_SUFFIX}")
+        return with_ending if with_ending.exists() else file
+
+    def _built(self, tree: Tree, path: str, mode: str) -> Any:
+        if isinstance(tree, OpConfig):
+            return self._built_op(tree, path, mode)
+        if isinstance(tree, MeshDeviceStub):
+            return self._mesh
+        if not is_inner(tree):
+            loaded = self._loaded.get(path)
+            return tree if loaded is None else loaded.tensor
+        built = {key: self._built(child, step(path, key), mode) for key, child in children(tree)}
+        return list(built.values()) if isinstance(tree, list) else self._built_dict(built, path)
+
+    def _built_dict(self, built: dict[Any, Any], path: str) -> dict[Any, Any]:
+        """Return a dictionary of arguments with its weights; any other as it is."""
+        names = [name for name in built if step(path, name) in self._loaded]
+        names += self._added.get(path, [])
+        if not names:
+            return built
+        loaded = {name: self._loaded[step(path, name)] for name in names}
+        entry = _Entry(built | {name: each.tensor for name, each in loaded.items()})
+        entry.held = tuple(loaded.values())
+        return entry
+
+    def _built_op(self, config: OpConfig, path: str, mode: str) -> OpConfig:
+        changes: dict[str, Any] = {}
+        held = []
+        for name in self._changed.get(path, ()):
+            loaded = self._loaded.get(step(path, name))
+            if loaded is None:
+                changes[name] = self._mesh
+            else:
+                changes[name] = loaded.tensor
+                held.append(loaded)
+        return bound(config, path[len(mode) :].removeprefix("."), changes, tuple(held))
+
+    def _fault(self, path: str, problem: str) -> None:
+        self._faults.append(Fault(path, problem))
+
+    def _raise_faults(self) -> None:
+        faults = gathered_faults(self._faults)
+        if len(faults) > MAX_FAULTS:
+            more = Fault("...", f"{len(faults) - MAX_FAULTS} more faults, which are not listed")
+            faults = [*faults[:MAX_FAULTS], more]
+        if faults:
+            raise BadConfig(tuple(faults))
+
+
+def mesh_shape_of(mesh_device: Any) -> tuple[int, ...] | None:
+    """Return the shape of a mesh or of what stands for one; None where there is none."""
+    if isinstance(mesh_device, MeshDeviceStub):
+        return mesh_device.mesh_shape
+    device = describe(mesh_device, loaded_tables())
+    return device.mesh_shape if isinstance(device, DeviceRef) else None
