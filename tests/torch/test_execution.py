@@ -31,7 +31,10 @@ def program():
     torch.nn.functional.conv2d(torch.randn(1, 3, 8, 8), torch.randn(4, 3, 3, 3), padding=1)
     torch.randn(3, 2, dtype=torch.complex64).conj() * 2
     weight = torch.randn(4, 4, requires_grad=True)
-    (weight * 2).relu()
+    (weight * 2).relu().sum().backward()
+    with torch.no_grad():
+        torch.nn.functional.linear(a, weight[:, :1].expand(4, 6))
+    a.to(None, torch.float16, False)  # as Module.to does
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 import os
 import sys
+import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +33,14 @@ def test_every_job_gets_one_attempt():
     assert {each.outcome for each in attempts} == {Outcome.PASSED}
     assert {each.run_id for each in attempts} == {"the run"}
     assert all(each.replayed_case_id == each.case_id for each in attempts)
+
+
+def test_jobs_that_are_not_begun_in_time_are_left_out_and_the_others_end_in_order():
+    jobs = [job("add", number) for number in range(10)]
+    over = Workers(2, ODD, until=time.monotonic())
+    assert list(run_jobs(jobs, workers=over)) == []
+    ample = Workers(2, ODD, until=time.monotonic() + 600)
+    assert len(list(run_jobs(jobs, workers=ample))) == len(jobs)
 
 
 def test_one_process_executes_all_jobs_of_a_worker():
