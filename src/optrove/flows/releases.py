@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from optrove.codec.decode import decode
 from optrove.codec.text import read, write
-from optrove.errors import BadData, BadTarget, NotComparable, NotFound
-from optrove.flows.runs_named import run_named
+from optrove.errors import BadData, BadTarget, NotComparable
+from optrove.flows.outcomes import results_of, run_meant, side_of
 from optrove.flows.stores import reading
-from optrove.model.records import Outcome, Query, RunKind
+from optrove.model.records import Outcome
 from optrove.model.values import Float, Int
-from optrove.report.releases import Comparison, Judged, Side, compare, judged
+from optrove.report.releases import Comparison, Judged, Side, compare
 from optrove.store.place import is_sqlite_file
 
 if TYPE_CHECKING:
@@ -20,12 +20,9 @@ if TYPE_CHECKING:
 
     from optrove.codec.text import Json
     from optrove.flows.stores import Recovered
-    from optrove.model.records import Run
-    from optrove.store.reader import TroveReader
+    from optrove.report.results import RunResults
 
     Tell = Callable[[Recovered], object]
-
-_EXECUTED: Final = (RunKind.REPLAY, RunKind.SWEEP)
 
 
 def compare_results(
@@ -33,53 +30,37 @@ def compare_results(
 ) -> tuple[Side, Side, Comparison]:
     """Compare two results; NotComparable when there is no case that both have an answer for."""
     a, b = (_side(name, store, tell) for name in names)
+    return a, b, compared(a, b)
+
+
+def compared_with(
+    name: str, found: RunResults, store: str | None, tell: Tell
+) -> tuple[Side, Side, Comparison]:
+    """Compare an earlier result, by whatever name, with that of a run; raises the same."""
+    a, b = _side(name, store, tell), side_of(found)
+    return a, b, compared(a, b)
+
+
+def compared(a: Side, b: Side) -> Comparison:
+    """Compare two results; NotComparable when there is no case that both have an answer for."""
     found = compare(a, b)
     if not found.compared:
         raise NotComparable(
             f"{a.name} and {b.name} have no case in common that was run in both; run the same "
             f"cases with both releases, such as: optrove check-board n150"
         )
-    return a, b, found
+    return found
 
 
 def _side(name: str, store: str | None, tell: Tell) -> Side:
     path = Path(name)
     if "://" in name or is_sqlite_file(path):
         with reading(name, tell) as reader:
-            return _run_side(reader, _latest(reader, name))
+            return side_of(results_of(reader, run_meant(reader, None)))
     if path.is_file():
         return _file_side(path)
     with reading(store, tell) as reader:
-        (row,) = reader.runs(run_named(reader, name.removeprefix("run:")))
-        return _run_side(reader, row.run)
-
-
-def _latest(reader: TroveReader, name: str) -> Run:
-    """Return the newest run of a trove in which cases were executed."""
-    for row in reader.runs():
-        if row.run.kind in _EXECUTED:
-            return row.run
-    raise NotFound(f"{name} has no run in which cases were executed; make one: optrove check-board")
-
-
-def _run_side(reader: TroveReader, run: Run) -> Side:
-    # The last of several Attempts at a case counts.
-    attempts = {attempt.case_id: attempt for attempt in reader.attempts(run.id)}
-    if not attempts:
-        raise NotFound(
-            f"nothing was executed in run {run.id[:12]}; name one that optrove replay or "
-            f"check-board has made"
-        )
-    every = Query(outermost_only=False, hidden_ops=True)
-    ops = {row.case_id: row.op for row in reader.cases(every) if row.case_id in attempts}
-    environment = run.environment
-    return Side(
-        name=f"run {run.id[:12]}",
-        cases={each.case_id: judged(ops[each.case_id], each) for each in attempts.values()},
-        ttnn_version=environment.ttnn_version,
-        board=environment.board,
-        device=environment.device_kind.value,
-    )
+        return side_of(results_of(reader, run_meant(reader, name)))
 
 
 def _file_side(path: Path) -> Side:
@@ -107,6 +88,8 @@ def _judged(data: dict[str, Any]) -> Judged:
         cause=data.get("cause"),
         outputs=write(data.get("outputs", [])),
         pcc=tuple((each["output"], _number(each["value"])) for each in pcc),
+        took_ns=data.get("took_ns", data.get("duration_ns")),
+        xfail=bool(data.get("xfail", False)),
     )
 
 

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 DIFFERS: Final = "not as recorded: "
 """How a line begins that tells in what a replayed call differs from the recorded one."""
 
-_WORDS: Final = (Outcome.PASSED, Outcome.NUMERICS, Outcome.WRONG_SPEC)
-"""Outcomes about which nothing but whole lines of our own is said."""
-
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
@@ -35,6 +32,11 @@ class Attempted:
     raised: str | None = None
 
     @property
+    def op(self) -> str:
+        """The operation."""
+        return self.case.op
+
+    @property
     def passed(self) -> bool:
         """Tell whether all is well."""
         return self.attempt.outcome is Outcome.PASSED
@@ -42,11 +44,7 @@ class Attempted:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What an Attempt says: what is wrong in a line, all of it, what was supplied, what differs.
-
-    What failed in the words of ttnn is followed by what was supplied, and not taken apart:
-    ``notes`` is then empty, and ``words`` has both.
-    """
+    """What an Attempt says: what is wrong in a line, the rest, what was supplied, what differs."""
 
     cause: str | None = None
     words: tuple[str, ...] = ()
@@ -55,16 +53,19 @@ class Said:
 
 
 def said(attempt: Attempt) -> Said:
-    """Return what an Attempt says, by its parts."""
+    """Return what an Attempt says, by its parts.
+
+    Those that troves of version 1 have kept have their notes among the lines of their detail.
+    """
     lines = (attempt.detail or "").splitlines()
-    differences = tuple(line[len(DIFFERS) :] for line in lines if line.startswith(DIFFERS))
-    rest = tuple(line for line in lines if not line.startswith(DIFFERS))
+    every = (*lines, *attempt.notes)
+    differences = tuple(line[len(DIFFERS) :] for line in every if line.startswith(DIFFERS))
+    words = tuple(line for line in lines if not line.startswith(DIFFERS))
+    notes = tuple(line for line in attempt.notes if not line.startswith(DIFFERS))
     if attempt.outcome is Outcome.PASSED:
-        return Said(notes=rest, differences=differences)
-    cause = next((line.strip() for line in rest if line.strip()), None)
-    if attempt.outcome in _WORDS:
-        return Said(cause, notes=rest[1:], differences=differences)
-    return Said(cause, words=rest[1:], differences=differences)
+        return Said(notes=(*words, *notes), differences=differences)
+    cause = next((line.strip() for line in words if line.strip()), None)
+    return Said(cause, words[1:], notes, differences)
 
 
 def is_as_recorded(attempt: Attempt) -> bool:
@@ -77,19 +78,35 @@ def is_as_recorded(attempt: Attempt) -> bool:
 
 def counts_of(attempts: Iterable[Attempted]) -> dict[str, int]:
     """Return how many had which outcome, in the order of outcomes; their sum is all of them."""
-    counted = Counter(each.attempt.outcome for each in attempts)
+    return tally(each.attempt.outcome for each in attempts)
+
+
+def tally(outcomes: Iterable[Outcome]) -> dict[str, int]:
+    """Return how many there are of each outcome, in their order; none has no entry."""
+    counted = Counter(outcomes)
     return {outcome.value: counted[outcome] for outcome in Outcome if counted[outcome]}
 
 
 def attempted_data(attempted: Attempted) -> dict[str, Json]:
     """Return an execution for machines; see ``optrove.cli_replay`` for the keys."""
-    attempt, parts = attempted.attempt, said(attempted.attempt)
     return {
-        "op": attempted.case.op,
+        **attempt_data(attempted.op, attempted.attempt),
+        "calls": attempted.calls,
+        "recorded_on": attempted.recorded_on,
+        "recorded_error": attempted.raised,
+    }
+
+
+def attempt_data(op: str, attempt: Attempt) -> dict[str, Json]:
+    """Return what came of a case for machines, without what is known of its recording."""
+    parts = said(attempt)
+    return {
+        "op": op,
         "case_id": attempt.case_id,
         "outcome": attempt.outcome.value,
         "cause": parts.cause,
         "detail": attempt.detail,
+        "notes": list(parts.notes),
         "outputs": [encode(value) for value in attempt.outputs],
         "measurements": [measurement_data(each) for each in attempt.measurements],
         "as_recorded": is_as_recorded(attempt),
@@ -101,9 +118,6 @@ def attempted_data(attempted: Attempted) -> dict[str, Json]:
         "run_id": attempt.run_id,
         "started_at": attempt.started_at,
         "duration_ns": attempt.duration_ns,
-        "calls": attempted.calls,
-        "recorded_on": attempted.recorded_on,
-        "recorded_error": attempted.raised,
     }
 
 

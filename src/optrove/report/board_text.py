@@ -10,11 +10,12 @@ from optrove.report.attempted import attempted_data, counts_of
 from optrove.report.attempts_text import VERDICTS
 from optrove.report.causes import (
     Cause,
+    T,
+    by_text,
     cause_data,
     causes,
     differing,
     supplied,
-    without_numbers,
 )
 from optrove.report.tables import plural
 
@@ -39,7 +40,7 @@ def board_lines(
     return [
         _sum(attempts),
         *(f"left out: {count:,} {reason}" for reason, count in left_out),
-        *_cause_lines(causes(attempts), command),
+        *cause_lines(causes(attempts), command),
         *_note_lines(attempts),
     ]
 
@@ -78,7 +79,7 @@ def adapted_lines(
         f"after adaptation: {_sum(attempts)}",
         *(f"  {count:,}x {change}" for change, count in changes.most_common()),
         *filter(None, [rest]),
-        *_cause_lines(causes(attempts), lambda _: None),
+        *cause_lines(causes(attempts), lambda _: None),
     ]
 
 
@@ -105,10 +106,10 @@ def _sum(attempts: Sequence[Attempted]) -> str:
     counts = counts_of(attempts)
     told = ", ".join(f"{count:,} {_ANSWERS[Outcome(name)]}" for name, count in counts.items())
     share = counts.get(Outcome.PASSED.value, 0) / max(len(attempts), 1)
-    return f"{plural(len(attempts), 'case')}: {told} ({_percent(share)} accepted)"
+    return f"{plural(len(attempts), 'case')}: {told} ({percent(share)} accepted)"
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """Return a share in percent; what is not all never looks like all, nor some like none."""
     text = f"{share:.1%}"
     if text == "100.0%" and share < 1:
@@ -116,10 +117,11 @@ def _percent(share: float) -> str:
     return "under 0.1%" if text == "0.0%" and share > 0 else text
 
 
-def _cause_lines(found: Sequence[Cause], command: Callable[[str], str | None]) -> list[str]:
+def cause_lines(found: Sequence[Cause[T]], command: Callable[[str], str | None]) -> list[str]:
+    """Return why cases failed; ``command`` gives what replays one, by its id."""
     lines: list[str] = []
     outcome: Outcome | None = None
-    for group in _by_text(found):
+    for group in by_text(found):
         first = group[0]
         if first.outcome is not outcome:
             outcome = first.outcome
@@ -135,23 +137,7 @@ def _cause_lines(found: Sequence[Cause], command: Callable[[str], str | None]) -
     return lines
 
 
-def _by_text(found: Sequence[Cause]) -> list[list[Cause]]:
-    """Return the causes with those together that say the same of several ops."""
-    groups: dict[tuple[Outcome, str], list[Cause]] = {}
-    for cause in found:
-        groups.setdefault((cause.outcome, without_numbers(cause.text)), []).append(cause)
-    order = list(Outcome)
-    return sorted(
-        groups.values(),
-        key=lambda group: (
-            order.index(group[0].outcome),
-            -sum(each.count for each in group),
-            group[0].text,
-        ),
-    )
-
-
-def _ops(group: Sequence[Cause]) -> str:
+def _ops(group: Sequence[Cause[T]]) -> str:
     if len(group) == 1:
         return group[0].op
     shown = ", ".join(f"{each.count:,}x {each.op}" for each in group[:_MOST_OPS])

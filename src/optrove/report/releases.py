@@ -1,4 +1,4 @@
-"""Compare what came of the same cases in two runs: what broke, was fixed, or moved."""
+"""Compare what came of the same cases in two runs: what broke, was fixed, moved, got slower."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.codec.text import write
 from optrove.codec.wire import encode
-from optrove.model.records import Outcome
+from optrove.model.records import DeviceKind, Outcome
 from optrove.report.attempted import said
 from optrove.report.attempts_text import VERDICTS, number
 from optrove.report.causes import UNSAID, without_numbers
+from optrove.report.results import took
 from optrove.report.runs_text import SHORT_ID
-from optrove.report.tables import plural
+from optrove.report.tables import duration, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,9 +25,15 @@ if TYPE_CHECKING:
 PCC_MOVED: Final = 1e-3
 """By how much a PCC must differ to have moved: more than rounding, less than any threshold."""
 
+SLOWER: Final = 2.0
+"""How many times as long a case must take to have got slower."""
+_LEAST_NS: Final = 10_000_000
+"""How much longer at least: less is how a machine feels today."""
+
 _MOST_SHOWN: Final = 50
 _MOST_IDS: Final = 4
 _LONGEST: Final = 200
+_KINDS: Final = ("broken", "fixed", "moved", "slower", "not_run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,9 @@ class Judged:
     cause: str | None = None
     outputs: str = "[]"
     pcc: tuple[tuple[int | None, float], ...] = ()
+    took_ns: int | None = None
+    xfail: bool = False
+    """Whether a failure was expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,8 @@ class Change:
     before: Judged
     after: Judged
     text: str
+    worse: bool = False
+    """Whether it is a regression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,7 @@ class Comparison:
     broken: tuple[Change, ...]
     fixed: tuple[Change, ...]
     moved: tuple[Change, ...]
+    slower: tuple[Change, ...]
     not_run: tuple[Change, ...]
     only_a: tuple[Judged, ...]
     only_b: tuple[Judged, ...]
@@ -76,10 +89,17 @@ class Comparison:
     @property
     def compared(self) -> int:
         """How many cases both runs have an answer for."""
-        return len(self.broken) + len(self.fixed) + len(self.moved) + self.same
+        changed = (self.broken, self.fixed, self.moved, self.slower)
+        return sum(map(len, changed)) + self.same
+
+    @property
+    def regressions(self) -> int:
+        """How many cases are worse: broken, less exact, or slower on the same kind of board."""
+        changed = (self.broken, self.moved, self.slower)
+        return sum(each.worse for changes in changed for each in changes)
 
 
-def judged(op: str, attempt: Attempt) -> Judged:
+def judged(op: str, attempt: Attempt, *, xfail: bool = False) -> Judged:
     """Return what came of a case, as it is compared."""
     return Judged(
         op=op,
@@ -88,20 +108,26 @@ def judged(op: str, attempt: Attempt) -> Judged:
         cause=said(attempt).cause,
         outputs=write([encode(value) for value in attempt.outputs]),
         pcc=tuple((each.output, each.value) for each in attempt.measurements if each.name == "pcc"),
+        took_ns=took(attempt),
+        xfail=xfail,
     )
 
 
 def compare(a: Side, b: Side) -> Comparison:
     """Return what has changed from one run to the other."""
-    kinds: dict[str, list[Change]] = {"broken": [], "fixed": [], "moved": [], "not_run": []}
+    kinds: dict[str, list[Change]] = {name: [] for name in _KINDS}
+    timed = a.device is not None and (a.device, a.board) == (b.device, b.board)
+    on_board = timed and a.device == DeviceKind.HARDWARE.value
     same = 0
     for case_id in sorted(a.cases.keys() & b.cases.keys()):
         before, after = a.cases[case_id], b.cases[case_id]
-        kind, text = _change(before, after)
+        kind, text, worse = _change(before, after)
+        if kind is None and timed:
+            kind, text, worse = *_slower(before, after), on_board
         if kind is None:
             same += 1
         else:
-            kinds[kind].append(Change(before, after, text))
+            kinds[kind].append(Change(before, after, text, worse))
     return Comparison(
         **{kind: tuple(sorted(found, key=_order)) for kind, found in kinds.items()},
         only_a=tuple(a.cases[each] for each in sorted(a.cases.keys() - b.cases.keys())),
@@ -114,30 +140,48 @@ def _order(change: Change) -> tuple[str, str, str]:
     return change.before.op, change.text, change.before.case_id
 
 
-def _change(before: Judged, after: Judged) -> tuple[str | None, str]:
-    """Return what kind of change it is, if any, and what has changed."""
+def _change(before: Judged, after: Judged) -> tuple[str | None, str, bool]:
+    """Return what kind of change it is, if any, what has changed, and whether to the worse."""
     outcomes = (before.outcome, after.outcome)
     if Outcome.NOT_RUN in outcomes:
-        return "not_run", _words(after if after.outcome is Outcome.NOT_RUN else before)
+        return "not_run", _words(after if after.outcome is Outcome.NOT_RUN else before), False
     if before.outcome is Outcome.PASSED is not after.outcome:
-        return "broken", _words(after)
+        if after.xfail:
+            return "moved", f"passed, and is {_words(after)}, as expected", False
+        return "broken", _words(after), True
     if after.outcome is Outcome.PASSED is not before.outcome:
-        return "fixed", f"was {_words(before)}"
+        return "fixed", f"was {_words(before)}", False
     if outcomes[0] is not outcomes[1] or _cause(before) != _cause(after):
-        return "moved", f"was {_words(before)}; is {_words(after)}"
+        return "moved", f"was {_words(before)}; is {_words(after)}", False
     if after.outcome is Outcome.PASSED and before.outputs != after.outputs:
-        return "moved", "its output has another spec"
+        return "moved", "its output has another spec", False
     return _numerics(before, after)
 
 
-def _numerics(before: Judged, after: Judged) -> tuple[str | None, str]:
+def _numerics(before: Judged, after: Judged) -> tuple[str | None, str, bool]:
+    """Return the move of a PCC, of several outputs that which is worst."""
     old, new = dict(before.pcc), dict(after.pcc)
-    for output in old.keys() & new.keys():
-        one, other = old[output], new[output]
-        both_undefined = math.isnan(one) and math.isnan(other)
-        if not both_undefined and not abs(one - other) <= PCC_MOVED:
-            return "moved", f"PCC was {number(one)}, is {number(other)}"
-    return None, ""
+    pairs = [(old[output], new[output]) for output in old if output in new]
+    moved = [(one, other) for one, other in pairs if _differ(one, other)]
+    if not moved:
+        return None, "", False
+    worse = [pair for pair in moved if math.isnan(pair[1]) or pair[1] < pair[0]]
+    one, other = (worse or moved)[0]
+    return "moved", f"PCC was {number(one)}, is {number(other)}", bool(worse) and not after.xfail
+
+
+def _differ(one: float, other: float) -> bool:
+    both_undefined = math.isnan(one) and math.isnan(other)
+    return not both_undefined and not abs(one - other) <= PCC_MOVED
+
+
+def _slower(before: Judged, after: Judged) -> tuple[str | None, str]:
+    one, other = before.took_ns, after.took_ns
+    if after.outcome is not Outcome.PASSED or one is None or other is None:
+        return None, ""
+    if other - one < _LEAST_NS or other < SLOWER * one:
+        return None, ""
+    return "slower", f"took {duration(one)}, takes {duration(other)}"
 
 
 def _cause(one: Judged) -> str:
@@ -152,20 +196,22 @@ def _words(one: Judged) -> str:
 def release_lines(a: Side, b: Side, found: Comparison) -> list[str]:
     """Return the comparison as text."""
     return [
-        f"A: {_title(a)}",
-        f"B: {_title(b)}",
+        f"A: {side_title(a)}",
+        f"B: {side_title(b)}",
         f"{plural(found.compared, 'case')} compared: {_counted(found)}",
         *_uncompared(found),
         *_change_lines("broken", found.broken),
         *_change_lines("fixed", found.fixed),
         *_change_lines("moved", found.moved),
+        *_change_lines("slower", found.slower),
         *_change_lines("not run in both, and so not compared", found.not_run),
     ]
 
 
 def _counted(found: Comparison) -> str:
     changed = f"{len(found.broken):,} broken, {len(found.fixed):,} fixed"
-    return f"{changed}, {len(found.moved):,} moved, {found.same:,} the same"
+    slower = f", {len(found.slower):,} slower" if found.slower else ""
+    return f"{changed}, {len(found.moved):,} moved{slower}, {found.same:,} the same"
 
 
 def _uncompared(found: Comparison) -> Iterator[str]:
@@ -179,7 +225,8 @@ def _uncompared(found: Comparison) -> Iterator[str]:
         yield f"not compared: {', '.join(told)}"
 
 
-def _title(side: Side) -> str:
+def side_title(side: Side) -> str:
+    """Return one of the two in a line: its name, where it took place, how many cases it has."""
     place = " ".join(filter(None, (side.device, side.board)))
     facts = [
         "ttnn unknown" if side.ttnn_version is None else f"ttnn {side.ttnn_version}",
@@ -219,6 +266,7 @@ def release_data(a: Side, b: Side, found: Comparison) -> dict[str, Json]:
             "broken": len(found.broken),
             "fixed": len(found.fixed),
             "moved": len(found.moved),
+            "slower": len(found.slower),
             "same": found.same,
             "not_run": len(found.not_run),
             "only_a": len(found.only_a),
@@ -227,6 +275,8 @@ def release_data(a: Side, b: Side, found: Comparison) -> dict[str, Json]:
         "broken": _changes_data(found.broken),
         "fixed": _changes_data(found.fixed),
         "moved": _changes_data(found.moved),
+        "slower": _changes_data(found.slower),
+        "regressions": found.regressions,
         "not_run": _changes_data(found.not_run),
         "only_a": [each.case_id for each in found.only_a],
         "only_b": [each.case_id for each in found.only_b],
@@ -251,6 +301,7 @@ def _changes_data(changes: Iterable[Change]) -> list[Json]:
             "before": each.before.outcome.value,
             "after": each.after.outcome.value,
             "change": each.text,
+            "worse": each.worse,
         }
         for each in changes
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from optrove.model.records import RunKind
 from optrove.report.tables import Column, plural, table_lines
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _RUNS: Final = (
     Column("board"),
     Column("calls", right=True),
     Column("cases", right=True),
-    Column("tests", right=True),
+    Column("passed", right=True),
     Column("state"),
     Column("model or source", flexible=True),
 )
@@ -46,9 +47,9 @@ def runs_lines(rows: Sequence[RunRow], width: int | None = None) -> list[str]:
             row.run.id[:SHORT_ID],
             moment(row.run.started_at),
             board_text(row.run.environment.board, row.machine),
-            f"{row.calls:,}",
-            f"{row.cases:,}",
-            _tests(row.tests),
+            "" if _is_tried(row) else f"{row.calls:,}",
+            f"{_cases(row):,}",
+            _passed(row.attempts if _is_tried(row) else row.tests),
             _state(row),
             row.run.model or row.run.source,
         )
@@ -120,9 +121,20 @@ def moment(text: str) -> str:
     return text[:_MINUTE].replace("T", " ")
 
 
-def _tests(tests: Counts) -> str:
-    passed = sum(count for outcome, count in tests if outcome == "passed")
-    return f"{passed:,}/{sum(count for _, count in tests):,}" if tests else ""
+def _is_tried(row: RunRow) -> bool:
+    """Tell whether a run has executed recorded cases, rather than called or imported some."""
+    return row.run.kind in (RunKind.REPLAY, RunKind.SWEEP)
+
+
+def _cases(row: RunRow) -> int:
+    if not _is_tried(row):
+        return row.cases
+    return sum(count for _, count in row.attempts) if row.planned is None else row.planned
+
+
+def _passed(counts: Counts) -> str:
+    passed = sum(count for outcome, count in counts if outcome == "passed")
+    return f"{passed:,}/{sum(count for _, count in counts):,}" if counts else ""
 
 
 def _state(row: RunRow) -> str:
@@ -148,6 +160,8 @@ def _run_data(row: RunRow) -> Json:
         "calls": row.calls,
         "cases": row.cases,
         "tests": dict(row.tests),
+        "attempts": dict(row.attempts),
+        "planned": row.planned,
         "host": environment.host,
         "command_line": list(environment.command_line),
         "git_sha": environment.git_sha,

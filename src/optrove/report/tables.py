@@ -11,6 +11,11 @@ if TYPE_CHECKING:
 _GAP: Final = "  "
 _CUT: Final = "..."
 _NARROWEST: Final = 12
+_US: Final = 1_000
+_MS: Final = 1_000_000
+_S: Final = 1_000_000_000
+_PRECISE: Final = 100
+_HOUR: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,19 @@ def shortened(text: str, width: int) -> str:
 def plural(count: int, noun: str) -> str:
     """Return a count and what is counted: ``1 case``, ``1,200 cases``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def duration(ns: float) -> str:
+    """Return how long something took, as people read it: ``340 us``, ``4.2 ms``, ``3:07 min``."""
+    if ns < _US:
+        return f"{ns:.0f} ns"
+    for unit, name in ((_US, "us"), (_MS, "ms"), (_S, "s")):
+        if ns < unit * (60 if unit == _S else 1000):
+            return f"{ns / unit:.3g} {name}" if ns / unit < _PRECISE else f"{ns / unit:.0f} {name}"
+    minutes, seconds = divmod(round(ns / _S), 60)
+    if minutes < _HOUR:
+        return f"{minutes}:{seconds:02} min"
+    return f"{minutes // _HOUR}:{minutes % _HOUR:02} h"
 
 
 def _narrowed(columns: Sequence[Column], widths: list[int], width: int) -> list[int]:

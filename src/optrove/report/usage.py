@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from optrove.codec.text import Json
-    from optrove.model.trove import ExecutionRow, TensorFacts
+    from optrove.model.trove import ConfigCalls, ExecutionRow, TensorFacts
     from optrove.report.configurations import Configuration
 
 TENSOR_PROPERTIES: Final = ("dtype", "layout", "memory", "mesh", "shape")
@@ -116,6 +116,32 @@ def groups(
         tally.add({value: count for value, (count, _) in found.items()})
         for value, (_, names) in found.items():
             models.setdefault(value, set()).update(names)
+    return tuple(
+        Group(value, calls, cases, tuple(sorted(models[value])))
+        for value, calls, cases in tally.rows()
+    )
+
+
+def config_groups(
+    configurations: Iterable[tuple[Configuration, Sequence[ConfigCalls]]],
+) -> tuple[Group, ...]:
+    """Return the cases grouped by the entry of a run configuration that they were called with."""
+    tally = _Tally[str]()
+    models: dict[str, set[str]] = {}
+    for configuration, rows in configurations:
+        labels: dict[str, set[str]] = {}
+        for each in configuration.executions:
+            labels.setdefault(each.run_id, set()).add(model_label(each))
+        calls: Counter[str] = Counter()
+        for row in rows:
+            if row.run_id in labels:
+                calls[row.path] += row.calls
+                models.setdefault(row.path, set()).update(labels[row.run_id])
+        rest = configuration.row.calls - calls.total()
+        if rest > 0:
+            calls[_NONE] += rest
+            models.setdefault(_NONE, set()).update(*labels.values())
+        tally.add(calls)
     return tuple(
         Group(value, calls, cases, tuple(sorted(models[value])))
         for value, calls, cases in tally.rows()

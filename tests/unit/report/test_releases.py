@@ -52,6 +52,69 @@ def test_what_has_changed(before, after, kind):
     assert found.compared == (kind != "not_run")
 
 
+@pytest.mark.parametrize(
+    ("before_ms", "after_ms", "slower"),
+    [(100, 201, True), (100, 199, False), (1, 5, False), (1, 11, True), (100, 20, False)],
+)
+def test_what_takes_much_longer_is_slower(before_ms, after_ms, slower):
+    sides = [
+        side(name, attempted(duration_ns=ms * 1_000_000), device="hw", board="n150")
+        for name, ms in (("a", before_ms), ("b", after_ms))
+    ]
+    found = compare(*sides)
+    assert (len(found.slower), found.regressions) == (slower, slower)
+    assert found.compared == 1
+
+
+@pytest.mark.parametrize(
+    ("facts", "slower"),
+    [
+        ({"device": "mock", "board": "n150"}, 1),
+        ({"device": "hw", "board": "n300"}, 0),
+        ({}, 0),
+    ],
+)
+def test_time_is_compared_on_like_boards_and_counts_on_real_ones(facts, slower):
+    first = {**facts, "board": "n150"} if facts.get("device") == "hw" else facts
+    a = side("a", attempted(duration_ns=10**9), **first)
+    b = side("b", attempted(duration_ns=10**10), **facts)
+    found = compare(a, b)
+    assert (len(found.slower), found.regressions) == (slower, 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "worse"),
+    [
+        (GOOD, BAD, 1),
+        (BAD, GOOD, 0),
+        (with_pcc(0.9999), with_pcc(0.995), 1),
+        (with_pcc(0.995), with_pcc(0.9999), 0),
+        (with_pcc(0.9999), with_pcc(math.nan), 1),
+        (with_pcc(math.nan), with_pcc(0.9999), 0),
+        (BAD, attempted(Outcome.OUT_OF_MEMORY, "no bank 8"), 0),
+        (GOOD, attempted(Outcome.NOT_RUN, "no ttnn"), 0),
+    ],
+)
+def test_what_is_worse_is_a_regression(before, after, worse):
+    assert compared(before, after).regressions == worse
+
+
+def test_of_several_outputs_the_worst_counts():
+    before, after = (
+        attempted(measurements=tuple(Measurement("pcc", v, output=n) for n, v in enumerate(values)))
+        for values in ((0.9, 0.9999, 0.9999), (0.9999, 0.999, 0.5))
+    )
+    (change,) = compared(before, after).moved
+    assert change.worse
+    assert change.text == "PCC was 0.9999, is 0.5"
+
+
+def test_what_is_to_fail_may_begin_to():
+    after = judged("ttnn.add", BAD.attempt, xfail=True)
+    found = compare(side("a", GOOD), Side("b", {after.case_id: after}))
+    assert (len(found.broken), len(found.moved), found.regressions) == (0, 1, 0)
+
+
 def test_every_case_is_in_exactly_one_place():
     a = side("a", attempted(one=add(1)), attempted(one=add(2)), attempted(one=add(3)))
     b = side(

@@ -1,0 +1,137 @@
+"""Make the HTML report of a run in which models called ops: the ops, and what tests said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from optrove.model.records import TestOutcome
+from optrove.report.attempts_text import number
+from optrove.report.distributions import pcc_chart
+from optrove.report.environment import environment_rows
+from optrove.report.page import BAD, GOOD, IDLE, ODD, Cell, Grid, Page, Tile, filled, shares
+from optrove.report.runs_text import SHORT_ID, board_text, moment
+from optrove.report.tables import duration, plural
+from optrove.report.trace_text import accounting_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from optrove.model.records import TestResult
+    from optrove.model.trove import OpRow
+    from optrove.report.traced import Traced
+
+_MOST_TESTS: Final = 2_000
+_LONGEST: Final = 400
+_KINDS: Final = {
+    TestOutcome.PASSED: GOOD,
+    TestOutcome.FAILED: BAD,
+    TestOutcome.ERROR: BAD,
+    TestOutcome.UNFINISHED: BAD,
+    TestOutcome.XPASSED: ODD,
+    TestOutcome.XFAILED: GOOD,
+    TestOutcome.SKIPPED: IDLE,
+}
+_SHOWN_FIRST: Final = (BAD, ODD, IDLE, GOOD)
+
+
+def traced_page(found: Traced) -> Page:
+    """Return the report of a traced or imported run."""
+    run = found.row.run
+    board = board_text(run.environment.board, found.row.machine)
+    ttnn = run.environment.ttnn_version
+    facts = [f"run {run.id[:SHORT_ID]}", board, *([] if ttnn is None else [f"ttnn {ttnn}"])]
+    chart = pcc_chart(each for test in found.tests for each in test.metrics)
+    return Page(
+        title=f"run {run.id[:SHORT_ID]}: {run.source}",
+        heading=run.model or run.source,
+        subtitle=", ".join([*filter(None, facts), f"{moment(run.started_at)} UTC"]),
+        tiles=_tiles(found),
+        shares=shares(_parts(found.tests)),
+        sums=tuple(_sums(found)),
+        charts=() if chart is None else (chart,),
+        grids=(*_tests(found.tests), _ops(found)),
+        environment=environment_rows(run),
+    )
+
+
+def _tiles(found: Traced) -> tuple[Tile, ...]:
+    shown = [op for op in found.ops if not op.hidden]
+    calls = sum(op.calls for op in shown)
+    hidden = sum(op.calls for op in found.ops) - calls
+    note = f"{hidden:,} more only move data" if hidden else ""
+    tiles = [
+        Tile("calls", f"{calls:,}", note),
+        Tile("cases", f"{sum(op.cases for op in shown):,}", "different configurations"),
+        Tile("ops", f"{len(shown):,}"),
+    ]
+    if found.tests:
+        passed = sum(_KINDS[test.outcome] == GOOD for test in found.tests)
+        failed = sum(_KINDS[test.outcome] == BAD for test in found.tests)
+        note = f"of {plural(len(found.tests), 'test')}"
+        tiles.append(Tile("tests passed", f"{passed:,}", note, GOOD if passed else ""))
+        tiles.append(Tile("tests failed", f"{failed:,}", "", BAD if failed else ""))
+    return tuple(tiles)
+
+
+def _parts(tests: Iterable[TestResult]) -> list[tuple[str, int, str]]:
+    counts = dict.fromkeys(_KINDS, 0)
+    for test in tests:
+        counts[test.outcome] += 1
+    return [(f"tests {each.value}", count, _KINDS[each]) for each, count in counts.items()]
+
+
+def _sums(found: Traced) -> Iterable[str]:
+    shown = sum(op.calls for op in found.ops if not op.hidden)
+    moving = sum(op.calls for op in found.ops) - shown
+    nested = found.row.calls - shown - moving
+    yield (
+        f"{found.row.calls:,} calls recorded = {shown:,} shown + {moving:,} that only move data "
+        f"+ {nested:,} made by other ops"
+    )
+    accounting = found.row.run.accounting
+    if accounting.observed:
+        yield accounting_line(accounting)
+    if not found.row.complete:
+        yield "incomplete: a process of this run has not ended in order"
+
+
+def _ops(found: Traced) -> Grid:
+    shown = [op for op in found.ops if not op.hidden] or list(found.ops)
+    rows = tuple(_op_row(op, sum(each.calls for each in shown)) for op in shown)
+    columns = ("op", "cases", "calls", "share of calls", "replayable")
+    return Grid("ops", "Ops", columns, rows, frozenset(range(1, 5)), search=True)
+
+
+def _op_row(op: OpRow, calls: int) -> tuple[Cell, ...]:
+    share = op.calls / calls if calls else 0.0
+    return (
+        Cell(op.op, code=True),
+        Cell(f"{op.cases:,}", op.cases),
+        Cell(f"{op.calls:,}", op.calls),
+        Cell(f"{share:.1%}", share),
+        Cell(f"{op.replayable:.0%}", op.replayable),
+    )
+
+
+def _tests(tests: tuple[TestResult, ...]) -> Iterable[Grid]:
+    if not tests:
+        return
+    ranked = sorted(tests, key=lambda test: _SHOWN_FIRST.index(_KINDS[test.outcome]))
+    rows = tuple(map(_test_row, ranked[:_MOST_TESTS]))
+    more = len(tests) - len(rows)
+    note = f"{more:,} more" if more else ""
+    columns = ("test", "outcome", "PCC min", "time", "error")
+    yield filled(Grid("tests", "Tests", columns, rows, frozenset({2, 3}), note, search=True))
+
+
+def _test_row(test: TestResult) -> tuple[Cell, ...]:
+    found = [each.value for each in test.metrics if each.name == "pcc"]
+    lowest = min(found) if found else None
+    error = next((line for line in (test.error or "").splitlines()[::-1] if line.strip()), "")
+    return (
+        Cell(test.test_id, code=True),
+        Cell(test.outcome.value),
+        Cell("" if lowest is None else number(lowest), lowest),
+        Cell("" if test.call_ns is None else duration(test.call_ns), test.call_ns),
+        Cell(error[:_LONGEST]),
+    )

@@ -1,0 +1,81 @@
+from dataclasses import replace
+from html.parser import HTMLParser
+
+from executed_runs import (
+    HOSTILE,
+    NEW,
+    OLD,
+    SHARDED,
+    WORDS,
+    attempt,
+    make_executed,
+    run,
+)
+from optrove.codec.described import describe_case
+from optrove.flows.reporting import page_of
+from optrove.model.records import Outcome
+from optrove.report.html import html
+from optrove.report.results import Result, RunResults
+from optrove.report.results_page import results_page
+
+
+class Tags(HTMLParser):
+    """The tags of a page with their attributes, and its text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.text = [], []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_the_page_needs_nothing_else_and_holds_data_as_text(tmp_path):
+    page = Tags(page_of(NEW, OLD, str(make_executed(tmp_path / "trove.db"))))
+    names = [tag for tag, _ in page.tags]
+    assert names.count("script") == names.count("style") == 1
+    assert not {"img", "link", "iframe", "object", "base", "form", "b>here<"} & set(names)
+    for _, attributes in page.tags:
+        assert not any(name.startswith("on") or name == "style" for name in attributes)
+        assert not attributes.get("src")
+        assert attributes.get("href", "#").startswith("#")
+    text = "".join(page.text)
+    assert HOSTILE in text
+    assert "has no bank <b>here</b>" in text
+    assert "L1 width sharded, ROW_MAJOR: 64x64 in 8 shards" in text
+
+
+def many(count):
+    content = describe_case(SHARDED).content
+    good = attempt(SHARDED, "run", pcc=0.999)
+    rejected = attempt(SHARDED, "run", Outcome.REJECTED)
+    bad = (f"cause {'x' * (number % 400)}\n{WORDS * 10}" for number in range(count))
+    return tuple(
+        Result(
+            f"ttnn.op{number % 300}",
+            replace(rejected, detail=why) if number % 2 else good,
+            content,
+            number,
+        )
+        for number, why in enumerate(bad)
+    )
+
+
+def test_a_report_of_ten_thousand_cases_can_be_sent():
+    text = html(results_page(RunResults(run("run"), many(10_000)), None))
+    assert len(text) < 5_000_000
+    assert "10,000 cases = 5,000 passed + 5,000 rejected" in text
+    assert "50 more causes" in text
+
+
+def test_a_run_of_nothing_but_machine_faults_says_that_nothing_is_known():
+    failed = attempt(SHARDED, "run", Outcome.NOT_RUN, "no chips detected")
+    one = Result("ttnn.matmul", failed, describe_case(SHARDED).content)
+    text = "".join(Tags(html(results_page(RunResults(run("run"), (one,)), None))).text)
+    assert "nothing ran" in text
+    assert "no chips detected" in text

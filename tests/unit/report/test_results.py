@@ -1,0 +1,101 @@
+import math
+from dataclasses import replace
+
+import pytest
+
+from executed_runs import SHARDED, attempt, run
+from optrove.model.records import Measurement, Outcome
+from optrove.report.distributions import pcc_chart, time_chart
+from optrove.report.results import Result, RunResults, Waiting, spread, summed
+from optrove.report.results_text import results_lines
+
+
+def result(*args, suite=None, op="ttnn.matmul", **facts):
+    return Result(op, attempt(SHARDED, "run", *args, **facts), "{}", 3, suite)
+
+
+def summary(*results, waiting=()):
+    return summed(RunResults(run("run"), results, tuple(waiting)))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "suite", "view", "passed"),
+    [
+        (Outcome.PASSED, None, "passed", True),
+        (Outcome.REJECTED, None, "rejected", False),
+        (Outcome.REJECTED, "nightly", "rejected", False),
+        (Outcome.REJECTED, "xfail_nightly", "xfailed", True),
+        (Outcome.CRASHED, "xfail_nightly", "xfailed", True),
+        (Outcome.PASSED, "xfail_nightly", "xpassed", True),
+        (Outcome.NOT_RUN, "xfail_nightly", "not_run", False),
+        (Outcome.REJECTED, "not_xfail_nightly", "rejected", False),
+    ],
+)
+def test_only_suites_that_are_to_fail_may(outcome, suite, view, passed):
+    one = result(outcome, suite=suite)
+    assert (one.view, one.passed) == (view, passed)
+
+
+def test_counts_add_up_with_what_was_not_attempted():
+    found = summary(
+        result(),
+        result(Outcome.HUNG, "no answer"),
+        result(Outcome.NOT_RUN, "no ttnn", op="ttnn.add"),
+        waiting=[Waiting("ttnn.add", "1" * 64), Waiting("ttnn.exp", "2" * 64)],
+    )
+    assert found.counts == {"passed": 1, "hung": 1, "not_run": 1, "not_attempted": 2}
+    assert found.planned == sum(row.planned for row in found.ops) == 5
+    assert (found.good, found.ran, found.share) == (1, 2, 0.5)
+    assert not found.all_well
+    assert [row.op for row in found.ops] == ["ttnn.matmul", "ttnn.add", "ttnn.exp"]
+
+
+def test_nothing_is_not_all_well_and_has_no_share():
+    assert summary().share is None
+    assert not summary().all_well
+    assert summary(result()).all_well
+    assert not summary(result(Outcome.NOT_RUN, "no ttnn")).all_well
+
+
+def test_what_is_not_a_number_does_not_spoil_the_mean():
+    found = spread([0.5, math.nan, 1.0])
+    assert (found.count, found.least, found.mean, found.most) == (3, 0.5, 0.75, 1.0)
+    assert found.undefined == 1
+    assert math.isnan(spread([math.nan]).least)
+    assert spread([]) is None
+    assert spread([1.0, math.inf]).most == math.inf
+
+
+def test_a_measured_time_is_preferred_to_that_of_the_attempt():
+    one = result(ms=50)
+    measured = replace(one.attempt, measurements=(Measurement("e2e_ns", 7e6),))
+    timed = replace(one, attempt=measured)
+    assert summary(timed).times.longest == 7_000_000
+    lines = results_lines(RunResults(run("run"), (timed,)), None)
+    assert "e2e_ns: min 7 ms, mean 7 ms, max 7 ms (1 measured)" in lines
+
+
+def test_bars_hold_every_number_once():
+    values = [math.nan, -0.5, 0.0, 0.5, 0.9, 0.98999, 0.99, 0.999, 0.99999, 1.0]
+    chart = pcc_chart(Measurement("pcc", value, 0.99, passed=value >= 0.99) for value in values)
+    assert sum(bar.count for bar in chart.bars) == len(values)
+    assert sum(bar.bad for bar in chart.bars) == 6
+    assert [bar.label for bar in chart.bars if bar.count == 2] == ["0 to 0.9", "0.99999 to 1"]
+    assert pcc_chart([Measurement("ulp", 3.0)]) is None
+
+
+def test_durations_are_shown_by_powers_of_ten():
+    chart = time_chart([result(ms=0.5), result(ms=1.0), result(Outcome.HUNG, "no", ms=90_000)])
+    assert [(bar.label, bar.good, bar.bad) for bar in chart.bars] == [
+        ("under 1 ms", 1, 0),
+        ("under 10 ms", 1, 0),
+        ("under 100 ms", 0, 0),
+        ("under 1 s", 0, 0),
+        ("under 10 s", 0, 0),
+        ("under 1:40 min", 0, 1),
+    ]
+
+
+def test_nothing_that_ran_is_told_as_such():
+    lines = results_lines(RunResults(run("run"), (result(Outcome.NOT_RUN, "no ttnn"),)), None)
+    assert "no case ran, so nothing is known about any operation" in lines

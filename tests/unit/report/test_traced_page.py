@@ -1,0 +1,42 @@
+from executed_runs import run
+from optrove.model.records import Measurement, RunKind, TestOutcome, TestResult
+from optrove.model.trove import Machine, OpRow, RunRow
+from optrove.report.html import html
+from optrove.report.traced import Traced
+from optrove.report.traced_page import traced_page
+
+
+def outcome_of(name, outcome, **facts):
+    return TestResult("run", f"test_model.py::{name}", outcome, **facts)
+
+
+def test_a_traced_run_shows_its_tests_failures_first_and_its_ops():
+    ops = (
+        OpRow("ttnn.matmul", 3, 90, ("demo",), 1.0, hidden=False),
+        OpRow("ttnn.add", 1, 10, ("demo",), 0.5, hidden=False),
+        OpRow("ttnn.to_device", 2, 40, ("demo",), 1.0, hidden=True),
+    )
+    pcc = Measurement("pcc", 0.97, 0.99, passed=False)
+    tests = (
+        outcome_of("good", TestOutcome.PASSED, call_ns=2_000_000),
+        outcome_of("skipped", TestOutcome.SKIPPED),
+        outcome_of("bad", TestOutcome.FAILED, metrics=(pcc,), error="a\nAssertionError: <0.97>\n"),
+    )
+    row = RunRow(run("run", RunKind.TRACE, model="demo"), Machine(), calls=150, cases=6)
+    page = traced_page(Traced(row, ops, tests))
+    tiles = {tile.label: tile.value for tile in page.tiles}
+    assert tiles == {
+        "calls": "100",
+        "cases": "4",
+        "ops": "2",
+        "tests passed": "1",
+        "tests failed": "1",
+    }
+    assert page.sums == (
+        "150 calls recorded = 100 shown + 40 that only move data + 10 made by other ops",
+    )
+    names = [line[0].text.rpartition("::")[2] for line in page.grids[0].rows]
+    assert names == ["bad", "skipped", "good"]
+    (chart,) = page.charts
+    assert [(bar.label, bar.bad) for bar in chart.bars] == [("0.95 to 0.99", 1)]
+    assert "AssertionError: &lt;0.97&gt;" in html(page)
