@@ -5,9 +5,10 @@
     counts      {outcome: count}: passed, numerics, wrong_spec, rejected, out_of_memory, raised,
                 hung, crashed, not_run; what is not there is zero, and the sum is ``planned``
     cases       [{op, case_id, outcome, cause: the line that says what is wrong, detail: all that
-                was said, outputs: values, measurements: [{name, value, threshold, passed, output}],
-                as_recorded, replayed_case_id, differences: [text], device, board, seed, run_id,
-                started_at, duration_ns, calls, recorded_on, recorded_error}]
+                the op said, notes: [what was supplied or not compared], outputs: values,
+                measurements: [{name, value, threshold, passed, output}], as_recorded,
+                replayed_case_id, differences: [text], device, board, seed, run_id, started_at,
+                duration_ns, calls, recorded_on, recorded_error}]
     causes      [{op, outcome, cause, cases, calls, example: case_id, command}]
     notes       {what was supplied or not compared: in how many cases}
     left_out    {reason: count} of cases that were not planned
@@ -16,8 +17,9 @@
     planned, runs: ids, store, interrupted, ttnn_version
 
 check-release prints a and b: {name, cases, ttnn_version, board, device}, counts: {broken, fixed,
-moved, same, not_run, only_a, only_b}, broken, fixed, moved and not_run: [{op, case_id, before,
-after: outcomes, change}], only_a and only_b: ids of cases.
+moved, slower, same, not_run, only_a, only_b}, broken, fixed, moved, slower and not_run: [{op,
+case_id, before, after: outcomes, change, worse: whether it counts as a regression}], regressions:
+how many do, only_a and only_b: ids of cases.
 
 audit-goldens prints planned, interrupted, counts: {sound, cannot_fail, unchecked}, cases: [{op,
 case_id, verdict, detail, perturbed: [{name, value: its PCC, threshold, passed: whether the check
@@ -102,11 +104,13 @@ def replay(  # noqa: PLR0913 - one for each option of the command
       optrove replay matmul
       optrove replay 1f3a9c02d4e5 --device shadow
       optrove replay 'ttnn.experimental.*' --all --board bh-galaxy --jobs 4
+      optrove replay --all
       optrove replay --jsonl op_calls.jsonl --index 0
     """
     from optrove.flows.grounds import grouped, settled
     from optrove.flows.planning import How
 
+    name = "*" if name is None and jsonl is None and every else name
     _check(name, jsonl, index, chosen, every=every)
     choice = settled(device, mock_board)
     how = How(seed, timeout)
@@ -274,7 +278,8 @@ def check_release(*, a: str, b: str, store: str | None, as_json: bool) -> None:
     broken that passed in A and fails in B. What did not run on one side says nothing about ttnn,
     and is counted apart.
 
-    Ends with 1 if anything is broken, with 2 if no case was run in both.
+    Ends with 1 if anything is worse in B (broken, a lower PCC, or, on the same kind of real board,
+    slower), with 2 if no case was run in both.
 
     \b
     Example:
@@ -295,7 +300,7 @@ def check_release(*, a: str, b: str, store: str | None, as_json: bool) -> None:
         click.echo(json.dumps(release_data(one, other, found), indent=2))
     else:
         echo_lines(release_lines(one, other, found))
-    sys.exit(FAILED if found.broken else 0)
+    sys.exit(FAILED if found.regressions else 0)
 
 
 @click.command("audit-goldens")
