@@ -13,7 +13,8 @@ show     op, number, case_id (the placement hash), semantic_id, family_id, repla
 who      op, model, source, test, board, calls, cases; with --by, the property by its name,
          calls, cases, models: names
 runs     run_id, kind, source, model, board, device, machine: as machine_info above, started_at,
-         finished_at, exit_code, complete, calls, cases, tests: {outcome: count}, host,
+         finished_at, exit_code, complete, calls, cases, tests: {outcome: count},
+         attempts: {outcome: count}, planned: cases of a sweep, host,
          command_line, git_sha, git_dirty, and the versions of optrove, python, ttnn and torch
 models   model, runs, ops, cases, calls, boards, last_run_at
 diff     a and b: {name, kind, cases, calls}, equal, opaque: cases that could be compared by type
@@ -36,19 +37,20 @@ from optrove.cli_options import case_filters, json_option, store_option, tell_re
 from optrove.cli_output import echo_lines, echo_list, table_width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from optrove.flows.differences import Comparison
     from optrove.flows.query import Answer
     from optrove.model.trove import Fidelity
     from optrove.report.configurations import Configuration
     from optrove.report.families import Family
+    from optrove.report.usage import Group
     from optrove.store.reader import TroveReader
 
 _DIFFERS: Final = 1
 _PROPERTIES: Final = (
     *("dtype", "layout", "memory", "mesh", "shape"),
-    *("model", "source", "test", "board"),
+    *("model", "source", "test", "board", "config"),
 )
 
 
@@ -198,7 +200,8 @@ def who(*, store: str | None, as_json: bool, by: str | None, **chosen: Any) -> N
     """Tell which models and tests call an op, how often and where.
 
     With --by, the calls are counted by a property: that of all tensors of a case, or with
-    --argument that of the tensor of one parameter. The filters are those of "optrove show".
+    --argument that of the tensor of one parameter; config is the entry of a run configuration
+    that the arguments were unpacked from. The filters are those of "optrove show".
 
     \b
     Example:
@@ -207,17 +210,12 @@ def who(*, store: str | None, as_json: bool, by: str | None, **chosen: Any) -> N
       optrove who matmul --argument input_tensor_b --dtype bfloat8_b
     In which shardings do these weights come?
       optrove who matmul --argument input_tensor_b --dtype bfloat8_b --by memory
+    Which entries of a run configuration lead to which calls?
+      optrove who linear --by config
     """
-    from optrove.flows.query import Asked, configurations, select, with_tensors
+    from optrove.flows.query import Asked, configurations, select, with_configs, with_tensors
     from optrove.flows.stores import reading
-    from optrove.report.usage import (
-        groups,
-        groups_data,
-        groups_lines,
-        usage_data,
-        usage_lines,
-        usage_of,
-    )
+    from optrove.report.usage import config_groups, groups, usage_data, usage_lines, usage_of
 
     asked = Asked(**chosen)
     with reading(store, tell_recovered) as reader:
@@ -229,16 +227,25 @@ def who(*, store: str | None, as_json: bool, by: str | None, **chosen: Any) -> N
         )
         if by is None:
             usage = usage_of(found)
+        elif by == "config":
+            grouped = config_groups(with_configs(reader, found))
         else:
             grouped = groups(with_tensors(reader, found), by, asked.argument)
     if by is None and as_json:
         echo_list(usage_data(usage))
     elif by is None:
         echo_lines(usage_lines(usage, table_width()))
-    elif as_json:
-        echo_list(groups_data(grouped, by))
     else:
-        echo_lines(groups_lines(grouped, by, table_width()))
+        _show_groups(grouped, by, as_json=as_json)
+
+
+def _show_groups(found: Sequence[Group], by: str, *, as_json: bool) -> None:
+    from optrove.report.usage import groups_data, groups_lines
+
+    if as_json:
+        echo_list(groups_data(found, by))
+    else:
+        echo_lines(groups_lines(found, by, table_width()))
 
 
 @click.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
 from contextlib import contextmanager
@@ -28,7 +27,6 @@ FAILED: Final = 1
 COULD_NOT: Final = 2
 INTERRUPTED: Final = 130
 
-_ID_SHOWN: Final = 12
 _LINE_SECONDS: Final = 10.0
 _FAST: Final = 10.0
 
@@ -133,22 +131,14 @@ def replaying(work: Work, store: str | None) -> Callable[[str], str | None]:
 
     There is none for what is not in a trove.
     """
-    from optrove.model.records import DeviceKind
+    from optrove.report.commands import replay_command
 
     attempts = {each.attempt.case_id: each.attempt for each in work.done}
 
     def command(case_id: str) -> str | None:
         if work.keep.place is None:
             return None
-        attempt = attempts[case_id]
-        words = ["optrove", "replay", case_id[:_ID_SHOWN]]
-        if attempt.device_kind in (DeviceKind.SHADOW, DeviceKind.HARDWARE):
-            words += ["--device", attempt.device_kind.value]
-        if attempt.board is not None:
-            words += ["--board", attempt.board]
-        if store is not None:
-            words += ["--store", store]
-        return shlex.join(words)
+        return replay_command(attempts[case_id], store)
 
     return command
 

@@ -13,8 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optrove.codec.described import describe_case
-from optrove.model.records import CallOutcome, Outcome, TestOutcome, TestResult
-from optrove.model.trove import CallBlock, CallGroup, ScopeFacts
+from optrove.model.records import (
+    CallOutcome,
+    DeviceKind,
+    Outcome,
+    RunKind,
+    Sweep,
+    TestOutcome,
+    TestResult,
+)
+from optrove.model.trove import CallBlock, CallGroup, PlannedCase, ScopeFacts
 from optrove.store.place import place_of
 from optrove.store.reader import open_reader
 from optrove.store.trove import open_trove
@@ -57,6 +65,9 @@ class Journal:
     def endings(self):
         return iter([(1, False, "[1]"), (1, True, "ValueError: bad"), (2, False, "[1]")])
 
+    def config_calls(self):
+        return ((f"w{number}", number, count) for number, *_, count in self.counts)
+
     def groups(self):
         for number, scope, outcome, outermost, count in self.counts:
             ending = 0 if outcome is CallOutcome.UNFINISHED else 1
@@ -92,6 +103,20 @@ class Attempts:
     def add_to(self, trove):
         trove.add_imported(self.told)
         trove.add_attempts(run_of("replay"), self.attempts)
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A sweep that has got so far: its plan is one and the same in every trove."""
+
+    attempts: tuple
+
+    def add_to(self, trove):
+        ids = {describe_case(each).case_id: each for each in CASES}
+        plan = [PlannedCase(case_id, DeviceKind.MOCK, "n300") for case_id in ids]
+        run = run_of("sweep", kind=RunKind.SWEEP)
+        trove.add_sweep(run, Sweep(targets=("all",)), plan, ids)
+        trove.add_attempts(run, self.attempts)
 
 
 run_ids = st.sampled_from(["one", "two"])
@@ -140,7 +165,24 @@ attempts = st.builds(
     st.sampled_from(Outcome),
     st.integers(0, len(CASES) - 1),
 )
-parts = st.lists(journals | imports | attempts, max_size=4)
+swept = st.builds(
+    lambda tried: Swept(
+        tuple(
+            attempt_of(
+                describe_case(CASES[number]).case_id,
+                "sweep",
+                outcome,
+                started_at=f"2026-01-0{day}T00:00:00Z",
+            )
+            for number, outcome, day in tried
+        )
+    ),
+    st.lists(
+        st.tuples(st.integers(0, len(CASES) - 1), st.sampled_from(Outcome), st.integers(1, 3)),
+        max_size=3,
+    ),
+)
+parts = st.lists(journals | imports | attempts | swept, max_size=4)
 
 
 @pytest.fixture(scope="module")

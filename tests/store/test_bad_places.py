@@ -129,7 +129,7 @@ def test_a_newer_trove_is_refused(place):
     with open_trove(place, create=True) as trove, trove.together():
         trove._connection.exec_driver_sql("UPDATE trove SET value = '99' WHERE name = 'version'")
     for opening in open_both_ways(place, create=True):
-        with pytest.raises(NewerTrove, match="has version 99, this optrove knows up to 1; upgrade"):
+        with pytest.raises(NewerTrove, match="has version 99, this optrove knows up to 2; upgrade"):
             opening()
 
 

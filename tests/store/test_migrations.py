@@ -4,6 +4,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from sqlalchemy import inspect
 
 from optrove.errors import NewerTrove, UnusableTrove
 from optrove.model.records import Query
@@ -17,21 +18,22 @@ from trove_rows import case, tensor
 from troves import content_of, imported
 
 ADD = case("ttnn.add", a=tensor(32, 32), b=1.5)
-SECOND = Step(
-    2,
+NEXT = MIGRATIONS.current + 1
+STEP = Step(
+    NEXT,
     (
         "ALTER TABLE cases ADD COLUMN remark TEXT",
         "UPDATE cases SET remark = op",
         "CREATE INDEX ix_cases_remark ON cases (remark)",
     ),
 )
-LATER = Migrations((SECOND,))
-BROKEN = Migrations((SECOND, Step(3, ("UPDATE cases SET nonsense = 1",))))
+LATER = Migrations((*MIGRATIONS.steps, STEP))
+BROKEN = Migrations((*LATER.steps, Step(NEXT + 1, ("UPDATE cases SET nonsense = 1",))))
 
 
 @pytest.fixture
 def old(place):
-    """A trove of version 1."""
+    """A trove of the version before."""
     with open_trove(place, create=True) as trove:
         trove.add_imported(imported("first", ADD))
     return place
@@ -51,7 +53,7 @@ def remarks(place, migrations):
 def test_an_older_trove_is_brought_up_to_date_when_it_is_opened_for_writing(old):
     before = content_of(old)
     open_trove(old, create=False, migrations=LATER).close()
-    assert version_of(old, LATER) == "2"
+    assert version_of(old, LATER) == str(NEXT)
     assert remarks(old, LATER) == ["ttnn.add"]
     with pytest.raises(NewerTrove):
         open_trove(old, create=False)
@@ -65,7 +67,7 @@ def test_an_older_trove_is_brought_up_to_date_when_it_is_opened_for_reading(old)
 
 def test_a_new_trove_goes_through_the_same_steps(place):
     open_trove(place, create=True, migrations=LATER).close()
-    assert version_of(place, LATER) == "2"
+    assert version_of(place, LATER) == str(NEXT)
     assert remarks(place, LATER) == []
 
 
@@ -73,7 +75,7 @@ def test_a_step_that_fails_leaves_the_trove_as_it_was(old):
     before = content_of(old)
     with pytest.raises(UnusableTrove):
         open_trove(old, create=False, migrations=BROKEN)
-    assert version_of(old, MIGRATIONS) == "1"
+    assert version_of(old, MIGRATIONS) == str(MIGRATIONS.current)
     assert content_of(old) == before
 
 
@@ -93,7 +95,8 @@ def test_a_reader_that_may_not_bring_a_trove_up_to_date_is_told(server):
     place = place_of(server.new_schema())
     open_trove(place, create=True).close()
     guest = place_of(server.as_guest(place.url))
-    with pytest.raises(UnusableTrove, match="has to be brought to version 2 before it can be read"):
+    told = f"has to be brought to version {NEXT} before it can be read"
+    with pytest.raises(UnusableTrove, match=told):
         open_reader(guest, migrations=LATER)
     open_reader(guest).close()
 
@@ -102,7 +105,7 @@ def test_steps_have_to_be_numbered_without_gaps():
     with pytest.raises(ValueError, match="versions"):
         Migrations((Step(3, ()),))
     with pytest.raises(ValueError, match="versions"):
-        Migrations((SECOND, SECOND))
+        Migrations((*MIGRATIONS.steps, *MIGRATIONS.steps))
 
 
 def test_there_is_a_golden_trove_of_every_version():
@@ -130,3 +133,56 @@ def test_a_server_tells_the_comments_too(server):
         ((table, column),) = reader.source.rows(asked, {"name": "cases"})
     assert table == "Operations with their arguments, each once"
     assert column == "placement hash"
+
+
+FIRST_VERSION = {
+    "config_calls": ("DROP TABLE config_calls",),
+    "planned": ("DROP TABLE planned",),
+    "sweeps": ("DROP TABLE sweeps",),
+    "attempts": (
+        "ALTER TABLE attempts DROP COLUMN notes",
+        "DROP INDEX ix_attempts_run",
+        "CREATE INDEX ix_attempts_run ON attempts (run_key)",
+        "DROP INDEX ix_attempts_case",
+        "CREATE INDEX ix_attempts_case ON attempts (case_key)",
+    ),
+    "runs": ("DROP INDEX ix_runs_started",),
+    "trove": ("UPDATE trove SET value = '1' WHERE name = 'version'",),
+}
+"""What leads back from the current version to the first, table by table."""
+
+
+def test_a_trove_that_was_brought_up_to_date_has_the_tables_of_a_new_one(new_place):
+    old, new = new_place(), new_place()
+    with open_trove(old, create=True) as trove:
+        trove.add_imported(imported("first", ADD))
+        with trove.together():
+            for statement in (each for table in FIRST_VERSION.values() for each in table):
+                trove._connection.exec_driver_sql(statement)
+    assert tables_of(old) == tables_of(new)
+    assert version_of(old, MIGRATIONS) == str(schema.VERSION)
+
+
+def tables_of(place):
+    """Return what the database of a trove itself says of its tables."""
+    with open_trove(place, create=True) as trove:
+        return described(inspect(trove._connection))
+
+
+def described(found):
+    return {
+        table: (
+            sorted(
+                (each["name"], str(each["type"]), each["nullable"], each.get("comment"))
+                for each in found.get_columns(table)
+            ),
+            found.get_pk_constraint(table)["constrained_columns"],
+            sorted(
+                (each["constrained_columns"], each["referred_table"], str(each["options"]))
+                for each in found.get_foreign_keys(table)
+            ),
+            sorted((each["name"] or "", each["column_names"]) for each in found.get_indexes(table)),
+            sorted(each["column_names"] for each in found.get_unique_constraints(table)),
+        )
+        for table in found.get_table_names()
+    }

@@ -85,9 +85,9 @@ class Program:
         """Make the calls that follow within a test."""
         self._recorder.set_scope(Scope(test_id, phase, **facts))
 
-    def test(self, test_id, outcome=TestOutcome.PASSED):
+    def test(self, test_id, outcome=TestOutcome.PASSED, **facts):
         """Tell the result of a test."""
-        result = TestResult(self.run.id, test_id, outcome)
+        result = TestResult(self.run.id, test_id, outcome, **facts)
         self._journal.write({"test": record_to_builtins(result)})
 
     def end(self):
@@ -148,8 +148,17 @@ _DUMPED = {
         FROM op_usage u JOIN runs r ON r.key = u.run_key""",
     "attempts": """
         SELECT a.attempt_id, r.run_id, c.case_id, a.outcome, a.device_kind, a.board, a.seed,
-            a.detail, a.started_at, a.duration_ns, a.replayed_case_id, a.content
+            a.detail, a.notes, a.started_at, a.duration_ns, a.replayed_case_id, a.content
         FROM attempts a JOIN runs r ON r.key = a.run_key JOIN cases c ON c.key = a.case_key""",
+    "config_calls": """
+        SELECT r.run_id, g.process, f.place, f.path, c.case_id, f.calls
+        FROM config_calls f JOIN recordings g ON g.key = f.recording_key
+        JOIN runs r ON r.key = g.run_key JOIN cases c ON c.key = f.case_key""",
+    "sweeps": """
+        SELECT r.run_id, s.plan_id, s.content FROM sweeps s JOIN runs r ON r.key = s.run_key""",
+    "planned": """
+        SELECT r.run_id, p.place, c.case_id, p.suite, p.device_kind, p.board
+        FROM planned p JOIN runs r ON r.key = p.run_key JOIN cases c ON c.key = p.case_key""",
     "measurements": """
         SELECT a.attempt_id, m.place, m.name, m.value, m.threshold, m.passed, m.output
         FROM measurements m JOIN attempts a ON a.key = m.attempt_key""",

@@ -7,12 +7,36 @@ script through ``run_python``; all others share the Galaxy, which has every mesh
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import optrove
 
 LIMIT_SECONDS = 180
+WITHOUT_TORCH = str(Path(__file__).parents[1] / "support" / "without_torch")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def hidden_torch(request):
+    """Hide torch from the processes that tests start, unless these are marked with it.
+
+    ttnn imports torch where it is installed, and that takes four times as long as importing ttnn,
+    opening a board and calling an op together; ttnn itself does without.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("torch") is None:
+            patch.setenv("PYTHONPATH", WITHOUT_TORCH, prepend=os.pathsep)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def found_torch(hidden_torch, request, monkeypatch):
+    """Show torch to the processes of a test that is marked with it."""
+    places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if request.node.get_closest_marker("torch") and WITHOUT_TORCH in places:
+        places.remove(WITHOUT_TORCH)
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
 
 
 @pytest.fixture(scope="session")

@@ -196,3 +196,30 @@ with optrove.mock_board("n300"):
 def test_a_device_of_another_shape_says_what_it_takes(project, run_python):
     printed = run_python(MESH, str(project / "calls.jsonl"))
     assert printed.startswith("not_run the call was recorded on a mesh of 1x1 chips")
+
+
+def test_a_sweep_measures_what_it_is_asked_for_and_a_debugger_gets_the_same(ask, project):
+    data = ask("sweep", "matmul", "softmax", "--perf", "--measure-memory", "--json", exit_code=1)
+    assert data["counts"] == {"passed": 3, "rejected": 1}
+    assert data["planned"] == 4
+    ran = [each for each in data["cases"] if each["outcome"] == "passed"]
+    for each in ran:
+        found = {one["name"]: one["value"] for one in each["measurements"]}
+        assert found["e2e_ns"] > 0
+        # An op takes some L1, of the megabyte and a half that a core has.
+        assert 0 < found["peak_l1_bytes"] < 1_500_000
+        assert each["as_recorded"], each["differences"]
+    words = ["sweep", "softmax", "--vector-id", softmax_id(ran), "--store", "trove.db", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "optrove", *words],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["counts"] == {"passed": 1}
+
+
+def softmax_id(cases):
+    return next(each["case_id"] for each in cases if each["op"] == "ttnn.softmax")

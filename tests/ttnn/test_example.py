@@ -67,20 +67,3 @@ def test_with_the_shadow_a_wrong_weight_is_found_out(tmp_path):
     done = run_pytest(tmp_path, "--optrove-shadow", "-k", "pcc", *plugin)
     assert done.returncode == 1, done.stdout
     assert "6 failed" in done.stdout
-
-
-def test_the_demo_tells_what_it_did(tmp_path):
-    done = run(tmp_path, str(EXAMPLE / "run.py"))
-    assert done.returncode == 0, done.stderr
-    assert "mock board: Wormhole N300" in done.stdout
-    assert done.stdout.count(" 0.99") == 6
-
-
-def test_the_demo_needs_no_torch(tmp_path):
-    hide_torch = "import runpy, sys; sys.modules['torch'] = None; "
-    script = hide_torch + f"runpy.run_path({str(EXAMPLE / 'run.py')!r}, run_name='__main__')"
-    done = run(tmp_path, "-c", script)
-    assert done.returncode == 0, done.stderr
-    assert "No PCC: torch is not installed" in done.stdout
-    assert "0.99" not in done.stdout
-    assert done.stdout.count("  sharded ") == 3

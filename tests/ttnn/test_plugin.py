@@ -52,6 +52,7 @@ def test_it_works_under_xdist(project):
     result.assert_outcomes(passed=2)
 
 
+@pytest.mark.torch
 def test_numbers_are_counted_over_all_processes_of_xdist(pytester):
     test = """
         import ttnn, torch, pytest

@@ -87,6 +87,7 @@ def test_every_recorded_case_replays_as_itself_with_the_recorded_outputs(recorde
         assert attempt.replayed_case_id == attempt.case_id, told
         assert attempt.outputs == job.outputs, told
         assert attempt.detail is None, told
+        assert attempt.notes == (), told
 
 
 @pytest.mark.slow
@@ -195,7 +196,7 @@ def test_arguments_by_place_are_passed_by_place(ttnn_executor):
     )
     assert attempt.outcome is Outcome.PASSED
     assert attempt.replayed_case_id != attempt.case_id
-    assert attempt.detail is None, "getting names is no difference"
+    assert attempt.notes == (), "getting names is no difference"
 
 
 def test_the_places_of_c_are_matched_with_keyword_only_parameters(ttnn_executor):
@@ -213,7 +214,7 @@ def test_the_places_of_c_are_matched_with_keyword_only_parameters(ttnn_executor)
         )
     )
     assert attempt.outcome is Outcome.PASSED, attempt.detail
-    assert "the recording does not tell activations; left to its default" in attempt.detail
+    assert "the recording does not tell activations; left to its default" in attempt.notes
 
 
 def test_truth_values_of_c_are_none_of_pythons_numbers(ttnn_executor):
@@ -227,7 +228,7 @@ def test_a_required_argument_that_was_not_written_is_supplied_and_said(ttnn_exec
     unwritten = Opaque("ttsl::SmallVector<int, 8ul> const", "[ unsupported type , x]")
     attempt = ttnn_executor(by_place("ttnn.reshape", tensor(0, (1, 1, 32, 64)), unwritten))
     assert attempt.outcome is Outcome.PASSED, attempt.detail
-    assert "the recording does not tell shape; supplied: the shape of the input" in attempt.detail
+    assert "the recording does not tell shape; supplied: the shape of the input" in attempt.notes
 
 
 def test_a_tensor_that_was_passed_twice_is_one_again(ttnn_executor):
@@ -239,7 +240,7 @@ def test_a_tensor_that_was_passed_twice_is_one_again(ttnn_executor):
     )
     for each in (first, second):
         assert each.outcome is Outcome.PASSED, each.detail
-        assert "identity" not in (each.detail or "")
+        assert "identity" not in "\n".join(each.notes)
 
 
 def test_views_share_their_memory_again_or_it_is_said(ttnn_executor):
@@ -249,8 +250,8 @@ def test_views_share_their_memory_again_or_it_is_said(ttnn_executor):
         attempt = ttnn_executor(
             Case("ttnn.concat", (("tensors", List((one, view))), ("dim", Int(0))))
         )
-        said = "shared its memory with another argument, and has its own" in (attempt.detail or "")
-        assert said is not restored, attempt.detail
+        said = "shared its memory with another argument, and has its own" in str(attempt.notes)
+        assert said is not restored, attempt.notes
 
 
 def test_a_device_is_opened_as_recorded(ttnn_executor):
@@ -304,8 +305,9 @@ def test_semaphores_of_which_only_the_address_was_kept_are_supplied_and_said():
     )
     attempt = attempt_at(case, "n300")
     assert attempt.outcome is Outcome.PASSED, attempt.detail
-    assert attempt.detail.count("the semaphore in multi_device_global_semaphore was made") == 2
-    assert "the recording tells no fabric; the mesh was opened with FABRIC_1D" in attempt.detail
+    told = "\n".join(attempt.notes)
+    assert told.count("the semaphore in multi_device_global_semaphore was made") == 2
+    assert "the recording tells no fabric; the mesh was opened with FABRIC_1D" in told
 
 
 @pytest.mark.slow
@@ -330,10 +332,11 @@ def test_small_l1_is_supplied_where_it_is_missed():
     first, second = run_jobs([mock(case), mock(case, seed=1)], board="n150")
     for attempt in (first, second):
         assert attempt.outcome is Outcome.PASSED, attempt.detail
-        assert "the device was opened with 24576" in attempt.detail
+        assert "the device was opened with 24576" in str(attempt.notes)
     (told,) = run_jobs([mock(case, device=DeviceParameters(l1_small_size=32768))], board="n150")
     assert told.outcome is Outcome.PASSED
     assert told.detail is None
+    assert told.notes == ()
 
 
 @pytest.mark.slow
@@ -361,8 +364,8 @@ def test_a_crash_of_ttnn_itself_costs_one_case_and_slow_dispatch_helps():
     assert {each.outcome for each in attempts.values()} == {Outcome.PASSED}
     if told:  # a later ttnn may be cured
         assert told[0].startswith("ttnn.point_to_point: the process ended with signal 11")
-        detail = attempts[placement_hash(crashing)].detail
-        assert "this is with TT_METAL_SLOW_DISPATCH_MODE=1" in detail
+        noted = str(attempts[placement_hash(crashing)].notes)
+        assert "this is with TT_METAL_SLOW_DISPATCH_MODE=1" in noted
 
 
 def test_a_case_on_two_devices_is_not_run(ttnn_executor):

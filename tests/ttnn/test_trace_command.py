@@ -77,6 +77,7 @@ def executed(data):
     return {count["op"]: count["executed"] for count in data["ops"]}
 
 
+@pytest.mark.torch
 def test_a_script_on_a_mock_board_gives_files_and_sketches():
     code, data = traced("demo.py", "--shadow", "--sketch", "--params-dir", "files", "--with-values")
     assert code == 0

@@ -1,7 +1,14 @@
 from optrove import pytest_plugin, settings
 
 # What alone asks for nothing.
-ONLY_TUNES = {"OPTROVE_CACHE", "OPTROVE_STORE", "HF_MODEL"}
+ONLY_TUNES = {
+    "OPTROVE_CACHE",
+    "OPTROVE_STORE",
+    "HF_MODEL",
+    "TT_SMI_RESET_COMMAND",
+    "RAY_ADDRESS",
+    "TTNN_MASTER_JSON_PATH",
+}
 
 
 def test_the_plugin_knows_every_variable_that_asks_for_a_part():

@@ -57,7 +57,11 @@ def every_case(reader: TroveReader, asked: Asked, how: How) -> tuple[Planned, ..
         if asked.name is None
         else tuple(answer.query for answer in select(reader, asked))
     )
-    found = tuple(planned for query in queries for planned in planned_cases(reader, query, how))
+    found = tuple(
+        planned
+        for query in queries
+        for planned in planned_cases(reader, replace(query, vectors=False), how)
+    )
     if not found:
         raise NotFound("the trove holds no such case; list what there is with: optrove ops")
     return found

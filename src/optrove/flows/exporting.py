@@ -15,6 +15,7 @@ from optrove.errors import NotFound, UnusableResults
 from optrove.flows.naming import model_named
 from optrove.flows.query import counts_for, full_name
 from optrove.flows.runs_named import run_named
+from optrove.flows.scrubbing import scrubbed
 from optrove.interop.call_lines import write_call_lines
 from optrove.interop.master_out import write_master
 from optrove.interop.params_dir import write_params_directory
@@ -53,11 +54,24 @@ class Exported:
     calls: int
 
 
-def export_to(reader: TroveReader, file: str, form: str, selection: Selection) -> Exported:
-    """Write what is selected; NotFound when that is nothing, and no file is touched."""
+def export_to(
+    reader: TroveReader, file: str, form: str, selection: Selection, *, scrub: bool = False
+) -> Exported:
+    """Write what is selected; NotFound when that is nothing, and no file is touched.
+
+    With ``scrub`` it is written without paths, host names and user names.
+    """
     query = _query(reader, selection)
     if not reader.count(query):
         raise NotFound("the trove holds nothing of what is to be written; choose less narrowly")
+    if not scrub:
+        return _export(reader, file, form, query)
+    with scrubbed(reader) as clean:
+        # What is selected may be called otherwise in there.
+        return _export(clean.reader, file, form, clean.query(query))
+
+
+def _export(reader: TroveReader, file: str, form: str, query: Query) -> Exported:
     if form in ("jsonl", "params"):
         return _export_calls(reader, file, form, query)
     writer = write_master if form == "master" else write_text

@@ -46,7 +46,7 @@ def keeping(place: Place | None, run: Run, tell: Tell) -> Iterator[Callable[[Att
             tell(f"the results are not kept: {error}")
             yield lambda _: None
             return
-        writer = _Writer(trove, run)
+        writer = AttemptWriter(trove, run)
         try:
             yield writer.take
         finally:
@@ -54,7 +54,7 @@ def keeping(place: Place | None, run: Run, tell: Tell) -> Iterator[Callable[[Att
         trove.add_attempts(writer.ended(), ())
 
 
-class _Writer:
+class AttemptWriter:
     """The Attempts of a Run that are on their way into a trove."""
 
     def __init__(self, trove: Trove, run: Run) -> None:

@@ -45,7 +45,8 @@ class Planned:
     """A Job for a case, and what is known about the case besides.
 
     ``board`` is where most of its calls were recorded, ``raised`` what it raised there if it never
-    returned. ``calls`` is None where nobody counted them.
+    returned. ``calls`` is None where nobody counted them. ``suite`` is there for vectors of a sweep
+    module.
     """
 
     job: Job
@@ -54,6 +55,7 @@ class Planned:
     board: str | None = None
     raised: str | None = None
     notes: tuple[str, ...] = ()
+    suite: str | None = None
 
     @property
     def op(self) -> str:
@@ -63,8 +65,16 @@ class Planned:
 
 def planned_cases(reader: TroveReader, query: Query, how: How) -> Iterator[Planned]:
     """Yield a Job for each case of a query, most called first."""
+    yield from _planned(reader, reader.cases(query), how)
+
+
+def planned_by_id(reader: TroveReader, case_ids: Iterable[str], how: How) -> Iterator[Planned]:
+    """Yield a Job for each case that a trove holds, in the order of the ids."""
+    yield from _planned(reader, reader.cases_by_id(case_ids), how)
+
+
+def _planned(reader: TroveReader, rows: Iterator[CaseRow], how: How) -> Iterator[Planned]:
     planner = _Planner(reader, how)
-    rows = reader.cases(query)
     while batch := tuple(islice(rows, _BATCH)):
         executions = {
             case_id: tuple(each)

@@ -19,7 +19,15 @@ from optrove.report.configurations import Configuration, model_label
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from optrove.model.trove import CaseRow, ExecutionRow, ModelRow, OpRow, RunRow, TensorFacts
+    from optrove.model.trove import (
+        CaseRow,
+        ConfigCalls,
+        ExecutionRow,
+        ModelRow,
+        OpRow,
+        RunRow,
+        TensorFacts,
+    )
     from optrove.store.reader import TroveReader
 
 _Row = TypeVar("_Row")
@@ -164,6 +172,17 @@ def with_tensors(
             yield case, facts.get(case.row.case_id, ())
 
 
+def with_configs(
+    reader: TroveReader, cases: Iterable[Configuration]
+) -> Iterator[tuple[Configuration, tuple[ConfigCalls, ...]]]:
+    """Yield cases together with the entries of run configurations that they were called with."""
+    rest = iter(cases)
+    while batch := tuple(islice(rest, _BATCH)):
+        found = reader.config_calls([case.row.case_id for case in batch])
+        for case in batch:
+            yield case, found.get(case.row.case_id, ())
+
+
 def _some(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
     if not rows:
         raise NotFound(EMPTY)
@@ -184,6 +203,7 @@ def query_of(reader: TroveReader, asked: Asked) -> Query:
         mesh_shape=asked.mesh,
         outermost_only=not asked.nested,
         hidden_ops=asked.all_ops,
+        vectors=asked.all_ops,
     )
 
 

@@ -103,19 +103,14 @@ def _on(
 ) -> Iterator[Attempted]:
     by_id = {planned.case_id: planned for planned in cases}
     jobs = [on_device(planned, where.device_kind).job for planned in cases]
-    run = _run(where, keep.source)
+    run = run_on(where, keep.source)
     with keeping(keep.place, run, tell) as keep_it:
         attempts = run_jobs(jobs, board=where.board, workers=workers, tell=tell, run_id=run.id)
         for attempt in attempts:
             planned = by_id[attempt.case_id]
-            noted = _with_notes(attempt, planned.notes)
+            noted = replace(attempt, notes=(*attempt.notes, *planned.notes))
             keep_it(noted)
             yield _attempted(planned, noted)
-
-
-def _with_notes(attempt: Attempt, notes: Iterable[str]) -> Attempt:
-    lines = [attempt.detail, *notes] if attempt.detail else [*notes]
-    return replace(attempt, detail="\n".join(lines) or None)
 
 
 def _attempted(planned: Planned, attempt: Attempt) -> Attempted:
@@ -128,7 +123,7 @@ def _attempted(planned: Planned, attempt: Attempt) -> Attempted:
     )
 
 
-def _run(where: Where, source: str) -> Run:
+def run_on(where: Where, source: str, kind: RunKind = RunKind.REPLAY) -> Run:
     """Return the Run that begins, with where it takes place."""
     run = new_run(source, tuple(sys.argv))
     environment = replace(run.environment, device_kind=where.device_kind, board=where.board)
@@ -138,4 +133,4 @@ def _run(where: Where, source: str) -> Run:
             environment, arch=board.arch, device_series=board.name, device_count=board.chips
         )
     # HF_MODEL names what is traced, which this is not.
-    return replace(run, kind=RunKind.REPLAY, source=source, model=None, environment=environment)
+    return replace(run, kind=kind, source=source, model=None, environment=environment)

@@ -255,7 +255,7 @@ class Job:
     """A Case to execute: on what, with which seed and metrics, and for how long at most.
 
     ``outputs`` is what it gave when it was recorded, None where that is not known or not to be
-    compared.
+    compared. ``module`` is the file of the sweep module whose vector the case is.
     """
 
     case: Case
@@ -265,6 +265,7 @@ class Job:
     device: DeviceParameters | None = None
     timeout_ns: int | None = None
     outputs: tuple[Value, ...] | None = None
+    module: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,8 +299,9 @@ class Plan:
 class Attempt:
     """One execution of a Job.
 
-    ``detail`` is the operation's or the machine's own words, ``replayed_case_id`` the hash of
-    the call as it was traced while it ran, which equals ``case_id`` when the replay was true.
+    ``detail`` is the operation's or the machine's own words, ``notes`` what the replay itself has
+    to say, such as what it supplied; ``replayed_case_id`` is the hash of the call as it was
+    traced while it ran, which equals ``case_id`` when the replay was true.
     """
 
     run_id: str
@@ -314,6 +316,43 @@ class Attempt:
     replayed_case_id: str | None = None
     started_at: str | None = None
     duration_ns: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SweepModule:
+    """A module whose vectors are swept: its name in that of their ops, its file and its hash."""
+
+    name: str
+    path: str
+    digest: str
+    timeout_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What a sweep was asked for, as it is kept with its Run; what is None was not said.
+
+    ``targets`` and ``filters`` are in the words of the user, ``source`` and ``file`` are where
+    cases came from, ``measured`` what was to be measured besides, ``left_out`` what was not
+    planned, and why.
+    """
+
+    targets: tuple[str, ...] = ()
+    filters: tuple[tuple[str, str], ...] = ()
+    suite: str | None = None
+    source: str | None = None
+    file: str | None = None
+    modules: tuple[SweepModule, ...] = ()
+    engine: str = "local"
+    device_kind: DeviceKind | None = None
+    board: str | None = None
+    seed: int = 0
+    order_seed: int | None = None
+    timeout_ns: int | None = None
+    budget_ns: int | None = None
+    measured: tuple[str, ...] = ()
+    left_out: Counts = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +361,7 @@ class Query:
 
     ``op`` may be a pattern with ``*``. What is said about tensors (``dtype`` to ``argument``, the
     name of its parameter) has to hold for one and the same tensor; -1 in a shape is any
-    size.
+    size. ``vectors`` are those of sweep modules, which nobody has called.
     """
 
     op: str | None = None
@@ -340,4 +379,5 @@ class Query:
     replayable: bool | None = None
     outermost_only: bool = True
     hidden_ops: bool = False
+    vectors: bool = False
     limit: int | None = None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from optrove.model.case import Case
-    from optrove.model.records import CallOutcome, Counts, Phase, Run
+    from optrove.model.records import CallOutcome, Counts, DeviceKind, Phase, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +152,16 @@ class Fidelity:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedCase:
+    """A Case in the plan of a sweep: on what it is executed, and of which suite it is."""
+
+    case_id: str
+    device_kind: DeviceKind
+    board: str | None = None
+    suite: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Added:
     """What adding something to a trove has changed."""
 
@@ -198,6 +208,15 @@ class CaseRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigCalls:
+    """How often a Run called a Case with arguments from one entry of a run configuration."""
+
+    run_id: str
+    path: str
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutionRow:
     """How often a Case was executed by one source on one machine within one test."""
 
@@ -232,7 +251,11 @@ class RunRow:
     cases: int
     tests: Counts = ()
     complete: bool = True
-    """Whether every process of it has ended in order, and every call."""
+    """Whether every process of it has ended in order, every call, and all that was planned."""
+    attempts: Counts = ()
+    """How many of its Attempts have which Outcome."""
+    planned: int | None = None
+    """How many Cases a sweep is to execute."""
 
 
 @dataclass(frozen=True, slots=True)

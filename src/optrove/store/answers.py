@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from optrove.model.records import CallOutcome, Phase
-from optrove.model.trove import CaseRow, ExecutionRow, Machine
+from optrove.model.records import CallOutcome, DeviceKind, Phase
+from optrove.model.trove import CaseRow, ExecutionRow, Machine, PlannedCase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from optrove.model.records import Attempt, Run, TestResult
+    from optrove.model.records import Attempt, Counts, Run, Sweep, TestResult
 
 T = TypeVar("T")
 
@@ -62,6 +63,7 @@ def execution_row(row: tuple[Any, ...]) -> ExecutionRow:
     )
 
 
+@lru_cache(maxsize=256)
 def machine_from(text: str) -> Machine:
     """Return the machine that a Run's row tells."""
     told: dict[str, Any] = json.loads(text)
@@ -69,6 +71,21 @@ def machine_from(text: str) -> Machine:
         if name in told:
             told[name] = tuple(told[name])
     return Machine(**told)
+
+
+def planned_case(row: tuple[Any, ...]) -> PlannedCase:
+    """Return a Case of a plan from a row of PLANNED."""
+    case_id, device_kind, board, suite = row
+    return PlannedCase(case_id, DeviceKind(device_kind), board, suite)
+
+
+def counted(rows: Iterable[tuple[Any, ...]]) -> dict[int, Counts]:
+    """Return how often a Run has had what, most often first, from (key, what, count)."""
+    found: dict[int, list[tuple[str, int]]] = {}
+    for key, what, count in rows:
+        found.setdefault(key, []).append((what, int(count)))
+    order = {key: sorted(each, key=lambda item: (-item[1], item[0])) for key, each in found.items()}
+    return {key: tuple(each) for key, each in order.items()}
 
 
 # cattrs, which reads records, takes long to import; most questions do without.
@@ -98,3 +115,11 @@ def attempt_from(content: str) -> Attempt:
     from optrove.model.records import Attempt
 
     return record_from_builtins(json.loads(content), Attempt)
+
+
+def sweep_from(content: str) -> Sweep:
+    """Return what a sweep was asked for from its row."""
+    from optrove.codec.records import record_from_builtins
+    from optrove.model.records import Sweep
+
+    return record_from_builtins(json.loads(content), Sweep)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from sqlalchemy import delete, select
 
 from optrove.codec.canonical import fingerprint
 from optrove.codec.records import record_to_builtins
@@ -11,7 +13,7 @@ from optrove.codec.text import write
 from optrove.errors import BadData, Fault
 from optrove.store import schema
 from optrove.store.prepared import storable, storable_or_none
-from optrove.store.rows import insert_rows, keys_of, next_key
+from optrove.store.rows import batches, insert_rows, keys_of, next_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from optrove.model.records import Attempt, Measurement
+
+
+_ASKED_AT_ONCE: Final = 900
 
 
 class StoredMeasurement(NamedTuple):
@@ -41,6 +46,7 @@ class StoredAttempt(NamedTuple):
     board: str | None
     seed: str
     detail: str | None
+    notes: str | None
     started_at: str | None
     duration_ns: int | None
     replayed_case_id: str | None
@@ -59,6 +65,7 @@ def prepare_attempt(attempt: Attempt) -> StoredAttempt:
         board=storable_or_none(attempt.board),
         seed=str(attempt.seed),
         detail=storable_or_none(attempt.detail),
+        notes=storable_or_none("\n".join(attempt.notes) or None),
         started_at=storable_or_none(attempt.started_at),
         duration_ns=attempt.duration_ns,
         replayed_case_id=storable_or_none(attempt.replayed_case_id),
@@ -70,13 +77,16 @@ def prepare_attempt(attempt: Attempt) -> StoredAttempt:
 def write_attempts(connection: Connection, run_key: int, attempts: Iterable[StoredAttempt]) -> int:
     """Add those Attempts of a Run that are not there yet, and return how many they are.
 
-    BadData when the trove does not hold a Case that was attempted.
+    BadData when the trove does not hold a Case that was attempted. In the Run of a sweep a Case
+    has one Attempt, the earliest of all that were ever added.
     """
     by_id = {attempt.attempt_id: attempt for attempt in attempts}
     known = keys_of(connection, schema.ATTEMPTS.c.attempt_id, by_id)
     new = sorted(by_id.keys() - known.keys())
+    if new and is_sweep(connection, run_key):
+        new = _first(connection, run_key, [by_id[name] for name in new])
     cases = keys_of(connection, schema.CASES.c.case_id, (by_id[name].case_id for name in new))
-    _check([by_id[name].case_id for name in new if by_id[name].case_id not in cases])
+    check_known(by_id[name].case_id for name in new if by_id[name].case_id not in cases)
     keys = {name: key for key, name in enumerate(new, next_key(connection, schema.ATTEMPTS))}
     rows = (
         # All but the measurements.
@@ -93,12 +103,41 @@ def write_attempts(connection: Connection, run_key: int, attempts: Iterable[Stor
     return len(new)
 
 
-def _check(unknown: Sequence[str]) -> None:
-    if unknown:
-        faults = [
-            Fault(f"case {case_id}", "was attempted, but is not in the trove; add it first")
-            for case_id in dict.fromkeys(unknown)
-        ]
+def is_sweep(connection: Connection, run_key: int) -> bool:
+    """Tell whether a Run is a sweep with a plan."""
+    runs = schema.SWEEPS.c.run_key
+    return connection.execute(select(runs).where(runs == run_key)).one_or_none() is not None
+
+
+def _first(connection: Connection, run_key: int, found: Sequence[StoredAttempt]) -> list[str]:
+    """Return the ids of those that are the first for their Cases; later ones are removed."""
+    attempts, cases = schema.ATTEMPTS.c, schema.CASES.c
+    first: dict[str, tuple[str, str]] = {}
+    for each in found:
+        rank = (each.started_at or "", each.attempt_id)
+        first[each.case_id] = min(rank, first.get(each.case_id, rank))
+    later = []
+    for batch in batches(sorted(first), _ASKED_AT_ONCE):
+        held = connection.execute(
+            select(cases.case_id, attempts.started_at, attempts.attempt_id)
+            .join_from(schema.ATTEMPTS, schema.CASES)
+            .where(attempts.run_key == run_key, cases.case_id.in_(batch))
+        )
+        for case_id, started_at, attempt_id in held:
+            if (started_at or "", attempt_id) < first[case_id]:
+                del first[case_id]
+            else:
+                later.append(attempt_id)
+    for batch in batches(later, _ASKED_AT_ONCE):
+        connection.execute(delete(schema.ATTEMPTS).where(attempts.attempt_id.in_(batch)))
+    return sorted(attempt_id for _, attempt_id in first.values())
+
+
+def check_known(unknown: Iterable[str]) -> None:
+    """Raise BadData when there are Cases that a trove does not hold."""
+    problem = "was attempted or planned, but is not in the trove; add it first"
+    faults = [Fault(f"case {case_id}", problem) for case_id in dict.fromkeys(unknown)]
+    if faults:
         raise BadData(tuple(faults))
 
 

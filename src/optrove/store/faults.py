@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from optrove.errors import NewerTrove, NotATrove, NoTrove, OptroveError, UnusableTrove
+from optrove.errors import NewerTrove, NotATrove, NoTrove, OptroveError, TookTooLong, UnusableTrove
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +40,10 @@ SQLITE_RULES: Final = (
         error=NotATrove,
     ),
     Rule("malformed", "it is damaged", "restore a copy of it, or merge its parts anew"),
+    Rule(
+        *("interrupted", "the question took too long", "ask for less at once"),
+        error=TookTooLong,
+    ),
     Rule("i/o error", "its disk refused to read or write", "check the disk and its quota"),
     Rule("no such table", "it is damaged: a table is missing", "restore a copy of it"),
     Rule("no such column", "it is damaged: a column is missing", "restore a copy of it"),
@@ -50,9 +54,10 @@ POSTGRES_RULES: Final = (
     Rule("55P03", "another process is writing to it and did not finish", "try again later"),
     Rule("53100", "there is no space left on the server's disk", "make room and try again"),
     Rule("25006", "its server is read-only", "write to the primary server"),
-    Rule("42501", "the user may not do that", "ask for the rights, or name another user"),
+    Rule("42501", "the user may not do that", "ask for the rights (optrove roles)"),
     Rule("28", "the server refused the user or the password", "correct the URL"),
     Rule("3D000", "there is no such database", "create it with: createdb NAME"),
+    Rule("57014", "the question took too long", "ask for less at once", TookTooLong),
     Rule("57P", "the server was shut down", "try again when it is back"),
     Rule("42P01", "it is damaged: a table is missing", "restore a copy of it"),
     Rule("42703", "it is damaged: a column is missing", "restore a copy of it"),

@@ -1,7 +1,8 @@
 """Bring troves of older versions up to date, one numbered step at a time.
 
 A step is never changed once it was released. Each is the SQL that leads from the version before to
-its own, in statements that SQLite and PostgreSQL both understand.
+its own, in statements that SQLite and PostgreSQL both understand once ``{text}``, ``{number}`` and
+``{packed}`` are spelled as each of them does.
 """
 
 from __future__ import annotations
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 FIRST: Final = 1
+
+_SPELLED: Final = {
+    "sqlite": {"text": "TEXT", "number": "INTEGER", "packed": "WITHOUT ROWID"},
+    "postgresql": {"text": 'TEXT COLLATE "C"', "number": "BIGINT", "packed": ""},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +44,60 @@ class Migrations:
 
     def apply(self, connection: Connection, version: int) -> None:
         """Bring a trove of ``version`` up to date, within the transaction of ``connection``."""
+        spelled = _SPELLED[connection.dialect.name]
         for step in self.steps:
             if step.version > version:
                 for statement in step.statements:
-                    connection.exec_driver_sql(statement)
+                    connection.exec_driver_sql(statement.format_map(spelled))
 
 
-MIGRATIONS: Final = Migrations(())
+_SECOND: Final = Step(
+    2,
+    (
+        "ALTER TABLE attempts ADD COLUMN notes {text}",
+        "DROP INDEX ix_attempts_run",
+        "CREATE INDEX ix_attempts_run ON attempts (run_key, outcome)",
+        "DROP INDEX ix_attempts_case",
+        "CREATE INDEX ix_attempts_case ON attempts (case_key, board, outcome)",
+        "CREATE INDEX ix_runs_started ON runs (started_at)",
+        """
+        CREATE TABLE sweeps (
+            run_key {number} NOT NULL,
+            plan_id {text} NOT NULL,
+            content {text} NOT NULL,
+            PRIMARY KEY (run_key),
+            FOREIGN KEY (run_key) REFERENCES runs ("key") ON DELETE CASCADE
+        )
+        """,
+        """
+        CREATE TABLE planned (
+            run_key {number} NOT NULL,
+            place {number} NOT NULL,
+            case_key {number} NOT NULL,
+            suite {text},
+            device_kind {text} NOT NULL,
+            board {text},
+            PRIMARY KEY (run_key, place),
+            UNIQUE (run_key, case_key),
+            FOREIGN KEY (run_key) REFERENCES runs ("key") ON DELETE CASCADE,
+            FOREIGN KEY (case_key) REFERENCES cases ("key")
+        ) {packed}
+        """,
+        "CREATE INDEX ix_planned_case ON planned (case_key)",
+        """
+        CREATE TABLE config_calls (
+            recording_key {number} NOT NULL,
+            place {number} NOT NULL,
+            path {text} NOT NULL,
+            case_key {number} NOT NULL,
+            calls {number} NOT NULL,
+            PRIMARY KEY (recording_key, place),
+            FOREIGN KEY (recording_key) REFERENCES recordings ("key") ON DELETE CASCADE,
+            FOREIGN KEY (case_key) REFERENCES cases ("key")
+        ) {packed}
+        """,
+        "CREATE INDEX ix_config_calls_case ON config_calls (case_key)",
+    ),
+)
+
+MIGRATIONS: Final = Migrations((_SECOND,))

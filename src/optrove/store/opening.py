@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from sqlalchemy import inspect, select, update
+from sqlalchemy.schema import SetColumnComment, SetTableComment
 
 from optrove.errors import UnusableTrove
 from optrove.store.faults import newer, no_trove
@@ -51,10 +52,22 @@ def set_up(connection: Connection, place: Place, migrations: Migrations) -> None
         version = VERSION
     if version > migrations.current:
         raise newer(place, version, migrations.current)
-    migrations.apply(connection, version)
+    if version < migrations.current:
+        migrations.apply(connection, version)
+        _comment(connection)
     connection.execute(
         update(TROVE).where(TROVE.c.name == "version").values(value=str(migrations.current))
     )
+
+
+def _comment(connection: Connection) -> None:
+    """Have a server say of every table and column what it is for, as in a trove made anew."""
+    if not connection.dialect.supports_comments:
+        return
+    for table in METADATA.sorted_tables:
+        connection.execute(SetTableComment(table))
+        for column in table.columns:
+            connection.execute(SetColumnComment(column))
 
 
 def _found(place: Place, *, create: bool) -> int | None:

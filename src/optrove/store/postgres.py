@@ -63,6 +63,19 @@ class PostgresSource:
                 with postgres_faults(self.place):
                     self._connection.rollback()
 
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Refuse questions inside the block, which is within a snapshot, that take longer."""
+        # For the transaction only, which ends with the snapshot.
+        limit = f"{max(int(seconds * 1000), 1)}ms"
+        list(self.rows("SELECT set_config('statement_timeout', :limit, true)", {"limit": limit}))
+        yield
+
+    def state(self) -> str:
+        """Return a text that is another one whenever others have changed the trove."""
+        ((running,),) = self.rows("SELECT CAST(pg_current_snapshot() AS text)", {})
+        return str(running)
+
     def tables(self) -> frozenset[str]:
         """Return the names of all tables."""
         return frozenset(name for (name,) in self.rows(_TABLES, {}))

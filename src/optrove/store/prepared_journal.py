@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from optrove.codec.text import write
 from optrove.errors import BadData, Fault
 from optrove.model.records import CallOutcome
-from optrove.store.prepared import prepare_run, prepare_test, storable_or_none
-from optrove.store.stored import Counted, Grouped, Head, Prepared, StoredEnding, StoredScope
+from optrove.store.prepared import prepare_run, prepare_test, storable, storable_or_none
+from optrove.store.stored import (
+    Counted,
+    Grouped,
+    Head,
+    Prepared,
+    StoredConfigCalls,
+    StoredEnding,
+    StoredScope,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +41,7 @@ def prepare_journal(content: JournalContent) -> Prepared:
     cases = {number: case_id for number, case_id in content.case_ids() if number in called}
     scopes = {number: prepare_scope(facts) for number, facts in content.scopes()}
     endings = {
-        (is_error, number): _ending(text, is_error=is_error)
+        (is_error, number): prepare_ending(text, is_error=is_error)
         for number, is_error, text in content.endings()
     }
     numbers = {case_id: number for number, case_id in cases.items()}
@@ -59,7 +68,16 @@ def prepare_journal(content: JournalContent) -> Prepared:
         tests=[prepare_test(result) for result in content.tests],
         dictionary=content.dictionary(),
         blocks=blocks,
+        config_calls=_config_calls(content, cases),
     )
+
+
+def _config_calls(content: JournalContent, cases: Mapping[int, str]) -> list[StoredConfigCalls]:
+    # A journal may give two numbers to one case.
+    counted: Counter[tuple[str, str]] = Counter()
+    for path, number, calls in content.config_calls():
+        counted[storable(path), cases[number]] += calls
+    return [StoredConfigCalls(*key, calls) for key, calls in sorted(counted.items())]
 
 
 def prepare_scope(facts: ScopeFacts) -> StoredScope:
@@ -69,7 +87,8 @@ def prepare_scope(facts: ScopeFacts) -> StoredScope:
     return StoredScope(scope_id, *map(storable_or_none, told))
 
 
-def _ending(text: str, *, is_error: bool) -> StoredEnding:
+def prepare_ending(text: str, *, is_error: bool) -> StoredEnding:
+    """Return the text of an error, or the JSON of outputs, as it is stored."""
     content = write(text) if is_error else text
     ending_id = hashlib.sha256(f"{is_error:d}{content}".encode("ascii")).hexdigest()
     return StoredEnding(ending_id, is_error, content)
@@ -105,14 +124,23 @@ class _Numbers:
 
 
 def _executions(groups: Iterable[CallGroup], numbers: _Numbers) -> list[tuple[Grouped, Counted]]:
+    return summed(
+        (
+            numbers.grouped(group),
+            Counted(group.count, group.total_ns, group.shortest_ns, group.longest_ns),
+        )
+        for group in groups
+    )
+
+
+def summed(groups: Iterable[tuple[Grouped, Counted]]) -> list[tuple[Grouped, Counted]]:
+    """Return groups in their order, each once: there may be two numbers for one thing."""
     counted: dict[Grouped, Counted] = {}
-    for group in groups:
-        key = numbers.grouped(group)
-        # A journal may give two numbers to one thing.
+    for key, group in groups:
         before = counted.get(key, _NONE)
         counted[key] = Counted(
-            before.calls + group.count,
-            (before.total_ns or 0) + group.total_ns,
+            before.calls + group.calls,
+            _of_both(sum, before.total_ns, group.total_ns),
             _of_both(min, before.shortest_ns, group.shortest_ns),
             _of_both(max, before.longest_ns, group.longest_ns),
         )

@@ -9,6 +9,14 @@ from typing import Final
 
 OP_NAMES: Final = "SELECT DISTINCT op FROM op_usage"
 
+VECTOR_OPS: Final = "SELECT DISTINCT op FROM cases WHERE op >= :first AND op < :beyond"
+
+CASES_BY_ID: Final = """
+SELECT c.calls, c.case_id, c.semantic_id, c.family_id, c.op, c.replayable, t.content
+FROM cases c JOIN contents t ON t.case_key = c.key
+WHERE c.case_id IN :ids
+"""
+
 CASES: Final = """
 SELECT c.key, c.case_id, c.semantic_id, c.family_id, c.op, c.replayable, t.content
 FROM cases c JOIN contents t ON t.case_key = c.key
@@ -55,6 +63,17 @@ WHERE c.case_id IN :ids
 ORDER BY t.place
 """
 
+CONFIG_CALLS: Final = """
+SELECT c.case_id, r.run_id, f.path, SUM(f.calls)
+FROM cases c
+JOIN config_calls f ON f.case_key = c.key
+JOIN recordings g ON g.key = f.recording_key
+JOIN runs r ON r.key = g.run_key
+WHERE c.case_id IN :ids
+GROUP BY c.case_id, r.run_id, f.path
+ORDER BY c.case_id, r.run_id, f.path
+"""
+
 RUNS: Final = """
 SELECT r.key, r.run_id, r.content, e.content, r.machine
 FROM runs r JOIN environments e ON e.key = r.environment_key
@@ -77,6 +96,30 @@ RUN_TESTS: Final = """
 SELECT g.run_key, t.outcome, count(*)
 FROM tests t JOIN recordings g ON g.key = t.recording_key
 GROUP BY g.run_key, t.outcome
+"""
+
+RUN_ATTEMPTS: Final = "SELECT run_key, outcome, count(*) FROM attempts GROUP BY run_key, outcome"
+
+RUN_PLANNED: Final = """
+SELECT s.run_key, count(p.place) FROM sweeps s LEFT JOIN planned p ON p.run_key = s.run_key
+GROUP BY s.run_key
+"""
+
+SWEEP: Final = """
+SELECT s.content, s.plan_id FROM sweeps s JOIN runs r ON r.key = s.run_key
+WHERE r.run_id = :run_id
+"""
+
+PLANNED: Final = """
+SELECT c.case_id, p.device_kind, p.board, p.suite
+FROM runs r JOIN planned p ON p.run_key = r.key JOIN cases c ON c.key = p.case_key
+WHERE r.run_id = :run_id ORDER BY p.place
+"""
+
+ATTEMPTED: Final = """
+SELECT DISTINCT c.case_id
+FROM runs r JOIN attempts a ON a.run_key = r.key JOIN cases c ON c.key = a.case_key
+WHERE r.run_id = :run_id
 """
 
 MODEL_RUNS: Final = """

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import UnusableTrove
-from optrove.model.hidden import is_hidden
-from optrove.model.trove import CallBlock, ModelRow, OpRow, RunRow, TensorFacts
+from optrove.model.hidden import BEYOND_VECTORS, VECTORS, is_hidden
+from optrove.model.trove import (
+    CallBlock,
+    CaseRow,
+    ConfigCalls,
+    ModelRow,
+    OpRow,
+    RunRow,
+    TensorFacts,
+)
 from optrove.store import answers, queries
 from optrove.store.faults import foreign, newer, no_trove
 from optrove.store.migrations import MIGRATIONS, Migrations
@@ -20,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
 
-    from optrove.model.records import Attempt, Call, Query, TestResult
-    from optrove.model.trove import CaseRow, ExecutionRow
+    from optrove.model.records import Attempt, Call, Query, Sweep, TestResult
+    from optrove.model.trove import ExecutionRow, PlannedCase
     from optrove.store.place import Place
 
 _AT_ONCE: Final = 500
@@ -140,6 +149,15 @@ class TroveReader:
                 for key, calls in batch:
                     yield answers.case_row(by_key[key], int(calls))
 
+    def cases_by_id(self, case_ids: Iterable[str]) -> Iterator[CaseRow]:
+        """Yield those Cases that are there, in the order of the ids; ``calls`` are all of them."""
+        with self.source.snapshot():
+            for batch in answers.batches(case_ids, _CASES_AT_ONCE):
+                rows = {row[1]: row for row in self._rows(queries.CASES_BY_ID, "ids", batch)}
+                for case_id in batch:
+                    if case_id in rows:
+                        yield answers.case_row(rows[case_id], int(rows[case_id][0]))
+
     def count(self, query: Query) -> int:
         """Return how many Cases are meant, whatever the limit."""
         with self.source.snapshot():
@@ -175,6 +193,16 @@ class TroveReader:
                     found[case_id] += (TensorFacts(*facts),)
         return found
 
+    def config_calls(self, case_ids: Iterable[str]) -> dict[str, tuple[ConfigCalls, ...]]:
+        """Return which entries of run configurations each Case was called with, if any."""
+        found: dict[str, tuple[ConfigCalls, ...]] = {}
+        with self.source.snapshot():
+            for batch in answers.batches(case_ids, _AT_ONCE):
+                for case_id, run_id, path, calls in self._rows(queries.CONFIG_CALLS, "ids", batch):
+                    row = ConfigCalls(run_id, path, int(calls))
+                    found[case_id] = (*found.get(case_id, ()), row)
+        return found
+
     def runs(self, run_id: str | None = None) -> tuple[RunRow, ...]:
         """Return all Runs, or the one that is named; the newest first."""
         with self.source.snapshot():
@@ -184,17 +212,20 @@ class TroveReader:
                 rows = list(self.source.rows(queries.RUN, {"run_id": run_id}))
             totals = {key: found for key, *found in self.source.rows(queries.RUN_TOTALS, {})}
             complete = dict(self._all(queries.RUN_COMPLETE))
-            tests: dict[int, list[tuple[str, int]]] = {}
-            for key, outcome, count in self.source.rows(queries.RUN_TESTS, {}):
-                tests.setdefault(key, []).append((outcome, count))
+            planned = dict(self._all(queries.RUN_PLANNED))
+            tests = answers.counted(self._all(queries.RUN_TESTS))
+            attempts = answers.counted(self._all(queries.RUN_ATTEMPTS))
         return tuple(
             RunRow(
                 run=answers.run_from(content, environment),
                 machine=answers.machine_from(machine),
                 cases=int(totals.get(key, (0, 0))[0]),
                 calls=int(totals.get(key, (0, 0))[1]),
-                tests=tuple(sorted(tests.get(key, ()), key=lambda item: (-item[1], item[0]))),
-                complete=bool(complete.get(key, 1)),
+                tests=tests.get(key, ()),
+                complete=bool(complete.get(key, 1))
+                and planned.get(key, 0) <= sum(count for _, count in attempts.get(key, ())),
+                attempts=attempts.get(key, ()),
+                planned=planned.get(key),
             )
             for key, _, content, environment, machine in rows
         )
@@ -224,7 +255,9 @@ class TroveReader:
 
     def op_names(self) -> tuple[str, ...]:
         """Return the names of all operations, sorted."""
-        return tuple(sorted(name for (name,) in self._all(queries.OP_NAMES)))
+        vectors = self._all(queries.VECTOR_OPS, first=VECTORS, beyond=BEYOND_VECTORS)
+        found = {name for (name,) in chain(self._all(queries.OP_NAMES), vectors)}
+        return tuple(sorted(found))
 
     def find_case(self, prefix: str) -> tuple[str, ...]:
         """Return the ids of the Cases that begin so, sorted."""
@@ -273,6 +306,20 @@ class TroveReader:
         """Yield the Attempts of a Run, in their order."""
         for (content,) in self._all(queries.ATTEMPTS, run_id=run_id):
             yield answers.attempt_from(content)
+
+    def sweep(self, run_id: str) -> Sweep | None:
+        """Return what a sweep was asked for; None when the Run is none."""
+        asked = self._all(queries.SWEEP, run_id=run_id)
+        return next((answers.sweep_from(content) for content, _ in asked), None)
+
+    def planned(self, run_id: str) -> Iterator[PlannedCase]:
+        """Yield the plan of a sweep, in its order."""
+        for row in self._all(queries.PLANNED, run_id=run_id):
+            yield answers.planned_case(row)
+
+    def attempted(self, run_id: str) -> frozenset[str]:
+        """Return the ids of the Cases of which a Run has Attempts."""
+        return frozenset(case_id for (case_id,) in self._all(queries.ATTEMPTED, run_id=run_id))
 
     def _selection(self, query: Query) -> Selection:
         if query.op is None or "*" not in query.op:

@@ -56,7 +56,9 @@ def remove_unused(connection: Connection, loose: Loose) -> int:
     executions, usage, attempts = schema.EXECUTIONS.c, schema.USAGE.c, schema.ATTEMPTS.c
     _remove(connection, schema.SCOPES, loose.scopes, [executions.scope_key])
     _remove(connection, schema.ENDINGS, loose.endings, [executions.ending_key])
-    return _remove(connection, schema.CASES, loose.cases, [usage.case_key, attempts.case_key])
+    planned, configured = schema.PLANNED.c.case_key, schema.CONFIG_CALLS.c.case_key
+    users = [usage.case_key, attempts.case_key, planned, configured]
+    return _remove(connection, schema.CASES, loose.cases, users)
 
 
 def remove_environment(connection: Connection, environment_key: int) -> None:
@@ -68,6 +70,7 @@ def remove_environment(connection: Connection, environment_key: int) -> None:
 def remove_run(connection: Connection, run_id: str) -> Removed:
     """Remove a Run with all that nothing else refers to; nothing when there is no such Run."""
     runs, recordings, attempts = schema.RUNS, schema.RECORDINGS, schema.ATTEMPTS
+    plans = schema.PLANNED
     run = connection.execute(
         select(runs.c.key, runs.c.environment_key).where(runs.c.run_id == run_id)
     ).one_or_none()
@@ -77,7 +80,8 @@ def remove_run(connection: Connection, run_id: str) -> Removed:
         select(recordings.c.key, recordings.c.calls).where(recordings.c.run_key == run.key)
     ).all()
     tried = select(attempts.c.case_key).where(attempts.c.run_key == run.key)
-    loose = Loose(cases=set(connection.execute(tried).scalars()))
+    planned = select(plans.c.case_key).where(plans.c.run_key == run.key)
+    loose = Loose(cases=set(connection.execute(tried.union(planned)).scalars()))
     for part in parts:
         loose.add(remove_recording(connection, part.key))
     connection.execute(delete(attempts).where(attempts.c.run_key == run.key))

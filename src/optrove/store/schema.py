@@ -7,6 +7,8 @@ is the same in every trove. ``usage``, ``op_usage`` and the counts in ``cases`` 
 Versions:
 
     1   the first one
+    2   sweeps with their plans; notes of attempts apart from their details; calls by the entries
+        of run configurations
 
 A change of a table needs a new version, a step in ``migrations.py``, and a golden trove.
 """
@@ -30,7 +32,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 METADATA: Final = MetaData()
 
@@ -118,6 +120,7 @@ RUNS: Final = Table(
     _text("machine", "machine_info of tt-metal's master files, as canonical JSON"),
     _text("content", "all of the Run but its environment, as canonical JSON"),
     Index("ix_runs_environment", "environment_key"),
+    Index("ix_runs_started", "started_at"),
     comment="Traced, replayed, swept or imported sessions",
 )
 
@@ -245,6 +248,19 @@ EXECUTIONS: Final = Table(
     sqlite_with_rowid=False,
 )
 
+CONFIG_CALLS: Final = Table(
+    "config_calls",
+    METADATA,
+    _part_of("recordings", "the Recording that tells of them"),
+    _place("number within the Recording"),
+    _text("path", "entry of the run configuration: model.layers.3.mlp.w1"),
+    _refers_to("cases", "what was called with it"),
+    _number("calls", "how many they are"),
+    Index("ix_config_calls_case", "case_key"),
+    comment="Calls whose arguments came from an entry of a run configuration",
+    sqlite_with_rowid=False,
+)
+
 USAGE: Final = Table(
     "usage",
     METADATA,
@@ -282,13 +298,38 @@ ATTEMPTS: Final = Table(
     _text("board", "name of the board", nullable=True),
     _text("seed", "seed of the inputs, a whole number of any size"),
     _text("detail", "the operation's or the machine's own words", nullable=True),
+    _text("notes", "what the replay itself has to say, one line each", nullable=True),
     _text("started_at", "when it began, ISO 8601 in UTC", nullable=True),
     _number("duration_ns", "how long it took", nullable=True),
     _text("replayed_case_id", "hash of the call as it was traced while it ran", nullable=True),
     _text("content", "all of the Attempt with its outputs, as canonical JSON"),
-    Index("ix_attempts_run", "run_key"),
-    Index("ix_attempts_case", "case_key"),
+    Index("ix_attempts_run", "run_key", "outcome"),
+    Index("ix_attempts_case", "case_key", "board", "outcome"),
     comment="Executions of Cases by replays and sweeps, and what came of them",
+)
+
+SWEEPS: Final = Table(
+    "sweeps",
+    METADATA,
+    _part_of("runs", "the Run that is a sweep"),
+    _text("plan_id", "hash of the plan: the same Cases on the same boards in the same order"),
+    _text("content", "what was asked for, and what was not planned, as canonical JSON"),
+    comment="What sweeps were asked for; a Case has one Attempt at most in the Run of a sweep",
+)
+
+PLANNED: Final = Table(
+    "planned",
+    METADATA,
+    _part_of("runs", "the Run that is a sweep"),
+    _place("number in the order in which they are executed"),
+    _refers_to("cases", "the Case that is to be executed"),
+    _text("suite", "name of its suite, where it is a vector of a sweep module", nullable=True),
+    _text("device_kind", "what it is executed on: hw, mock, shadow or host"),
+    _text("board", "name of that board", nullable=True),
+    UniqueConstraint("run_key", "case_key"),
+    Index("ix_planned_case", "case_key"),
+    comment="The plans of sweeps: what each has executed, or is still to execute",
+    sqlite_with_rowid=False,
 )
 
 MEASUREMENTS: Final = Table(

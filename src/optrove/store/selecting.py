@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from optrove.model.hidden import HIDDEN_OPS
+from optrove.model.hidden import BEYOND_VECTORS, HIDDEN_OPS, VECTORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +31,7 @@ _WITHIN_TEST: Final = """(
 _REPLAYABLE: Final = "sum(CASE WHEN c.replayable THEN 1 ELSE 0 END)"
 _RUN_KEYS: Final = "SELECT r.key FROM runs r"
 _TENSORS: Final = "SELECT 1 FROM case_tensors t WHERE t.case_key = c.key"
+_VECTORS: Final = f"(c.op >= '{VECTORS}' AND c.op < '{BEYOND_VECTORS}')"
 _LABELS: Final = "SELECT DISTINCT c.op, coalesce(r.model, r.source)"
 
 
@@ -49,6 +50,7 @@ class Selection:
         self._of_ops = list(self._op_conditions(query, ops))
         self._of_cases = list(self._case_conditions(query))
         self._outermost_only = query.outermost_only
+        self._vectors = _means_vectors(query)
         self._limit = query.limit
 
     def keys(self) -> str:
@@ -91,7 +93,8 @@ class Selection:
         else:
             calls, cases = f"c.{self._counted}", "cases c"
         if self._outermost_only:
-            conditions.append(f"{calls} > 0")
+            called = f"{calls} > 0"
+            conditions.append(f"({called} OR {_VECTORS})" if self._vectors else called)
         return calls, f"FROM {cases} {_where(conditions)}"
 
     def _sums(self) -> str:
@@ -115,6 +118,8 @@ class Selection:
             yield f"c.op = {self._bound(query.op)}"
         if not query.hidden_ops:
             yield f"c.op NOT IN {self._bound_list(sorted(HIDDEN_OPS))}"
+        if not _means_vectors(query):
+            yield f"NOT {_VECTORS}"
 
     def _case_conditions(self, query: Query) -> Iterator[str]:
         if query.case_id is not None:
@@ -156,6 +161,12 @@ class Selection:
 
     def _bound_list(self, values: Iterable[object]) -> str:
         return f"({', '.join(map(self._bound, values))})"
+
+
+def _means_vectors(query: Query) -> bool:
+    """Tell whether vectors of sweep modules are meant; whoever names one wants to see it."""
+    named = query.op is not None and query.op.startswith(VECTORS)
+    return query.vectors or named or query.case_id is not None
 
 
 def _where(conditions: Iterable[str]) -> str:

@@ -7,12 +7,13 @@ trove is read through ``sqlite3`` alone, because importing SQLAlchemy takes long
 from __future__ import annotations
 
 import sqlite3
+import stat
+import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from optrove.errors import UnusableTrove
 from optrove.store.faults import foreign, no_trove, sqlite_faults
-from optrove.store.place import SQLITE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _BATCH: Final = 256
 _BUSY_S: Final = 30.0
+_STEPS: Final = 10_000
+"""After how many steps of SQLite, some tenths of a millisecond, the clock is looked at."""
 _NO_RIGHTS: Final = ("unable to open", "attempt to write a readonly")
 
 
@@ -38,6 +41,12 @@ class Source(Protocol):
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Answer all questions inside the block from one and the same state of the trove."""
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """Refuse questions inside the block, which is within a snapshot, that take longer."""
+
+    def state(self) -> str:
+        """Return a text that is another one whenever others have changed the trove."""
 
     def tables(self) -> frozenset[str]:
         """Return the names of all tables."""
@@ -80,6 +89,21 @@ class SqliteSource:
                 if self._depth == 0 and self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
 
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Refuse questions inside the block, which is within a snapshot, that take longer."""
+        latest = time.monotonic() + seconds
+        self._connection.set_progress_handler(lambda: time.monotonic() > latest, _STEPS)
+        try:
+            yield
+        finally:
+            self._connection.set_progress_handler(None, 0)
+
+    def state(self) -> str:
+        """Return a text that is another one whenever others have changed the trove."""
+        ((number,),) = self.rows("PRAGMA data_version", {})
+        return str(number)
+
     def tables(self) -> frozenset[str]:
         """Return the names of all tables."""
         names = self.rows("SELECT name FROM sqlite_master WHERE type = 'table'", {})
@@ -103,7 +127,9 @@ def open_sqlite(place: Place, path: Path) -> SqliteSource:
             # Not "ro", which would leave empty companions beside the trove, and could not undo
             # what a killed writer has begun. SQLite does without the right to write by itself.
             connection = _opened(path, "mode=rw")
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
+            if _is_other_kind(error):
+                raise foreign(place, "it is a file of another kind") from error
             # On a disk that cannot be written SQLite cannot make the files that it wants beside
             # the trove. If there is nothing in them anyway it can be told to do without.
             if _has_companion(path) or not str(error).startswith(_NO_RIGHTS):
@@ -113,20 +139,21 @@ def open_sqlite(place: Place, path: Path) -> SqliteSource:
 
 
 def check_file(place: Place, path: Path) -> None:
-    """Refuse what is not there, and what does not begin as a file of SQLite does."""
+    """Refuse what is not there, what is a directory, and what is empty.
+
+    The file itself is not opened: when a process closes a file, it loses its locks on it, those
+    of its open connections included, and other processes then take away what these need.
+    """
     try:
-        with path.open("rb") as stream:
-            beginning = stream.read(len(SQLITE))
+        found = path.stat()
     except FileNotFoundError as error:
         raise no_trove(place) from error
-    except IsADirectoryError as error:
-        raise foreign(place, "it is a directory") from error
     except OSError as error:
         raise UnusableTrove(f"the trove {place} cannot be read: {error}") from error
-    if not beginning:
+    if stat.S_ISDIR(found.st_mode):
+        raise foreign(place, "it is a directory")
+    if not found.st_size:
         raise foreign(place, "it is an empty file")
-    if beginning != SQLITE:
-        raise foreign(place, "it is a file of another kind")
 
 
 def _opened(path: Path, options: str) -> sqlite3.Connection:
@@ -144,6 +171,10 @@ def _opened(path: Path, options: str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _is_other_kind(error: sqlite3.DatabaseError) -> bool:
+    return "not a database" in str(error)
 
 
 def _has_companion(path: Path) -> bool:

@@ -102,6 +102,30 @@ class StoredScope(NamedTuple):
     device: str | None
 
 
+class StoredConfigCalls(NamedTuple):
+    """A row of ``config_calls`` without the Recording and the place, and with the Case's id."""
+
+    path: str
+    case_id: str
+    calls: int
+
+
+class StoredPlanned(NamedTuple):
+    """A row of ``planned`` without the Run and the place, and with the Case's id."""
+
+    case_id: str
+    suite: str | None
+    device_kind: str
+    board: str | None
+
+
+class StoredSweep(NamedTuple):
+    """A row of ``sweeps`` without the Run; of two for the same Run the greater is kept."""
+
+    plan_id: str
+    content: str
+
+
 class StoredTest(NamedTuple):
     """A row of ``tests`` without the Recording and the place."""
 
@@ -130,3 +154,4 @@ class Prepared:
     tests: Sequence[StoredTest] = ()
     dictionary: bytes | None = None
     blocks: Iterable[CallBlock] = ()
+    config_calls: Sequence[StoredConfigCalls] = ()

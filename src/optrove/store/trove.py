@@ -4,37 +4,50 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
-from optrove.store.attempts import prepare_attempt, write_attempts
+from optrove.codec.described import describe_case
+from optrove.model.trove import Added
+from optrove.store import schema
+from optrove.store.attempts import check_known, prepare_attempt, write_attempts
 from optrove.store.engine import engine_of, faults_of
 from optrove.store.faults import newer
-from optrove.store.merging import merge
+from optrove.store.merging import Held, lacking, merge
 from optrove.store.migrations import MIGRATIONS, Migrations
 from optrove.store.opening import look_at, set_up
+from optrove.store.parts import TroveParts
 from optrove.store.postgres import code_of
 from optrove.store.prepared import prepare_imported, prepare_run
 from optrove.store.prepared_journal import prepare_journal
 from optrove.store.reader import open_reader
 from optrove.store.removing import remove_run
-from optrove.store.writing import write_recording, write_run
+from optrove.store.rows import keys_of
+from optrove.store.sweeps import prepare_planned, prepare_sweep, write_sweep
+from optrove.store.views import make_views
+from optrove.store.writing import write_cases, write_recording, write_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from sqlalchemy import Connection, Engine
 
     from optrove.codec.journal_content import JournalContent
-    from optrove.model.records import Attempt, Run
-    from optrove.model.trove import Added, Imported, Removed
+    from optrove.model.case import Case
+    from optrove.model.records import Attempt, Run, Sweep
+    from optrove.model.trove import Imported, PlannedCase, Removed
+    from optrove.store.merging import Lacking, Written
+    from optrove.store.parts import Parts
     from optrove.store.place import Place
     from optrove.store.reader import TroveReader
     from optrove.store.stored import Prepared
 
 T = TypeVar("T")
+
+NO_CASES: Final[Mapping[str, Case]] = MappingProxyType({})
 
 TIMEOUT_S: Final = 30.0
 """How long a writer waits for others."""
@@ -122,7 +135,8 @@ class Trove:
     def add_attempts(self, run: Run, attempts: Iterable[Attempt]) -> int:
         """Add what came of executing Cases that are in the trove; return how many are new.
 
-        Attempts that say the same in everything, their time included, are one.
+        Attempts that say the same in everything, their time included, are one. In the Run of a
+        sweep a Case has one Attempt: the first.
         """
         stored_run = prepare_run(run)
         stored = [prepare_attempt(attempt) for attempt in attempts]
@@ -133,13 +147,56 @@ class Trove:
 
         return self._write(work)
 
+    def add_sweep(
+        self,
+        run: Run,
+        sweep: Sweep,
+        planned: Iterable[PlannedCase],
+        cases: Mapping[str, Case] = NO_CASES,
+    ) -> Added:
+        """Add the Run of a sweep that begins, with its plan; twice is the same as once.
+
+        ``cases`` are by their ids those that the trove may not hold yet, such as vectors.
+        BadData when a planned Case is neither there nor given.
+        """
+        stored_run, stored = prepare_run(run), prepare_planned(planned)
+        stored_sweep = prepare_sweep(sweep, stored)
+        ids = {each.case_id for each in stored}
+
+        def work(connection: Connection) -> Added:
+            run_key, runs = write_run(connection, stored_run)
+            known = keys_of(connection, schema.CASES.c.case_id, ids)
+            missing = sorted(ids - known.keys())
+            check_known(name for name in missing if name not in cases)
+            write_cases(connection, missing, lambda few: (describe_case(cases[x]) for x in few))
+            write_sweep(connection, run_key, stored_sweep, stored)
+            return Added(runs=runs, cases_new=len(missing), cases_known=len(known))
+
+        return self._write(work)
+
     def merge(self, reader: TroveReader) -> Added:
         """Add all that another trove holds; in whatever order troves are merged, all is the same.
 
         Of two Recordings of the same process of a Run, and of two accounts of a Run, the greater
         is kept: complete before incomplete, then the one with more calls.
         """
-        return self._write(lambda connection: merge(connection, reader.source))
+        return self._write(lambda connection: merge(connection, TroveParts(reader.source)))
+
+    def lacking(self, parts: Parts) -> tuple[Lacking, ...]:
+        """Return what of another trove is not here, or less of it, Run by Run."""
+        return self._write(lambda connection: tuple(lacking(connection, parts, Held(connection))))
+
+    def take(self, parts: Parts, taken: Sequence[Lacking]) -> tuple[Written, ...]:
+        """Add some of what is lacking; what others have added meanwhile changes nothing."""
+        return self._write(
+            lambda connection: tuple(
+                step.take(connection, parts, each.run) for each in taken for step in each.steps
+            )
+        )
+
+    def make_views(self) -> None:
+        """Make the views for BI tools, or make them anew."""
+        self._write(make_views)
 
     def remove_run(self, run_id: str) -> Removed:
         """Remove a Run with all that nothing else refers to."""

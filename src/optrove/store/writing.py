@@ -38,6 +38,11 @@ def write_recording(connection: Connection, prepared: Prepared) -> Added:
     cases = {**known, **write_cases(connection, missing, prepared.described)}
     recording_key = _write_head(connection, run_key, prepared)
     _write_executions(connection, recording_key, prepared, cases)
+    configured = (
+        (recording_key, place, each.path, cases[each.case_id], each.calls)
+        for place, each in enumerate(prepared.config_calls)
+    )
+    insert_rows(connection, schema.CONFIG_CALLS, configured)
     count_calls(connection, run_key, recording_key)
     if loose is not None:
         remove_unused(connection, loose)

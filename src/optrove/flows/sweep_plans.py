@@ -1,0 +1,288 @@
+"""Plan a sweep: which cases and vectors are executed, in which order, and on what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from optrove.errors import BadTarget, NotFound
+from optrove.flows.chosen import every_case
+from optrove.flows.grounds import Choice, Where, grouped, settled
+from optrove.flows.planning import How, Planned, planned_cases, timeout_ns
+from optrove.flows.query import Asked, select
+from optrove.flows.vector_files import EXPORT, FileRequest, vectors_from_file
+from optrove.flows.vectors import ModuleRequest, module_file, place_for_module, vectors_of
+from optrove.model.hidden import VECTORS
+from optrove.model.records import DeviceKind, Sweep, SweepModule
+from optrove.model.trove import PlannedCase
+from optrove.plan.schedule import most_called_first, shuffled
+from optrove.run.module_loading import module_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from optrove.flows.vectors import VectorSet
+    from optrove.model.records import Counts
+    from optrove.store.reader import TroveReader
+
+TROVE: Final = "trove"
+FILE: Final = "file"
+SOURCES: Final = (TROVE, EXPORT, FILE)
+
+LOCAL: Final = "local"
+RAY: Final = "ray"
+HERE: Final = "here"
+"""Engines: worker processes, the nodes of a Ray cluster, and this very process."""
+
+VECTOR_ID: Final = "vector_id"
+"""What a sweep of a single vector is known by among the filters."""
+
+_TWICE: Final = "the same as another"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which cases are wanted, as a person writes it; ``asked`` are the filters of recorded cases.
+
+    ``file`` is a file of vectors or a directory of such, ``vector_id`` the beginning of an id.
+    """
+
+    targets: tuple[str, ...] = ()
+    asked: Asked = field(default_factory=Asked)
+    suite: str | None = None
+    source: str | None = None
+    file: Path | None = None
+    vector_id: str | None = None
+    randomize: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """On what a sweep runs and what is measured; ``budget`` is in seconds, as is the timeout."""
+
+    device: str | None = None
+    board: str | None = None
+    engine: str = LOCAL
+    how: How = field(default_factory=How)
+    budget: float | None = None
+    measured: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A planned case, and on what it is executed."""
+
+    where: Where
+    planned: Planned
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """What is executed in this order; ``left_out`` says what is not, and why."""
+
+    cases: tuple[Placed, ...]
+    left_out: Counts = ()
+    modules: tuple[SweepModule, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> list[PlannedCase]:
+        """The plan as it is kept in a trove."""
+        return [
+            PlannedCase(
+                each.planned.case_id, each.where.device_kind, each.where.board, each.planned.suite
+            )
+            for each in self.cases
+        ]
+
+
+def plan_sweep(
+    wanted: Wanted, means: Means, reading: Callable[[], TroveReader], store: str | None
+) -> SweepPlan:
+    """Return what a sweep executes; NotFound or BadTarget when that is nothing.
+
+    ``reading`` gives a reader of the trove, and is asked only if recorded cases are wanted.
+    """
+    planner = _Planner(wanted, means, store)
+    if wanted.source in (EXPORT, FILE):
+        plan = planner.of_files()
+    elif wanted.targets:
+        plan = planner.of_targets(reading)
+    else:
+        plan = planner.of_trove(reading())
+    return _ordered(_only(plan, wanted.vector_id), wanted, means)
+
+
+def sweep_of(wanted: Wanted, means: Means, plan: SweepPlan) -> Sweep:
+    """Return what was asked for as it is kept."""
+    choice = means.device
+    return Sweep(
+        targets=wanted.targets,
+        filters=filters_of(wanted),
+        suite=wanted.suite,
+        source=wanted.source,
+        file=None if wanted.file is None else str(wanted.file),
+        modules=plan.modules,
+        engine=means.engine,
+        device_kind=None if choice is None else DeviceKind(choice),
+        board=means.board,
+        seed=means.how.seed,
+        order_seed=wanted.randomize,
+        timeout_ns=timeout_ns(means.how),
+        budget_ns=timeout_ns(How(timeout=means.budget)),
+        measured=means.measured,
+        left_out=plan.left_out,
+    )
+
+
+def filters_of(wanted: Wanted) -> tuple[tuple[str, str], ...]:
+    """Return the filters by their names, as text."""
+    names = [name for name in Asked.__slots__ if name != "name"]
+    found = [(name, getattr(wanted.asked, name)) for name in names]
+    given = [(name, _text(value)) for name, value in found if value not in (None, False)]
+    return (*given, *([] if wanted.vector_id is None else [(VECTOR_ID, wanted.vector_id)]))
+
+
+def _text(value: object) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    """Finds the cases of one request."""
+
+    wanted: Wanted
+    means: Means
+    store: str | None
+
+    def of_trove(self, reader: TroveReader) -> SweepPlan:
+        """Return every case of the trove that the filters leave, nested and hidden ones too."""
+        asked = self.wanted.asked
+        whole = replace(asked, nested=True, all_ops=True)
+        return SweepPlan(self._placed(every_case(reader, whole, self.means.how)))
+
+    def of_targets(self, reading: Callable[[], TroveReader]) -> SweepPlan:
+        """Return the vectors of modules and the cases of ops, target by target."""
+        files = [(target, module_file(target)) for target in self.wanted.targets]
+        ops = [target for target, file in files if file is None]
+        modules = [file for _, file in files if file is not None]
+        if ops and self.wanted.suite is not None:
+            raise BadTarget(f"{ops[0]!r} is an op, which has no suites; leave out --suite-name")
+        filters = [name for name, _ in filters_of(self.wanted) if name != VECTOR_ID]
+        if modules and filters:
+            raise BadTarget(
+                f"{modules[0]} is a module, whose vectors have no {filters[0]}; filters are for ops"
+            )
+        parts = [self._of_module(file) for file in modules]
+        if ops:
+            parts.append(SweepPlan(self._of_ops(reading(), ops)))
+        return _joined(parts)
+
+    def of_files(self) -> SweepPlan:
+        """Return the vectors of files, for the targets that are named if any are."""
+        wanted = self.wanted
+        path = wanted.file or Path(EXPORT)
+        if wanted.source == FILE and wanted.file is None:
+            raise BadTarget("--vector-source file needs the file: add --file-path FILE")
+        parts = []
+        for target in wanted.targets or (None,):
+            module = None if target is None else module_file(target)
+            name = target if module is None else module_name(module)
+            request = FileRequest(path, self.means.how, name, wanted.suite, module)
+            parts.append(self._of_vectors(vectors_from_file(request)))
+        return _joined(parts)
+
+    def _of_module(self, file: Path) -> SweepPlan:
+        means = self.means
+        request = ModuleRequest(
+            file=file,
+            suite=self.wanted.suite,
+            device=means.device,
+            board=means.board,
+            store=self.store,
+            how=means.how,
+        )
+        return self._of_vectors(vectors_of(request))
+
+    def _of_ops(self, reader: TroveReader, ops: Iterable[str]) -> tuple[Placed, ...]:
+        answers = [one for op in ops for one in select(reader, replace(self.wanted.asked, name=op))]
+        how = self.means.how
+        return self._placed(
+            each for one in answers for each in planned_cases(reader, one.query, how)
+        )
+
+    def _of_vectors(self, found: VectorSet) -> SweepPlan:
+        vectors = [each for each in found.planned if each.op.startswith(VECTORS)]
+        others = [each for each in found.planned if not each.op.startswith(VECTORS)]
+        placed: list[Placed] = []
+        if vectors:
+            where = found.where or place_for_module(self.means.device, self.means.board)
+            placed += [Placed(where, each) for each in vectors]
+        modules = () if found.module is None else (_with_timeout(found.module, vectors),)
+        return SweepPlan(
+            (*placed, *self._placed(others)), found.left_out, modules, tuple(found.notes)
+        )
+
+    def _placed(self, cases: Iterable[Planned]) -> tuple[Placed, ...]:
+        """Return cases with what they run on, in the order in which they came."""
+        every = list(cases)
+        groups = grouped(every, self._choice())
+        places = {each.case_id: where for where, some in groups.items() for each in some}
+        return tuple(Placed(places[each.case_id], each) for each in every)
+
+    def _choice(self) -> Choice:
+        means = self.means
+        if means.engine == RAY and means.device == DeviceKind.HARDWARE.value:
+            # The boards are on the nodes of the cluster, and need not be here.
+            return Choice(DeviceKind.HARDWARE)
+        return settled(means.device, means.board)
+
+
+def _with_timeout(module: SweepModule, vectors: Iterable[Planned]) -> SweepModule:
+    told = next((each.job.timeout_ns for each in vectors), None)
+    return replace(module, timeout_ns=told)
+
+
+def _joined(parts: Iterable[SweepPlan]) -> SweepPlan:
+    """Return several plans as one, in which every case is once."""
+    every = list(parts)
+    cases: dict[str, Placed] = {}
+    counts: dict[str, int] = {}
+    for part in every:
+        for placed in part.cases:
+            if cases.setdefault(placed.planned.case_id, placed) is not placed:
+                counts[_TWICE] = counts.get(_TWICE, 0) + 1
+        for reason, count in part.left_out:
+            counts[reason] = counts.get(reason, 0) + count
+    return SweepPlan(
+        tuple(cases.values()),
+        tuple(counts.items()),
+        tuple(dict.fromkeys(module for part in every for module in part.modules)),
+        tuple(note for part in every for note in part.notes),
+    )
+
+
+def _only(plan: SweepPlan, vector_id: str | None) -> SweepPlan:
+    """Return the one case whose id begins so; all of them if none is named."""
+    if vector_id is None:
+        return plan
+    found = [each for each in plan.cases if each.planned.case_id.startswith(vector_id.lower())]
+    if len(found) != 1:
+        many = f"{len(found)} of the {len(plan.cases):,} vectors that are meant"
+        raise NotFound(
+            f"{many} begin with {vector_id!r}; give more of the id"
+            if found
+            else f"none of the {len(plan.cases):,} vectors that are meant begins with "
+            f"{vector_id!r}; list them with: optrove sweep --dry-run --json"
+        )
+    return replace(plan, cases=tuple(found), left_out=())
+
+
+def _ordered(plan: SweepPlan, wanted: Wanted, means: Means) -> SweepPlan:
+    cases = list(plan.cases)
+    if wanted.randomize is not None:
+        cases = shuffled(cases, wanted.randomize)
+    elif means.budget is not None:
+        cases = most_called_first(cases, lambda each: each.planned.calls)
+    return replace(plan, cases=tuple(cases))

@@ -1,0 +1,308 @@
+"""Answer what whoever looks through a trove asks about Runs: lists, tests, calls, comparisons."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.store import answers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from optrove.store.source import Source
+
+_RUNS: Final = """
+SELECT r.key, r.run_id, r.kind, r.source, r.model, e.board, e.device_kind, e.ttnn_version,
+    r.started_at, r.finished_at, r.content
+FROM runs r JOIN environments e ON e.key = r.environment_key
+WHERE (CAST(:kind AS text) IS NULL OR r.kind = :kind)
+    AND (CAST(:model AS text) IS NULL OR coalesce(r.model, r.source) = :model)
+    AND (CAST(:board AS text) IS NULL OR e.board = :board)
+    AND (CAST(:day AS text) IS NULL OR r.started_at < :day
+        OR (r.started_at = :day AND r.key < :key))
+ORDER BY r.started_at DESC, r.key DESC LIMIT :most
+"""
+_RUN: Final = """
+SELECT r.key, r.run_id, r.kind, r.source, r.model, e.board, e.device_kind, e.ttnn_version,
+    r.started_at, r.finished_at, r.content, e.content
+FROM runs r JOIN environments e ON e.key = r.environment_key WHERE r.run_id = :run_id
+"""
+_BEGINNING: Final = """
+SELECT run_id FROM runs WHERE substr(run_id, 1, :length) = :prefix ORDER BY run_id LIMIT :most
+"""
+_CALLED: Final = """
+SELECT run_key, sum(outermost_cases), sum(outermost_calls), count(*) FROM op_usage
+WHERE run_key IN :keys GROUP BY run_key
+"""
+_OUTCOMES: Final = """
+SELECT run_key, outcome, count(*) FROM attempts WHERE run_key IN :keys GROUP BY run_key, outcome
+"""
+_PLANNED: Final = "SELECT run_key, count(*) FROM planned WHERE run_key IN :keys GROUP BY run_key"
+_TESTED: Final = """
+SELECT g.run_key, t.outcome, count(*) FROM recordings g
+JOIN tests t ON t.recording_key = g.key WHERE g.run_key IN :keys GROUP BY g.run_key, t.outcome
+"""
+_COMPLETE: Final = """
+SELECT run_key, min(CASE WHEN complete THEN 1 ELSE 0 END) FROM recordings
+WHERE run_key IN :keys GROUP BY run_key
+"""
+_COUNTS: Final = "SELECT kind, count(*) FROM runs GROUP BY kind"
+_OPS: Final = """
+SELECT op, outermost_cases, outermost_calls FROM op_usage
+WHERE run_key = :run_key AND outermost_calls > 0 ORDER BY outermost_calls DESC, op LIMIT :most
+"""
+_TESTS: Final = """
+SELECT t.recording_key, t.place, t.test_id, t.outcome, t.content FROM recordings g
+JOIN tests t ON t.recording_key = g.key
+WHERE g.run_key = :run_key AND (CAST(:outcome AS text) IS NULL OR t.outcome = :outcome)
+    AND (t.recording_key > :recording OR (t.recording_key = :recording AND t.place > :place))
+ORDER BY t.recording_key, t.place LIMIT :most
+"""
+_ATTEMPTS: Final = """
+SELECT a.key, c.case_id, c.op, a.outcome, a.board, a.detail, a.started_at, a.duration_ns
+FROM attempts a JOIN cases c ON c.key = a.case_key
+WHERE a.run_key = :run_key AND a.key > :after
+    AND (CAST(:outcome AS text) IS NULL OR a.outcome = :outcome)
+ORDER BY a.key LIMIT :most
+"""
+_RECORDINGS: Final = """
+SELECT key, process, complete, calls FROM recordings WHERE run_key = :run_key
+ORDER BY process LIMIT :most
+"""
+_DICTIONARY: Final = "SELECT dictionary FROM recordings WHERE key = :key"
+_BLOCK: Final = """
+SELECT first, calls, content FROM call_blocks
+WHERE recording_key = :key AND first <= :first ORDER BY first DESC LIMIT 1
+"""
+_NAMES: Final = "SELECT case_id, op FROM cases WHERE case_id IN :ids"
+_JUDGED: Final = """
+SELECT a.case_key, a.key, a.outcome, a.duration_ns FROM attempts a
+WHERE a.run_key = :run_key ORDER BY a.key LIMIT :most
+"""
+_PCC: Final = """
+SELECT m.attempt_key, min(m.value) FROM attempts a JOIN measurements m ON m.attempt_key = a.key
+WHERE a.run_key = :run_key AND m.name = 'pcc' GROUP BY m.attempt_key
+"""
+_CALLED_KIND: Final = """
+    CASE WHEN b.case_key IS NULL THEN 'only_a'
+        WHEN b.outermost_calls = a.outermost_calls THEN 'same'
+        WHEN b.outermost_calls > a.outermost_calls THEN 'called_more'
+        ELSE 'called_less' END
+"""
+_CALLED_BOTH: Final = """
+FROM usage a
+LEFT JOIN usage b ON b.run_key = :b AND b.case_key = a.case_key AND b.outermost_calls > 0
+WHERE a.run_key = :a AND a.outermost_calls > 0
+"""
+_CALLED_ONLY_B: Final = """
+FROM usage b WHERE b.run_key = :b AND b.outermost_calls > 0 AND NOT EXISTS (
+    SELECT 1 FROM usage a
+    WHERE a.run_key = :a AND a.case_key = b.case_key AND a.outermost_calls > 0)
+"""
+_CALL_COUNTS: Final = f"SELECT {_CALLED_KIND}, count(*) {_CALLED_BOTH} GROUP BY 1"
+_ONLY_B_COUNT: Final = f"SELECT count(*) {_CALLED_ONLY_B}"
+_CALL_CHANGES: Final = f"""
+SELECT a.case_key, a.outermost_calls, b.outermost_calls {_CALLED_BOTH}
+    AND a.case_key > :after AND {_CALLED_KIND} = :kind ORDER BY a.case_key LIMIT :most
+"""
+_ONLY_B: Final = f"""
+SELECT b.case_key, NULL, b.outermost_calls {_CALLED_ONLY_B}
+    AND b.case_key > :after ORDER BY b.case_key LIMIT :most
+"""
+_OP_TIMES: Final = """
+SELECT r.run_id, r.started_at, r.kind, e.board, sum(x.calls), sum(x.total_ns)
+FROM cases c JOIN executions x ON x.case_key = c.key
+JOIN recordings g ON g.key = x.recording_key JOIN runs r ON r.key = g.run_key
+JOIN environments e ON e.key = r.environment_key
+WHERE c.op = :op AND x.outermost AND x.total_ns IS NOT NULL
+GROUP BY r.run_id, r.started_at, r.kind, e.board ORDER BY r.started_at DESC LIMIT :most
+"""
+_OP_TRIED: Final = """
+SELECT r.run_id, r.started_at, e.ttnn_version, a.board, count(*),
+    sum(CASE WHEN a.outcome = 'passed' THEN 1 ELSE 0 END), sum(a.duration_ns), count(a.duration_ns)
+FROM cases c JOIN attempts a ON a.case_key = c.key JOIN runs r ON r.key = a.run_key
+JOIN environments e ON e.key = r.environment_key
+WHERE c.op = :op GROUP BY r.run_id, r.started_at, e.ttnn_version, a.board
+ORDER BY r.started_at DESC LIMIT :most
+"""
+_OP_PCC: Final = """
+SELECT r.run_id, min(m.value), avg(m.value), max(m.value), count(m.value)
+FROM cases c JOIN attempts a ON a.case_key = c.key JOIN measurements m ON m.attempt_key = a.key
+JOIN runs r ON r.key = a.run_key
+WHERE c.op = :op AND m.name = 'pcc' AND m.value IS NOT NULL GROUP BY r.run_id
+"""
+_PREVIOUS: Final = """
+SELECT p.run_id FROM runs r JOIN runs p ON p.kind = r.kind AND p.started_at < r.started_at
+    AND coalesce(p.model, p.source) = coalesce(r.model, r.source)
+JOIN environments f ON f.key = p.environment_key JOIN environments e ON e.key = r.environment_key
+WHERE r.key = :run_key AND coalesce(f.board, '') = coalesce(e.board, '')
+ORDER BY p.started_at DESC LIMIT 1
+"""
+_MOST_RUNS: Final = 200
+_AT_ONCE: Final = 500
+
+
+def runs(
+    source: Source,
+    most: int,
+    after: tuple[str, int] | None = None,
+    **chosen: str | None,
+) -> list[tuple[Any, ...]]:
+    """Return Runs, the newest first; ``chosen`` are kind, model and board, None is any.
+
+    ``after`` is the moment and the key of the last one that was seen.
+    """
+    day, key = after or (None, 0)
+    asked = {"kind": None, "model": None, "board": None, **chosen}
+    return list(source.rows(_RUNS, {**asked, "day": day, "key": key, "most": most}))
+
+
+def run_named(source: Source, run_id: str) -> tuple[Any, ...] | None:
+    """Return a Run by its whole id, and the content of its environment."""
+    return next(iter(source.rows(_RUN, {"run_id": run_id})), None)
+
+
+def runs_beginning(source: Source, prefix: str, most: int) -> tuple[str, ...]:
+    """Return the ids of Runs that begin so, a few of them."""
+    asked = {"prefix": prefix, "length": len(prefix), "most": most}
+    return tuple(run_id for (run_id,) in source.rows(_BEGINNING, asked))
+
+
+def run_counts(source: Source) -> dict[str, int]:
+    """Return how many Runs there are of each kind."""
+    return {kind: int(count) for kind, count in source.rows(_COUNTS, {})}
+
+
+def totals(source: Source, keys: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """Return what was called, tried, planned and tested in Runs, by their keys."""
+    every = list(keys)
+    found = {key: _nothing() for key in every}
+    for key, cases, calls, ops in _by_keys(source, _CALLED, every):
+        found[key].update(cases=int(cases), calls=int(calls), ops=int(ops))
+    for name, sql in (("attempts", _OUTCOMES), ("tests", _TESTED)):
+        for key, outcome, count in _by_keys(source, sql, every):
+            found[key][name][outcome] = int(count)
+    for key, count in _by_keys(source, _PLANNED, every):
+        found[key]["planned"] = int(count)
+    for key, complete in _by_keys(source, _COMPLETE, every):
+        found[key]["complete"] = bool(complete)
+    return found
+
+
+def _nothing() -> dict[str, Any]:
+    return {
+        "cases": 0,
+        "calls": 0,
+        "ops": 0,
+        "planned": None,
+        "complete": True,
+        "attempts": {},
+        "tests": {},
+    }
+
+
+def ops_of_run(source: Source, run_key: int, most: int) -> list[tuple[Any, ...]]:
+    """Return op, cases and calls of what a Run has called, most calls first."""
+    return list(source.rows(_OPS, {"run_key": run_key, "most": most}))
+
+
+def tests_of_run(
+    source: Source, run_key: int, after: tuple[int, int] | None, outcome: str | None, most: int
+) -> list[tuple[Any, ...]]:
+    """Return the tests of a Run in their order, from after one on."""
+    recording, place = after or (-1, -1)
+    asked = {"run_key": run_key, "recording": recording, "place": place, "outcome": outcome}
+    return list(source.rows(_TESTS, {**asked, "most": most}))
+
+
+def attempts_of_run(
+    source: Source, run_key: int, after: int, outcome: str | None, most: int
+) -> list[tuple[Any, ...]]:
+    """Return the Attempts of a Run as they were added, from after one on."""
+    asked = {"run_key": run_key, "after": after, "outcome": outcome, "most": most}
+    return list(source.rows(_ATTEMPTS, asked))
+
+
+def recordings_of_run(source: Source, run_key: int, most: int) -> list[tuple[Any, ...]]:
+    """Return key, process, completeness and calls of the processes of a Run."""
+    return list(source.rows(_RECORDINGS, {"run_key": run_key, "most": most}))
+
+
+def dictionary_of(source: Source, recording_key: int) -> bytes | None:
+    """Return what the calls of a Recording refer to, packed; imports have none."""
+    ((content,),) = source.rows(_DICTIONARY, {"key": recording_key})
+    return None if content is None else bytes(content)
+
+
+def block_at(source: Source, recording_key: int, first: int) -> tuple[int, int, bytes] | None:
+    """Return the block of calls in which the one with this op_index is."""
+    for begins, calls, content in source.rows(_BLOCK, {"key": recording_key, "first": first}):
+        return int(begins), int(calls), bytes(content)
+    return None
+
+
+def op_names(source: Source, case_ids: Iterable[str]) -> dict[str, str]:
+    """Return the ops of Cases by their ids."""
+    found: dict[str, str] = {}
+    for batch in answers.batches(case_ids, _AT_ONCE):
+        found.update((row[0], row[1]) for row in source.rows(*answers.listed(_NAMES, "ids", batch)))
+    return found
+
+
+def judged(source: Source, run_key: int, most: int) -> Iterator[tuple[int, int, str, int | None]]:
+    """Yield the Attempts of a Run: keys of Case and Attempt, outcome and duration."""
+    for row in source.rows(_JUDGED, {"run_key": run_key, "most": most}):
+        yield row[0], row[1], row[2], row[3]
+
+
+def least_pcc(source: Source, run_key: int) -> dict[int, float]:
+    """Return the least PCC of the outputs of the Attempts of a Run, by their keys."""
+    return {
+        key: value for key, value in source.rows(_PCC, {"run_key": run_key}) if value is not None
+    }
+
+
+def call_counts(source: Source, a: int, b: int) -> dict[str, int]:
+    """Return how many Cases two Runs call alike, more or less often, or only one of them."""
+    keys = {"a": a, "b": b}
+    counts = {kind: int(count) for kind, count in source.rows(_CALL_COUNTS, keys)}
+    ((only_b,),) = source.rows(_ONLY_B_COUNT, keys)
+    return {**counts, "only_b": int(only_b)}
+
+
+def call_changes(
+    source: Source, runs: tuple[int, int], kind: str, after: int, most: int
+) -> list[tuple[int, int | None, int | None]]:
+    """Return Cases that two Runs call so, by their keys, and how often each calls them."""
+    asked: dict[str, object] = {"a": runs[0], "b": runs[1], "after": after, "most": most}
+    if kind == "only_b":
+        rows = source.rows(_ONLY_B, asked)
+    else:
+        rows = source.rows(_CALL_CHANGES, {**asked, "kind": kind})
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+def op_times(source: Source, op: str) -> list[tuple[Any, ...]]:
+    """Return how often and how long Runs have called an op: the newest first."""
+    return list(source.rows(_OP_TIMES, {"op": op, "most": _MOST_RUNS}))
+
+
+def op_tried(source: Source, op: str) -> list[tuple[Any, ...]]:
+    """Return what came of the Attempts at an op, by Run and board: the newest first."""
+    return list(source.rows(_OP_TRIED, {"op": op, "most": _MOST_RUNS}))
+
+
+def op_pcc(source: Source, op: str) -> dict[str, tuple[float, float, float, int]]:
+    """Return least, mean and greatest PCC of an op in each Run, and of how many outputs."""
+    rows = source.rows(_OP_PCC, {"op": op})
+    return {run_id: (least, mean, most, int(count)) for run_id, least, mean, most, count in rows}
+
+
+def previous(source: Source, run_key: int) -> str | None:
+    """Return the Run before this one that did the same on the same board."""
+    return next((run_id for (run_id,) in source.rows(_PREVIOUS, {"run_key": run_key})), None)
+
+
+def _by_keys(source: Source, sql: str, keys: Iterable[int]) -> Iterator[tuple[Any, ...]]:
+    for batch in answers.batches(keys, _AT_ONCE):
+        yield from source.rows(*answers.listed(sql, "keys", batch))

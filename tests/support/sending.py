@@ -1,0 +1,79 @@
+"""Kill what sends one trove to another at random moments, and have it go on each time.
+
+``python sending.py SOURCE TARGET COUNT SEED`` prints as JSON how many senders were killed, and how
+many runs were there after each; at last it lets one end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+
+from optrove.errors import NoTrove
+from optrove.store.parts import TroveParts
+from optrove.store.place import place_of
+from optrove.store.reader import open_reader
+from optrove.store.sharing import send
+from optrove.store.trove import open_trove
+
+SMALL = 2_000
+"""So little at once that there are many transactions to be killed in."""
+LONGEST_SECONDS = 0.03
+
+
+def send_all(source, target, done=lambda: None):
+    """Send what is lacking, in small transactions, and tell of each when it is done."""
+    with (
+        open_reader(place_of(source)) as reader,
+        open_trove(place_of(target), create=True) as trove,
+    ):
+        parts = TroveParts(reader.source)
+        with parts.snapshot():
+            for _ in send(trove, parts, trove.lacking(parts), SMALL):
+                done()
+
+
+def killed(source, target, transactions, seconds):
+    """Kill a child soon after so many transactions; tell whether it had not ended by then."""
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(told)
+        send_all(source, target, lambda: os.write(tell, b"."))
+        os._exit(0)
+    os.close(tell)
+    with os.fdopen(told, "rb", buffering=0) as heard:
+        while transactions and heard.read(1):
+            transactions -= 1
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+        return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def arrived(target):
+    """Return how many runs are there."""
+    try:
+        with open_reader(place_of(target)) as reader:
+            return len(reader.runs())
+    except NoTrove:
+        return 0
+
+
+def main(source, target, count, seed):
+    """Kill as many senders as are asked for, and let the last one end."""
+    chance = random.Random(seed)  # noqa: S311 - moments, not secrets
+    deaths, runs = 0, []
+    for _ in range(count):
+        moment = LONGEST_SECONDS * chance.random()
+        deaths += killed(source, target, chance.randrange(6), moment)
+        runs.append(arrived(target))
+    send_all(source, target)
+    print(json.dumps({"killed": deaths, "runs": runs}))  # noqa: T201 - the answer
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3], *map(int, sys.argv[3:]))
