@@ -1,28 +1,88 @@
-"""Draw what the demo shows, as the picture of the README."""
+"""Draw what the demo shows, shortened, as the picture of the README."""
 
 from __future__ import annotations
 
 import io
 import re
-import runpy
+import subprocess
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
+from optrove.flows.demo import TROVE, Step, prepared, steps
+from optrove.settings import STORE, environment
+
 ROOT = Path(__file__).parents[1]
+WIDTH = 100
 
 # Without the fonts that rich would load from elsewhere: the picture stands alone.
 FORMAT = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which lines of a command's output are in the picture, from its beginning and its end."""
+
+    first: int = 0
+    last: int = 0
+
+
+PARTS = {
+    "encoder": Part(),
+    "efficientnet": Part(),
+    "llama": Part(last=2),
+    "ops": Part(first=7, last=2),
+    "show": Part(first=9),
+    "replay": Part(last=3),
+    "check-board": Part(first=7),
+    "sweep": Part(last=3),
+    "report": Part(first=1),
+}
+
+
 def draw(path: Path) -> None:
-    """Run the demo and save what it shows as an SVG file."""
-    console = Console(record=True, width=84, file=io.StringIO(), highlight=False)
-    console.print("[bold green]$[/] make demo")
-    runpy.run_path(str(ROOT / "examples" / "encoder" / "run.py"))["main"](console)
+    """Run the commands of the demo and save what they show as an SVG file."""
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
+    shown: set[str] = set()
+    for step in steps(prepared(), shadow=True):
+        output = run(step)
+        name = (
+            step.words[step.words.index("--model") + 1]
+            if step.words[0] == "trace"
+            else step.words[0]
+        )
+        if name in shown:
+            continue
+        shown.add(name)
+        console.print(f"[bold green]$[/] [bold]{step.line}[/]", soft_wrap=True)
+        for line in shortened(output, PARTS[name]):
+            console.print(line[:WIDTH], markup=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     console.save_svg(str(path), title="optrove", code_format=FORMAT)
+
+
+def run(step: Step) -> list[str]:
+    """Return the lines that a command prints as data."""
+    with environment({STORE.name: str(TROVE)}):
+        done = subprocess.run(  # noqa: S603 - the demo's own words
+            [sys.executable, "-m", "optrove", *step.words],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert step.is_well(done.returncode), step.line
+    return [line for line in done.stdout.splitlines() if line.strip() and "kept as run" not in line]
+
+
+def shortened(lines: list[str], part: Part) -> list[str]:
+    """Return the part of the lines that is shown, with a mark where some are left out."""
+    if len(lines) <= part.first + part.last:
+        return lines
+    last = lines[len(lines) - part.last :]
+    return [*lines[: part.first], *(["..."] if part.first else []), *last]
 
 
 if __name__ == "__main__":

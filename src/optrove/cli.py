@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optrove import __version__
+from optrove.cli_config import COMMANDS as CONFIG_COMMANDS
+from optrove.cli_demo import COMMANDS as DEMO_COMMANDS
 from optrove.cli_options import json_option
 from optrove.cli_query import COMMANDS as QUERY_COMMANDS
 from optrove.cli_replay import COMMANDS as REPLAY_COMMANDS
+from optrove.cli_results import COMMANDS as RESULT_COMMANDS
+from optrove.cli_serve import COMMANDS as SERVE_COMMANDS
+from optrove.cli_share import COMMANDS as SHARE_COMMANDS
 from optrove.cli_store import COMMANDS as STORE_COMMANDS
+from optrove.cli_sweep import COMMANDS as SWEEP_COMMANDS
 from optrove.cli_testgen import COMMANDS as TESTGEN_COMMANDS
 from optrove.cli_trace import trace
+from optrove.cli_vectors import COMMANDS as VECTOR_COMMANDS
 from optrove.errors import OptroveError
 from optrove.settings import VARIABLES, read_settings
 
@@ -26,17 +33,19 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 ENVIRONMENT = "\b\nEnvironment:\n" + "\n".join(
-    f"  {variable.name:20} {variable.help}" for variable in VARIABLES
+    f"  {variable.name:21} {variable.help}" for variable in VARIABLES
 )
 
 
 SECTIONS = {
     "Record": ("trace", "import"),
-    "Ask": ("ops", "show", "who", "diff", "runs", "models"),
+    "Ask": ("ops", "show", "who", "diff", "runs", "models", "serve"),
     "Replay": ("replay", "check-board", "check-release", "audit-goldens"),
+    "Sweep": ("sweep", "vectors", "results", "report"),
     "Test": ("testgen", "shrink"),
     "Keep": ("export", "merge", "rm"),
-    "Without hardware": ("boards", "doctor"),
+    "Configure": ("config",),
+    "Without hardware": ("demo", "boards", "doctor"),
 }
 """In which order the first page of help shows the commands."""
 
@@ -82,7 +91,20 @@ def main() -> None:
     """
 
 
-for command in (trace, *QUERY_COMMANDS, *REPLAY_COMMANDS, *STORE_COMMANDS, *TESTGEN_COMMANDS):
+for command in (
+    trace,
+    *QUERY_COMMANDS,
+    *REPLAY_COMMANDS,
+    *SWEEP_COMMANDS,
+    *VECTOR_COMMANDS,
+    *RESULT_COMMANDS,
+    *STORE_COMMANDS,
+    *SHARE_COMMANDS,
+    *TESTGEN_COMMANDS,
+    *CONFIG_COMMANDS,
+    *SERVE_COMMANDS,
+    *DEMO_COMMANDS,
+):
     main.add_command(command)
 
 

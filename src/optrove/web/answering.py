@@ -1,0 +1,179 @@
+"""Answer requests from a trove: readers for several at once, and answers kept while they hold."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import queue
+import threading
+from collections import OrderedDict
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from optrove.store.reader import open_reader
+from optrove.version import __version__
+from optrove.web.catalog import Catalog
+from optrove.web.looking import Look
+from optrove.web.wording import FILTERS, address, share
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from optrove.store.place import Place
+    from optrove.store.reader import TroveReader
+    from optrove.web.looking import Page, View
+    from optrove.web.parameters import Values
+
+READERS: Final = 3
+"""How many questions are asked of the trove at the same time."""
+LONGEST_S: Final = 10.0
+"""How long one may take."""
+KEPT_BYTES: Final = 32 * 2**20
+_LARGEST_KEPT: Final = KEPT_BYTES // 16
+_HTML: Final = "text/html; charset=utf-8"
+_JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The body of an answer; ``tag`` is another one for another body."""
+
+    body: bytes
+    media_type: str
+    tag: str
+
+
+class Kept:
+    """Answers that were given, the last used ones, up to a number of bytes."""
+
+    def __init__(self, most: int = KEPT_BYTES) -> None:
+        self._lock = threading.Lock()
+        self._answers: OrderedDict[Hashable, Answer] = OrderedDict()
+        self._bytes = 0
+        self._most = most
+
+    def get(self, key: Hashable) -> Answer | None:
+        """Return an answer that was kept."""
+        with self._lock:
+            found = self._answers.get(key)
+            if found is not None:
+                self._answers.move_to_end(key)
+            return found
+
+    def keep(self, key: Hashable, answer: Answer) -> None:
+        """Keep an answer, and drop those not used for longest if they get too many."""
+        if len(answer.body) > _LARGEST_KEPT:
+            return
+        with self._lock:
+            before = self._answers.pop(key, None)
+            self._bytes += len(answer.body) - (0 if before is None else len(before.body))
+            self._answers[key] = answer
+            while self._bytes > self._most:
+                _, dropped = self._answers.popitem(last=False)
+                self._bytes -= len(dropped.body)
+
+
+class Desk:
+    """Whoever answers: holds the trove open, an index of it, and the answers that still hold."""
+
+    def __init__(self, place: Place, store: str | None = None) -> None:
+        """Open a trove; ``store`` is how commands on the pages name it."""
+        self._store = store
+        self._place = place
+        self._readers: queue.LifoQueue[TroveReader] = queue.LifoQueue()
+        self._every = [open_reader(place) for _ in range(READERS)]
+        for reader in self._every:
+            self._readers.put(reader)
+        self._watcher = open_reader(place)
+        self._watching = threading.Lock()
+        self._catalog = Catalog()
+        self._kept = Kept()
+        self._templates = _templates(place)
+
+    def close(self) -> None:
+        """Let go of the trove."""
+        for reader in (*self._every, self._watcher):
+            reader.close()
+
+    def prepare(self) -> None:
+        """Make the index now, so that the first page does not wait for it."""
+        state = self._state()
+        with self._reader() as reader, reader.source.snapshot():
+            self._catalog.current(reader.source, state)
+
+    def answer(self, page: Page, asked: Values) -> Answer:
+        """Return a page, for people or for machines, as ``format`` says."""
+        state = self._state()
+        key = (page.name, tuple(sorted(asked.items())), state)
+        kept = self._kept.get(key)
+        if kept is not None:
+            return kept
+        view = self._view(page, asked, state)
+        answer = self._answer(page, asked, view)
+        if self._catalog.is_current(state):
+            self._kept.keep(key, answer)
+        return answer
+
+    def problem(self, title: str, message: str, *, as_json: bool, more: str = "") -> Answer:
+        """Return an answer that says why there is no page; ``more`` names a template to add."""
+        if as_json:
+            return _answer(_json({"error": message}), _JSON)
+        page = self._templates.get_template("problem.jinja")
+        return _answer(page.render(title=title, message=message, more=more, here=""), _HTML)
+
+    def _state(self) -> str:
+        with self._watching:
+            return self._watcher.source.state()
+
+    def _view(self, page: Page, asked: Values, state: str) -> View:
+        with self._reader() as reader:
+            source = reader.source
+            with source.snapshot(), source.within(LONGEST_S):
+                index = self._catalog.current(source, state)
+                return page.make(Look(source, index, asked, self._store))
+
+    def _answer(self, page: Page, asked: Values, view: View) -> Answer:
+        if asked.get("format") == "json":
+            return _answer(_json(view.data), _JSON)
+        given = {name: value for name, value in asked.items() if name != "format"}
+        template = self._templates.get_template(page.template)
+        text = template.render(
+            data=view.data, drawn=view.drawn, asked=given, here=page.path, page=page
+        )
+        return _answer(text, _HTML)
+
+    @contextmanager
+    def _reader(self) -> Iterator[TroveReader]:
+        reader = self._readers.get()
+        try:
+            yield reader
+        finally:
+            self._readers.put(reader)
+
+
+def _templates(place: Place) -> Environment:
+    environment = Environment(
+        loader=PackageLoader("optrove.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(FILTERS)
+    name = place.path.name if place.path is not None else str(place)
+    environment.globals.update(address=address, share=share, version=__version__, trove=name)
+    return environment
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, allow_nan=False, separators=(",", ":"))
+
+
+def _answer(text: str, media_type: str) -> Answer:
+    # What is no valid text, such as half of a pair of surrogates, is shown as a question mark.
+    body = text.encode("utf-8", "replace")
+    return Answer(body, media_type, hashlib.sha256(body).hexdigest()[:32])

@@ -1,0 +1,175 @@
+"""The page of one case: its arguments, who uses it, what came of it, and how to run it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.codec.described import case_of
+from optrove.codec.text import read
+from optrove.errors import BadData, NotFound
+from optrove.model.case import obstacles
+from optrove.model.values import TensorSpec
+from optrove.model.walk import walk
+from optrove.report.describe import drawn, folded
+from optrove.report.shard_picture import shard_svg
+from optrove.store import browsing
+from optrove.web.looking import PAGE_ROWS, Page, View
+from optrove.web.parameters import Parameter
+from optrove.web.wording import cut, finite
+
+if TYPE_CHECKING:
+    from optrove.model.case import Case
+    from optrove.web.looking import Look
+
+PARAMETERS: Final = (
+    Parameter(
+        *("id", "the case's id, or its beginning: six digits or more"),
+        required=True,
+        pattern="[0-9a-f]{6,64}",
+    ),
+    Parameter("before", "the last attempt of the page before", number=True),
+)
+_WHOLE: Final = 64
+_WIDTH: Final = 88
+_SHORT: Final = 12
+_LONGEST: Final = 400_000
+_LONGEST_DRAWN: Final = 6_000
+_MOST_PICTURES: Final = 8
+
+
+def case_page(look: Look) -> View:
+    """Make the page of a case."""
+    row = _row(look, look.text("id") or "")
+    key, case_id, semantic_id, family_id, op, replayable, calls, outermost, content = row
+    executions = browsing.executions_of(look.source, key, PAGE_ROWS + 1)
+    attempts = browsing.attempts_of(look.source, key, look.number("before"), PAGE_ROWS + 1)
+    data = {
+        "case_id": case_id,
+        "semantic_id": semantic_id,
+        "family_id": family_id,
+        "op": cut(op),
+        "replayable": bool(replayable),
+        "calls": int(outermost),
+        "nested_calls": int(calls) - int(outermost),
+        "arguments": read(content)["arguments"] if len(content) <= _LONGEST else None,
+        "commands": commands(case_id, look.store),
+        "executions": [_execution(each) for each in executions[:PAGE_ROWS]],
+        "more_executions": len(executions) > PAGE_ROWS,
+        "attempts": _attempts(look, attempts[:PAGE_ROWS]),
+        "next": attempts[PAGE_ROWS - 1][0] if len(attempts) > PAGE_ROWS else None,
+    }
+    return View(data, _drawn(content))
+
+
+def commands(case_id: str, store: str | None) -> dict[str, str]:
+    """Return what to type to run, test and show a case."""
+    about = "" if store is None else f" --store {shlex.quote(store)}"
+    name = case_id[:_SHORT]
+    return {
+        "replay": f"optrove replay {name}{about}",
+        "testgen": f"optrove testgen {name} -o tests/generated{about}",
+        "show": f"optrove show {name}{about}",
+    }
+
+
+def _row(look: Look, name: str) -> tuple[Any, ...]:
+    if len(name) < _WHOLE:
+        found = browsing.cases_beginning(look.source, name, 2)
+        if len(found) > 1:
+            raise NotFound(f"several cases begin with {name!r}; give more digits of the id")
+        name = found[0] if found else name
+    row = browsing.case_named(look.source, name)
+    if row is None:
+        raise NotFound(f"no case here has the id {name!r}; look for it on the page of its op")
+    return row
+
+
+def _execution(row: tuple[Any, ...]) -> dict[str, Any]:
+    run_id, source, model, board, started_at, test_id, module, mode, outcome, *rest = row
+    outermost, calls, total_ns, shortest_ns, longest_ns, raised, ending = rest
+    return {
+        "run_id": cut(run_id),
+        "source": cut(source),
+        "model": cut(model),
+        "board": cut(board),
+        "started_at": started_at,
+        "test": cut(test_id),
+        "module": cut(module),
+        "mode": cut(mode),
+        "outcome": outcome,
+        "outermost": bool(outermost),
+        "calls": calls,
+        "total_ns": total_ns,
+        "shortest_ns": shortest_ns,
+        "longest_ns": longest_ns,
+        "error": cut(str(json.loads(ending))) if raised else None,
+    }
+
+
+def _attempts(look: Look, rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    measured = browsing.measured(look.source, (row[0] for row in rows))
+    names = ("run_id", "outcome", "device", "board", "seed", "detail", "started_at")
+    found = []
+    for key, *told in rows:
+        *texts, duration_ns, replayed = told
+        found.append(
+            {
+                **dict(zip(names, map(cut, texts), strict=True)),
+                "duration_ns": duration_ns,
+                "replayed_case_id": replayed,
+                "measurements": [_measurement(each) for each in measured.get(key, ())],
+            }
+        )
+    return found
+
+
+def _measurement(row: tuple[Any, ...]) -> dict[str, Any]:
+    name, value, threshold, passed, output = row
+    return {
+        "name": cut(name),
+        "value": finite(value),
+        "threshold": finite(threshold),
+        "passed": None if passed is None else bool(passed),
+        "output": output,
+    }
+
+
+def _drawn(content: str) -> dict[str, Any]:
+    """Return the arguments as people read them, with a picture of each that is sharded."""
+    if len(content) > _LONGEST:
+        return {"arguments": [], "problem": f"too large to be drawn: {len(content):,} letters"}
+    try:
+        case = case_of(content)
+        found = {
+            "arguments": _arguments(case),
+            "obstacles": [(each.path, each.type, each.reason) for each in obstacles(case)],
+            "problem": None,
+        }
+    except (BadData, RecursionError) as error:
+        return {"arguments": [], "problem": f"it cannot be read: {error}"}
+    return found
+
+
+def _arguments(case: Case) -> list[dict[str, Any]]:
+    """Return the arguments of a case, those with tensors first."""
+    found = []
+    pictures = 0
+    for name, value in case.arguments:
+        text = drawn(value)
+        own = []
+        tensors = [part for _, part in walk(value, "") if isinstance(part, TensorSpec)]
+        for part in tensors:
+            picture = shard_svg(part)
+            if picture is not None and pictures < _MOST_PICTURES:
+                own.append(picture)
+                pictures += 1
+        shown = text if len(text) <= _LONGEST_DRAWN else f"{text[:_LONGEST_DRAWN]}..."
+        lines = folded("", shown, _WIDTH)
+        row = {"name": name, "text": "\n".join(lines), "pictures": own, "plain": not tensors}
+        found.append(row)
+    return sorted(found, key=lambda row: bool(row["plain"]))
+
+
+CASE: Final = Page("/case", "case", "One case: arguments, uses, attempts", case_page, PARAMETERS)

@@ -1,0 +1,196 @@
+"""Keep an index of all cases in memory, and bring it up to date when the trove has changed."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.model.hidden import is_hidden
+from optrove.report.facets import NONE, Cases, Origin, Tensor
+from optrove.report.tried import LastTried
+from optrove.store import browsing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from optrove.store.source import Source
+
+VECTORS: Final = "sweep."
+"""How the ops begin that stand for the vectors of sweep modules."""
+
+
+@dataclass(slots=True)
+class Op:
+    """One op: its cases, and what came of the last attempts at them."""
+
+    name: str
+    cases: Cases
+    last: LastTried
+
+    @property
+    def hidden(self) -> bool:
+        """Whether lists leave it out unless asked for."""
+        return is_hidden(self.name) or self.name.startswith(VECTORS)
+
+
+@dataclass(slots=True)
+class Index:
+    """All ops of a trove, and where each case is among those of its op."""
+
+    harvest: tuple[int, ...]
+    ops: dict[str, Op]
+    numbers: dict[int, int]
+    op_of: dict[int, Op]
+    seen: int = 0
+    attempts: int = 0
+    version: int = 0
+    boards: set[str] = field(default_factory=set)
+    remembered: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """What took long to find out about ops, until the trove changes."""
+
+    def shown(self, *, all_ops: bool) -> Iterator[Op]:
+        """Yield the ops that lists show."""
+        return (op for op in self.ops.values() if all_ops or not op.hidden)
+
+
+class Catalog:
+    """The index of a trove that may change; safe to be used by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._index: Index | None = None
+        self._state: str | None = None
+
+    def is_current(self, state: str) -> bool:
+        """Tell whether the index is that of a state of the trove."""
+        return state == self._state
+
+    def current(self, source: Source, state: str) -> Index:
+        """Return the index as of now; one that is just being renewed by another thread as it was.
+
+        ``state`` is what the source has called its state: an equal one needs no look.
+        """
+        index = self._index
+        if index is not None and state == self._state:
+            return index
+        if not self._lock.acquire(blocking=index is None):
+            return self._index or self.current(source, state)
+        try:
+            self._index = _renewed(source, self._index)
+            self._state = state
+            return self._index
+        finally:
+            self._lock.release()
+
+
+def _renewed(source: Source, index: Index | None) -> Index:
+    harvest = browsing.harvest(source)
+    last, count = browsing.last_tried(source)
+    if index is None or harvest != index.harvest or last < index.seen:
+        index = _built(source, harvest, 0 if index is None else index.version)
+    _try_on(source, index)
+    if index.attempts != count:
+        # Some were removed in between.
+        index = _built(source, harvest, index.version)
+        _try_on(source, index)
+    index.version += 1
+    index.remembered = {}
+    return index
+
+
+def _built(source: Source, harvest: tuple[int, ...], version: int) -> Index:
+    index = Index(harvest, {}, {}, {}, version=version)
+    _read_cases(source, index)
+    tensors = _tensors(source, index)
+    calls = _calls(source, index)
+    for name, op in index.ops.items():
+        op.cases.fill(tensors.get(name, {}), calls.get(name, {}))
+    return index
+
+
+def _read_cases(source: Source, index: Index) -> None:
+    op: Op | None = None
+    families: dict[str, int] = {}
+    outermost: list[int] = []
+    replayable: list[int] = []
+    for fact in browsing.case_facts(source):
+        if op is None or op.name != fact.op:
+            _finish(op, outermost, replayable)
+            op = index.ops[fact.op] = Op(fact.op, Cases(), LastTried(0))
+            families, outermost, replayable = {}, [], []
+        cases = op.cases
+        number = len(cases.keys)
+        index.numbers[fact.key] = number
+        index.op_of[fact.key] = op
+        cases.keys.append(fact.key)
+        cases.calls.append(fact.calls)
+        cases.families.append(families.setdefault(fact.family_id, len(families)))
+        if fact.calls or fact.op.startswith(VECTORS):
+            outermost.append(number)
+        if fact.replayable:
+            replayable.append(number)
+    _finish(op, outermost, replayable)
+
+
+def _finish(op: Op | None, outermost: list[int], replayable: list[int]) -> None:
+    if op is None:
+        return
+    size = len(op.cases)
+    op.last = LastTried(size)
+    op.cases.outermost = _set(outermost, size)
+    op.cases.replayable = _set(replayable, size)
+
+
+def _set(numbers: list[int], size: int) -> int:
+    bits = bytearray(size // 8 + 1)
+    for number in numbers:
+        bits[number >> 3] |= 1 << (number & 7)
+    return int.from_bytes(bits, "little")
+
+
+def _tensors(source: Source, index: Index) -> dict[str, dict[Tensor, bytearray]]:
+    found: dict[str, dict[Tensor, bytearray]] = {}
+    op_of, numbers = index.op_of, index.numbers
+    for key, dtype, layout, memory, mesh in browsing.tensor_facts(source):
+        op = op_of.get(key)
+        if op is None:
+            continue
+        own = found.setdefault(op.name, {})
+        kind = (dtype, layout, memory, mesh or NONE)
+        bits = own.get(kind)
+        if bits is None:
+            bits = own[kind] = bytearray(len(op.cases) // 8 + 1)
+        number = numbers[key]
+        bits[number >> 3] |= 1 << (number & 7)
+    return found
+
+
+def _calls(source: Source, index: Index) -> dict[str, dict[Origin, dict[int, int]]]:
+    found: dict[str, dict[Origin, dict[int, int]]] = {}
+    named = browsing.origins(source)
+    labels = {key: (model, board or NONE) for key, (model, board) in named.items()}
+    op_of, numbers = index.op_of, index.numbers
+    for run_key, case_key, calls in browsing.uses(source):
+        op, origin = op_of.get(case_key), labels.get(run_key)
+        if op is None or origin is None:
+            continue
+        own = found.setdefault(op.name, {}).setdefault(origin, {})
+        number = numbers[case_key]
+        own[number] = own.get(number, 0) + calls
+    return found
+
+
+def _try_on(source: Source, index: Index) -> None:
+    """Take in the attempts that are new."""
+    changed: dict[str, Op] = {}
+    for tried in browsing.tried_since(source, index.seen):
+        op = index.op_of.get(tried.case_key)
+        index.seen, index.attempts = tried.key, index.attempts + 1
+        if op is not None:
+            board = tried.board or NONE
+            index.boards.add(board)
+            op.last.add(index.numbers[tried.case_key], board, tried.outcome, tried.key)
+            changed[op.name] = op
+    for op in changed.values():
+        op.cases.outcomes = op.last.outcomes()

@@ -1,0 +1,89 @@
+"""What pages can be asked for: parameters with their bounds, read strictly from a query string."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from optrove.errors import BadQuestion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Values: TypeAlias = "Mapping[str, str | int | None]"
+
+LONGEST: Final = 500
+"""How many letters a parameter may have."""
+LARGEST: Final = 2**53 - 1
+
+_WHOLE: Final = re.compile(r"[0-9]{1,16}")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a page; text unless it is a ``number`` or one of ``choices``.
+
+    One that may be empty is then as good as not given, which is what an untouched form sends.
+    """
+
+    name: str
+    about: str
+    required: bool = False
+    number: bool = False
+    choices: tuple[str, ...] = ()
+    pattern: str | None = None
+    may_be_empty: bool = False
+
+    def schema(self) -> dict[str, Any]:
+        """Return what values it takes, in the words of JSON Schema."""
+        if self.number:
+            return {"type": "integer", "minimum": 0, "maximum": LARGEST}
+        if self.choices:
+            return {"type": "string", "enum": list(self.choices)}
+        bounds: dict[str, Any] = {"type": "string", "maxLength": LONGEST}
+        bounds["minLength"] = 0 if self.may_be_empty else 1
+        return bounds if self.pattern is None else {**bounds, "pattern": f"^({self.pattern})$"}
+
+    def read(self, text: str) -> str | int:
+        """Return the value that a text stands for; BadQuestion if it is none."""
+        if self.number:
+            if not _WHOLE.fullmatch(text) or not text.isascii() or int(text) > LARGEST:
+                raise self._bad("a whole number from zero on")
+            return int(text)
+        if self.choices and text not in self.choices:
+            raise self._bad(f"one of {', '.join(self.choices)}")
+        if not 0 < len(text) <= LONGEST:
+            raise self._bad(f"a text of 1 to {LONGEST} letters")
+        if self.pattern is not None and not re.fullmatch(self.pattern, text, re.ASCII):
+            raise self._bad(f"a text of the form {self.pattern}")
+        return text
+
+    def _bad(self, wanted: str) -> BadQuestion:
+        return BadQuestion(f"the parameter {self.name!r} has to be {wanted}")
+
+
+FORMAT: Final = Parameter("format", "json: the same page for machines", choices=("html", "json"))
+
+
+def read_parameters(given: Iterable[tuple[str, str]], known: tuple[Parameter, ...]) -> Values:
+    """Return the values of all parameters that a page knows, None for those not given.
+
+    BadQuestion for one that it does not know, that is there twice, or that means nothing.
+    """
+    pairs = list(given)
+    by_name = {parameter.name: parameter for parameter in (*known, FORMAT)}
+    for name, count in Counter(name for name, _ in pairs).items():
+        if name not in by_name:
+            raise BadQuestion(
+                f"this page has no parameter {name[:40]!r}; it has {', '.join(by_name)}"
+            )
+        if count > 1:
+            raise BadQuestion(f"the parameter {name!r} is there {count} times; give it once")
+    told = [(name, text) for name, text in pairs if text or not by_name[name].may_be_empty]
+    found = {name: by_name[name].read(text) for name, text in told}
+    missing = [each.name for each in known if each.required and each.name not in found]
+    if missing:
+        raise BadQuestion(f"this page needs the parameter {missing[0]!r}")
+    return {name: found.get(name) for name in by_name}

@@ -1,0 +1,72 @@
+"""Rows of runs as lists show them, and how far a run is."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from optrove.errors import NotFound
+from optrove.model.records import Outcome
+from optrove.store import browsing_runs
+from optrove.web.wording import cut
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from optrove.store.source import Source
+
+
+def run_rows(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """Return runs with their totals."""
+    totals = browsing_runs.totals(source, (row[0] for row in rows))
+    return [run_data(row, totals[row[0]]) for row in rows]
+
+
+def run_data(row: tuple[Any, ...], totals: dict[str, Any]) -> dict[str, Any]:
+    """Return one run for machines."""
+    _, run_id, kind, source, model, board, device, ttnn, started_at, finished_at, content, *_ = row
+    told = json.loads(content)
+    exit_code = told.get("exit_code") if isinstance(told, dict) else None
+    return {
+        "run_id": cut(run_id),
+        "kind": kind,
+        "source": cut(source),
+        "model": cut(model),
+        "board": cut(board),
+        "device": device,
+        "ttnn_version": cut(ttnn),
+        "started_at": started_at,
+        "finished_at": finished_at,
+        "exit_code": exit_code,
+        "state": _state(kind, finished_at, exit_code, totals),
+        **totals,
+        "attempts": _in_order(totals["attempts"]),
+        "tried": sum(totals["attempts"].values()),
+    }
+
+
+def _in_order(outcomes: dict[str, int]) -> dict[str, int]:
+    """Return outcomes in the order of their kinds."""
+    return {each.value: outcomes[each.value] for each in Outcome if each.value in outcomes}
+
+
+def named_run(source: Source, name: str) -> tuple[Any, ...]:
+    """Return the run that is meant by an id or its beginning; NotFound if there is none."""
+    row = browsing_runs.run_named(source, name)
+    if row is None:
+        found = browsing_runs.runs_beginning(source, name, 2)
+        if len(found) > 1:
+            raise NotFound(f"several runs begin with {name[:40]!r}; give more of the id")
+        row = browsing_runs.run_named(source, found[0]) if found else None
+    if row is None:
+        raise NotFound(f"no run here has the id {name[:80]!r}; the page of runs lists all")
+    return row
+
+
+def _state(kind: str, finished_at: str | None, exit_code: object, totals: dict[str, Any]) -> str:
+    """Return whether a run is running, done, failed or was broken off."""
+    if kind in ("sweep", "replay") and finished_at is None:
+        return "running"
+    if not totals["complete"]:
+        return "incomplete"
+    return "failed" if exit_code not in (None, 0) else "done"

@@ -1,0 +1,75 @@
+// Three comforts: "/" goes to the search, buttons copy commands, running sweeps tell how far they are.
+"use strict";
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.closest("input, textarea, select, [contenteditable]");
+  if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  const search = document.getElementById("search");
+  search.focus();
+  search.select();
+});
+
+async function copied(text) {
+  if (navigator.clipboard && window.isSecureContext) {
+    await navigator.clipboard.writeText(text);
+    return;
+  }
+  // Over plain HTTP from another machine there is no clipboard but this old one.
+  const field = document.createElement("textarea");
+  field.value = text;
+  field.className = "unseen";
+  document.body.append(field);
+  field.select();
+  document.execCommand("copy");
+  field.remove();
+}
+
+for (const button of document.querySelectorAll("button[data-copy]")) {
+  button.addEventListener("click", async () => {
+    const said = button.textContent;
+    try {
+      await copied(document.getElementById(button.dataset.copy).textContent);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Failed";
+    }
+    setTimeout(() => { button.textContent = said; }, 1500);
+  });
+}
+
+const EVERY_MS = 2000;
+
+async function follow(box) {
+  const bar = box.querySelector("progress");
+  const words = box.querySelector("[data-live-text]");
+  let answer;
+  try {
+    answer = await fetch(box.dataset.live, { headers: { accept: "application/json" } });
+    if (!answer.ok) throw new Error(answer.statusText);
+  } catch {
+    words.textContent = "The server does not answer.";
+    setTimeout(() => follow(box), 5 * EVERY_MS);
+    return;
+  }
+  const told = await answer.json();
+  const passed = told.attempts.passed || 0;
+  const of = told.planned === null ? "" : ` of ${told.planned.toLocaleString("en")}`;
+  bar.max = Math.max(told.planned || told.tried, 1);
+  bar.value = told.tried;
+  words.textContent = `${told.tried.toLocaleString("en")}${of} tried, ${passed.toLocaleString("en")} passed`;
+  if (told.state === "running") {
+    setTimeout(() => follow(box), EVERY_MS);
+  } else {
+    words.textContent += `; ${told.state}`;
+  }
+}
+
+for (const box of document.querySelectorAll("[data-live]")) {
+  setTimeout(() => follow(box), EVERY_MS);
+}
+
+// On a narrow screen the filters would push everything else out of sight.
+if (window.matchMedia("(max-width: 52rem)").matches) {
+  for (const filters of document.querySelectorAll(".facets > details")) filters.open = false;
+}
