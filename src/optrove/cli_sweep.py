@@ -130,8 +130,7 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
         data = {"resumed": is_resumed, "interrupted": interrupted, "exported": files}
         _print_data(found, store, {"store": str(place), **data})
     else:
-        _print_lines(found, store, summary=summary)
-        click.echo(f"\nkept as run {found.run.id[:_ID_SHOWN]} of {place}")
+        _print_lines(found, store, place, summary=summary)
     sys.exit(INTERRUPTED if interrupted else _exit_code(found))
 
 
@@ -299,7 +298,7 @@ def _print_data(found: RunResults, store: str | None, more: Mapping[str, object]
     click.echo(json.dumps({**results_data(found, store), **more}, indent=2))
 
 
-def _print_lines(found: RunResults, store: str | None, *, summary: bool) -> None:
+def _print_lines(found: RunResults, store: str | None, place: Place, *, summary: bool) -> None:
     from optrove.report.results_text import results_lines
     from optrove.report.sweep_text import summary_lines
 
@@ -307,6 +306,7 @@ def _print_lines(found: RunResults, store: str | None, *, summary: bool) -> None
         echo_lines(summary_lines(found, table_width()))
     else:
         echo_lines(results_lines(found, store, table_width()))
+    click.echo(f"\nkept as run {found.run.id[:_ID_SHOWN]} of {place}")
 
 
 COMMANDS: Final = (sweep,)
