@@ -111,12 +111,11 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
     from optrove.flows.sweep_plans import SweepPlan
     from optrove.flows.sweeping import engine_named, finished
 
-    wanted, means = _wanted(given), _means(given)
+    wanted, means, place = _wanted(given), _means(given), located(store)
     _check(wanted, means, resume=resume, dry_run=dry_run)
-    place = located(store)
     begun = _resumed(store, wanted, means) if resume else None
-    is_resumed = begun is not None
-    plan = SweepPlan(()) if is_resumed else _planned(wanted, means, store)
+    resumed = {"resumed": begun is not None}
+    plan = SweepPlan(()) if begun else _planned(wanted, means, store)
     if dry_run:
         _show_plan(plan, as_json=as_json)
         return
@@ -125,10 +124,9 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
         begun = begun or _begin(place, wanted, means, plan)
         interrupted = _execute(begun, place, execute, jobs)
     found = finished(place, begun.run)
-    files = _export(found, result_dest)
+    files = {"exported": _export(found, result_dest), "interrupted": interrupted}
     if as_json:
-        data = {"resumed": is_resumed, "interrupted": interrupted, "exported": files}
-        _print_data(found, store, {"store": str(place), **data})
+        _print_data(found, store, {"store": str(place), **resumed, **files})
     else:
         _print_lines(found, store, place, summary=summary)
     sys.exit(INTERRUPTED if interrupted else _exit_code(found))
