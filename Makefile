@@ -1,5 +1,5 @@
 # The verbs of this project. Each does the set-up that it needs, once, without root rights:
-#   make demo    a transformer encoder on a mock N300, with the real ttnn and no hardware
+#   make demo    three small models traced, asked, replayed, swept: the real ttnn, no hardware
 #   make test    everything, on ttnn's mock boards and with torch
 #   make check   format, lint, types, layers, unit tests: under a minute
 #   make bench   ratios measured side by side
@@ -19,7 +19,7 @@ INSTALL = $(BIN)/python -m pip install -qq --editable
 help:
 	@sed -n 's/^#   //p' Makefile
 
-# Two depths of set-up: the demo needs neither torch nor test tools.
+# Two depths of set-up: the demo needs no torch, and of the test tools only pytest.
 $(VENV)/demo.stamp: $(RECIPE)
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
 	  python=$$(tools/find-python 3.12 3.10) || { \
@@ -29,7 +29,7 @@ $(VENV)/demo.stamp: $(RECIPE)
 	  echo "Setting up $(VENV) with $$python" >&2; \
 	  "$$python" -m venv --clear $(VENV); }
 	@echo "Installing optrove and ttnn" >&2
-	@$(INSTALL) '.[ttnn]'
+	@$(INSTALL) '.[ttnn]' pytest
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/demo.stamp
@@ -38,7 +38,7 @@ $(VENV)/test.stamp: $(VENV)/demo.stamp
 	@touch $@
 
 demo: $(VENV)/demo.stamp
-	@$(BIN)/python examples/encoder/run.py
+	@$(BIN)/optrove demo
 
 test: $(VENV)/test.stamp test-other-pythons
 	$(BIN)/python -m pytest -n 2 --dist loadgroup

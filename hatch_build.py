@@ -1,4 +1,4 @@
-"""Build the part of optrove that is written in C, where there is a compiler for it.
+"""Take the examples into a wheel, and build the part in C, where there is a compiler for it.
 
 Without a compiler or Python's headers the package is pure Python, and tracing somewhat slower.
 The compiler is that of the variable CC, else the one that Python was built with, else ``cc``.
@@ -17,15 +17,18 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MODULE = "src/optrove/backends/_hurry"
+EXAMPLES = "optrove/_examples"
 
 
 class CompileHook(BuildHookInterface):
-    """Compile one extension module beside its source, and take it into the wheel."""
+    """Compile one extension module beside its source; take it and the examples into the wheel."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile; an editable installation finds the module beside its source."""
+        """Compile; an editable installation finds module and examples where they are."""
+        if version != "editable":
+            build_data["force_include"][str(Path(self.root, "examples"))] = EXAMPLES
         source = Path(self.root, MODULE + ".c")
         target = source.with_name(source.stem + str(sysconfig.get_config_var("EXT_SUFFIX")))
         problem = self._compile(source, target)

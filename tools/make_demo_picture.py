@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
+from rich.markup import escape
 
 from optrove.flows.demo import TROVE, Step, prepared, steps
 from optrove.settings import STORE, environment
@@ -24,42 +25,32 @@ FORMAT = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTA
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Which lines of a command's output are in the picture, from its beginning and its end."""
+    """Which lines of a command's output are in the picture: the first, or those with a word."""
 
     first: int = 0
-    last: int = 0
+    words: tuple[str, ...] = ()
 
 
 PARTS = {
-    "encoder": Part(),
-    "efficientnet": Part(),
-    "llama": Part(last=2),
-    "ops": Part(first=7, last=2),
+    "trace": Part(words=("exit code", "observed")),
+    "ops": Part(first=7, words=(" ops, ",)),
     "show": Part(first=9),
-    "replay": Part(last=3),
-    "check-board": Part(first=7),
-    "sweep": Part(last=3),
-    "report": Part(first=1),
+    "replay": Part(words=("verdict", "pcc", "traced replay")),
+    "check-board": Part(first=5),
+    "sweep": Part(words=("cases: ",)),
+    "report": Part(),
 }
 
 
 def draw(path: Path) -> None:
     """Run the commands of the demo and save what they show as an SVG file."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
-    shown: set[str] = set()
     for step in steps(prepared(), shadow=True):
         output = run(step)
-        name = (
-            step.words[step.words.index("--model") + 1]
-            if step.words[0] == "trace"
-            else step.words[0]
-        )
-        if name in shown:
-            continue
-        shown.add(name)
-        console.print(f"[bold green]$[/] [bold]{step.line}[/]", soft_wrap=True)
-        for line in shortened(output, PARTS[name]):
-            console.print(line[:WIDTH], markup=False)
+        if "--families" not in step.words:
+            console.print(f"[bold green]$[/] [bold]{escape(step.line)}[/]")
+            for line in shortened(output, PARTS[step.words[0]]):
+                console.print(line[:WIDTH], markup=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     console.save_svg(str(path), title="optrove", code_format=FORMAT)
 
@@ -79,10 +70,9 @@ def run(step: Step) -> list[str]:
 
 def shortened(lines: list[str], part: Part) -> list[str]:
     """Return the part of the lines that is shown, with a mark where some are left out."""
-    if len(lines) <= part.first + part.last:
-        return lines
-    last = lines[len(lines) - part.last :]
-    return [*lines[: part.first], *(["..."] if part.first else []), *last]
+    head, rest = lines[: part.first], lines[part.first :]
+    tail = [line for line in rest if any(word in line for word in part.words)]
+    return [*head, *(["..."] if head and len(tail) < len(rest) else []), *tail]
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ SECTIONS = {
     "Sweep": ("sweep", "vectors", "results", "report"),
     "Test": ("testgen", "shrink"),
     "Keep": ("export", "merge", "rm"),
+    "Share": ("push", "pull", "roles"),
     "Configure": ("config",),
     "Without hardware": ("demo", "boards", "doctor"),
 }

@@ -1,4 +1,5 @@
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,17 @@ def test_every_variable_is_documented(variable):
 def test_links_between_pages_lead_somewhere(page):
     missing = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert missing == []
+
+
+def test_every_page_is_in_the_table_of_contents():
+    contents = (ROOT / "docs" / "index.md").read_text()
+    pages = [page.name for page in (ROOT / "docs").glob("*.md") if page.name != "index.md"]
+    assert [name for name in pages if f"]({name})" not in contents] == []
+
+
+def test_the_reference_is_what_the_code_says():
+    made = runpy.run_path(str(ROOT / "tools" / "make_reference.py"))["page"]()
+    assert made == (ROOT / "docs" / "reference.md").read_text(), "run tools/make_reference.py"
 
 
 @pytest.mark.ttnn

@@ -1,19 +1,14 @@
 """The small Llama runs on one chip and on two; what it calls is traced, and replays as itself."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from example_runs import EXAMPLES, run
+
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch, pytest.mark.slow]
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "llama"
-
-# Many small ops on few numbers: threads of torch would only wait for each other.
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+EXAMPLE = EXAMPLES / "llama"
 
 WRONG_WEIGHT = """
 from dataclasses import replace
@@ -37,19 +32,6 @@ def wrong_weight():
     yield
     llama_loading.load = load
 """
-
-
-def run(directory, *command):
-    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
-    return subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=directory,
-        env=environment | ONE_THREAD,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,8 @@
 
 A tensor is described once and then known by ttnn's own number for it (``tensor_id``), which no
 other tensor ever gets. What a tensor is does not change while it has that number, except when it
-is deallocated or given another topology; the probe sees both and says ``forget``.
+is deallocated or given another topology; the probe sees both and says ``forget``. An op that
+returns its own argument may have done the latter, so that such a result is described again.
 
 A new tensor is the usual result of its call when its spec equals that of the last one: the case
 fixes the device, the chips, and whether the result lies in the buffer of an argument.
@@ -169,6 +170,7 @@ class TtnnFingerprints(Fingerprints):
         number, buffer = live.tensor_id, storage_key(live)
         numbers = [each.tensor_id for each in arguments]
         if number in numbers:
+            self._learn_again(live)
             return "same", numbers.index(number)
         if buffer in buffers:
             owner = buffers.index(buffer)
@@ -276,6 +278,12 @@ class TtnnFingerprints(Fingerprints):
     def _learn(self, live: Any) -> int:
         part = self.facts[live.tensor_id] = self._describe(live)
         return part
+
+    def _learn_again(self, live: Any) -> None:
+        # An op that writes to its argument may give it the topology of another one:
+        # paged_fill_cache does, on a mesh.
+        part = self._describe(live)
+        self.facts[live.tensor_id] = -part if self._part(live) < 0 else part
 
     def _describe(self, live: Any) -> int:
         """Return the part of all tensors that are like this one."""

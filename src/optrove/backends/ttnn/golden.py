@@ -31,6 +31,9 @@ OUTPUT_ARGUMENTS = (
     "optional_output_tensors",
 )
 
+# Its numbers are not torch's: ttnn's preprocessing has a way of its own to read them.
+EIGHT_BITS = "FP8_E4M3"
+
 # Their meaning is in the bits of the narrow dtype.
 NOT_WIDENED = frozenset({"ttnn.bitcast"})
 
@@ -92,6 +95,9 @@ class Golden:
                 return inherited(name, numbers)
         chips = max((self._twins.chips(tensor) for tensor in inputs), default=1)
         try:
+            arguments, keywords = by_place(
+                _function(operation), self._signatures.of(operation), arguments, keywords
+            )
             if chips == 1:
                 return [self._torch_arguments(operation, arguments, keywords)]
             return self._per_chip(operation, arguments, keywords, chips)
@@ -176,16 +182,39 @@ class Golden:
         self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], chips: int
     ) -> list[Prepared]:
         known: dict[tuple[int, ...], Prepared] = {}
+        read: dict[int, Any] = {}
+        custom = operation.preprocess_golden_function_inputs
+        default = self._ttnn.decorators.default_preprocess_golden_function_inputs
+        tensors = list(self.tensors((arguments, keywords)))
         calls = []
         for chip in range(chips):
-            # Host shards stand in for the device's: a shard on the device still claims the
-            # topology of the whole mesh, which ttnn's preprocessing would then try to compose.
-            here = self._on_chip((arguments, keywords), chip)
-            key = tuple(id(shard) for shard in self.tensors(here))
+            key = tuple([id(self._on_chip(tensor, chip)) for tensor in tensors])
             if key not in known:
+                # Host shards stand in for the device's: a shard on the device still claims the
+                # topology of the whole mesh, which ttnn's preprocessing would then try to compose.
+                here = self._on_chip((arguments, keywords), chip)
+                # The default only reads tensors; that is done once for all chips that share one.
+                here = self._read(here, read) if custom in (None, default) else here
                 known[key] = self._torch_arguments(operation, *here)
             calls.append(known[key])
         return calls
+
+    def _read(self, live: Any, read: dict[int, Any]) -> Any:
+        """Return nested arguments with torch tensors in place of host tensors."""
+        if isinstance(live, self._ttnn.Tensor):
+            if id(live) not in read:
+                read[id(live)] = self._readable(live)
+            return read[id(live)]
+        if isinstance(live, dict):
+            return {key: self._read(value, read) for key, value in live.items()}
+        if type(live) in (list, tuple):
+            return type(live)(self._read(item, read) for item in live)
+        return live
+
+    def _readable(self, shard: Any) -> Any:
+        if shard.dtype.name == EIGHT_BITS:
+            return self._ttnn.decorators.to_torch_for_comparison(shard)
+        return shard.to_torch()
 
     def _on_chip(self, live: Any, chip: int) -> Any:
         if isinstance(live, self._ttnn.Tensor):
@@ -208,10 +237,7 @@ class Golden:
             operation.preprocess_golden_function_inputs
             or decorators.default_preprocess_golden_function_inputs
         )
-        overloads = self._signatures.of(operation)
-        values = preprocess(
-            *by_place(_function(operation), overloads, arguments, keywords),
-        )
+        values = preprocess(arguments, keywords)
         if name not in NOT_WIDENED:
             values = self._widen(values)
         if name.endswith("_bw") and hasattr(decorators, "prepare_backward_golden_inputs"):

@@ -7,6 +7,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
+from optrove.backends.watching import muted
 from optrove.errors import FrameworkMissing
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ class WeightTensors:
 
     def dump(self, tensor: Any, path: Path) -> None:
         """Write a tensor to a file whose name ends as ttnn wants it."""
-        self._ttnn.dump_tensor(path, tensor)
+        with muted():  # its path is that of a draft, of which a recording would learn nothing
+            self._ttnn.dump_tensor(path, tensor)
 
     def load(self, path: Path, mesh_device: Any) -> Any:
         """Return the tensor of a file, on the mesh; RuntimeError if it holds none that fits."""

@@ -1,0 +1,36 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [pytest.mark.ttnn, pytest.mark.slow]
+
+# Python imports this before anything else: no process of the demo finds torch.
+NO_TORCH = "import sys\nsys.modules['torch'] = None\n"
+
+
+def test_the_demo_needs_no_torch_and_leaves_a_trove_and_a_report(tmp_path):
+    hiding, home = tmp_path / "hiding", tmp_path / "home"
+    hiding.mkdir()
+    home.mkdir()
+    (hiding / "sitecustomize.py").write_text(NO_TORCH)
+    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    done = subprocess.run(
+        [sys.executable, "-m", "optrove", "demo"],
+        cwd=home,
+        env={**environment, "PYTHONPATH": str(hiding)},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "No numbers without torch" in done.stdout
+    assert "$ optrove check-board p300 --model llama" in done.stdout
+    assert "equal hash" in done.stdout
+    assert "all as they should be" in done.stdout
+    assert [path.name for path in home.iterdir()] == [".optrove"]
+    left = {path.name for path in (home / ".optrove").iterdir()}
+    assert {"demo.db", "demo.html"} <= left
+    assert left <= {"demo.db", "demo.db-shm", "demo.db-wal", "demo.db.journals", "demo.html"}
