@@ -21,9 +21,10 @@ if (
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# At its end a session with hypothesis's plugin imports all of hypothesis, which takes longer than
-# the sessions that tests start, and none of these uses it.
-QUICK = "-p no:hypothesispytest"
+# The plugin of schemathesis imports all of it when a session begins, and that of hypothesis all of
+# hypothesis when it ends. Each takes longer than the sessions that tests start, and none of these
+# uses it.
+QUICK = "-p no:schemathesis -p no:hypothesispytest -p no:anyio"
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -4,8 +4,8 @@
 "new_cases", "known_cases", "configurations", "cases", "understood", "partly", "refused",
 "verbatim": [{"kind", "count", "path", "text"}], "notes": {text: count}}]}``, where all from
 ``configurations`` on is null for journals and troves. ``export``: ``{"file", "format", "cases",
-"calls"}``. ``merge``: ``{"store", "runs", "cases", "calls"}``. ``rm``: ``{"run", "recordings",
-"calls", "cases"}``.
+"calls"}``, and for superset ``{"file", "format", "views", "bundle", "installed"}``. ``merge``:
+``{"store", "runs", "cases", "calls"}``. ``rm``: ``{"run", "recordings", "calls", "cases"}``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def import_files(*, files: Sequence[str], strict: bool, store: str | None, as_js
 @click.option(
     "--format",
     "form",
-    type=click.Choice(("master", "jsonl", "text", "params")),
+    type=click.Choice(("master", "jsonl", "text", "params", "superset")),
     default="master",
     show_default=True,
     help="What to write.",
@@ -73,9 +73,11 @@ def import_files(*, files: Sequence[str], strict: bool, store: str | None, as_js
 @click.option("--model", metavar="NAME", help="Only what this model has called.")
 @click.option("--run", metavar="RUN", help="Only this run; the beginning of its id is enough.")
 @click.option("--board", metavar="NAME", help="Only what was called on this board.")
+@click.option("--scrub", is_flag=True, help="Without paths, host names and user names.")
+@click.option("--install", is_flag=True, help="superset: make the views in the trove, too.")
 @store_option
 @json_option
-def export(*, file: str, form: str, store: str | None, as_json: bool, **chosen: str | None) -> None:
+def export(*, file: str, form: str, store: str | None, as_json: bool, **given: Any) -> None:
     """Write cases, or the calls of runs, to a file.
 
     \b
@@ -83,6 +85,7 @@ def export(*, file: str, form: str, store: str | None, as_json: bool, **chosen: 
     text     one line per case, sorted: for git, and for diff
     jsonl    one line per call, as --ops-jsonl writes them
     params   a directory with one JSON file per call
+    superset a directory with SQL views for BI tools and a bundle that Apache Superset imports
 
     FILE may be - for stdout. A file that is there is replaced when all is written.
 
@@ -91,18 +94,47 @@ def export(*, file: str, form: str, store: str | None, as_json: bool, **chosen: 
       optrove export ttnn_operations_master.json
       optrove export matmul.txt --format text --op matmul --model llama
       optrove export calls.jsonl --format jsonl --run 1f3a
+      optrove export public.json --scrub
+      optrove export bi --format superset --install
     """
     from optrove.flows.exporting import Selection, export_to
     from optrove.flows.stores import reading
 
+    scrub, install = given.pop("scrub"), given.pop("install")
+    chosen = Selection(**given)
+    if form == "superset":
+        _refuse(scrub or chosen != Selection(), "superset has views of all runs, and no data")
+        _export_bi(store, file, install=install, as_json=as_json)
+        return
+    _refuse(install, "only --format superset has views to install")
     with reading(store, tell_recovered) as reader:
-        exported = export_to(reader, file, form, Selection(**chosen))
+        exported = export_to(reader, file, form, chosen, scrub=scrub)
     data = {"file": file, "format": form, "cases": exported.cases, "calls": exported.calls}
     if as_json:
         click.echo(json.dumps(data, indent=2), err=file == "-")
         return
     text = f"{exported.cases:,} cases, {exported.calls:,} calls: {file}"
     click.echo(text, err=file == "-")
+
+
+def _refuse(given: object, why: str) -> None:
+    """Refuse options that do not go together."""
+    if given:
+        raise click.UsageError(f"{why}; leave the other options out")
+
+
+def _export_bi(store: str | None, directory: str, *, install: bool, as_json: bool) -> None:
+    from optrove.flows.superset import export_bi
+
+    exported = export_bi(store, directory, tell_recovered, install=install)
+    sql, bundle = str(exported.sql), str(exported.bundle)
+    if as_json:
+        data = {"file": directory, "format": "superset", "views": sql, "bundle": bundle}
+        click.echo(json.dumps({**data, "installed": install}, indent=2))
+        return
+    click.echo(f"views:  {sql} ({'made in the trove' if install else 'make them with --install'})")
+    click.echo(f"bundle: {bundle}")
+    click.echo(f"import it with: superset import-dashboards -p {bundle}")
 
 
 @click.command()

@@ -8,13 +8,16 @@ from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+# What tells pytest's processes of the session around them; the options of our own are no such word.
+AROUND = ("PYTEST_CURRENT_TEST", "PYTEST_VERSION", "PYTEST_XDIST")
+
 # Many small ops on few numbers: threads of torch would only wait for each other.
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
 def run(directory, *command):
     """Run a module of Python in a directory, without a word of the tests around it."""
-    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(AROUND)}
     return subprocess.run(
         [sys.executable, "-m", *command],
         cwd=directory,

@@ -17,6 +17,7 @@ from optrove.codec.call_columns import unpack_some
 from optrove.errors import BadData, Fault
 
 if TYPE_CHECKING:
+    from optrove.codec.call_columns import Columns
     from optrove.model.trove import CallBlock
 
 _CASES: Final = b',"cases":{'
@@ -24,7 +25,7 @@ _ENTRY: Final = re.compile(rb'"([0-9]+)":"([0-9a-f]+)"')
 _PIECE: Final = 1 << 20
 _MOST: Final = 256 << 20
 _LEFT_OUT: Final = 8
-"""Among how many calls one that has a case is looked for; most have one."""
+"""Among how many calls one that has a case is looked for at first; most have one."""
 _WORDS: Final = {layout.RETURNED: "returned", layout.RAISED: "raised"}
 
 
@@ -46,12 +47,10 @@ def calls_within(
     """Return the calls of a block that have a case, from one op_index on, at most so many."""
     begin = min(max(first - block.first, 0), block.count)
     columns = unpack_some(block, begin, most * _LEFT_OUT)
-    with_case = (
-        place
-        for place in range(len(columns))
-        if layout.kind_of(columns.words[place]) in (layout.CASE, layout.OPAQUE)
-    )
-    places = tuple(islice(with_case, most))
+    places = _with_case(columns, most)
+    if len(places) < most:
+        columns = unpack_some(block, begin, block.count)
+        places = _with_case(columns, most)
     cases = _cases(dictionary, {layout.number_of(columns.words[place]) for place in places})
     return tuple(
         SeenCall(
@@ -64,6 +63,12 @@ def calls_within(
         )
         for place in places
     )
+
+
+def _with_case(columns: Columns, most: int) -> tuple[int, ...]:
+    kinds = (layout.CASE, layout.OPAQUE)
+    found = (n for n, word in enumerate(columns.words) if layout.kind_of(word) in kinds)
+    return tuple(islice(found, most))
 
 
 def _cases(packed: bytes, numbers: set[int]) -> dict[int, str]:

@@ -64,8 +64,13 @@ def said(attempt: Attempt) -> Said:
     notes = tuple(line for line in attempt.notes if not line.startswith(DIFFERS))
     if attempt.outcome is Outcome.PASSED:
         return Said(notes=(*words, *notes), differences=differences)
-    cause = next((line.strip() for line in words if line.strip()), None)
-    return Said(cause, words[1:], notes, differences)
+    return Said(cause_in(attempt.detail), words[1:], notes, differences)
+
+
+def cause_in(detail: str | None) -> str | None:
+    """Return what is wrong in a line, from what was said when something failed."""
+    lines = (line.strip() for line in (detail or "").splitlines() if not line.startswith(DIFFERS))
+    return next(filter(None, lines), None)
 
 
 def is_as_recorded(attempt: Attempt) -> bool:

@@ -164,7 +164,8 @@ def differing(first: Json, other: Json, path: str = "") -> Iterator[tuple[str, J
         case list(), list() if len(first) == len(other):
             for place, (one, another) in enumerate(zip(first, other, strict=True)):
                 yield from differing(one, another, f"{path}[{place}]")
-        case _ if write(first) != write(other):
+        # As quick as it gets, and as strict: 1, 1.0 and true are three.
+        case _ if repr(first) != repr(other):
             yield path, first, other
 
 

@@ -116,14 +116,13 @@ def judged(op: str, attempt: Attempt, *, xfail: bool = False) -> Judged:
 def compare(a: Side, b: Side) -> Comparison:
     """Return what has changed from one run to the other."""
     kinds: dict[str, list[Change]] = {name: [] for name in _KINDS}
-    timed = a.device is not None and (a.device, a.board) == (b.device, b.board)
+    timed = have_one_clock(a, b)
     on_board = timed and a.device == DeviceKind.HARDWARE.value
     same = 0
     for case_id in sorted(a.cases.keys() & b.cases.keys()):
         before, after = a.cases[case_id], b.cases[case_id]
-        kind, text, worse = _change(before, after)
-        if kind is None and timed:
-            kind, text, worse = *_slower(before, after), on_board
+        kind, text, worse = change_of(before, after, timed=timed)
+        worse = worse or (kind == "slower" and on_board)
         if kind is None:
             same += 1
         else:
@@ -140,8 +139,30 @@ def _order(change: Change) -> tuple[str, str, str]:
     return change.before.op, change.text, change.before.case_id
 
 
+def have_one_clock(a: Side, b: Side) -> bool:
+    """Tell whether how long cases took in two runs can be compared: on the same kind of board."""
+    return a.device is not None and (a.device, a.board) == (b.device, b.board)
+
+
+def change_of(before: Judged, after: Judged, *, timed: bool) -> tuple[str | None, str, bool]:
+    """Return what kind of change it is, if any, what has changed, and whether results are worse.
+
+    ``timed`` is whether it matters how long it took.
+    """
+    found = _change(before, after)
+    if found[0] is None and timed and after.outcome is Outcome.PASSED:
+        one, other = before.took_ns, after.took_ns
+        if one is not None and other is not None and is_slower(one, other):
+            return "slower", f"took {duration(one)}, takes {duration(other)}", False
+    return found
+
+
+def is_slower(one: int, other: int) -> bool:
+    """Tell whether the other takes so much longer that it counts, in nanoseconds."""
+    return other - one >= _LEAST_NS and other >= SLOWER * one
+
+
 def _change(before: Judged, after: Judged) -> tuple[str | None, str, bool]:
-    """Return what kind of change it is, if any, what has changed, and whether to the worse."""
     outcomes = (before.outcome, after.outcome)
     if Outcome.NOT_RUN in outcomes:
         return "not_run", _words(after if after.outcome is Outcome.NOT_RUN else before), False
@@ -162,7 +183,7 @@ def _numerics(before: Judged, after: Judged) -> tuple[str | None, str, bool]:
     """Return the move of a PCC, of several outputs that which is worst."""
     old, new = dict(before.pcc), dict(after.pcc)
     pairs = [(old[output], new[output]) for output in old if output in new]
-    moved = [(one, other) for one, other in pairs if _differ(one, other)]
+    moved = [(one, other) for one, other in pairs if has_moved(one, other)]
     if not moved:
         return None, "", False
     worse = [pair for pair in moved if math.isnan(pair[1]) or pair[1] < pair[0]]
@@ -170,18 +191,10 @@ def _numerics(before: Judged, after: Judged) -> tuple[str | None, str, bool]:
     return "moved", f"PCC was {number(one)}, is {number(other)}", bool(worse) and not after.xfail
 
 
-def _differ(one: float, other: float) -> bool:
+def has_moved(one: float, other: float) -> bool:
+    """Tell whether two PCC differ so much that it counts."""
     both_undefined = math.isnan(one) and math.isnan(other)
     return not both_undefined and not abs(one - other) <= PCC_MOVED
-
-
-def _slower(before: Judged, after: Judged) -> tuple[str | None, str]:
-    one, other = before.took_ns, after.took_ns
-    if after.outcome is not Outcome.PASSED or one is None or other is None:
-        return None, ""
-    if other - one < _LEAST_NS or other < SLOWER * one:
-        return None, ""
-    return "slower", f"took {duration(one)}, takes {duration(other)}"
 
 
 def _cause(one: Judged) -> str:

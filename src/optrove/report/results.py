@@ -24,7 +24,8 @@ XFAILED: Final = "xfailed"
 XPASSED: Final = "xpassed"
 
 _EXPECTED_TO_FAIL: Final = "xfail_"
-_TIME: Final = "e2e_ns"
+TIME: Final = "e2e_ns"
+"""What is called how long a case took where that was measured for the purpose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Result:
     @property
     def xfail(self) -> bool:
         """Tell whether its suite is one of those that have to fail."""
-        return self.suite is not None and self.suite.startswith(_EXPECTED_TO_FAIL)
+        return fails_as_expected(self.suite)
 
     @property
     def view(self) -> str:
@@ -228,12 +229,20 @@ def spread(values: Sequence[float]) -> Spread | None:
     return Spread(len(values), min(known), mean, max(known), len(values) - len(known))
 
 
+def fails_as_expected(suite: str | None) -> bool:
+    """Tell whether the cases of a suite have to fail."""
+    return suite is not None and suite.startswith(_EXPECTED_TO_FAIL)
+
+
 def took(attempt: Attempt) -> int | None:
     """Return how long a case took: as it was measured for the purpose, or else all in all."""
-    timed = [each.value for each in attempt.measurements if each.name == _TIME]
-    if timed and math.isfinite(timed[0]):
-        return round(timed[0])
-    return attempt.duration_ns
+    timed = [each.value for each in attempt.measurements if each.name == TIME]
+    return time_of(timed, attempt.duration_ns)
+
+
+def time_of(timed: Sequence[float], duration_ns: int | None) -> int | None:
+    """Return how long something took by what was measured, or else by how long it took in all."""
+    return round(timed[0]) if timed and math.isfinite(timed[0]) else duration_ns
 
 
 def times(results: Iterable[Result]) -> Times | None:

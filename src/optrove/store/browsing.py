@@ -7,7 +7,7 @@ read only to make an index of them, which is kept as long as the trove does not 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from optrove.store import answers
 
@@ -33,8 +33,23 @@ FROM runs r JOIN environments e ON e.key = r.environment_key
 """
 _USES: Final = "SELECT run_key, case_key, outermost_calls FROM usage WHERE outermost_calls > 0"
 _TRIED: Final = """
-SELECT key, case_key, board, outcome, started_at FROM attempts WHERE key > :seen ORDER BY key
+SELECT key, run_key, case_key, board, outcome, duration_ns FROM attempts
+WHERE key > :seen ORDER BY key
 """
+_PCC: Final = """
+SELECT attempt_key, value FROM measurements
+WHERE attempt_key > :seen AND name = 'pcc' AND value IS NOT NULL ORDER BY attempt_key
+"""
+_TIMES: Final = """
+SELECT c.op, g.run_key, sum(x.calls), sum(x.total_ns)
+FROM executions x JOIN cases c ON c.key = x.case_key JOIN recordings g ON g.key = x.recording_key
+WHERE x.outermost AND x.total_ns IS NOT NULL GROUP BY c.op, g.run_key
+"""
+_RUN_FACTS: Final = """
+SELECT r.key, r.run_id, r.kind, r.started_at, e.board
+FROM runs r JOIN environments e ON e.key = r.environment_key
+"""
+_PLANS: Final = "SELECT count(*), coalesce(max(run_key), 0) FROM sweeps"
 _LAST_TRIED: Final = "SELECT coalesce(max(key), 0), count(*) FROM attempts"
 _LISTED: Final = """
 SELECT c.key, c.case_id, c.replayable, c.outermost_calls, t.content
@@ -103,15 +118,24 @@ class CaseFact:
     replayable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(NamedTuple):
     """The bare facts of an Attempt."""
 
     key: int
+    run_key: int
     case_key: int
     board: str | None
     outcome: str
-    started_at: str | None
+    duration_ns: int | None
+
+
+class RunFact(NamedTuple):
+    """What a Run is named and sorted by."""
+
+    run_id: str
+    kind: str
+    started_at: str
+    board: str | None
 
 
 def harvest(source: Source) -> tuple[int, ...]:
@@ -145,8 +169,29 @@ def uses(source: Source) -> Iterator[tuple[int, int, int]]:
 
 def tried_since(source: Source, seen: int) -> Iterator[Tried]:
     """Yield the Attempts that came after the one with this key."""
-    for row in source.rows(_TRIED, {"seen": seen}):
-        yield Tried(*row)
+    return map(Tried._make, source.rows(_TRIED, {"seen": seen}))
+
+
+def pcc_since(source: Source, seen: int) -> Iterator[tuple[int, float]]:
+    """Yield the PCC of the outputs of Attempts that came after one, with the Attempt's key."""
+    return ((key, value) for key, value in source.rows(_PCC, {"seen": seen}))
+
+
+def op_times(source: Source) -> Iterator[tuple[str, int, int, int]]:
+    """Yield how often and how long in all Runs have called ops: op, key of the Run, both."""
+    for op, run_key, calls, total_ns in source.rows(_TIMES, {}):
+        yield op, run_key, int(calls), int(total_ns)
+
+
+def run_facts(source: Source) -> dict[int, RunFact]:
+    """Return what all Runs are named and sorted by, by their keys."""
+    return {key: RunFact(*facts) for key, *facts in source.rows(_RUN_FACTS, {})}
+
+
+def plans(source: Source) -> tuple[int, ...]:
+    """Return numbers that change whenever a plan is added or removed."""
+    ((*numbers,),) = source.rows(_PLANS, {})
+    return tuple(map(int, numbers))
 
 
 def last_tried(source: Source) -> tuple[int, int]:

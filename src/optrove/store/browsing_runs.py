@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import math
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from optrove.store import answers
 
@@ -34,9 +37,6 @@ _CALLED: Final = """
 SELECT run_key, sum(outermost_cases), sum(outermost_calls), count(*) FROM op_usage
 WHERE run_key IN :keys GROUP BY run_key
 """
-_OUTCOMES: Final = """
-SELECT run_key, outcome, count(*) FROM attempts WHERE run_key IN :keys GROUP BY run_key, outcome
-"""
 _PLANNED: Final = "SELECT run_key, count(*) FROM planned WHERE run_key IN :keys GROUP BY run_key"
 _TESTED: Final = """
 SELECT g.run_key, t.outcome, count(*) FROM recordings g
@@ -61,8 +61,7 @@ ORDER BY t.recording_key, t.place LIMIT :most
 _ATTEMPTS: Final = """
 SELECT a.key, c.case_id, c.op, a.outcome, a.board, a.detail, a.started_at, a.duration_ns
 FROM attempts a JOIN cases c ON c.key = a.case_key
-WHERE a.run_key = :run_key AND a.key > :after
-    AND (CAST(:outcome AS text) IS NULL OR a.outcome = :outcome)
+WHERE a.run_key = :run_key AND a.outcome = :outcome AND a.key > :after
 ORDER BY a.key LIMIT :most
 """
 _RECORDINGS: Final = """
@@ -75,13 +74,23 @@ SELECT first, calls, content FROM call_blocks
 WHERE recording_key = :key AND first <= :first ORDER BY first DESC LIMIT 1
 """
 _NAMES: Final = "SELECT case_id, op FROM cases WHERE case_id IN :ids"
+_OUTPUTS: Final = {
+    "sqlite": "json_extract(a.content, '$.outputs')",
+    "postgresql": "CAST(a.content AS json) ->> 'outputs'",
+}
 _JUDGED: Final = """
-SELECT a.case_key, a.key, a.outcome, a.duration_ns FROM attempts a
-WHERE a.run_key = :run_key ORDER BY a.key LIMIT :most
+SELECT a.key, a.case_key, a.outcome, a.duration_ns, a.detail, p.suite,
+    CASE WHEN a.outcome = 'passed' THEN :outputs: END, m.name, m.value, m.output
+FROM attempts a
+LEFT JOIN planned p ON p.run_key = a.run_key AND p.case_key = a.case_key
+LEFT JOIN measurements m ON m.attempt_key = a.key AND m.name IN ('pcc', :time)
 """
-_PCC: Final = """
-SELECT m.attempt_key, min(m.value) FROM attempts a JOIN measurements m ON m.attempt_key = a.key
-WHERE a.run_key = :run_key AND m.name = 'pcc' GROUP BY m.attempt_key
+_JUDGED_RUN: Final = f"""{_JUDGED}
+WHERE a.run_key = :run_key ORDER BY a.outcome, a.key LIMIT :most
+"""
+# The sign keeps SQLite from going through the whole run.
+_JUDGED_CASES: Final = f"""{_JUDGED}
+WHERE +a.run_key = :run_key AND a.case_key IN :keys ORDER BY a.key, m.place
 """
 _CALLED_KIND: Final = """
     CASE WHEN b.case_key IS NULL THEN 'only_a'
@@ -109,28 +118,6 @@ _ONLY_B: Final = f"""
 SELECT b.case_key, NULL, b.outermost_calls {_CALLED_ONLY_B}
     AND b.case_key > :after ORDER BY b.case_key LIMIT :most
 """
-_OP_TIMES: Final = """
-SELECT r.run_id, r.started_at, r.kind, e.board, sum(x.calls), sum(x.total_ns)
-FROM cases c JOIN executions x ON x.case_key = c.key
-JOIN recordings g ON g.key = x.recording_key JOIN runs r ON r.key = g.run_key
-JOIN environments e ON e.key = r.environment_key
-WHERE c.op = :op AND x.outermost AND x.total_ns IS NOT NULL
-GROUP BY r.run_id, r.started_at, r.kind, e.board ORDER BY r.started_at DESC LIMIT :most
-"""
-_OP_TRIED: Final = """
-SELECT r.run_id, r.started_at, e.ttnn_version, a.board, count(*),
-    sum(CASE WHEN a.outcome = 'passed' THEN 1 ELSE 0 END), sum(a.duration_ns), count(a.duration_ns)
-FROM cases c JOIN attempts a ON a.case_key = c.key JOIN runs r ON r.key = a.run_key
-JOIN environments e ON e.key = r.environment_key
-WHERE c.op = :op GROUP BY r.run_id, r.started_at, e.ttnn_version, a.board
-ORDER BY r.started_at DESC LIMIT :most
-"""
-_OP_PCC: Final = """
-SELECT r.run_id, min(m.value), avg(m.value), max(m.value), count(m.value)
-FROM cases c JOIN attempts a ON a.case_key = c.key JOIN measurements m ON m.attempt_key = a.key
-JOIN runs r ON r.key = a.run_key
-WHERE c.op = :op AND m.name = 'pcc' AND m.value IS NOT NULL GROUP BY r.run_id
-"""
 _PREVIOUS: Final = """
 SELECT p.run_id FROM runs r JOIN runs p ON p.kind = r.kind AND p.started_at < r.started_at
     AND coalesce(p.model, p.source) = coalesce(r.model, r.source)
@@ -138,8 +125,22 @@ JOIN environments f ON f.key = p.environment_key JOIN environments e ON e.key = 
 WHERE r.key = :run_key AND coalesce(f.board, '') = coalesce(e.board, '')
 ORDER BY p.started_at DESC LIMIT 1
 """
-_MOST_RUNS: Final = 200
 _AT_ONCE: Final = 500
+_FACTS: Final = 7
+"""How many columns of a judged row are about the Attempt itself."""
+
+
+class JudgedRow(NamedTuple):
+    """What came of a Case in a Run; ``outputs`` are JSON, told of what passed only."""
+
+    key: int
+    case_key: int
+    outcome: str
+    duration_ns: int | None
+    detail: str | None
+    suite: str | None
+    outputs: str | None
+    measured: tuple[tuple[str, float, int | None], ...]
 
 
 def runs(
@@ -174,14 +175,13 @@ def run_counts(source: Source) -> dict[str, int]:
 
 
 def totals(source: Source, keys: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """Return what was called, tried, planned and tested in Runs, by their keys."""
+    """Return what was called, planned and tested in Runs, by their keys."""
     every = list(keys)
     found = {key: _nothing() for key in every}
     for key, cases, calls, ops in _by_keys(source, _CALLED, every):
         found[key].update(cases=int(cases), calls=int(calls), ops=int(ops))
-    for name, sql in (("attempts", _OUTCOMES), ("tests", _TESTED)):
-        for key, outcome, count in _by_keys(source, sql, every):
-            found[key][name][outcome] = int(count)
+    for key, outcome, count in _by_keys(source, _TESTED, every):
+        found[key]["tests"][outcome] = int(count)
     for key, count in _by_keys(source, _PLANNED, every):
         found[key]["planned"] = int(count)
     for key, complete in _by_keys(source, _COMPLETE, every):
@@ -196,7 +196,6 @@ def _nothing() -> dict[str, Any]:
         "ops": 0,
         "planned": None,
         "complete": True,
-        "attempts": {},
         "tests": {},
     }
 
@@ -216,11 +215,15 @@ def tests_of_run(
 
 
 def attempts_of_run(
-    source: Source, run_key: int, after: int, outcome: str | None, most: int
+    source: Source, run_key: int, after: int, outcomes: Iterable[str], most: int
 ) -> list[tuple[Any, ...]]:
-    """Return the Attempts of a Run as they were added, from after one on."""
-    asked = {"run_key": run_key, "after": after, "outcome": outcome, "most": most}
-    return list(source.rows(_ATTEMPTS, asked))
+    """Return the Attempts of a Run that ended so, as they were added, from after one on."""
+    asked = {"run_key": run_key, "after": after, "most": most}
+    # Of each outcome by itself an index has them in order; all of them would have to be sorted.
+    found = [
+        row for outcome in outcomes for row in source.rows(_ATTEMPTS, {**asked, "outcome": outcome})
+    ]
+    return sorted(found, key=lambda row: int(row[0]))[:most]
 
 
 def recordings_of_run(source: Source, run_key: int, most: int) -> list[tuple[Any, ...]]:
@@ -249,17 +252,38 @@ def op_names(source: Source, case_ids: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def judged(source: Source, run_key: int, most: int) -> Iterator[tuple[int, int, str, int | None]]:
-    """Yield the Attempts of a Run: keys of Case and Attempt, outcome and duration."""
-    for row in source.rows(_JUDGED, {"run_key": run_key, "most": most}):
-        yield row[0], row[1], row[2], row[3]
+def judged(source: Source, run_key: int, time: str, most: int) -> Iterator[JudgedRow]:
+    """Yield what came of the Cases of a Run, outcome by outcome.
+
+    ``time`` is the name of the measurement of how long it took.
+    """
+    sql = _in_dialect(source, _JUDGED_RUN)
+    return _judged(source.rows(sql, {"run_key": run_key, "time": time, "most": most}))
 
 
-def least_pcc(source: Source, run_key: int) -> dict[int, float]:
-    """Return the least PCC of the outputs of the Attempts of a Run, by their keys."""
-    return {
-        key: value for key, value in source.rows(_PCC, {"run_key": run_key}) if value is not None
-    }
+def judged_cases(
+    source: Source, run_key: int, time: str, case_keys: Iterable[int]
+) -> Iterator[JudgedRow]:
+    """Yield what came of some Cases in a Run; the last Attempt at one comes last."""
+    for batch in answers.batches(case_keys, _AT_ONCE):
+        sql, keys = answers.listed(_in_dialect(source, _JUDGED_CASES), "keys", batch)
+        yield from _judged(source.rows(sql, {"run_key": run_key, "time": time, **keys}))
+
+
+def _in_dialect(source: Source, sql: str) -> str:
+    dialect = "sqlite" if source.place.path is not None else "postgresql"
+    return sql.replace(":outputs:", _OUTPUTS[dialect])
+
+
+def _judged(rows: Iterator[tuple[Any, ...]]) -> Iterator[JudgedRow]:
+    for facts, group in groupby(rows, key=itemgetter(*range(_FACTS))):
+        # What is no number has none in its column.
+        measured = tuple(
+            (name, math.nan if value is None else value, output)
+            for *_, name, value, output in group
+            if name is not None
+        )
+        yield JudgedRow._make((*facts, measured))
 
 
 def call_counts(source: Source, a: int, b: int) -> dict[str, int]:
@@ -280,22 +304,6 @@ def call_changes(
     else:
         rows = source.rows(_CALL_CHANGES, {**asked, "kind": kind})
     return [(row[0], row[1], row[2]) for row in rows]
-
-
-def op_times(source: Source, op: str) -> list[tuple[Any, ...]]:
-    """Return how often and how long Runs have called an op: the newest first."""
-    return list(source.rows(_OP_TIMES, {"op": op, "most": _MOST_RUNS}))
-
-
-def op_tried(source: Source, op: str) -> list[tuple[Any, ...]]:
-    """Return what came of the Attempts at an op, by Run and board: the newest first."""
-    return list(source.rows(_OP_TRIED, {"op": op, "most": _MOST_RUNS}))
-
-
-def op_pcc(source: Source, op: str) -> dict[str, tuple[float, float, float, int]]:
-    """Return least, mean and greatest PCC of an op in each Run, and of how many outputs."""
-    rows = source.rows(_OP_PCC, {"op": op})
-    return {run_id: (least, mean, most, int(count)) for run_id, least, mean, most, count in rows}
 
 
 def previous(source: Source, run_key: int) -> str | None:

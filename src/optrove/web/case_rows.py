@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData
-from optrove.report.facets import numbers_in
 from optrove.report.families import Varied, differing, varied_text
 from optrove.store import browsing
 from optrove.web.looking import PAGE_ROWS
@@ -93,46 +93,22 @@ def families_of(
     look: Look, op: Op, cases: int, after: int
 ) -> tuple[list[dict[str, Any]], str | None]:
     """Return families, most called first, and the case that the next page begins after."""
-    numbers = list(numbers_in(cases))
-    totals, firsts = _totals(op, numbers)
-    order = sorted(totals, key=lambda family: (-totals[family], firsts[family]))
-    begin = 0
-    if after >= 0 and firsts.get(op.cases.families[after]) == after:
-        begin = order.index(op.cases.families[after]) + 1
-    groups: dict[int, list[int]] = {family: [] for family in order[begin : begin + PAGE_ROWS]}
-    for number in numbers:
-        if op.cases.families[number] in groups:
-            groups[op.cases.families[number]].append(number)
-    page = list(groups.values())
+    last = op.cases.families[after] if after >= 0 else None
+    groups = list(islice(op.families.after(last, cases), PAGE_ROWS + 1))
+    page = groups[:PAGE_ROWS]
     listed = browsing.listed_cases(
         look.source,
         (op.cases.keys[number] for group in page for number in group[:_MEMBERS]),
     )
     rows = {row["case_id"]: row for row in case_rows(look, op, [group[0] for group in page])}
-    found = [_family(op, own, totals[family], listed, rows) for family, own in groups.items()]
-    more = begin + PAGE_ROWS < len(order)
+    found = [_family(op, group, listed, rows) for group in page]
     kept = [row for row in found if row]
-    return kept, kept[-1]["case_id"] if more and kept else None
-
-
-def _totals(op: Op, numbers: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
-    """Return how often each family was called, and the number of its first case."""
-    totals: dict[int, int] = {}
-    firsts: dict[int, int] = {}
-    families, calls = op.cases.families, op.cases.calls
-    for number in numbers:
-        family = families[number]
-        if family in totals:
-            totals[family] += calls[number]
-        else:
-            totals[family], firsts[family] = calls[number], number
-    return totals, firsts
+    return kept, kept[-1]["case_id"] if len(groups) > PAGE_ROWS and kept else None
 
 
 def _family(
     op: Op,
     group: list[int],
-    calls: int,
     listed: dict[int, tuple[Any, ...]],
     rows: dict[str, dict[str, Any]],
 ) -> dict[str, Any]:
@@ -143,7 +119,7 @@ def _family(
     return {
         **rows[members[0][1]],
         "cases": len(group),
-        "calls": calls,
+        "calls": sum(op.cases.calls[number] for number in group),
         "varies": _varies([member[4] for member in members], every=len(group)),
     }
 

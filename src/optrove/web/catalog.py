@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.model.hidden import is_hidden
 from optrove.report.facets import NONE, Cases, Origin, Tensor
+from optrove.report.family_order import FamilyOrder
+from optrove.report.tallies import Tallies
 from optrove.report.tried import LastTried
 from optrove.store import browsing
+from optrove.web.comparing import Comparisons
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from optrove.store.browsing import RunFact
     from optrove.store.source import Source
 
 VECTORS: Final = "sweep."
 """How the ops begin that stand for the vectors of sweep modules."""
+_NO_ATTEMPT: Final = 2**63
+"""Greater than the key of any attempt."""
 
 
 @dataclass(slots=True)
@@ -27,6 +34,9 @@ class Op:
     name: str
     cases: Cases
     last: LastTried
+    families: FamilyOrder
+    times: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Calls, and how long they took in all, by the keys of runs."""
 
     @property
     def hidden(self) -> bool:
@@ -46,8 +56,12 @@ class Index:
     attempts: int = 0
     version: int = 0
     boards: set[str] = field(default_factory=set)
-    remembered: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """What took long to find out about ops, until the trove changes."""
+    runs: dict[int, RunFact] = field(default_factory=dict)
+    plans: tuple[int, ...] = ()
+    tallies: Tallies = field(default_factory=Tallies)
+    comparisons: Comparisons = field(default_factory=Comparisons)
+    totals: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """What was called, planned and tested in runs, of those that were asked for."""
 
     def shown(self, *, all_ops: bool) -> Iterator[Op]:
         """Yield the ops that lists show."""
@@ -95,7 +109,10 @@ def _renewed(source: Source, index: Index | None) -> Index:
         index = _built(source, harvest, index.version)
         _try_on(source, index)
     index.version += 1
-    index.remembered = {}
+    index.runs = browsing.run_facts(source)
+    plans = browsing.plans(source)
+    if plans != index.plans:
+        index.plans, index.totals = plans, {}
     return index
 
 
@@ -106,6 +123,10 @@ def _built(source: Source, harvest: tuple[int, ...], version: int) -> Index:
     calls = _calls(source, index)
     for name, op in index.ops.items():
         op.cases.fill(tensors.get(name, {}), calls.get(name, {}))
+        op.families = FamilyOrder(op.cases.families, op.cases.calls)
+    for name, run_key, count, total_ns in browsing.op_times(source):
+        if name in index.ops:
+            index.ops[name].times[run_key] = (count, total_ns)
     return index
 
 
@@ -117,7 +138,7 @@ def _read_cases(source: Source, index: Index) -> None:
     for fact in browsing.case_facts(source):
         if op is None or op.name != fact.op:
             _finish(op, outermost, replayable)
-            op = index.ops[fact.op] = Op(fact.op, Cases(), LastTried(0))
+            op = index.ops[fact.op] = Op(fact.op, Cases(), LastTried(0), FamilyOrder((), ()))
             families, outermost, replayable = {}, [], []
         cases = op.cases
         number = len(cases.keys)
@@ -184,13 +205,22 @@ def _calls(source: Source, index: Index) -> dict[str, dict[Origin, dict[int, int
 def _try_on(source: Source, index: Index) -> None:
     """Take in the attempts that are new."""
     changed: dict[str, Op] = {}
+    measured = chain(browsing.pcc_since(source, index.seen), ((_NO_ATTEMPT, 0.0),))
+    following, value = next(measured)
     for tried in browsing.tried_since(source, index.seen):
+        pcc = []
+        while following <= tried.key:
+            pcc.append(value)
+            following, value = next(measured)
         op = index.op_of.get(tried.case_key)
         index.seen, index.attempts = tried.key, index.attempts + 1
+        index.tallies.count(tried.run_key, tried.outcome)
         if op is not None:
             board = tried.board or NONE
             index.boards.add(board)
             op.last.add(index.numbers[tried.case_key], board, tried.outcome, tried.key)
+            tally = index.tallies.of(op.name, tried.run_key, tried.board)
+            tally.add(tried.outcome, tried.duration_ns, pcc)
             changed[op.name] = op
     for op in changed.values():
         op.cases.outcomes = op.last.outcomes()

@@ -9,7 +9,8 @@ from optrove.errors import NotFound
 from optrove.flows.naming import unknown
 from optrove.model.opnames import ANY, meant_ops
 from optrove.report.facets import numbers_in
-from optrove.store import browsing, browsing_runs
+from optrove.report.tallies import Tally
+from optrove.store import browsing
 from optrove.web.case_rows import case_rows, families_of
 from optrove.web.choosing import CHOICES, NESTED, choice_of, chosen_data, facets_data
 from optrove.web.looking import PAGE_ROWS, Page, View
@@ -19,6 +20,7 @@ from optrove.web.plots import pcc_plot, time_plot
 from optrove.web.wording import cut, finite
 
 if TYPE_CHECKING:
+    from optrove.store.browsing import RunFact
     from optrove.web.catalog import Index, Op
     from optrove.web.looking import Look
 
@@ -32,6 +34,7 @@ PARAMETERS: Final = (
     Parameter("after", "the last case of the page before", pattern="[0-9a-f]{64}"),
 )
 _LONGEST_NAME: Final = 200
+_RUNS: Final = 200
 
 
 def op_page(look: Look) -> View:
@@ -47,7 +50,7 @@ def op_page(look: Look) -> View:
         numbers = list(islice(numbers_in(cases, after), PAGE_ROWS + 1))
         rows = case_rows(look, op, numbers[:PAGE_ROWS], choice)
         following = rows[-1]["case_id"] if len(numbers) > PAGE_ROWS else None
-    runs = runs_of(look, op.name)
+    runs = runs_of(look.index, op)
     return View(
         {
             **op_data(op, choice, nested=nested),
@@ -92,46 +95,31 @@ def _number_after(look: Look, op: Op) -> int:
     return look.index.numbers[row[0]]
 
 
-def runs_of(look: Look, name: str) -> list[dict[str, Any]]:
-    """Return what runs have made of an op, the oldest first: calls, attempts, PCC, durations."""
-    remembered = look.index.remembered
-    if name not in remembered:
-        remembered[name] = _runs_of(look, name)
-    return remembered[name]
+def runs_of(index: Index, op: Op) -> list[dict[str, Any]]:
+    """Return what the last runs have made of an op, the oldest first."""
+    tallies = index.tallies.of_op(op.name)
+    facts = [(key, index.runs[key]) for key in {*op.times, *tallies} if key in index.runs]
+    facts.sort(key=lambda each: (each[1].started_at, each[1].run_id))
+    return [
+        _run(fact, op.times.get(key), tallies.get(key, Tally())) for key, fact in facts[-_RUNS:]
+    ]
 
 
-def _runs_of(look: Look, name: str) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for run_id, started_at, kind, board, calls, total in browsing_runs.op_times(look.source, name):
-        row = found.setdefault(run_id, _run(run_id, started_at, board))
-        row.update(kind=kind, calls=int(calls), mean_ns=int(total) / max(int(calls), 1))
-    pcc = browsing_runs.op_pcc(look.source, name)
-    for row_of in browsing_runs.op_tried(look.source, name):
-        run_id, started_at, _, board, count, passed, total, timed = row_of
-        row = found.setdefault(run_id, _run(run_id, started_at, board))
-        row["tried"] += int(count)
-        row["passed"] += int(passed or 0)
-        if timed:
-            row["mean_ns"] = int(total) / int(timed)
-        if run_id in pcc:
-            least, mean, most, _ = pcc[run_id]
-            row.update(least_pcc=finite(least), mean_pcc=finite(mean), most_pcc=finite(most))
-    return sorted(found.values(), key=lambda row: (row["started_at"] or "", row["run_id"]))
-
-
-def _run(run_id: str, started_at: str | None, board: str | None) -> dict[str, Any]:
+def _run(fact: RunFact, times: tuple[int, int] | None, tally: Tally) -> dict[str, Any]:
+    calls, total_ns = times or (None, 0)
+    called_ns = total_ns / calls if calls else None
     return {
-        "run_id": run_id,
-        "started_at": started_at,
-        "board": board,
-        "kind": None,
-        "calls": None,
-        "mean_ns": None,
-        "tried": 0,
-        "passed": 0,
-        "least_pcc": None,
-        "mean_pcc": None,
-        "most_pcc": None,
+        "run_id": cut(fact.run_id),
+        "started_at": fact.started_at,
+        "board": cut(tally.board or fact.board),
+        "kind": fact.kind,
+        "calls": calls,
+        "mean_ns": called_ns if tally.mean_ns is None else tally.mean_ns,
+        "tried": tally.tried,
+        "passed": tally.passed,
+        "least_pcc": finite(tally.least_pcc),
+        "mean_pcc": finite(tally.mean_pcc),
+        "most_pcc": finite(tally.most_pcc),
     }
 
 

@@ -26,7 +26,7 @@ def overview_page(look: Look) -> View:
     ops = [op_data(op, Choice()) for op in index.shown(all_ops=False)]
     ops.sort(key=lambda row: (-row["calls"], row["op"]))
     models, boards = _origins(index)
-    recent = run_rows(source, browsing_runs.runs(source, _SHOWN))
+    recent = run_rows(look, browsing_runs.runs(source, _SHOWN))
     executed = [
         row
         for kind in ("sweep", "replay")
@@ -34,7 +34,7 @@ def overview_page(look: Look) -> View:
     ]
     executed.sort(key=lambda row: row[8], reverse=True)
     previous = {row[1]: browsing_runs.previous(source, row[0]) for row in executed[:_LATELY]}
-    lately = run_rows(source, executed[:_LATELY])
+    lately = run_rows(look, executed[:_LATELY])
     shown = [op for op in ops if op["cases"]]
     return View(
         {

@@ -12,7 +12,7 @@ from optrove.model.trove import CallBlock
 from optrove.store import browsing_runs
 from optrove.web.looking import PAGE_ROWS, Page, View
 from optrove.web.parameters import Parameter
-from optrove.web.run_rows import named_run, run_data
+from optrove.web.run_rows import named_run, run_rows
 from optrove.web.runs import RUN_ID
 from optrove.web.timeline import legend, timeline
 from optrove.web.wording import cut, finite
@@ -39,14 +39,14 @@ _MOST_METRICS: Final = 10
 def run_page(look: Look) -> View:
     """Make the page of a run."""
     row = named_run(look.source, look.text("id") or "")
-    key, totals = row[0], browsing_runs.totals(look.source, [row[0]])[row[0]]
+    key, (told,) = row[0], run_rows(look, [row])
     content, environment = json.loads(row[10]), json.loads(row[11])
     tests, next_test = _tests(look, key)
     attempts, next_attempt = _attempts(look, key)
     calls = _calls(look, key)
     ops = browsing_runs.ops_of_run(look.source, key, _MOST_OPS)
     data = {
-        **run_data(row, totals),
+        **told,
         "previous": cut(browsing_runs.previous(look.source, key)),
         "accounting": content.get("accounting"),
         "environment": _cut_all(environment),
@@ -99,7 +99,8 @@ def _metric(told: dict[str, Any]) -> dict[str, Any]:
 def _attempts(look: Look, key: int) -> tuple[list[dict[str, Any]], int | None]:
     after = look.number("attempts_after") or 0
     asked = look.text("outcome")
-    rows = browsing_runs.attempts_of_run(look.source, key, after, asked, PAGE_ROWS + 1)
+    outcomes = tuple(look.index.tallies.outcomes(key)) if asked is None else (asked,)
+    rows = browsing_runs.attempts_of_run(look.source, key, after, outcomes, PAGE_ROWS + 1)
     found = [
         {
             "case_id": case_id,

@@ -14,16 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from optrove.store.source import Source
+    from optrove.web.looking import Look
 
 
-def run_rows(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Return runs with their totals."""
-    totals = browsing_runs.totals(source, (row[0] for row in rows))
-    return [run_data(row, totals[row[0]]) for row in rows]
+def run_rows(look: Look, rows: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """Return runs for machines, with their totals."""
+    known = look.index.totals
+    missing = [row[0] for row in rows if row[0] not in known]
+    known.update(browsing_runs.totals(look.source, missing))
+    outcomes = look.index.tallies.outcomes
+    return [_run(row, {**known[row[0]], "attempts": outcomes(row[0])}) for row in rows]
 
 
-def run_data(row: tuple[Any, ...], totals: dict[str, Any]) -> dict[str, Any]:
-    """Return one run for machines."""
+def _run(row: tuple[Any, ...], totals: dict[str, Any]) -> dict[str, Any]:
     _, run_id, kind, source, model, board, device, ttnn, started_at, finished_at, content, *_ = row
     told = json.loads(content)
     exit_code = told.get("exit_code") if isinstance(told, dict) else None

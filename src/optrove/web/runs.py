@@ -9,7 +9,7 @@ from optrove.model.records import RunKind
 from optrove.store import browsing_runs
 from optrove.web.looking import PAGE_ROWS, Page, View
 from optrove.web.parameters import Parameter
-from optrove.web.run_rows import named_run, run_data, run_rows
+from optrove.web.run_rows import named_run, run_rows
 
 if TYPE_CHECKING:
     from optrove.web.looking import Look
@@ -37,7 +37,7 @@ def runs_page(look: Look) -> View:
         {
             "chosen": {name: value for name, value in chosen.items() if value is not None},
             "kinds": browsing_runs.run_counts(look.source),
-            "runs": run_rows(look.source, page),
+            "runs": run_rows(look, page),
             "next": page[-1][1] if len(rows) > PAGE_ROWS else None,
         }
     )
@@ -46,7 +46,7 @@ def runs_page(look: Look) -> View:
 def progress_page(look: Look) -> View:
     """Tell how far a run is: what was planned, and what came of it so far."""
     row = named_run(look.source, look.text("run") or "")
-    data = run_data(row, browsing_runs.totals(look.source, [row[0]])[row[0]])
+    (data,) = run_rows(look, [row])
     names = ("run_id", "kind", "state", "started_at", "finished_at", "planned", "tried", "attempts")
     return View({name: data[name] for name in names})
 
