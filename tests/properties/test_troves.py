@@ -66,7 +66,7 @@ class Journal:
         return iter([(1, False, "[1]"), (1, True, "ValueError: bad"), (2, False, "[1]")])
 
     def config_calls(self):
-        return ((f"w{number}", number, count) for number, *_, count in self.counts)
+        return ((f"w{number}", number, count) for number, *_, count in self.counts if number)
 
     def groups(self):
         for number, scope, outcome, outermost, count in self.counts:

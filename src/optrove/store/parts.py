@@ -76,7 +76,7 @@ WHERE x.recording_key = :key
 _ATTEMPT_IDS: Final = """
 SELECT a.attempt_id FROM attempts a JOIN runs r ON r.key = a.run_key
 WHERE r.run_id = :run_id
-ORDER BY a.attempt_id
+ORDER BY a.key
 """
 _ATTEMPTS: Final = """
 SELECT a.key, a.attempt_id, c.case_id, a.outcome, a.device_kind, a.board, a.seed, a.detail,

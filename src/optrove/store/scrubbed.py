@@ -130,7 +130,7 @@ class ScrubbedParts:
         ids = self._parts.attempt_ids(run_id)
         found = [(self._attempt(each).attempt_id, each.attempt_id) for each in self._of(ids)]
         self._attempts.update(found)
-        return sorted(dict(found))
+        return list(dict(found))
 
     def attempts(self, ids: Iterable[str]) -> Iterator[StoredAttempt]:
         """Yield Attempts by their ids."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MOST_AT_ONCE: Final = 200_000
 """How much one transaction is about, in what ``weight`` counts."""
 _PER_STEP: Final = 500
-_PER_ATTEMPT: Final = 50
+_PER_ATTEMPT: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
