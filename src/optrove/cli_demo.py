@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import time
@@ -78,7 +79,7 @@ def _ending(failed: Sequence[Step], count: int, seconds: float) -> str:
         lines += [f"{count} commands, {seconds:.0f} s, all as they should be."]
     lines += [f"report: {REPORT.absolute().as_uri()}", "", "Go on:"]
     if shutil.which("optrove") is None:
-        lines += [f"  . {Path(sys.prefix) / 'bin' / 'activate'}"]
+        lines += [f"  . {shlex.quote(str(Path(sys.prefix) / 'bin' / 'activate'))}"]
     lines += [
         f"  export {STORE.name}={TROVE}",
         "  optrove show linear --memory SHARDED",

@@ -89,7 +89,9 @@ def _written_lines(written: Written) -> Iterator[str]:
         yield f"left out, since Python cannot spell them: {_count(len(left_out), 'case')}"
         for each in left_out:
             yield f"  {each.case_id[:_SHOWN]} {each.op}: {each.path}: {each.reason}"
-    yield f"run them with: pytest {shlex.quote(str(written.directory))}"
+    named = shlex.quote(str(written.directory))
+    yield f"run them with: pytest {named}"
+    yield f"without a board: pytest {named} --optrove-board n300 --optrove-shadow"
 
 
 def _written_data(written: Written) -> dict[str, Any]:

@@ -49,9 +49,10 @@ class TestTestgen:
         lines = ask("testgen", "matmul", "add", "--model", "resnet").splitlines()
         names = sorted(path.name for path in (tmp_path / "tests").iterdir())
         assert names == ["test_add.py", "test_matmul.py"]
-        assert lines[-2:] == [
+        assert lines[-3:] == [
             "2 files, 2 cases",
             f"run them with: pytest {tmp_path / 'tests'}",
+            f"without a board: pytest {tmp_path / 'tests'} --optrove-board n300 --optrove-shadow",
         ]
 
     def test_takes_the_filters_of_show_and_a_limit(self, ask):

@@ -46,8 +46,8 @@ class Raised:
 class Compared:
     """One tensor of the result beside what the golden function expects there.
 
-    Both are torch tensors; ``rounded`` is what is expected in the dtype of the result. Without
-    numbers to compare, ``lacking`` says why.
+    Both are torch tensors; ``rounded`` is what is expected in the dtype of the result, None
+    where that has no steps to count in. Without numbers to compare, ``lacking`` says why.
     """
 
     output: int

@@ -114,7 +114,8 @@ def steps(examples: Path, *, shadow: bool) -> tuple[Step, ...]:
             differs=True,
         ),
         Step(
-            "Execute every case on the board it came from", ("sweep", "*", *executed, "--summary")
+            "Execute every case that computes, on the board it came from",
+            ("sweep", "*", *executed, "--summary"),
         ),
         Step("All of this, as a page", ("report", "-o", str(REPORT))),
     )

@@ -57,10 +57,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """An optional part of the installation: the package to look for and the extra's name.
-
-    ``purpose`` is empty where no command of this version uses it.
-    """
+    """An optional part of the installation: the package to look for and the extra's name."""
 
     part: str
     package: str
@@ -71,9 +68,9 @@ class Extra:
 EXTRAS = (
     Extra("torch", "torch", "torch", "numbers on mock boards (--optrove-shadow)"),
     Extra("pytest", "pytest", "test", "pytest --optrove-board"),
-    Extra("PostgreSQL driver", "psycopg", "postgres", ""),
-    Extra("Ray", "ray", "ray", ""),
-    Extra("web server", "starlette", "web", ""),
+    Extra("PostgreSQL driver", "psycopg", "postgres", "a team's trove by its URL"),
+    Extra("Ray", "ray", "ray", "optrove sweep --engine ray"),
+    Extra("web server", "starlette", "web", "optrove serve"),
 )
 
 
@@ -156,10 +153,8 @@ def _trial(script: str, *arguments: str) -> str | None:
 
 def _extra(extra: Extra) -> Finding:
     if find_spec(extra.package) is None:
-        if not extra.purpose:
-            return Finding(extra.part, State.MISSING, "not used by this version", "nothing to do")
         return Finding(extra.part, State.MISSING, f"for {extra.purpose}", install(extra.extra))
-    problem = _trial(f"import {extra.package}") if extra.purpose else None
+    problem = _trial(f"import {extra.package}")
     if problem is not None:
         remedy = f"pip install --force-reinstall {extra.package}"
         return Finding(extra.part, State.BROKEN, f"cannot be imported: {problem}", remedy)

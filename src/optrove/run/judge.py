@@ -142,7 +142,8 @@ def measure(
 
 def _measured(compared: Compared, names: tuple[str, ...]) -> list[Measurement]:
     found = []
-    for name in (each for each in MEASURES if each in names):
+    without = {"ulp"} if compared.rounded is None else set()
+    for name in (each for each in MEASURES if each in names and each not in without):
         value = MEASURES[name](compared)
         threshold = PCC if name == "pcc" else None
         passed = None if threshold is None else not math.isnan(value) and value >= threshold
