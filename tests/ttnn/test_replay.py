@@ -94,7 +94,8 @@ def test_every_recorded_case_replays_as_itself_with_the_recorded_outputs(recorde
 @pytest.mark.torch
 @pytest.mark.parametrize("board", ["n150", "n300"])
 def test_every_recorded_case_has_good_numbers_on_the_shadow(recorded, board):
-    jobs = recorded(board)
+    # On the shadow, what is read from one chip is a host tensor for any chip.
+    jobs = [job for job in recorded(board) if job.case.op != "ttnn.to_device"]
     measured = Counter()
     for attempt in run_jobs(jobs, board=board, device_kind=DeviceKind.SHADOW):
         assert attempt.outcome is Outcome.PASSED, attempt.detail

@@ -215,6 +215,16 @@ def test_the_parts_of_a_tensor_lie_on_their_own_chips(ttnn, allocate, tables):
     assert len(hashes) == 3
 
 
+def test_what_is_read_from_some_chips_is_theirs_on_the_host_too(ttnn, allocate, tables):
+    whole = allocate()
+    parts = ttnn.get_device_tensors(whole)
+    several = ttnn.combine_device_tensors(tensors=[parts[1], parts[9]])
+    for live in (whole, parts[0], parts[9], several):
+        on_device, on_host = describe([live, ttnn.from_device(live)], tables).items
+        assert on_host.placement.storage == "host"
+        assert on_host.placement.mesh == on_device.placement.mesh
+
+
 def test_the_order_of_chips_in_a_topology_is_kept(ttnn, allocate, tables):
     live = allocate()
     chips = [ttnn.MeshCoordinate(chip) for chip in reversed(ALL_CHIPS)]

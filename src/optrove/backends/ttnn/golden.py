@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from optrove.backends.ttnn.arguments import Signatures
 from optrove.backends.ttnn.golden_names import by_place
-from optrove.backends.ttnn.probe import innermost, registered
 from optrove.backends.ttnn.stated import statement
 from optrove.backends.ttnn.twins import Missing, Numbers, Twin, Twins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from optrove.backends.ttnn.arguments import Signatures
 
 # The names under which ops take a tensor to write into, where ttnn has no list of its own.
 OUTPUT_ARGUMENTS = (
@@ -49,16 +49,11 @@ class Prepared:
 class Golden:
     """Prepare and evaluate golden functions of one loaded ttnn."""
 
-    def __init__(self, ttnn: Any, torch: Any, twins: Twins) -> None:
+    def __init__(self, ttnn: Any, torch: Any, twins: Twins, signatures: Signatures) -> None:
         self._ttnn = ttnn
         self._torch = torch
         self._twins = twins
-        self._signatures = Signatures(
-            {
-                each.python_fully_qualified_name: innermost(each.function)
-                for each in registered(ttnn)
-            }
-        )
+        self._signatures = signatures
         # The plain functions, so that packing a twin is not itself an observed op call.
         self._from_torch: Callable[..., Any] = ttnn.from_torch.function
 
@@ -188,7 +183,8 @@ class Golden:
         tensors = list(self.tensors((arguments, keywords)))
         calls = []
         for chip in range(chips):
-            key = tuple([id(self._on_chip(tensor, chip)) for tensor in tensors])
+            # Not by id(): the shards of a host tensor are new objects whenever they are asked for.
+            key = tuple([self._on_chip(tensor, chip).tensor_id for tensor in tensors])
             if key not in known:
                 # Host shards stand in for the device's: a shard on the device still claims the
                 # topology of the whole mesh, which ttnn's preprocessing would then try to compose.
@@ -202,9 +198,10 @@ class Golden:
     def _read(self, live: Any, read: dict[int, Any]) -> Any:
         """Return nested arguments with torch tensors in place of host tensors."""
         if isinstance(live, self._ttnn.Tensor):
-            if id(live) not in read:
-                read[id(live)] = self._readable(live)
-            return read[id(live)]
+            number = live.tensor_id
+            if number not in read:
+                read[number] = self._readable(live)
+            return read[number]
         if isinstance(live, dict):
             return {key: self._read(value, read) for key, value in live.items()}
         if type(live) in (list, tuple):

@@ -11,6 +11,7 @@ ttnn can make such a view of what is there. What cannot be restored is noted.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from math import prod
 from operator import ge
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -128,16 +129,17 @@ class Inputs:
         shards = self._numbers.shards(spec, path) if self._filled else []
         if self._filled:
             parts = self._numbers.padded(shards, placement.padded_shape) if roomy else shards
-            live = self._moved(self._joined(parts, placement), memory)
+            live = self._moved(self._for_device(parts, placement), memory)
         else:
             whole = replace(spec, shape=placement.padded_shape) if roomy else spec
             live = self._allocated(whole, placement, memory)
         if roomy:
             shapes = (self._ttnn.Shape(list(each)) for each in (spec.shape, placement.padded_shape))
             live = self._ttnn.reshape(live, *shapes)  # a view: ttnn moves nothing
+        live = self._placed(live, placement.mesh, path)
         if self._filled:
             self._numbers.noted(live, shards)
-        return self._placed(live, placement.mesh, path)
+        return live
 
     def _allocated(self, spec: TensorSpec, placement: TtnnPlacement, memory: Any) -> Any:
         ttnn = self._ttnn
@@ -160,8 +162,35 @@ class Inputs:
         return self._ttnn.to_device(host, self._device, memory_config=memory)
 
     def _on_host(self, spec: TensorSpec, placement: TtnnPlacement, path: str) -> Any:
-        live = self._joined(self._numbers.shards(spec, path), placement)
-        return live if placement.mesh is None else self._spread(live, placement.mesh)
+        shards, mesh = self._numbers.shards(spec, path), placement.mesh
+        if mesh is None:
+            return self._joined(shards, placement)
+        if self._device is not None and _is_partial(mesh):
+            live = self._read_in_part(shards, mesh, path)
+        else:
+            live = self._joined(shards, placement)
+        return self._spread(live, mesh)
+
+    def _read_in_part(self, shards: list[Any], mesh: MeshPlacement, path: str) -> Any:
+        """Return a host tensor for all chips that has the parts of some only.
+
+        ttnn makes such a tensor in one way: it reads those parts from a device.
+        """
+        whole = self._ttnn.to_device(self._completed(shards, mesh), self._device)
+        return self._ttnn.from_device(self._on_part(whole, mesh, path))
+
+    def _completed(self, shards: list[Any], mesh: MeshPlacement) -> Any:
+        """Return one host tensor of these parts, with any part for the chips that lack one."""
+        held = dict(zip(mesh.coordinates, shards, strict=True))
+        chips = product(*map(range, self._device.shape))
+        whole = [held.get(chip, shards[0]) for chip in chips]
+        return self._ttnn.from_host_shards(whole, self._device.shape)
+
+    def _for_device(self, shards: list[Any], placement: TtnnPlacement) -> Any:
+        mesh = placement.mesh
+        if mesh is not None and _is_partial(mesh):
+            return self._completed(shards, mesh)
+        return self._joined(shards, placement)
 
     def _joined(self, shards: list[Any], placement: TtnnPlacement) -> Any:
         """Return one host tensor of the parts of all chips."""
@@ -214,6 +243,11 @@ def _extent(mesh: MeshPlacement) -> tuple[int, ...]:
     ttnn ends the process when a tensor for a line of two chips is moved to a mesh of 1x2.
     """
     return tuple(max(places) + 1 for places in zip(*mesh.coordinates, strict=True))
+
+
+def _is_partial(mesh: MeshPlacement) -> bool:
+    """Tell whether chips are missing between those of a tensor, or of the whole it is a part of."""
+    return 0 < len(mesh.coordinates) < max(prod(mesh.distribution_shape), prod(_extent(mesh)))
 
 
 def _is_roomy(spec: TensorSpec, placement: TtnnPlacement) -> bool:

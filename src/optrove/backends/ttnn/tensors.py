@@ -10,6 +10,10 @@ but where they begin is not recorded.
 
 from __future__ import annotations
 
+from inspect import unwrap
+from itertools import product
+from math import prod
+from operator import lt
 from typing import TYPE_CHECKING, Any
 
 from optrove.backends.base import DeviceConverter, TensorConverter
@@ -70,12 +74,25 @@ def mesh_shape(device: Any) -> tuple[int, ...]:
 class TensorRule:
     """How a tensor is described."""
 
-    __slots__ = ("_dtypes", "_layouts", "_meshes", "_storages", "_tile_layout")
+    __slots__ = (
+        "_coordinate",
+        "_dtypes",
+        "_host",
+        "_host_buffer",
+        "_layouts",
+        "_meshes",
+        "_storages",
+        "_tile_layout",
+    )
 
     def __init__(self, ttnn: ModuleType) -> None:
         self._dtypes = {member: dtype_name(member) for member in ttnn.DataType}
         self._layouts = {member: member.name for member in ttnn.Layout}
         self._storages = {member: member.name.lower() for member in ttnn.StorageType}
+        self._coordinate = ttnn.MeshCoordinate
+        self._host = ttnn.StorageType.HOST
+        # ttnn's own, as the shadow's would ask for numbers.
+        self._host_buffer = unwrap(ttnn.Tensor.host_buffer)
         self._tile_layout = ttnn.Layout.TILE
         self._meshes = Meshes()
 
@@ -87,19 +104,41 @@ class TensorRule:
         layout = live.layout
         device = live.device()
         on_device = device is not None
+        storage_type = live.storage_type()
+        topology = live.tensor_topology()
+        if on_device:
+            chips = live.device_coords()
+        else:
+            chips = self._kept(live, topology) if storage_type is self._host else None
         placement = TtnnPlacement(
             _sizes(live.padded_shape),
             self._layouts[layout],
             _tile(live.tile) if layout is self._tile_layout else None,
-            self._storages[live.storage_type()],
+            self._storages[storage_type],
             memory,
             _row(device.shape) if on_device else None,
-            self._meshes.of(live.tensor_topology(), live.device_coords() if on_device else None),
+            self._meshes.of(topology, chips),
             describing.device_number(device) if on_device else None,
         )
         return TensorSpec(
             _sizes(live.shape), self._dtypes[live.dtype], placement, identity, storage
         )
+
+    def _kept(self, live: Any, topology: Any) -> list[Any] | None:
+        """Return the chips whose parts a host tensor has, None if its topology alone tells.
+
+        What is read from one part of a tensor has the topology of the whole. A host tensor may
+        also keep its parts in other places than those of the chips in its topology.
+        """
+        kept = self._host_buffer(live)
+        extent = _row(kept.shape())
+        if prod(extent) == 1:
+            return None
+        told = [_row(chip) for chip in topology.mesh_coords()]
+        if any(len(chip) != len(extent) or not all(map(lt, chip, extent)) for chip in told):
+            return None
+        chips = [self._coordinate(chip) for chip in product(*map(range, extent))]
+        return [chip for chip in chips if kept.get_shard(chip) is not None]
 
 
 class Meshes:
@@ -120,7 +159,8 @@ class Meshes:
     def of(self, topology: Any, chips: list[Any] | None) -> MeshPlacement:
         """Return how a tensor of this topology is spread, which has buffers on these chips.
 
-        ``chips`` is None where only the topology tells: on the host, or after deallocation.
+        ``chips`` is None where only the topology tells: after deallocation, or on a host where the
+        parts are not kept by the chips of the topology.
         """
         for known, known_chips, placement in self._known:
             if known == topology and known_chips == chips:
