@@ -41,7 +41,7 @@ demo: $(VENV)/demo.stamp
 	@$(BIN)/optrove demo
 
 test: $(VENV)/test.stamp test-other-pythons
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	OPTROVE_BROWSER=$$(tools/get-browser) $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 # The base package promises 3.10 to 3.13, with or without a ttnn wheel. Each Python found here runs
 # the quick framework-free tests in an environment of its own; laws and house rules are the same

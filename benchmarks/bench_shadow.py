@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import optrove
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "encoder"
 SIZES = {

@@ -62,6 +62,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--alone", action="store_true", help="every address once, by one client")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         store = asked.store or _filled(Path(name), asked.calls // RUNS, asked.cases)
@@ -73,7 +74,10 @@ def main() -> None:
                 found = re.search(r"http\S+", server.stderr.readline())
                 assert found is not None
                 print(f"first page after {time.perf_counter() - started:.1f} s")
-                _measure(found.group(), server.pid, asked.clients, asked.seconds)
+                if asked.alone:
+                    _measure_alone(found.group(), server.pid)
+                else:
+                    _measure(found.group(), server.pid, asked.clients, asked.seconds)
             finally:
                 server.terminate()
 
@@ -145,12 +149,38 @@ def _measure(url: str, pid: int, clients: int, seconds: float) -> None:
     print(f"kinds of pages above them: {', '.join(above) or 'none'}")
 
 
+def _measure_alone(url: str, pid: int) -> None:
+    """Print how long the server computes for pages that nobody has asked for before."""
+    computed: dict[str, list[float]] = {}
+    pages = _pages(url)
+    random.Random(0).shuffle(pages)  # noqa: S311 - no secret
+    for number, (kind, address) in enumerate(pages):
+        # Another address for the same page, so that it is not the one of finding out addresses.
+        if "format=" in address:
+            continue
+        again = f"{url.rstrip('/')}{address}{'&' if '?' in address else '?'}format=html"
+        before = _computed_ms(pid)
+        with urllib.request.urlopen(again) as answer:  # noqa: S310 - our own server
+            answer.read()
+        if number:
+            computed.setdefault(kind, []).append(_computed_ms(pid) - before)
+    print(f"{'computed for':<12}{'addresses':>10}{'median':>12}{'most':>12}")
+    for kind, own in sorted(computed.items()):
+        print(f"{kind:<12}{len(own):>10,}{median(own):>9.1f} ms{max(own):>9.1f} ms")
+
+
+def _computed_ms(pid: int) -> float:
+    """Return how long the threads of a process have computed."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e6
+
+
 def _keeps(own: list[float]) -> bool:
     return median(own) < LIMITS_MS["median"] and _p99(own) < LIMITS_MS["p99"]
 
 
 def _p99(values: list[float]) -> float:
-    return quantiles(values, n=100)[-1] if len(values) > 1 else values[0]
+    return quantiles(values, n=100, method="inclusive")[-1] if len(values) > 1 else values[0]
 
 
 def _memory(pid: int, name: str) -> float:
@@ -189,6 +219,8 @@ def _pages(url: str) -> list[tuple[str, str]]:
         pages += [("op", _address("/op", name=name, **dict([facet]))) for facet in some]
         pages.append(("families", _address("/op", name=name, view="families")))
         pages.append(("boards", _address("/boards", op=name)))
+        pages.append(("boards", _address("/boards", op=name, outcome="rejected")))
+        pages.append(("op", _address("/op", name=name, outcome="rejected")))
     pages += [
         ("case", _address("/case", id=each)) for each in chance.sample(cases, min(len(cases), 400))
     ]
@@ -197,8 +229,9 @@ def _pages(url: str) -> list[tuple[str, str]]:
         pages.append(("run", _address("/run", id=run)))
         pages += [("run", _address("/run", id=run, first=n)) for n in (10_000, 200_000)]
         pages.append(("progress", _address("/progress", run=run)))
-    pairs = itertools.pairwise(runs)
-    pages += [("compare", _address("/compare", a=a, b=b)) for a, b in pairs]
+    for later, earlier in itertools.pairwise(runs):
+        pages.append(("compare", _address("/compare", a=earlier, b=later)))
+        pages.append(("compare", _address("/compare", a=earlier, b=later, kind="same")))
     twins = [(kind, _address(each, format="json")) for kind, each in chance.sample(pages, 100)]
     return pages + twins
 

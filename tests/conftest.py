@@ -32,6 +32,8 @@ def quick_sessions():
     """Spare the sessions that tests start what they do not need."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_ADDOPTS", QUICK, prepend=" ")
+        # Each of hundreds of processes would compile all of optrove for itself.
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         yield
 
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 import json
 import sys
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -93,6 +94,12 @@ def ops(*, store: str | None, as_json: bool, **chosen: Any) -> None:
 @case_filters("--board")
 @click.option("--families", is_flag=True, help="Sum up cases that differ in scalars only.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N.")
+@click.option(
+    *("--svg", "pictures"),
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write a picture of the cores that hold each sharded tensor to a file there.",
+)
 @store_option
 @json_option
 def show(
@@ -102,6 +109,7 @@ def show(
     number: int | None,
     limit: int | None,
     families: bool,
+    pictures: Path | None,
     **chosen: Any,
 ) -> None:
     """Show the exact configurations of an op, most called first.
@@ -116,6 +124,7 @@ def show(
       optrove show matmul
       optrove show matmul 3
       optrove show matmul --argument input_tensor_b --memory SHARDED
+      optrove show matmul 3 --svg pictures
       optrove show paged_fill_cache --families
       optrove show 'ttnn.experimental.*' --shape '1x1x*x128' --json
     """
@@ -124,6 +133,8 @@ def show(
 
     if number is not None and (families or limit):
         raise click.UsageError("N shows one configuration: leave out --families and --limit")
+    if pictures is not None and (families or as_json):
+        raise click.UsageError("--svg draws what is shown as text: leave out --families and --json")
     with reading(store, tell_recovered) as reader:
         answers = select(reader, Asked(**chosen))
         if number is not None and len(answers) > 1:
@@ -138,7 +149,7 @@ def show(
             )
             echo_list(map(configuration_data, found))
         else:
-            echo_lines(_configuration_lines(reader, answers, number, limit))
+            echo_lines(_configuration_lines(reader, answers, number, limit, pictures))
 
 
 def _chosen(
@@ -152,8 +163,13 @@ def _chosen(
 
 
 def _configuration_lines(
-    reader: TroveReader, answers: Iterable[Answer], number: int | None, limit: int | None
+    reader: TroveReader,
+    answers: Iterable[Answer],
+    number: int | None,
+    limit: int | None,
+    pictures: Path | None,
 ) -> Iterator[str]:
+    from optrove.flows.shard_files import write_pictures
     from optrove.report.cases_text import configuration_lines, heading_lines
 
     for place, answer in enumerate(answers):
@@ -162,6 +178,8 @@ def _configuration_lines(
         yield from heading_lines(answer.op, cases=answer.cases, every=answer.every)
         for each in found:
             yield from configuration_lines(each)
+            written = () if pictures is None else write_pictures(each.row, pictures)
+            yield from (f"  picture: {path}" for path in written)
 
 
 def _show_families(

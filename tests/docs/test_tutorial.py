@@ -1,10 +1,11 @@
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from example_runs import users_environment
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -66,7 +67,7 @@ def missing(expected, output):
 @pytest.mark.torch
 @pytest.mark.slow
 def test_whoever_types_the_tutorial_sees_what_it_shows(tmp_path):
-    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    environment = users_environment()
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     session = [step for block in BLOCK.findall(PAGE.read_text()) for step in typed(block)]
     assert len(session) > 12

@@ -9,6 +9,7 @@ from executed_runs import NEW, OLD, SWEEP, make_executed
 from optrove.model.records import Measurement, Outcome, TestOutcome
 from optrove.model.values import Int
 from optrove.model.views import ColumnKind
+from optrove.store.migrations import MIGRATIONS, Migrations, Step
 from optrove.store.place import place_of
 from optrove.store.reader import open_reader
 from optrove.store.trove import open_trove
@@ -84,6 +85,20 @@ def test_failures_are_what_operations_did_not_pass_by_the_first_line_of_their_ca
     assert list(source.rows(numbers, asked)) == [(0.5, 5, 4)]
     moments = "SELECT DISTINCT CAST(started AS TEXT) FROM v_attempts WHERE run_id = :run"
     assert list(source.rows(moments, asked)) == [("2026-02-03 04:05:07",)]
+
+
+def test_views_outlive_a_change_of_the_tables(viewed):
+    trove, _ = viewed
+    changes = (
+        "CREATE TABLE other AS SELECT * FROM case_tensors",
+        "DROP TABLE case_tensors",
+        "ALTER TABLE other RENAME TO case_tensors",
+    )
+    later = Step(MIGRATIONS.current + 1, changes)
+    migrations = Migrations((*MIGRATIONS.steps, later))
+    open_trove(trove.place, create=False, migrations=migrations).close()
+    with open_reader(trove.place, migrations=migrations) as reader:
+        assert len(rows(reader.source, "SELECT * FROM v_tensors")) > 5
 
 
 def test_odd_data_breaks_no_view(viewed, tmp_path):

@@ -8,20 +8,25 @@ from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-# What tells pytest's processes of the session around them; the options of our own are no such word.
+# What would tell a process of the session of pytest around it; the options that make the sessions
+# of tests quick are left.
 AROUND = ("PYTEST_CURRENT_TEST", "PYTEST_VERSION", "PYTEST_XDIST")
 
 # Many small ops on few numbers: threads of torch would only wait for each other.
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
+def users_environment():
+    """Return an environment as a user has it, without a word of the tests around it."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(AROUND)}
+
+
 def run(directory, *command):
-    """Run a module of Python in a directory, without a word of the tests around it."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(AROUND)}
+    """Run a module of Python in a directory, as a user would."""
     return subprocess.run(
         [sys.executable, "-m", *command],
         cwd=directory,
-        env=environment | ONE_THREAD,
+        env=users_environment() | ONE_THREAD,
         capture_output=True,
         text=True,
         timeout=300,

@@ -106,7 +106,7 @@ def _fill(trove, directory):
     passed, rejected = Outcome.PASSED, Outcome.REJECTED
     told = {
         BEFORE: ((passed, 0.9999, 10_000), (passed, 0.9999, 1_000_000), (rejected, None, None)),
-        AFTER: ((rejected, None, None), (passed, 0.9999, 9_000_000), (passed, 0.995, 1_000)),
+        AFTER: ((rejected, None, None), (passed, 0.9999, 90_000_000), (passed, 0.995, 1_000)),
         ELSEWHERE: (
             (Outcome.OUT_OF_MEMORY, None, None),
             (passed, 0.97, 1),

@@ -102,3 +102,31 @@ def test_which_of_two_meshes_a_tensor_lies_on_makes_no_difference(tmp_path, ttnn
     assert hashes[0] == hashes[1] != hashes[2]
     ttnn.close_mesh_device(other)
     ttnn.close_mesh_device(half)
+
+
+def test_an_argument_that_gets_another_topology_is_recorded_as_it_was_and_as_it_is(
+    tmp_path, ttnn, whole
+):
+    def spread(shape, dtype, layout):
+        return ttnn.allocate_tensor_on_device(
+            ttnn.Shape(shape), dtype, layout, whole, ttnn.DRAM_MEMORY_CONFIG
+        )
+
+    rows = ttnn.TensorTopology(
+        ttnn.MeshShape(4, 8),
+        [ttnn.PlacementShard(0), ttnn.PlacementReplicate()],
+        [ttnn.MeshCoordinate(row, column) for row in range(4) for column in range(8)],
+    )
+    keys = spread((1, 1, 32, 32), ttnn.bfloat16, ttnn.TILE_LAYOUT)
+    keys.update_tensor_topology(rows)
+    pages = spread((1, 2), ttnn.int32, ttnn.ROW_MAJOR_LAYOUT)
+    with tracing(tmp_path) as traced:
+        for _ in range(2):
+            cache = spread((2, 1, 32, 32), ttnn.bfloat16, ttnn.TILE_LAYOUT)
+            for _ in range(2):
+                ttnn.experimental.paged_fill_cache(cache, keys, pages, batch_idx=0)
+    calls = traced.of("ttnn.experimental.paged_fill_cache")
+    given = [call["cache_tensor"].placement.mesh.placements for call in calls]
+    assert given == [(None, None), (0, None)] * 2
+    for call in calls:
+        assert call.call.outputs[0].placement.mesh.placements == (0, None)

@@ -279,6 +279,7 @@ ttnn.relu(a)
 """
 
 
+@pytest.mark.torch  # which the slow mode cannot do without
 def test_a_ttnn_that_was_imported_in_slow_mode_is_traced_all_the_same(tmp_path, run_python):
     overrides = '{"enable_fast_runtime_mode": false}'
     told = run_python(SLOW_FROM_THE_BEGINNING, str(tmp_path), TTNN_CONFIG_OVERRIDES=overrides)

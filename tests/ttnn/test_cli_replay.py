@@ -198,6 +198,7 @@ def test_a_device_of_another_shape_says_what_it_takes(project, run_python):
     assert printed.startswith("not_run the call was recorded on a mesh of 1x1 chips")
 
 
+@pytest.mark.torch  # ttnn takes account of memory with its help
 def test_a_sweep_measures_what_it_is_asked_for_and_a_debugger_gets_the_same(ask, project):
     data = ask("sweep", "matmul", "softmax", "--perf", "--measure-memory", "--json", exit_code=1)
     assert data["counts"] == {"passed": 3, "rejected": 1}

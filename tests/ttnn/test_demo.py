@@ -1,8 +1,9 @@
-import os
 import subprocess
 import sys
 
 import pytest
+
+from example_runs import users_environment
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.slow]
 
@@ -15,11 +16,10 @@ def test_the_demo_needs_no_torch_and_leaves_a_trove_and_a_report(tmp_path):
     hiding.mkdir()
     home.mkdir()
     (hiding / "sitecustomize.py").write_text(NO_TORCH)
-    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
     done = subprocess.run(
         [sys.executable, "-m", "optrove", "demo"],
         cwd=home,
-        env={**environment, "PYTHONPATH": str(hiding)},
+        env={**users_environment(), "PYTHONPATH": str(hiding)},
         capture_output=True,
         text=True,
         timeout=900,

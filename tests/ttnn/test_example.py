@@ -1,32 +1,13 @@
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-pytestmark = pytest.mark.ttnn
+from example_runs import EXAMPLES, run
 
-ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "examples" / "encoder"
-
-
-def run(tmp_path, *command):
-    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 
 
 def run_pytest(tmp_path, *options):
     options = ("--optrove-board", "n300", "-p", "no:cacheprovider", *options)
-    return run(tmp_path, "-m", "pytest", str(EXAMPLE), "-q", *options)
+    return run(tmp_path, "pytest", str(EXAMPLES / "encoder"), "-q", *options)
 
 
 def test_on_a_plain_mock_board_the_example_checks_specs_and_says_that_it_skips_pcc(tmp_path):

@@ -103,7 +103,9 @@ def test_every_recorded_case_has_good_numbers_on_the_shadow(recorded, board):
         for each in attempt.measurements:
             measured[each.name] += 1
             assert each.name != "pcc" or each.value >= 0.99
-    assert measured["pcc"] == measured["ulp"] == measured["max_abs_error"] >= len(jobs) * 0.6
+    assert measured["pcc"] == measured["max_abs_error"] >= len(jobs) * 0.6
+    # Results in blocks have no steps of their own to count in.
+    assert measured["pcc"] >= measured["ulp"] >= len(jobs) * 0.5
 
 
 @pytest.mark.slow

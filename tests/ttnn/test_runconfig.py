@@ -18,6 +18,7 @@ from optrove.runconfig import (
     Module,
     MulConfig,
     OpConfig,
+    Sharding,
     SliceConfig,
     Weight,
     WeightCache,
@@ -41,6 +42,14 @@ HF_CONFIG = SimpleNamespace(hidden_size=256, intermediate_size=512)
 @dataclass
 class SpecialConfig(OpConfig):
     config: object = None
+
+
+@pytest.fixture(scope="module")
+def mesh(mesh, ttnn):
+    """All chips; not the mesh itself, since a mesh in use keeps its parts from being closed."""
+    submesh = mesh.create_submesh(ttnn.MeshShape(4, 8))
+    yield submesh
+    ttnn.close_mesh_device(submesh)
 
 
 @pytest.fixture(scope="module")
@@ -355,11 +364,13 @@ def test_a_weight_that_cannot_be_split_or_named_is_refused_before_anything_is_wr
         "w1": {"input_tensor_b": Weight(odd, column_sharded())},
         "../w2": {"input_tensor_b": Weight(odd)},
         "w3": {"input_tensor_b": [1.0]},
+        "w4": {"input_tensor_b": Weight(odd, Sharding(axis0=0, axis1=0))},
     }
     found = faults(lambda: save_weights(weights, tmp_path / "new", mesh))
     assert "cannot be split into 8 equal parts" in found["w1.input_tensor_b"]
     assert "file name" in found["../w2.input_tensor_b"]
     assert "expected a Weight" in found["w3.input_tensor_b"]
+    assert "along both axes" in found["w4.input_tensor_b"]
     assert not (tmp_path / "new").exists()
     with pytest.raises(UnusableWeights, match="an open mesh device"):
         save_weights({}, tmp_path, MeshDeviceStub((4, 8)))

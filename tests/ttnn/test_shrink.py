@@ -38,18 +38,28 @@ def ask(store, *words):
     return CliRunner().invoke(main, ["shrink", *words, "--store", str(store)])
 
 
-def test_the_smallest_call_that_fails_in_the_same_way_is_found(store, tmp_path):
+@pytest.fixture(scope="module")
+def shrunk(store, tmp_path_factory):
+    """What is told of the case that fails, when it was shrunk."""
+    directory = str(tmp_path_factory.mktemp("shrunk"))
     name = placement_hash(WRONG)[:12]
-    result = ask(store, name, "--board", "n150", "-o", str(tmp_path), "--json")
+    result = ask(store, name, "--board", "n150", "-o", directory, "--json")
     assert result.exit_code == 0, result.output
-    data = json.loads(result.stdout)
-    assert data["finished"]
-    assert data["outcome"] == "rejected"
-    assert sorted(data["shrunk"]["arguments"]) == ["input_tensor_a", "input_tensor_b"]
-    shapes = [each["$tensor"]["shape"] for each in data["shrunk"]["arguments"].values()]
+    return json.loads(result.stdout)
+
+
+def test_the_smallest_call_that_fails_in_the_same_way_is_found(shrunk):
+    assert shrunk["finished"]
+    assert shrunk["outcome"] == "rejected"
+    assert sorted(shrunk["shrunk"]["arguments"]) == ["input_tensor_a", "input_tensor_b"]
+    shapes = [each["$tensor"]["shape"] for each in shrunk["shrunk"]["arguments"].values()]
     assert max(size for shape in shapes for size in shape) <= 64
     assert all(len(shape) == 2 for shape in shapes)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", data["file"]]
+
+
+@pytest.mark.torch
+def test_the_test_that_is_written_fails_in_the_same_way(shrunk, tmp_path):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", shrunk["file"]]
     done = subprocess.run(
         [*command, "--optrove-board", "n150"],
         cwd=tmp_path,
@@ -58,7 +68,7 @@ def test_the_smallest_call_that_fails_in_the_same_way_is_found(store, tmp_path):
         check=False,
     )
     assert done.returncode == 1
-    assert data["cause"].partition(":")[0].rstrip("0123456789 .") in done.stdout
+    assert shrunk["cause"].partition(":")[0].rstrip("0123456789 .") in done.stdout
 
 
 def test_a_case_that_passes_is_an_error_with_advice(store):

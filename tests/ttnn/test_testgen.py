@@ -108,21 +108,29 @@ def generated(tmp_path_factory):
     return generate
 
 
-def run(command, directory):
+def run(command, directory, exit_code=0):
     variables = {name: text for name, text in os.environ.items() if not name.startswith("OPTROVE")}
     done = subprocess.run(
         command, cwd=directory, env=variables, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == exit_code, done.stdout + done.stderr
     return done.stdout
 
 
-def outcome(directory, *words):
+def outcome(directory, *words, exit_code=0):
     """Run generated tests in a process of their own; return the last line, and all lines."""
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", *words, "."]
-    output = run(command, directory)
+    output = run(command, directory, exit_code)
     summary = [line for line in output.splitlines() if " passed" in line][-1]
     return summary, output
+
+
+def spoil(path):
+    """Write a test again, under another name, so that its golden function gives wrong numbers."""
+    text = path.read_text()
+    right, wrong = "result.append, golden(*arg", "lambda x: result.append(x.flip(-1)), golden(*arg"
+    assert right in text
+    path.with_stem(f"{path.stem}_spoiled").write_text(text.replace(right, wrong))
 
 
 def test_calls_on_one_chip_are_accepted_and_numbers_said_to_be_missing(generated):
@@ -132,10 +140,14 @@ def test_calls_on_one_chip_are_accepted_and_numbers_said_to_be_missing(generated
     assert "only the specs of outputs were checked" in output
 
 
-def test_calls_on_one_chip_have_the_numbers_of_golden_functions(generated):
+def test_calls_on_one_chip_have_the_numbers_of_golden_functions_and_wrong_ones_fail(generated):
     directory, cases = generated(ONE_CHIP)
-    summary, output = outcome(directory, "--optrove-board", "n300", "--optrove-shadow")
-    assert summary.startswith(f"{cases} passed")
+    spoil(directory / "test_softmax.py")
+    words = ("--optrove-board", "n300", "--optrove-shadow")
+    summary, output = outcome(directory, *words, exit_code=1)
+    assert summary.startswith(f"1 failed, {cases} passed")
+    assert "FAILED test_softmax_spoiled.py" in output
+    assert "with the golden function on chip 0" in output
     uncompared = [line for line in output.splitlines() if "numbers were not compared" in line]
     assert [line for line in uncompared if "test_tensor_reshape" not in line] == []
 
@@ -153,28 +165,6 @@ def test_a_mesh_that_is_not_there_is_a_reason_to_skip(generated):
     output = run([*command, "--optrove-board", "n300"], directory)
     assert f"{cases} skipped" in output
     assert "8 chips are needed, and there are 2" in output
-
-
-def test_wrong_numbers_fail(generated):
-    directory, _ = generated(ONE_CHIP)
-    path = directory / "test_softmax.py"
-    text = path.read_text()
-    path.write_text(
-        text.replace(
-            "result.append, golden(*arg", "lambda x: result.append(x.flip(-1)), golden(*arg"
-        )
-    )
-    assert path.read_text() != text
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_softmax.py"]
-    done = subprocess.run(
-        [*command, "--optrove-board", "n300", "--optrove-shadow"],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "with the golden function on chip 0" in done.stdout
 
 
 def test_a_standalone_file_runs_without_pytest_and_optrove_s_help(generated):

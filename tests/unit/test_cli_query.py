@@ -462,3 +462,18 @@ def test_a_reader_that_stops_early_is_no_fault(trove):
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout == "Operation: ttnn.add\n"
     assert done.stderr == ""
+
+
+def test_pictures_of_sharded_tensors_are_written_and_their_paths_printed(ask, tmp_path):
+    directory = tmp_path / "new" / "pictures"
+    shown = ask("show", "matmul", "--svg", str(directory))
+    named = [line.removeprefix("  picture: ") for line in shown.splitlines() if "picture:" in line]
+    assert named == [str(path) for path in directory.iterdir()]
+    (path,) = directory.iterdir()
+    assert path.name.startswith(f"{id_of(SHARDED)[:12]}-input_tensor")
+    assert path.read_text().startswith("<svg")
+    assert "picture:" not in ask("show", "add", "--svg", str(directory))
+    assert "cannot be written" in ask(
+        "show", "matmul", "--svg", str(path / "in a file"), exit_code=2
+    )
+    assert "leave out" in ask("show", "matmul", "--svg", str(directory), "--json", exit_code=2)

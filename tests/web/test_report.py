@@ -1,6 +1,5 @@
 import pytest
 
-from browsers import opened_browser
 from executed_runs import ADDS, HOSTILE, NEW, OLD, id_of, make_executed
 from optrove.flows.reporting import page_of
 
@@ -16,12 +15,6 @@ def report(tmp_path_factory):
     path = directory / "report.html"
     path.write_text(page_of(NEW, OLD, str(trove)))
     return path
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with opened_browser() as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -197,11 +197,10 @@ class _Verdicts:
 def _last_by_case(cases: array[int], attempts: array[int]) -> list[int]:
     """Return the places of the last attempt at each case, in the order of cases."""
     order = sorted(range(len(cases)), key=lambda place: (cases[place], attempts[place]))
-    following = (*order[1:], None)
     return [
         place
-        for place, after in zip(order, following, strict=True)
-        if after is None or cases[after] != cases[place]
+        for number, place in enumerate(order)
+        if cases[place] not in (cases[after] for after in order[number + 1 : number + 2])
     ]
 
 

@@ -13,6 +13,10 @@ ANY_BOARD: Final = ""
 _OUTCOMES: Final = tuple(outcome.value for outcome in Outcome)
 _CODES: Final = {outcome: code for code, outcome in enumerate(_OUTCOMES, start=1)}
 _UNKNOWN: Final = len(_OUTCOMES) + 1
+_DIGITS: Final = tuple(
+    bytes(b"01"[code == each] for each in range(256)) for code in range(_UNKNOWN)
+)
+"""Of each code, what makes it the digit 1 and all others 0."""
 
 
 class LastTried:
@@ -66,13 +70,7 @@ class LastTried:
         if board not in self._boards:
             return {}
         codes, _ = self._boards[board]
-        bits: dict[int, bytearray] = {}
-        for number, code in enumerate(codes):
-            if code:
-                own = bits.setdefault(code, bytearray(self._size // 8 + 1))
-                own[number >> 3] |= 1 << (number & 7)
-        return {
-            _OUTCOMES[code - 1]: int.from_bytes(own, "little")
-            for code, own in sorted(bits.items())
-            if code < _UNKNOWN
-        }
+        # The last case is the first digit of the number.
+        backwards = bytes(reversed(codes))
+        present = sorted(code for code in set(codes) if 0 < code < _UNKNOWN)
+        return {_OUTCOMES[code - 1]: int(backwards.translate(_DIGITS[code]), 2) for code in present}

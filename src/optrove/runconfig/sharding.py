@@ -79,6 +79,11 @@ def part_shape(
     parts = splits(dims, mesh_shape, len(shape))
     if isinstance(parts, str):
         return parts
+    if len(parts) < sum(dim is not None for dim in dims):
+        return (
+            "one dimension is to be split along both axes, which ttnn does not do; "
+            "give the array a dimension for each axis"
+        )
     for place, count in parts.items():
         if shape[place] % count:
             return f"dimension {place} of {shape[place]} cannot be split into {count} equal parts"

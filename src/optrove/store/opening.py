@@ -15,6 +15,7 @@ from optrove.store.rows import insert_rows
 from optrove.store.schema import METADATA, TROVE, VERSION
 from optrove.store.source import open_sqlite
 from optrove.store.versions import FORMAT, version_of, version_told
+from optrove.store.views import drop_views, make_views
 from optrove.version import __version__
 
 if TYPE_CHECKING:
@@ -53,8 +54,12 @@ def set_up(connection: Connection, place: Place, migrations: Migrations) -> None
     if version > migrations.current:
         raise newer(place, version, migrations.current)
     if version < migrations.current:
+        # A table that a view refers to cannot be changed everywhere.
+        viewed = drop_views(connection)
         migrations.apply(connection, version)
         _comment(connection)
+        if viewed:
+            make_views(connection)
     connection.execute(
         update(TROVE).where(TROVE.c.name == "version").values(value=str(migrations.current))
     )

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sqlalchemy import inspect
+
 from optrove.model.views import ColumnKind, View, ViewColumn
 from optrove.store.view_texts import view_text
 
@@ -159,15 +161,23 @@ VIEWS: Final = (
 def view_statements(dialect: str) -> tuple[str, ...]:
     """Return the SQL that makes the views, or makes them anew: ``sqlite`` or ``postgresql``."""
     made = (f"CREATE VIEW {each.name} AS{view_text(each.name, dialect)}" for each in VIEWS)
-    return (*drop_statements(), *made)
+    return (*_drops(), *made)
 
 
-def drop_statements() -> tuple[str, ...]:
-    """Return the SQL that removes the views."""
-    return tuple(f"DROP VIEW IF EXISTS {each.name}" for each in reversed(VIEWS))
+def drop_views(connection: Connection) -> bool:
+    """Remove the views, within the transaction of the caller; tell whether there were any."""
+    if not {each.name for each in VIEWS} & set(inspect(connection).get_view_names()):
+        return False
+    for statement in _drops():
+        connection.exec_driver_sql(statement)
+    return True
 
 
 def make_views(connection: Connection) -> None:
     """Make the views, or make them anew, within the transaction of the caller."""
     for statement in view_statements(connection.dialect.name):
         connection.exec_driver_sql(statement)
+
+
+def _drops() -> tuple[str, ...]:
+    return tuple(f"DROP VIEW IF EXISTS {each.name}" for each in reversed(VIEWS))

@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from optrove.store.reader import open_reader
 from optrove.version import __version__
 from optrove.web.catalog import Catalog
+from optrove.web.compare import prepare_comparisons
 from optrove.web.looking import Look
 from optrove.web.wording import FILTERS, address, share
 
@@ -99,10 +100,13 @@ class Desk:
             reader.close()
 
     def prepare(self) -> None:
-        """Make the index now, so that the first page does not wait for it."""
+        """Make the index and read the templates now, so that the first page does not wait."""
         state = self._state()
         with self._reader() as reader, reader.source.snapshot():
-            self._catalog.current(reader.source, state)
+            index = self._catalog.current(reader.source, state)
+            prepare_comparisons(reader.source, index)
+        for name in self._templates.list_templates():
+            self._templates.get_template(name)
 
     def answer(self, page: Page, asked: Values) -> Answer:
         """Return a page, for people or for machines, as ``format`` says."""

@@ -24,7 +24,8 @@ _MOST_TENSORS: Final = 12
 _MOST_SCALARS: Final = 24
 _LONGEST: Final = 200_000
 """Contents of more letters are not looked into for a list."""
-_MEMBERS: Final = 12
+_MEMBERS: Final = 8
+"""How many cases of a family are looked into to tell what varies."""
 _MOST_VALUES: Final = 50
 
 

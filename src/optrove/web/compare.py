@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotFound
@@ -17,9 +18,12 @@ from optrove.web.run_rows import named_run, run_rows
 from optrove.web.wording import cut, finite
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Callable, Mapping, Sequence
 
     from optrove.store.browsing_runs import JudgedRow
+    from optrove.store.source import Source
+    from optrove.web.catalog import Index
     from optrove.web.looking import Look
 
 KINDS: Final = (
@@ -33,6 +37,9 @@ PARAMETERS: Final = (
     Parameter("after", "the last case of the page before", pattern="[0-9a-f]{64}"),
 )
 _LONGEST: Final = 500
+_PREPARED: Final = 500_000
+"""How many attempts are compared before the first page is asked for, at most."""
+_PREPARED_RUNS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +70,33 @@ def compare_page(look: Look) -> View:
             "kind": found.kind,
             "cases": cases,
             "next": cases[-1]["case_id"] if len(found.keys) > PAGE_ROWS and cases else None,
-        }
+        },
+        # Of what broke, the words of B say it all.
+        {"changes": found.kind in ("moved", "slower")},
     )
+
+
+def prepare_comparisons(source: Source, index: Index) -> None:
+    """Compare the last runs with those before them, so that their pages do not wait for it."""
+    latest = sorted(index.runs.items(), key=lambda each: each[1].started_at, reverse=True)
+    tried = (key for key, _ in latest if index.tallies.outcomes(key))
+    keys = {fact.run_id: key for key, fact in index.runs.items()}
+    rest = _PREPARED
+    for key in islice(tried, _PREPARED_RUNS):
+        rest -= _attempts_of(index, key)
+        if rest < 0:
+            break
+        index.comparisons.read(source, (key, _attempts_of(index, key)))
+        before = keys.get(browsing_runs.previous(source, key) or "")
+        if before is not None and _attempts_of(index, before) <= rest:
+            rows = (
+                browsing_runs.run_named(source, index.runs[each].run_id) for each in (before, key)
+            )
+            _kinds(source, index, [row for row in rows if row is not None])
+
+
+def _attempts_of(index: Index, run_key: int) -> int:
+    return sum(index.tallies.outcomes(run_key).values())
 
 
 def _case(look: Look, row: tuple[Any, ...], told: dict[str, Any]) -> dict[str, Any]:
@@ -108,9 +140,7 @@ def _called(calls: int | None) -> dict[str, Any] | None:
 
 def _attempts(look: Look, runs: Sequence[tuple[Any, ...]], after: int) -> _Compared:
     """Compare what came of cases in two runs."""
-    timed = have_one_clock(*(Side("", {}, board=row[5], device=row[6]) for row in runs))
-    counted = [(row[0], sum(look.index.tallies.outcomes(row[0]).values())) for row in runs]
-    kinds = look.index.comparisons.compared(look.source, counted[0], counted[1], timed=timed)
+    timed, kinds = _kinds(look.source, look.index, runs)
     counts = {kind: len(keys) for kind, keys in kinds.items()}
     kind = look.text("kind") or _first(counts)
     every = kinds.get(kind, ())
@@ -118,7 +148,7 @@ def _attempts(look: Look, runs: Sequence[tuple[Any, ...]], after: int) -> _Compa
     page = list(every[begin : begin + PAGE_ROWS + 1])
     a, b = (
         {row.case_key: row for row in browsing_runs.judged_cases(look.source, key, TIME, page)}
-        for key, _ in counted
+        for key in (row[0] for row in runs)
     )
 
     def told(key: int) -> dict[str, Any]:
@@ -129,6 +159,15 @@ def _attempts(look: Look, runs: Sequence[tuple[Any, ...]], after: int) -> _Compa
         return {"a": _side(a.get(key)), "b": _side(b.get(key)), "change": cut(changed or None)}
 
     return _Compared(counts, kind, page, told)
+
+
+def _kinds(
+    source: Source, index: Index, runs: Sequence[tuple[Any, ...]]
+) -> tuple[bool, Mapping[str, array[int]]]:
+    """Return whether it matters how long cases took, and the cases by how they have changed."""
+    timed = have_one_clock(*(Side("", {}, board=row[5], device=row[6]) for row in runs))
+    a, b = ((row[0], _attempts_of(index, row[0])) for row in runs)
+    return timed, index.comparisons.compared(source, a, b, timed=timed)
 
 
 def _side(told: JudgedRow | None) -> dict[str, Any] | None:

@@ -38,6 +38,11 @@ class Comparisons:
         self._calls: dict[tuple[int, int], Mapping[str, int]] = {}
         self._pairs: OrderedDict[tuple[object, ...], Kinds] = OrderedDict()
 
+    def read(self, source: Source, run: tuple[int, int]) -> None:
+        """Read a run, given by key and number of attempts, so that it need not be read later."""
+        with self._lock:
+            self._run(source, *run)
+
     def compared(
         self, source: Source, a: tuple[int, int], b: tuple[int, int], *, timed: bool
     ) -> Kinds:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 560
 _HEIGHT: Final = 170
-_LEFT: Final = 64
+_LEFT: Final = 78
 _RIGHT: Final = 12
 _TOP: Final = 12
 _BOTTOM: Final = 26

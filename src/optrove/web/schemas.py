@@ -246,7 +246,15 @@ RESPONSES: Final[dict[str, Schema]] = {
         b=_RUN,
         counts=_COUNTS,
         kind=_TEXT,
-        cases=_list(_object(case_id=_TEXT, op=_TEXT_OR_NONE, a=_or_none(_SIDE), b=_or_none(_SIDE))),
+        cases=_list(
+            _object(
+                case_id=_TEXT,
+                op=_TEXT_OR_NONE,
+                change=_TEXT_OR_NONE,
+                a=_or_none(_SIDE),
+                b=_or_none(_SIDE),
+            )
+        ),
         next=_TEXT_OR_NONE,
     ),
     "boards": _object(

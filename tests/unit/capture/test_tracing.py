@@ -9,6 +9,7 @@ import optrove
 from optrove.capture.tracing import Tracing, active_tracing
 from optrove.errors import AlreadyTracing, UnusableJournal
 from optrove.flows.runs import new_run
+from optrove.flows.trace import summarize_directory
 from tracing import assert_adds_up, fake_form, perform, readers_in, seen_in
 
 
@@ -87,7 +88,7 @@ def test_a_full_disk_at_the_end_keeps_the_trace_from_nothing(tracing, monkeypatc
         tracing.stop()
     assert ended == [1]
     assert active_tracing() is None
-    summary = optrove.flows.trace.summarize_directory(tracing.directory)
+    summary = summarize_directory(tracing.directory)
     assert_adds_up(summary)
     assert (summary.calls, summary.lost, summary.unclosed) == (2, 1, 1)
 

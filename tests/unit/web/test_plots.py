@@ -32,7 +32,7 @@ def test_each_run_is_a_point_that_says_what_it_is():
 
 
 def test_equal_values_are_a_line_in_the_middle():
-    assert 'points="64.0,78.0 548.0,78.0"' in time_plot([run(1, mean_ns=7), run(2, mean_ns=7)])
+    assert 'points="78.0,78.0 548.0,78.0"' in time_plot([run(1, mean_ns=7), run(2, mean_ns=7)])
     sound(time_plot([run(1, mean_ns=0), run(2, mean_ns=0)]))
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NUMBER = re.compile(r"\b(int|float|bool)\b")
+MARK = re.compile(r"[][(){},]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +141,11 @@ def bind_places(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict
     return {**places, **keywords}
 
 
+@lru_cache(maxsize=4096)  # more than ttnn has: every trace of a process reads all of them
 def read_stub(stub: str) -> Overload:
     r"""Read ``def op(self, a: Tensor, *, b: int = \0) -> Tensor``."""
-    listed = [part for part in _listed(stub) if part not in ("", "/", "self")]
+    parts = _listed(stub)
+    listed = [part for part in parts if part not in ("", "/", "self")]
     place = listed.index("*") if "*" in listed else len(listed)
     written = {part.partition(":")[0].strip(): part for part in listed}
     positional = tuple(written)[:place]
@@ -151,7 +156,7 @@ def read_stub(stub: str) -> Overload:
         required=frozenset(name for name, part in written.items() if "=" not in part),
         tensors=frozenset(name for name, part in written.items() if _takes_no_number(part)),
         written=tuple((name, _annotation(part)) for name, part in written.items()),
-        unnamed="/" in _listed(stub),
+        unnamed="/" in parts,
     )
 
 
@@ -166,13 +171,15 @@ def _takes_no_number(part: str) -> bool:
 
 def _listed(stub: str) -> list[str]:
     """Return the parameters of a stub as they are written, apart at their own commas only."""
-    parts, depth = [""], 0
-    for character in stub.partition("(")[2]:
-        if character == ")" and depth == 0:
-            break
-        depth += (character in "([{") - (character in ")]}")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part.strip() for part in parts]
+    text = stub.partition("(")[2]
+    cuts, depth = [-1], 0
+    for found in MARK.finditer(text):
+        mark = found.group()
+        if mark in ",)" and depth == 0:
+            cuts.append(found.start())
+            if mark == ")":
+                break
+        depth += (mark in "([{") - (mark in ")]}")
+    else:
+        cuts.append(len(text))
+    return [text[start + 1 : end].strip() for start, end in pairwise(cuts)]

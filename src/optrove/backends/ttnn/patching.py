@@ -42,11 +42,15 @@ def watched(original: Any, note: Note, on_fault: OnFault) -> Any:
 def patches(notes: Iterable[tuple[Any, Note]], on_fault: OnFault) -> list[Place]:
     """Return what to replace so that each of the functions is watched under all its names."""
     replacements = {id(function): watched(function, note, on_fault) for function, note in notes}
-    return [
-        (owner, name, replacements[id(member)])
-        for owner, name, member in (*members(), *globals_of(_loaded_elsewhere()))
+    ours = [place for place in members() if id(place[2]) in replacements]
+    # Tens of thousands, of which hardly any is ours.
+    elsewhere = [
+        (module, name, member)
+        for module in _loaded_elsewhere()
+        for name, member in list(vars(module).items())
         if id(member) in replacements
     ]
+    return [(owner, name, replacements[id(member)]) for owner, name, member in (*ours, *elsewhere)]
 
 
 def members() -> list[Place]:

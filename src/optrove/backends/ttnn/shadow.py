@@ -33,6 +33,7 @@ from optrove.backends.ttnn.effects import MOVES, UNWRITTEN
 from optrove.backends.ttnn.expecting import Expecting
 from optrove.backends.ttnn.golden import Golden
 from optrove.backends.ttnn.lifting import SHADOW_MARK, lifted
+from optrove.backends.ttnn.probe import innermost, registered
 from optrove.backends.ttnn.transfers import Transfers, at_work, working
 from optrove.backends.ttnn.twins import DEALLOCATED, LaidOut, Missing, Numbers, Twin, Twins
 from optrove.errors import FrameworkMissing, NoNumbers
@@ -154,9 +155,14 @@ class _Shadow:
     def __init__(self, ttnn: Any, torch: Any) -> None:
         self.report = Report()
         self._ttnn = ttnn
-        self._signatures = Signatures()
+        self._signatures = Signatures(
+            {
+                each.python_fully_qualified_name: innermost(each.function)
+                for each in registered(ttnn)
+            }
+        )
         self.twins = Twins(ttnn)
-        self._golden = Golden(ttnn, torch, self.twins)
+        self._golden = Golden(ttnn, torch, self.twins, self._signatures)
         self._transfers = Transfers(ttnn, self.twins, self._golden)
         self._arrangements = Arrangements(ttnn, torch, self.twins, self._golden)
         self._expecting = Expecting(

@@ -10,6 +10,7 @@ import ast
 import inspect
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 
@@ -71,22 +72,37 @@ def _overload(stub: str, defaults: tuple[Any, ...]) -> Overload:
         # nanobind allows a required parameter after an optional one, Python's grammar only
         # among keywords; the order does not matter where every argument is passed by name.
         source = source.replace(", *,", ",").replace("(self,", "(self, *,")
-    try:
-        parsed = ast.parse(f"{source}: ...").body[0]
-    except SyntaxError:
+    written = _written(source, named=named)
+    if written is None:
         # Some stubs hold types that are no Python (``ArrayLike[]``): keep the text as one
         # parameter without a usable name, so that the overload is seen and never called.
         return Overload((Parameter(source, source, required=True),), named=False)
+    return Overload(tuple(_parameter(*each, defaults) for each in written), named)
+
+
+def _parameter(
+    name: str, annotation: str, index: int | None, defaults: tuple[Any, ...]
+) -> Parameter:
+    if index is None:
+        return Parameter(name, annotation, required=True)
+    return Parameter(name, annotation, required=False, default=defaults[index])
+
+
+@lru_cache(maxsize=4096)  # more than ttnn has: every trace of a process reads all of them
+def _written(source: str, *, named: bool) -> tuple[tuple[str, str, int | None], ...] | None:
+    """Return name, type and number of the default of each parameter, None if it is no Python."""
+    try:
+        parsed = ast.parse(f"{source}: ...").body[0]
+    except SyntaxError:
+        return None
     assert isinstance(parsed, ast.FunctionDef)  # noqa: S101 - a stub is one def; narrows the type
     listed = parsed.args.kwonlyargs if named else parsed.args.posonlyargs[1:]
     values = parsed.args.kw_defaults if named else [None] * len(listed)
-    parameters = (_parameter(*pair, defaults) for pair in zip(listed, values, strict=True))
-    return Overload(tuple(parameters), named)
-
-
-def _parameter(listed: ast.arg, default: ast.expr | None, defaults: tuple[Any, ...]) -> Parameter:
-    annotation = ast.unparse(listed.annotation) if listed.annotation else ""
-    if default is None:
-        return Parameter(listed.arg, annotation, required=True)
-    index = ast.literal_eval(default)
-    return Parameter(listed.arg, annotation, required=False, default=defaults[index])
+    return tuple(
+        (
+            each.arg,
+            ast.unparse(each.annotation) if each.annotation else "",
+            None if value is None else ast.literal_eval(value),
+        )
+        for each, value in zip(listed, values, strict=True)
+    )

@@ -1,0 +1,73 @@
+"""The small DeepSeek runs on 32 chips; what it calls is traced with its config, and replays."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.ttnn, pytest.mark.torch, pytest.mark.slow]
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "deepseek_moe"
+
+# Many small ops on few numbers: threads of torch would only wait for each other.
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+
+
+def run(directory, *command):
+    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=directory,
+        env=environment | ONE_THREAD,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory):
+    """The directory of a trove with all calls, and what was told of them."""
+    directory = tmp_path_factory.mktemp("traced")
+    options = ("--board", "galaxy", "--shadow", "--store", "trove.db", "--json")
+    done = run(directory, "optrove", "trace", str(EXAMPLE / "test_deepseek_moe.py"), *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "op calls computed, 0 without numbers" in done.stdout + done.stderr
+    return directory, json.loads(done.stdout)
+
+
+def test_on_32_chips_everything_passes_and_every_argument_is_traced(traced):
+    told = traced[1]
+    assert told["tests"] == {"passed": 6}
+    assert told["accounting"]["untraceable"] == {}
+    assert told["faults"] == {}
+    ops = {each["op"] for each in told["ops"]}
+    assert {"ttnn.all_reduce", "ttnn.reduce_scatter", "ttnn.all_gather"} <= ops
+    assert "ttnn.transformer.paged_flash_multi_latent_attention_decode" in ops
+
+
+def test_calls_of_all_layers_are_known_by_their_config_entry(traced):
+    options = ("--by", "config", "--store", "trove.db", "--json")
+    done = run(traced[0], "optrove", "who", "ttnn.linear", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    calls = {each["config"]: each["calls"] for each in json.loads(done.stdout)}
+    assert "(none)" not in calls
+    assert calls["layers.0.mlp.w1"] == calls["layers.2.mlp.routed.w1"] == 5
+
+
+def test_every_case_replays_as_itself_and_has_good_numbers(traced):
+    # The shadow's board is a mock: it judges arguments, memory and output specs as well.
+    options = ("--all", "--board", "galaxy", "--store", "trove.db", "--device", "shadow", "--json")
+    done = run(traced[0], "optrove", "replay", "*", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["counts"]["passed"] == told["planned"] == len(told["cases"]) > 150
+    for each in told["cases"]:
+        assert each["replayed_case_id"] == each["case_id"], each["op"]
+        pccs = [one["value"] for one in each["measurements"] if one["name"] == "pcc"]
+        assert pccs, each["op"]
+        assert min(pccs) >= 0.999, each["op"]
