@@ -64,7 +64,12 @@ def command(*words):
 
 def trace(*words):
     return subprocess.run(
-        command(*words), capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
+        command(*words),
+        env=os.environ,  # without what readline, which pytest imports, has added to it
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
     )
 
 
