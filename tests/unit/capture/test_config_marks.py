@@ -1,3 +1,4 @@
+import sys
 import threading
 from dataclasses import dataclass
 
@@ -33,9 +34,12 @@ def recorder(tmp_path):
 
 
 @pytest.fixture
-def cfg():
+def cfg(monkeypatch):
     layer = {"w1": FakeConfig(a=1), "any": AnyConfig(a=2)}
-    return create_run_config({"layers": {"0-1": layer}}, {}, MeshDeviceStub((1, 1)))["layers"]
+    # Where ttnn has been imported, its signatures would be asked about the fake op.
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "ttnn", raising=False)
+        return create_run_config({"layers": {"0-1": layer}}, {}, MeshDeviceStub((1, 1)))["layers"]
 
 
 def call(recorder, op="fake.op", **keywords):
