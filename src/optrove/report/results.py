@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
 
-from optrove.model.records import Outcome
+from optrove.model.records import DeviceKind, Outcome
 from optrove.report.attempted import tally
 from optrove.report.causes import causes
 
@@ -133,6 +133,7 @@ class Summary:
 
     ``counts`` are outcomes and what was not attempted, and add up to what was planned; ``views``
     count expected failures. ``share`` is how many of those that ran went well, None if none ran.
+    ``numberless`` ran on a mock board, where no kernel computes anything that could be compared.
     """
 
     counts: dict[str, int]
@@ -144,6 +145,7 @@ class Summary:
     causes: tuple[Cause[Result], ...] = ()
     ops: tuple[OpResults, ...] = ()
     measured: dict[str, Spread] = field(default_factory=dict)
+    numberless: int = 0
 
     @property
     def planned(self) -> int:
@@ -176,7 +178,18 @@ def summed(run: RunResults) -> Summary:
         causes=causes(results),
         ops=_by_op(run),
         measured={name: found for name in names if (found := spread(measured(results, name)))},
+        numberless=sum(
+            each.ran and each.attempt.device_kind is DeviceKind.MOCK for each in results
+        ),
     )
+
+
+def numberless_text(summary: Summary) -> str | None:
+    """Return what passing means where no numbers were compared; None if they were everywhere."""
+    if not summary.numberless:
+        return None
+    whose = "" if summary.numberless == summary.ran else f" of {summary.numberless:,} of them"
+    return f"no numbers{whose} were compared (mock): --device shadow compares them"
 
 
 def _counts(results: Iterable[Result], waiting: int) -> dict[str, int]:

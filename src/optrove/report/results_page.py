@@ -17,6 +17,7 @@ from optrove.report.results import (
     XFAILED,
     XPASSED,
     lowest_pcc,
+    numberless_text,
     slowest,
     summed,
     took,
@@ -137,6 +138,7 @@ def _sums(found: RunResults, summary: Summary) -> Iterable[str]:
     if summary.views:
         told = ", ".join(f"{count:,} {WORDS[name]}" for name, count in summary.views.items())
         yield f"of suites that are to fail: {told}"
+    yield from filter(None, (numberless_text(summary),))
     if found.repeated:
         yield f"{plural(found.repeated, 'earlier attempt')} at the same cases not counted"
     for reason, count in found.left_out:

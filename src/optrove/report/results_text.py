@@ -16,6 +16,7 @@ from optrove.report.results import (
     NOT_ATTEMPTED,
     XFAILED,
     XPASSED,
+    numberless_text,
     slowest,
     summed,
     took,
@@ -90,7 +91,7 @@ def _share_lines(summary: Summary) -> list[str]:
     if summary.views:
         told = ", ".join(f"{count:,} {WORDS[name]}" for name, count in summary.views.items())
         lines.append(f"of suites that are to fail: {told}")
-    return lines
+    return [*lines, *filter(None, (numberless_text(summary),))]
 
 
 def _number_lines(summary: Summary) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from optrove.report.results import NOT_ATTEMPTED, summed
+from optrove.report.results import NOT_ATTEMPTED, numberless_text, summed
 from optrove.report.results_text import WORDS, counted, title
 from optrove.report.tables import Column, plural, table_lines
 
@@ -92,5 +92,6 @@ def summary_lines(found: RunResults, width: int | None = None) -> list[str]:
         *table_lines(_SUMMARY, rows, width),
         "",
         counted(summary),
+        *filter(None, (numberless_text(summary),)),
         *(f"left out: {count:,} {reason}" for reason, count in found.left_out),
     ]

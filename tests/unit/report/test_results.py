@@ -4,9 +4,16 @@ from dataclasses import replace
 import pytest
 
 from executed_runs import SHARDED, attempt, run
-from optrove.model.records import Measurement, Outcome
+from optrove.model.records import DeviceKind, Measurement, Outcome
 from optrove.report.distributions import pcc_chart, time_chart
-from optrove.report.results import Result, RunResults, Waiting, spread, summed
+from optrove.report.results import (
+    Result,
+    RunResults,
+    Waiting,
+    numberless_text,
+    spread,
+    summed,
+)
 from optrove.report.results_text import results_lines
 
 
@@ -55,6 +62,14 @@ def test_nothing_is_not_all_well_and_has_no_share():
     assert not summary().all_well
     assert summary(result()).all_well
     assert not summary(result(Outcome.NOT_RUN, "no ttnn")).all_well
+
+
+def test_passing_on_a_mock_board_is_said_to_tell_nothing_about_numbers():
+    mocked = replace(result(), attempt=replace(result().attempt, device_kind=DeviceKind.MOCK))
+    lost = replace(mocked, attempt=replace(mocked.attempt, outcome=Outcome.NOT_RUN))
+    assert numberless_text(summary(result(), lost)) is None
+    assert numberless_text(summary(mocked, lost)).startswith("no numbers were compared (mock)")
+    assert numberless_text(summary(result(), mocked)).startswith("no numbers of 1 of them were")
 
 
 def test_what_is_not_a_number_does_not_spoil_the_mean():
