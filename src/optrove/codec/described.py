@@ -75,13 +75,10 @@ class Descriptions:
 
     def of(self, case: Case) -> DescribedCase:
         """Return what ``describe_case`` does."""
-        return described(case.op, [(name, self._part(value)) for name, value in case.arguments])
+        return described(case.op, [(name, self.part(value)) for name, value in case.arguments])
 
-    def text(self, value: Value) -> str:
-        """Return the canonical JSON of a Value."""
-        return self._part(value).content
-
-    def _part(self, value: Value) -> Part:
+    def part(self, value: Value) -> Part:
+        """Return what ``part_of`` does."""
         part = self._known.get(value)
         if part is None:
             part = part_of(value)

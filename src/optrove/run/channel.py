@@ -2,8 +2,8 @@
 
     parent  {"start": {"run_id": ..., "board": ..., "device_kind": "mock", "slow_dispatch": false}}
     worker  {"ready": true}, or {"unable": why}
-    parent  {"job": {"case_id": ..., "job": {...}}}
-    worker  {"attempt": {"as_recorded": true, "attempt": {...}}}
+    parent  {"job": {"case_id": ..., "op": ..., "arguments": [[name, text], ...], ...}}
+    worker  {"attempt": {"as_recorded": true, "outputs": [], "attempt": {...}}}
 
 The parent may send further jobs before the first is answered; they are answered in their order. It
 closes the pipe when there is nothing more to do. At which stage of a job the worker is, it says in
