@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from optrove.backends.watching import Listener
 
+__tracebackhide__ = True  # pytest shows the frames of the program, not those of this module
+
 _UNMET: Final = object()
 _BOOTSTRAP: Final = "_bootstrap_inner"
 """The method that every thread runs, whatever its class; the same in CPython 3.10 to 3.14."""

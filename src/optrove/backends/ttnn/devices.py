@@ -70,7 +70,7 @@ class Devices:
                 raise
             live = self._open(replace(wanted, dispatch_axis=None))
         axis = wanted.dispatch_axis
-        self._notes = (f"this board does not dispatch by {axis}, as recorded; it has its own axis",)
+        self._notes = (f"recorded with dispatch by {axis}; this board dispatches by its own axis",)
         return live
 
     def tidy(self) -> None:
@@ -125,7 +125,7 @@ def completed(wanted: DeviceParameters) -> tuple[DeviceParameters, tuple[str, ..
     notes = []
     if prod(wanted.mesh_shape or ALONE) > 1 and wanted.fabric_config is None:
         wanted = replace(wanted, fabric_config=FABRIC)
-        notes.append(f"the recording tells no fabric; the mesh was opened with {FABRIC}")
+        notes.append(f"no fabric was recorded; the mesh was opened with {FABRIC}")
     return wanted, tuple(notes)
 
 

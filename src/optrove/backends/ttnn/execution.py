@@ -65,7 +65,7 @@ class _Refused(Exception):
     """A tensor that this board or this ttnn does not allow, which is an answer to the case."""
 
     def __init__(self, argument: str, raised: Raised) -> None:
-        super().__init__(f"this was said when the tensor of {argument} was made")
+        super().__init__(f"refused while the tensor for {argument} was made; the op was not called")
         self.raised = raised
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from optrove.backends.ttnn.arguments import Overload
 
@@ -25,11 +26,8 @@ def by_place(
     place only if the op takes it at that place, the golden function does not know its name, and
     needs something there.
     """
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # it does not tell
-        return arguments, keywords
-    if not _lacks_something(parameters, arguments, keywords):
+    parameters = _parameters(function)
+    if parameters is None or not _lacks_something(parameters, arguments, keywords):
         return arguments, keywords
     places = [each for each in parameters.values() if each.kind in _BY_PLACE]
     for overload in overloads:
@@ -43,6 +41,15 @@ def by_place(
         if not _lacks_something(parameters, tuple(placed), rest):
             return tuple(placed), rest
     return arguments, keywords
+
+
+@lru_cache(maxsize=4096)  # more than ttnn has ops: asking takes longer than many a golden function
+def _parameters(function: Any) -> Mapping[str, inspect.Parameter] | None:
+    """Return the parameters of a function, None if it does not tell."""
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return None
 
 
 def _lacks_something(parameters: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:

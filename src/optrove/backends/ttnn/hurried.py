@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 from optrove.backends.watching import CURRENT, SEQUENCE, Known
 from optrove.codec.journal import ENTRY, EXIT, EXIT_OFFSET, RAISED, RETURNED
 
+__tracebackhide__ = True  # pytest shows the frames of the program, not those of this module
+
+
 try:
     from optrove.backends import _hurry
 except ImportError:  # there was no compiler when optrove was installed

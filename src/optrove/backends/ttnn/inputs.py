@@ -105,7 +105,7 @@ class Inputs:
             view = self._view(owner, spec)
             if view is not None:
                 return view
-            self.notes.append(f"{path} shared its memory with another argument, and has its own")
+            self.notes.append(f"{path} shared memory with another argument; here it has its own")
         if placement.storage == HOST:
             return self._on_host(spec, placement, path)
         if self._device is None:
@@ -229,7 +229,7 @@ class Inputs:
         pairs = zip(live.device_coords(), self._ttnn.get_device_tensors(live), strict=True)
         parts = [part for chip, part in pairs if tuple(chip) in wanted]
         if len(parts) != len(wanted):
-            self.notes.append(f"{path} lay on chips that are not there, and lies on all of them")
+            self.notes.append(f"{path} was on chips that are not here; it was put on all chips")
             return live
         return self._ttnn.combine_device_tensors(tensors=parts)
 

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 from optrove.backends.build import reason
 from optrove.backends.ttnn.arguments import read_stub
 
+__tracebackhide__ = True  # pytest shows the frames of the program, not those of this module
+
 Note: TypeAlias = Callable[[Any, tuple[Any, ...], dict[str, Any]], None]
 """Called with the result and the arguments of a call that returned."""
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from optrove.backends.ttnn.fingerprints import TtnnFingerprints
     from optrove.backends.watching import Listener
 
+__tracebackhide__ = True  # pytest shows the frames of the program, not those of this module
+
 METHODS: Final = (
     "cpu",
     "deallocate",
@@ -61,6 +63,9 @@ LEAVES: Final = frozenset({"ttnn.deallocate"})
 """Operations that are written in Python and yet call no other; each is called often."""
 
 _SLOW_TWIN: Final = "_slow_operation"
+
+_QUEUES: Final = ("queue_id", "cq_id")
+"""The arguments of which ``__call__`` takes the first one that is there for itself."""
 
 _NAMES: Final = ("__name__", "__qualname__", "__module__", "__doc__")
 
@@ -117,7 +122,7 @@ class TtnnProbe:
                 return original(operation, *arguments, **keywords)
             general = generals.get(id(operation))
             if general is None:
-                form = self._operation_form(operation, composite=True)
+                form = self._operation_form(operation, composite=True, bind=_bind_unqueued)
                 general = self._general(form, partial(original, operation))
                 generals[id(operation)] = general
             return general(frame, arguments, keywords)
@@ -147,9 +152,9 @@ class TtnnProbe:
         # The operation's own ``__call__`` lies between this function and its caller.
         return self._watched(form, getattr(operation, _worker(operation)), frames=2)
 
-    def _operation_form(self, operation: Any, *, composite: bool) -> Form:
-        bind = partial(bind_all, operation.function, self._signatures.of(operation))
-        return self._form(operation.python_fully_qualified_name, bind, composite=composite)
+    def _operation_form(self, operation: Any, *, composite: bool, bind: Any = bind_all) -> Form:
+        own = partial(bind, operation.function, self._signatures.of(operation))
+        return self._form(operation.python_fully_qualified_name, own, composite=composite)
 
     def _watched_method(self, name: str, method: Any) -> Any:
         signatures = getattr(innermost(method), "__nb_signature__", ())
@@ -194,6 +199,13 @@ class TtnnProbe:
             return result
 
         return call
+
+
+def _bind_unqueued(function: Any, overloads: Any, arguments: Any, keywords: Any) -> dict[str, Any]:
+    """Name the arguments of a call as its function gets them, which is told of no queue."""
+    queue = next((name for name in _QUEUES if name in keywords), None)
+    left = {name: value for name, value in keywords.items() if name != queue}
+    return bind_all(function, overloads, arguments, left)
 
 
 def registered(ttnn: ModuleType) -> list[Any]:

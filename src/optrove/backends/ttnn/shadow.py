@@ -41,6 +41,8 @@ from optrove.errors import FrameworkMissing, NoNumbers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+__tracebackhide__ = True  # pytest shows the frames of the program, not those of this module
+
 __all__ = ["Report", "active_report", "at_work", "shadow_numerics", "tell_shadow"]
 
 READING_METHODS = (

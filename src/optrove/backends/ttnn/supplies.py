@@ -113,9 +113,9 @@ class Supplies:
                 supplied = guess(known)
                 closed[name] = value if supplied is None else supplied
                 if supplied is not None:
-                    self.notes.append(f"the recording does not tell {name}; supplied: {words}")
+                    self.notes.append(f"{name} was not recorded; used instead: {words}")
             elif name not in required:
-                self.notes.append(f"the recording does not tell {name}; left to its default")
+                self.notes.append(f"{name} was not recorded; left at its default")
             else:
                 closed[name] = value
         return closed
@@ -139,8 +139,8 @@ class Supplies:
             if not isinstance(part, Handle) or part.recipe is not None or part.type != SEMAPHORE:
                 return part
             self.notes.append(
-                f"the recording does not tell how the semaphore in {path} was made; "
-                f"supplied: one on all cores, from 0"
+                f"how the semaphore in {path} was made was not recorded; "
+                f"used instead: one on all cores, from 0"
             )
             return replace(part, recipe=_semaphore_recipe(ttnn, tables, device))
 

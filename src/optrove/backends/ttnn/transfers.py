@@ -19,6 +19,8 @@ from optrove.errors import NoNumbers
 if TYPE_CHECKING:
     from optrove.backends.ttnn.golden import Golden
 
+__tracebackhide__ = True  # pytest shows the frames of the program, not those of this module
+
 Call = Callable[..., Any]
 
 # What makes from_torch, as_tensor and load_tensor go to the device; without it they stay on the
@@ -56,7 +58,7 @@ class Transfers:
         self._golden = golden
         self._from_host_shards = ttnn.from_host_shards
         self.ops: dict[str, Callable[[Call, tuple[Any, ...], dict[str, Any]], Any]] = {
-            "ttnn.to_torch": self.read,
+            "ttnn.to_torch": self._to_torch,
             "ttnn.from_device": self._from_device,
             "ttnn.dump_tensor": self.read,
             "ttnn.to_device": self._to_device,
@@ -71,12 +73,21 @@ class Transfers:
 
     def readable(self, tensor: Any) -> Any:
         """Return a host tensor with the numbers of ``tensor``, or raise NoNumbers."""
-        if not isinstance(tensor, self._ttnn.Tensor) or not self._twins.stands_in(tensor):
+        numbers = self._readable_numbers(tensor)
+        if numbers is None:
             return tensor
+        if not at_work():  # then more than the numbers may be looked at
+            numbers = self._as_specified(numbers, tensor)
+        return self._joined(numbers, tensor, tensor)
+
+    def _readable_numbers(self, tensor: Any) -> Twin | None:
+        """Return what stands in for a tensor, None if its own numbers do; or raise NoNumbers."""
+        if not isinstance(tensor, self._ttnn.Tensor) or not self._twins.stands_in(tensor):
+            return None
         numbers = self._twins.numbers(tensor)
         if isinstance(numbers, Missing):
             raise _no_numbers(tensor, numbers)
-        return self._joined(numbers, tensor)
+        return numbers
 
     def deallocate(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Give memory back, and the numbers with it."""
@@ -98,7 +109,7 @@ class Transfers:
         if isinstance(numbers, Missing):
             self._twins.view(result, numbers)
             return result
-        return self._joined(self._as_specified(numbers, tensor), tensor)
+        return self._joined(self._as_specified(numbers, tensor), tensor, result)
 
     def moved(self, call: Call, tensor: Any, arguments: Any, keywords: Any, *, keeps: bool) -> Any:
         """Call a method that gives the same numbers elsewhere or in another form.
@@ -118,7 +129,8 @@ class Transfers:
             if not keeps:
                 shards = [call(shard, *arguments, **keywords) for shard in numbers.shards]
                 numbers = Twin(tuple(shards))
-            self._twins.view(result, self._spread(numbers, result))
+            own = self._twins.on_device(tensor)
+            self._twins.view(result, self._spread(numbers, result, own=own))
         return result
 
     def parted(self, tensor: Any, parts: list[Any]) -> list[Any]:
@@ -144,6 +156,15 @@ class Transfers:
         """Call something that reads tensors, on host tensors with their numbers."""
         arguments = tuple(self.readable(value) for value in arguments)
         return call(*arguments, **{key: self.readable(value) for key, value in keywords.items()})
+
+    def _to_torch(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if at_work():
+            return self.read(call, arguments, keywords)
+        # It is made of calls that are watched by themselves. Given the twin it would leave out
+        # that of from_device, and a trace would hold other calls than without the shadow.
+        for value in (*arguments, *keywords.values()):
+            self._readable_numbers(value)
+        return call(*arguments, **keywords)
 
     def _from_device(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         tensor, rest, others = _first(arguments, keywords, "tensor")
@@ -173,7 +194,7 @@ class Transfers:
             stay["tensor"] = _apart(stay["tensor"])
         with working():
             host = call(*arguments, **stay)
-        self._twins.view(result, self._spread(self._twins.numbers(host), result))
+        self._twins.view(result, self._spread(self._twins.numbers(host), result, own=True))
         return result
 
     def _host_to_device(
@@ -197,18 +218,22 @@ class Transfers:
             arguments[place] if len(arguments) > place else keywords[name]
             for place, name in enumerate(names)
         )
-        numbers = self._spread(self._twins.numbers(source), target)
+        own = self._twins.on_device(source)
+        numbers = self._spread(self._twins.numbers(source), target, own=own)
         self._twins.write(target, numbers, "a copy into the tensor")
         return result
 
-    def _spread(self, numbers: Numbers, target: Any) -> Numbers:
-        """Return the twin of ``target`` that has the given numbers, in its dtype and layout."""
+    def _spread(self, numbers: Numbers, target: Any, *, own: bool) -> Numbers:
+        """Return the twin of ``target`` that has the given numbers, in its dtype.
+
+        Without ``own`` their memory may be that of the caller, who may change it.
+        """
         if isinstance(numbers, Missing):
             return numbers
         fitting: dict[int, Any] = {}
         for shard in numbers.shards:
             if id(shard) not in fitting:
-                fitting[id(shard)] = self._fitted(shard, target)
+                fitting[id(shard)] = self._fitted(shard, target, own=own)
         shards = [fitting[id(shard)] for shard in numbers.shards]
         placements = target.tensor_topology().placements()
         replicate = self._ttnn.PlacementReplicate
@@ -216,10 +241,11 @@ class Transfers:
             shards = shards[:1] * self._twins.chips(target)
         return Twin(tuple(shards))
 
-    def _fitted(self, shard: Any, target: Any) -> Any:
-        same = shard.dtype == target.dtype and shard.layout == target.layout
+    def _fitted(self, shard: Any, target: Any, *, own: bool) -> Any:
+        layout = self._golden.layout(target)
+        same = shard.dtype == target.dtype and shard.layout == layout
         # Tiling has copied the numbers; a row-major host tensor may borrow the caller's memory.
-        if same and shard.layout == self._ttnn.TILE_LAYOUT:
+        if same and (own or layout == self._ttnn.TILE_LAYOUT):
             return shard
         with muted():
             return self._golden.pack(self._golden.unpack(shard), target)
@@ -232,16 +258,17 @@ class Transfers:
         with muted():
             return Twin(tuple([self._golden.pack_as(shard, spec) for shard in numbers.shards]))
 
-    def _joined(self, numbers: Twin, tensor: Any) -> Any:
-        """Return one host tensor that holds the parts of all chips."""
-        if len(numbers.shards) == 1:
+    def _joined(self, numbers: Twin, tensor: Any, placed: Any) -> Any:
+        """Return one host tensor with the parts of all chips, spread over them as ``placed`` is."""
+        topology = placed.tensor_topology()
+        if len(numbers.shards) == 1 and numbers.shards[0].tensor_topology() == topology:
             return numbers.shards[0]
         shape = tensor.device().shape if self._twins.on_device(tensor) else None
         if shape is None or math.prod(shape) != len(numbers.shards):
             shape = self._ttnn.MeshShape(1, len(numbers.shards))
         with muted():
             host = self._from_host_shards(list(numbers.shards), shape)
-            host.update_tensor_topology(tensor.tensor_topology())
+            host.update_tensor_topology(topology)
         return host
 
 
