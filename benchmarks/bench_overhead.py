@@ -220,9 +220,9 @@ def main() -> None:
         for workload in workloads(ttnn, device):
             show(workload[0], measure(ttnn, workload, Path(place) / "own"))
         print(f"first sight of a case adds {first_sight(ttnn, device):.0f} us")
-        summary = trace.summary()
+        calls = trace.summary().accounting.observed
         size = sum(file.stat().st_size for file in trace.directory.glob(f"*{CALLS_FILE}"))
-        print(f"journal: {size / summary.calls:.1f} bytes per call, {summary.calls} calls")
+        print(f"journal: {size / calls:.1f} bytes per call, {calls} calls")
         ttnn.close_device(device)
 
 

@@ -62,7 +62,7 @@ def traced(step: Callable[[], None], place: Path) -> tuple[float, int]:
     with optrove.trace(place / "trove.db", backend="torch") as trace:
         step()
         found = microseconds(step)
-    return found, trace.summary().calls
+    return found, trace.summary().accounting.observed
 
 
 def main() -> None:

@@ -73,13 +73,26 @@ def main() -> None:
                 assert server.stderr is not None
                 found = re.search(r"http\S+", server.stderr.readline())
                 assert found is not None
-                print(f"first page after {time.perf_counter() - started:.1f} s")
+                _wait(found.group(), server.pid, started)
                 if asked.alone:
                     _measure_alone(found.group(), server.pid)
                 else:
                     _measure(found.group(), server.pid, asked.clients, asked.seconds)
             finally:
                 server.terminate()
+
+
+def _wait(url: str, pid: int, started: float) -> None:
+    """Print when the first page came, and when all cases were counted."""
+    counting, told = True, "first page"
+    while counting:
+        counting = _json(url, "/")["counting"]
+        for what in (told, *([] if counting else ["all cases counted"])):
+            if what:
+                after, worked = time.perf_counter() - started, _worked(pid)
+                print(f"{what} after {after:.1f} s, for which the server worked {worked:.1f} s")
+        told = ""
+        time.sleep(0.1)
 
 
 def _filled(directory: Path, calls: int, cases: int) -> str:

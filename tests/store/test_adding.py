@@ -8,6 +8,7 @@ from optrove.codec.described import case_of, describe_case
 from optrove.codec.journal_content import JournalContent
 from optrove.errors import BadData
 from optrove.model.case import Case
+from optrove.model.counted import Counting
 from optrove.model.records import CallOutcome, Phase, Query, TestOutcome
 from optrove.model.trove import Added, Machine
 from optrove.model.values import Int, Opaque, Text
@@ -20,6 +21,7 @@ from troves import FINISHED, Program, attempt_of, content_of, imported, run_of
 ADD = case("ttnn.add", input_tensor_a=tensor(32, 32), input_tensor_b=1.5)
 MUL = case("ttnn.mul", input_tensor_a=tensor(32, 64), input_tensor_b=2)
 EVERYTHING = Query(outermost_only=False, hidden_ops=True)
+ALL_CALLS = Counting(all_ops=True, nested=True)
 
 
 def ids(*cases):
@@ -46,7 +48,7 @@ def test_an_import_is_read_as_it_was_added(trove):
     assert trove.add_imported(told) == Added(1, 1, 9, cases_new=2, cases_known=0)
     with trove.reader() as reader:
         rows = list(reader.cases(Query()))
-        (run,) = reader.runs()
+        (run,) = reader.runs(counting=ALL_CALLS)
         executions = list(reader.executions(ids(MUL, ADD)))
         tensors = reader.tensors(ids(ADD))
     assert [case_of(row.content) for row in rows] == [ADD, MUL]
@@ -68,7 +70,7 @@ def test_a_journal_is_read_as_it_was_traced(trove, tmp_path):
     added = trove.add_journal(journal)
     assert added == Added(1, 1, 7, cases_new=3, cases_known=0)
     with trove.reader() as reader:
-        (run,) = reader.runs()
+        (run,) = reader.runs(counting=ALL_CALLS)
         rows = {row.op: row for row in reader.cases(EVERYTHING)}
         executions = list(reader.executions([rows["fake.add"].case_id]))
         (failed,) = reader.executions([rows["fake.divide"].case_id])
@@ -126,7 +128,7 @@ def test_a_journal_that_has_grown_takes_the_place_of_what_was_read_before(trove,
     ended = program.end()
     assert trove.add_journal(ended) == Added(0, 1, 0, cases_new=0, cases_known=4)
     with trove.reader() as reader:
-        (run,) = reader.runs()
+        (run,) = reader.runs(counting=ALL_CALLS)
         assert (run.calls, run.cases, run.complete) == (8, 4, True)
     assert_same_as_if_added_alone(place, tmp_path, ended)
 
@@ -153,7 +155,7 @@ def test_processes_of_one_run_are_counted_together(trove, tmp_path):
     for process in range(3):
         trove.add_journal(traced(tmp_path / "journal", process=process).end())
     with trove.reader() as reader:
-        (run,) = reader.runs()
+        (run,) = reader.runs(counting=ALL_CALLS)
         assert (run.calls, run.cases) == (21, 3)
         assert run.tests == (("passed", 3), ("skipped", 3))
         assert {call.process for call in reader.calls("run")} == {0, 1, 2}
@@ -167,7 +169,7 @@ def test_a_call_that_was_going_on_when_its_process_died_is_kept_as_unfinished(tr
     with trove.reader() as reader:
         (row,) = reader.cases(Query())
         (execution,) = reader.executions([row.case_id])
-        (run,) = reader.runs()
+        (run,) = reader.runs(counting=ALL_CALLS)
     program.stop()
     assert (execution.outcome, execution.count) == (CallOutcome.UNFINISHED, 1)
     assert not run.complete
@@ -187,7 +189,7 @@ def test_text_that_no_database_takes_is_kept(trove):
 def test_an_empty_import_is_a_run_without_cases(trove):
     assert trove.add_imported(imported("empty")) == Added(runs=1, recordings=1)
     with trove.reader() as reader:
-        (run,) = reader.runs()
+        (run,) = reader.runs(counting=ALL_CALLS)
         assert (run.calls, run.cases, reader.ops(Query())) == (0, 0, ())
 
 

@@ -16,7 +16,7 @@ from optrove.store.trove import open_trove
 from troves import content_of
 
 PROCESSES, TURNS = 8, 4
-KILLED = 100
+KILLED = 40
 
 
 def start(place, process, turns):

@@ -6,6 +6,7 @@ import pytest
 
 from optrove.codec.described import describe_case
 from optrove.model.case import Case
+from optrove.model.counted import Amount, Counting, LeftOut
 from optrove.model.records import Query
 from optrove.model.trove import ModelRow, OpRow
 from optrove.model.values import Opaque
@@ -194,16 +195,43 @@ def test_runs_are_found_by_the_beginnings_of_their_ids(reader):
 def test_runs_are_listed_newest_first(reader):
     assert [row.run.id for row in reader.runs()] == ["ab" + "c" * 6, "a" * 8, "traced"]
     (row,) = reader.runs("traced")
-    assert (row.calls, row.cases) == (4, 3)
+    assert (row.calls, row.cases) == (3, 2)
+    assert row.left == LeftOut(nested=Amount(1, 1, 1))
+    (row,) = reader.runs("traced", Counting(nested=True))
+    assert (row.calls, row.cases, row.left) == (4, 3, LeftOut())
     assert reader.runs("nope") == ()
 
 
 def test_models_are_listed_with_their_totals(reader):
+    moved, nested = LeftOut(moving=Amount(1, 1, 9)), LeftOut(nested=Amount(1, 1, 1))
     assert reader.models() == (
-        ModelRow(LLAMA, 1, 3, 4, 150, ("n300",), "2026-01-02T03:04:05.000000Z"),
+        ModelRow(LLAMA, 1, 2, 3, 141, ("n300",), "2026-01-02T03:04:05.000000Z", moved),
         ModelRow(RESNET, 1, 2, 3, 55, ("n150",), "2026-01-03T00:00:00Z"),
-        ModelRow("traced.py", 1, 3, 3, 4, ("n300",), "2026-01-01T00:00:00Z"),
+        ModelRow("traced.py", 1, 2, 2, 3, ("n300",), "2026-01-01T00:00:00Z", nested),
     )
+    every = reader.models(Counting(all_ops=True, nested=True))
+    assert [(row.ops, row.cases, row.calls) for row in every] == [
+        (3, 4, 150),
+        (2, 3, 55),
+        (3, 3, 4),
+    ]
+    assert reader.model_names() == (LLAMA, RESNET, "traced.py")
+
+
+@pytest.mark.parametrize("all_ops", [False, True])
+@pytest.mark.parametrize("nested", [False, True])
+def test_ops_runs_and_models_count_alike(reader, all_ops, nested):
+    counting = Counting(all_ops=all_ops, nested=nested)
+    ops = reader.ops(Query(outermost_only=not nested, hidden_ops=all_ops))
+    runs, models = reader.runs(counting=counting), reader.models(counting)
+    calls = sum(row.calls for row in ops)
+    assert calls == sum(row.calls for row in runs) == sum(row.calls for row in models)
+    for row in runs:
+        own = Query(run_id=row.run.id, outermost_only=not nested, hidden_ops=all_ops)
+        assert row.cases == reader.count(own)
+    for row in models:
+        own = Query(model=row.model, outermost_only=not nested, hidden_ops=all_ops)
+        assert (row.cases, row.ops) == (reader.count(own), len(reader.ops(own)))
 
 
 def test_executions_come_in_the_order_of_the_ids_also_of_very_many(reader):

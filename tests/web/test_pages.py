@@ -1,24 +1,27 @@
 import json
 import re
+from html import unescape
 from html.parser import HTMLParser
+from threading import Event
 
 import pytest
 
 from asking import ask
 from optrove.model.records import Query
-from optrove.report.facets import NONE
 from optrove.store.place import place_of
 from optrove.store.reader import open_reader
 from optrove.store.trove import open_trove
+from optrove.web import answering, catalog
 from optrove.web.answering import Desk
 from optrove.web.app import make_app
 from optrove.web.pages import PAGES
-from small_trove import LLAMA, LLAMA_RUN, RESNET_RUN
+from small_trove import LLAMA, LLAMA_RUN, RESNET_RUN, imported, run_of
 from web_trove import (
     AFTER,
     BEFORE,
     ELSEWHERE,
     MARKUP,
+    MOCKED,
     SOFTMAX_CASES,
     SWEEP,
     TRACED,
@@ -226,27 +229,118 @@ def test_runs_that_tried_nothing_are_compared_by_their_calls(app):
     runs = {"a": LLAMA_RUN, "b": RESNET_RUN, "format": "json"}
     counts = ask(app, "/compare", **runs).data["counts"]
     found = {name: count for name, count in counts.items() if count}
-    assert found == {"only_a": 11, "only_b": 1, "called_less": 1}
+    assert found == {"only_a": 10, "only_b": 1, "called_less": 1}
     (only,) = ask(app, "/compare", **runs, kind="only_b").data["cases"]
     assert (only["op"], only["a"], only["b"]["calls"]) == ("ttnn.add", None, 50)
 
 
-def test_the_board_matrix_tells_what_the_last_attempt_on_each_board_gave(app):
+def test_what_was_tried_on_another_kind_of_device_is_told_and_not_compared(app):
+    data = ask(app, "/compare", a=AFTER, b=MOCKED, kind="unlike", format="json").data
+    counts = {name: count for name, count in data["counts"].items() if count}
+    assert counts == {"unlike": 3, "only_a": 60}
+    assert {(row["a"]["device"], row["b"]["device"]) for row in data["cases"]} == {
+        ("shadow", "mock")
+    }
+    assert "3 cases were tried on another kind" in ask(app, "/compare", a=AFTER, b=MOCKED).text
+    assert ask(app, "/run", id=MOCKED, format="json").data["previous"] is None
+
+
+def test_the_board_matrix_tells_what_the_last_attempt_on_each_kind_of_board_gave(app):
     data = ask(app, "/boards", format="json").data
-    assert data["boards"] == ["n150", "n300", "t3k"]
-    assert data["totals"]["n150"] == {"passed": 62, "rejected": 1}
+    names = ["n150 mock", "n150 shadow", "n300 shadow", "t3k shadow"]
+    assert [each["name"] for each in data["boards"]] == names
+    assert data["totals"]["n150 shadow"] == {"passed": 62, "rejected": 1}
+    assert data["totals"]["n150 mock"] == {"passed": 3}
     by_op = {row["op"]: row["boards"] for row in data["rows"]}
-    assert by_op["ttnn.softmax"]["n300"] == {"passed": 20}
+    assert by_op["ttnn.softmax"]["n300 shadow"] == {"passed": 20}
     rows = ask(app, "/boards", op="ttnn.matmul", format="json").data["rows"]
     outcomes = [[(cell or {}).get("outcome") for cell in row["boards"].values()] for row in rows]
     assert outcomes == [
-        ["rejected", None, "out_of_memory"],
-        ["passed", None, "passed"],
-        ["passed", None, "not_run"],
+        [None, "rejected", None, "out_of_memory"],
+        [None, "passed", None, "passed"],
+        [None, "passed", None, "not_run"],
     ]
     assert "TT_FATAL: out_of_memory" in ask(app, "/boards", op="ttnn.matmul").text
     only = ask(app, "/boards", op="ttnn.matmul", outcome="rejected", format="json").data["rows"]
     assert len(only) == 1
+    mock = ask(app, "/boards", device="mock", format="json").data
+    assert [each["name"] for each in mock["boards"]] == ["n150 mock"]
+    assert [row["op"] for row in mock["rows"]] == ["ttnn.softmax"]
+    assert ask(app, "/boards", device="hw", format="json").data["rows"] == []
+
+
+def test_runs_of_check_board_are_told_from_replays(app):
+    data = ask(app, "/runs", kind="check-board", format="json").data
+    assert data["kinds"] == {"check-board": 4, "import": 3, "sweep": 1, "trace": 1}
+    assert [row["run_id"] for row in data["runs"]] == [MOCKED, ELSEWHERE, AFTER, BEFORE]
+    assert {row["kind"] for row in data["runs"]} == {"check-board"}
+    assert ask(app, "/runs", kind="replay", format="json").data["runs"] == []
+
+
+def test_every_model_has_a_page_with_its_ops_and_runs(app, reader):
+    listed = ask(app, "/models", format="json").data
+    assert {(row["model"], row["runs"]) for row in listed["models"]} == {
+        (row.model, row.runs) for row in reader.models()
+    }
+    page = ask(app, "/model", name="LLAMA", format="json").data
+    ops = ask(app, "/ops", model=LLAMA, format="json").data
+    assert [row["op"] for row in page["ops_listed"]] == [row["op"] for row in ops["ops"]]
+    assert {name: page[name] for name in ops["totals"]} == ops["totals"]
+    assert [row["run_id"] for row in page["runs_listed"]] == [LLAMA_RUN]
+    (found,) = ask(app, "/models", search=LLAMA[-5:].upper(), format="json").data["models"]
+    assert found["model"] == LLAMA
+
+
+def test_models_are_all_there_once_page_by_page(tmp_path):
+    place = place_of(str(tmp_path / "many.db"))
+    with open_trove(place, create=True) as trove:
+        for number in range(120):
+            run = run_of(f"{number:032}", "x.py", model=f"model {number}")
+            trove.add_imported(imported(run, [(SOFTMAX_CASES[number % 3][0], 1 + number // 2)]))
+    desk = Desk(place)
+    try:
+        app, found, after = make_app(desk), [], {}
+        while after is not None:
+            page = ask(app, "/models", format="json", **after).data
+            found += [row["model"] for row in page["models"]]
+            after = None if page["next"] is None else {"after": page["next"]}
+        assert len(found) == page["total"] == len(set(found)) == 120
+        assert found[:3] == ["model 118", "model 119", "model 116"]
+    finally:
+        desk.close()
+
+
+def test_pages_that_can_be_made_early_do_not_wait_until_all_is_counted(web_trove, monkeypatch):
+    desk = Desk(place_of(str(web_trove)))
+    app, counted, renewed = make_app(desk), Event(), catalog._renewed
+
+    def held_up(*given):
+        assert counted.wait(60)
+        return renewed(*given)
+
+    def overtaken(source):
+        index = catalog.early_index(source)
+        counted.set()
+        desk.wait()
+        return index
+
+    monkeypatch.setattr(catalog, "_renewed", held_up)
+    try:
+        desk.prepare()
+        early = ask(app, "/", format="json").data
+        assert (early["counting"], early["ops"]) == (True, [])
+        assert 'http-equiv="refresh"' in ask(app, "/").text
+        assert ask(app, "/runs", format="json").data["runs"][0]["tried"] == 3
+        monkeypatch.setattr(answering, "early_index", overtaken)
+        assert ask(app, "/", format="json").data["counting"]
+        assert ask(app, "/ops").status == 200
+        whole = ask(app, "/", format="json").data
+        assert (whole["counting"], len(whole["ops"])) == (False, whole["totals"]["ops"])
+        assert early["totals"] == whole["totals"]
+        assert early["recent"] == whole["recent"]
+    finally:
+        counted.set()
+        desk.close()
 
 
 def test_pages_follow_a_sweep_that_goes_on(tmp_path):
@@ -257,7 +351,7 @@ def test_pages_follow_a_sweep_that_goes_on(tmp_path):
     def told():
         data = ask(app, "/progress", run=SWEEP, format="json").data
         overview = ask(app, "/", format="json").data["running"]
-        matrix = ask(app, "/boards", format="json").data["totals"]["n300"]
+        matrix = ask(app, "/boards", format="json").data["totals"]["n300 shadow"]
         return data["tried"], data["planned"], [row["tried"] for row in overview], matrix
 
     try:
@@ -269,7 +363,7 @@ def test_pages_follow_a_sweep_that_goes_on(tmp_path):
         with open_trove(place_of(str(path)), create=False) as trove:
             trove.remove_run(SWEEP)
         assert ask(app, "/progress", run=SWEEP, format="json").status == 404
-        assert NONE not in ask(app, "/boards", format="json").data["totals"]
+        assert "n300 shadow" not in ask(app, "/boards", format="json").data["totals"]
         assert ask(app, "/", format="json").data["running"] == []
         assert len(SOFTMAX_CASES) == ask(app, "/op", name="softmax", format="json").data["cases"]
     finally:
@@ -280,24 +374,32 @@ def test_pages_follow_a_sweep_that_goes_on(tmp_path):
     ("address", "status", "words"),
     [
         ("/nothing", 404, "The pages are"),
+        ("/nothing", 404, "/nothing"),
         ("/op", 400, "needs the parameter"),
+        ("/op", 400, "name of the op"),
+        ("/model?name=lalma", 404, "no model here"),
+        ("/model?name=-", 404, "models have '-' in their names"),
+        ("/models?after=zzz", 404, "zzz"),
         ("/op?name=matmull", 404, "ttnn.matmul"),
         ("/op?name=*", 404, "no op here"),
         ("/ops?colour=red", 400, "no parameter"),
         ("/ops?dtype=a&dtype=b", 400, "2 times"),
-        ("/case?id=xyz", 400, "of the form"),
+        ("/case?id=zzz", 400, "zzz"),
+        ("/case?id=zzz", 400, "6 to 64 digits 0-9 and a-f"),
         ("/case?id=00000000", 404, "no case here"),
         ("/run?id=zzz", 404, "no run here"),
         ("/run?id=be4&first=-1", 400, "whole number"),
         ("/compare?a=be4&b=af&kind=better", 400, "one of"),
-        ("/runs?after=zzz", 404, "go back"),
+        ("/runs?after=zzz", 404, "begin anew"),
+        ("/run?id=5", 404, "several runs begin with"),
+        ("/boards?device=phone", 400, "one of hw, mock, shadow"),
         (f"/ops?search={'x' * 501}", 400, "1 to 500"),
     ],
 )
 def test_what_cannot_be_answered_is_said_with_what_to_do(app, address, status, words):
     answer = ask(app, address)
     assert answer.status == status
-    assert words in answer.text
+    assert words in unescape(answer.text)
     assert words in ask(app, address, format="json").data["error"]
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from optrove.model.counted import Counted, OpCalls, add_up
 from optrove.model.records import CallOutcome, DeviceKind, Phase
 from optrove.model.trove import CaseRow, ExecutionRow, Machine, PlannedCase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from optrove.model.counted import Counting
     from optrove.model.records import Attempt, Counts, Run, Sweep, TestResult
 
 T = TypeVar("T")
@@ -25,13 +28,6 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield batch
 
 
-def listed(sql: str, name: str, items: Iterable[object]) -> tuple[str, dict[str, object]]:
-    """Return a question in which the list ``:name`` is written out, and what is bound to it."""
-    parameters = {f"{name}{place}": item for place, item in enumerate(items)}
-    written = ", ".join(f":{each}" for each in parameters)
-    return sql.replace(f":{name}", f"({written})"), parameters
-
-
 def case_row(row: tuple[Any, ...], calls: int) -> CaseRow:
     """Return a Case from a row of CASES."""
     _, case_id, semantic_id, family_id, op, replayable, content = row
@@ -41,7 +37,7 @@ def case_row(row: tuple[Any, ...], calls: int) -> CaseRow:
 def execution_row(row: tuple[Any, ...]) -> ExecutionRow:
     """Return an execution from a row of EXECUTIONS."""
     case_id, run_id, source, model, machine, board, *rest = row
-    test_id, phase, module, mode, outermost, outcome, count, total_ns, raised, ending, device = rest
+    test_id, phase, module, mode, outermost, outcome, calls, total_ns, raised, ending, device = rest
     return ExecutionRow(
         case_id=case_id,
         run_id=run_id,
@@ -55,7 +51,7 @@ def execution_row(row: tuple[Any, ...]) -> ExecutionRow:
         mode=mode,
         outermost=bool(outermost),
         outcome=CallOutcome(outcome),
-        count=int(count),
+        count=int(calls),
         total_ns=None if total_ns is None else int(total_ns),
         outputs=None if ending is None or raised else ending,
         error=json.loads(ending) if raised else None,
@@ -71,6 +67,16 @@ def machine_from(text: str) -> Machine:
         if name in told:
             told[name] = tuple(told[name])
     return Machine(**told)
+
+
+def counted_calls(
+    rows: Iterable[tuple[Any, ...]], counting: Counting | None
+) -> defaultdict[Any, Counted]:
+    """Count what was called, by what rows begin with; they go on with an op and its counts."""
+    found: defaultdict[Any, list[OpCalls]] = defaultdict(list)
+    for key, op, *numbers in rows:
+        found[key].append(OpCalls(op, *map(int, numbers)))
+    return defaultdict(Counted, {key: add_up(ops, counting) for key, ops in found.items()})
 
 
 def planned_case(row: tuple[Any, ...]) -> PlannedCase:

@@ -13,7 +13,7 @@ from optrove.codec.text import write
 from optrove.errors import BadData, Fault
 from optrove.store import schema
 from optrove.store.prepared import storable, storable_or_none
-from optrove.store.rows import batches, insert_rows, keys_of, next_key
+from optrove.store.rows import among, batches, insert_rows, keys_of, next_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,39 +74,54 @@ def prepare_attempt(attempt: Attempt) -> StoredAttempt:
     )
 
 
-def write_attempts(connection: Connection, run_key: int, attempts: Iterable[StoredAttempt]) -> int:
-    """Add those Attempts of a Run that are not there yet, and return how many they are.
+def write_attempts(connection: Connection, attempts: Iterable[tuple[int, StoredAttempt]]) -> int:
+    """Add those Attempts that are not there yet, and return how many they are.
 
-    BadData when the trove does not hold a Case that was attempted. In the Run of a sweep a Case
-    has one Attempt, the earliest of all that were ever added.
+    Each comes with the key of its Run. BadData when the trove does not hold a Case that was
+    attempted. In the Run of a sweep a Case has one Attempt, the earliest of all that were ever
+    added.
     """
-    by_id = {attempt.attempt_id: attempt for attempt in attempts}
+    by_id = {attempt.attempt_id: (run_key, attempt) for run_key, attempt in attempts}
     known = keys_of(connection, schema.ATTEMPTS.c.attempt_id, by_id)
-    new = sorted(by_id.keys() - known.keys())
-    if new and is_sweep(connection, run_key):
-        new = _first(connection, run_key, [by_id[name] for name in new])
-    cases = keys_of(connection, schema.CASES.c.case_id, (by_id[name].case_id for name in new))
-    check_known(by_id[name].case_id for name in new if by_id[name].case_id not in cases)
-    keys = {name: key for key, name in enumerate(new, next_key(connection, schema.ATTEMPTS))}
+    new = [by_id[name] for name in sorted(by_id.keys() - known.keys())]
+    new = _first_of_sweeps(connection, new)
+    cases = keys_of(connection, schema.CASES.c.case_id, (each.case_id for _, each in new))
+    check_known(each.case_id for _, each in new if each.case_id not in cases)
+    first = next_key(connection, schema.ATTEMPTS)
     rows = (
         # All but the measurements.
-        (keys[name], name, run_key, cases[by_id[name].case_id], *by_id[name][2:-1])
-        for name in new
+        (key, each.attempt_id, run_key, cases[each.case_id], *each[2:-1])
+        for key, (run_key, each) in enumerate(new, first)
     )
     insert_rows(connection, schema.ATTEMPTS, rows)
     measured = (
-        (keys[name], place, *each)
-        for name in new
-        for place, each in enumerate(by_id[name].measurements)
+        (key, place, *measurement)
+        for key, (_, each) in enumerate(new, first)
+        for place, measurement in enumerate(each.measurements)
     )
     insert_rows(connection, schema.MEASUREMENTS, measured)
     return len(new)
 
 
-def is_sweep(connection: Connection, run_key: int) -> bool:
-    """Tell whether a Run is a sweep with a plan."""
-    runs = schema.SWEEPS.c.run_key
-    return connection.execute(select(runs).where(runs == run_key)).one_or_none() is not None
+def _first_of_sweeps(
+    connection: Connection, found: Sequence[tuple[int, StoredAttempt]]
+) -> list[tuple[int, StoredAttempt]]:
+    """Return those that are to be added: in the Run of a sweep, the first for each Case."""
+    keys = sorted({run_key for run_key, _ in found})
+    column = schema.SWEEPS.c.run_key
+    sweeps: set[int] = set()
+    for batch in batches(keys, _ASKED_AT_ONCE):
+        chosen = among(connection, column, batch)
+        sweeps.update(connection.execute(select(column).where(chosen)).scalars())
+    kept: set[str] = set()
+    for sweep in sorted(sweeps):
+        own = [each for run_key, each in found if run_key == sweep]
+        kept.update(_first(connection, sweep, own))
+    return [
+        (run_key, each)
+        for run_key, each in found
+        if run_key not in sweeps or each.attempt_id in kept
+    ]
 
 
 def _first(connection: Connection, run_key: int, found: Sequence[StoredAttempt]) -> list[str]:
@@ -121,7 +136,7 @@ def _first(connection: Connection, run_key: int, found: Sequence[StoredAttempt])
         held = connection.execute(
             select(cases.case_id, attempts.started_at, attempts.attempt_id)
             .join_from(schema.ATTEMPTS, schema.CASES)
-            .where(attempts.run_key == run_key, cases.case_id.in_(batch))
+            .where(attempts.run_key == run_key, among(connection, cases.case_id, batch))
         )
         for case_id, started_at, attempt_id in held:
             if (started_at or "", attempt_id) < first[case_id]:
@@ -129,7 +144,8 @@ def _first(connection: Connection, run_key: int, found: Sequence[StoredAttempt])
             else:
                 later.append(attempt_id)
     for batch in batches(later, _ASKED_AT_ONCE):
-        connection.execute(delete(schema.ATTEMPTS).where(attempts.attempt_id.in_(batch)))
+        chosen = among(connection, attempts.attempt_id, batch)
+        connection.execute(delete(schema.ATTEMPTS).where(chosen))
     return sorted(attempt_id for _, attempt_id in first.values())
 
 

@@ -33,7 +33,7 @@ FROM runs r JOIN environments e ON e.key = r.environment_key
 """
 _USES: Final = "SELECT run_key, case_key, outermost_calls FROM usage WHERE outermost_calls > 0"
 _TRIED: Final = """
-SELECT key, run_key, case_key, board, outcome, duration_ns FROM attempts
+SELECT key, run_key, case_key, board, device_kind, outcome, duration_ns FROM attempts
 WHERE key > :seen ORDER BY key
 """
 _PCC: Final = """
@@ -46,10 +46,14 @@ FROM executions x JOIN cases c ON c.key = x.case_key JOIN recordings g ON g.key 
 WHERE x.outermost AND x.total_ns IS NOT NULL GROUP BY c.op, g.run_key
 """
 _RUN_FACTS: Final = """
-SELECT r.key, r.run_id, r.kind, r.started_at, e.board
+SELECT r.key, r.run_id, r.kind, r.started_at, e.board, coalesce(r.model, r.source)
 FROM runs r JOIN environments e ON e.key = r.environment_key
 """
 _PLANS: Final = "SELECT count(*), coalesce(max(run_key), 0) FROM sweeps"
+_OUTCOMES: Final = "SELECT run_key, outcome, count(*) FROM attempts GROUP BY run_key, outcome"
+_OPS: Final = """
+SELECT op, count(*), sum(outermost_calls) FROM cases WHERE outermost_calls > 0 GROUP BY op
+"""
 _LAST_TRIED: Final = "SELECT coalesce(max(key), 0), count(*) FROM attempts"
 _LISTED: Final = """
 SELECT c.key, c.case_id, c.replayable, c.outermost_calls, t.content
@@ -125,6 +129,7 @@ class Tried(NamedTuple):
     run_key: int
     case_key: int
     board: str | None
+    device: str
     outcome: str
     duration_ns: int | None
 
@@ -136,6 +141,8 @@ class RunFact(NamedTuple):
     kind: str
     started_at: str
     board: str | None
+    model: str
+    """The model, or else the source."""
 
 
 def harvest(source: Source) -> tuple[int, ...]:
@@ -192,6 +199,18 @@ def plans(source: Source) -> tuple[int, ...]:
     """Return numbers that change whenever a plan is added or removed."""
     ((*numbers,),) = source.rows(_PLANS, {})
     return tuple(map(int, numbers))
+
+
+def outcome_counts(source: Source) -> Iterator[tuple[int, str, int]]:
+    """Yield how many Attempts of Runs ended how: key of the Run, outcome, count."""
+    for run_key, outcome, count in source.rows(_OUTCOMES, {}):
+        yield run_key, outcome, int(count)
+
+
+def op_counts(source: Source) -> Iterator[tuple[str, int, int]]:
+    """Yield ops with their Cases and calls, those that only other calls make left out."""
+    for op, cases, calls in source.rows(_OPS, {}):
+        yield op, int(cases), int(calls)
 
 
 def last_tried(source: Source) -> tuple[int, int]:
@@ -262,5 +281,4 @@ def _by_keys(
     source: Source, sql: str, keys: Iterable[int], more: dict[str, Any] | None = None
 ) -> Iterator[tuple[Any, ...]]:
     for batch in answers.batches(keys, _AT_ONCE):
-        written, parameters = answers.listed(sql, "keys", batch)
-        yield from source.rows(written, {**parameters, **(more or {})})
+        yield from source.rows(sql, {"keys": batch, **(more or {})})

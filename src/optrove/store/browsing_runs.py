@@ -7,6 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from optrove.model.hidden import HIDDEN_OPS
 from optrove.store import answers
 
 if TYPE_CHECKING:
@@ -14,28 +15,33 @@ if TYPE_CHECKING:
 
     from optrove.store.source import Source
 
-_RUNS: Final = """
-SELECT r.key, r.run_id, r.kind, r.source, r.model, e.board, e.device_kind, e.ttnn_version,
+# Runs of check-board are stored as replays, and say by their source what they are.
+_KIND: Final = """
+CASE WHEN r.kind = 'replay' AND substr(r.source, 1, 12) = 'check-board ' THEN 'check-board'
+    ELSE r.kind END
+"""
+_RUNS: Final = f"""
+SELECT r.key, r.run_id, {_KIND}, r.source, r.model, e.board, e.device_kind, e.ttnn_version,
     r.started_at, r.finished_at, r.content
 FROM runs r JOIN environments e ON e.key = r.environment_key
-WHERE (CAST(:kind AS text) IS NULL OR r.kind = :kind)
+WHERE (CAST(:kind AS text) IS NULL OR {_KIND} = :kind)
     AND (CAST(:model AS text) IS NULL OR coalesce(r.model, r.source) = :model)
     AND (CAST(:board AS text) IS NULL OR e.board = :board)
     AND (CAST(:day AS text) IS NULL OR r.started_at < :day
         OR (r.started_at = :day AND r.key < :key))
 ORDER BY r.started_at DESC, r.key DESC LIMIT :most
-"""
-_RUN: Final = """
-SELECT r.key, r.run_id, r.kind, r.source, r.model, e.board, e.device_kind, e.ttnn_version,
+"""  # noqa: S608 - our own text
+_RUN: Final = f"""
+SELECT r.key, r.run_id, {_KIND}, r.source, r.model, e.board, e.device_kind, e.ttnn_version,
     r.started_at, r.finished_at, r.content, e.content
 FROM runs r JOIN environments e ON e.key = r.environment_key WHERE r.run_id = :run_id
-"""
+"""  # noqa: S608 - our own text
 _BEGINNING: Final = """
 SELECT run_id FROM runs WHERE substr(run_id, 1, :length) = :prefix ORDER BY run_id LIMIT :most
 """
 _CALLED: Final = """
-SELECT run_key, sum(outermost_cases), sum(outermost_calls), count(*) FROM op_usage
-WHERE run_key IN :keys GROUP BY run_key
+SELECT run_key, op, cases, calls, outermost_cases, outermost_calls FROM op_usage
+WHERE run_key IN :keys
 """
 _PLANNED: Final = "SELECT run_key, count(*) FROM planned WHERE run_key IN :keys GROUP BY run_key"
 _TESTED: Final = """
@@ -46,10 +52,11 @@ _COMPLETE: Final = """
 SELECT run_key, min(CASE WHEN complete THEN 1 ELSE 0 END) FROM recordings
 WHERE run_key IN :keys GROUP BY run_key
 """
-_COUNTS: Final = "SELECT kind, count(*) FROM runs GROUP BY kind"
+_COUNTS: Final = f"SELECT {_KIND}, count(*) FROM runs r GROUP BY 1 ORDER BY 1"  # noqa: S608 - our own
 _OPS: Final = """
 SELECT op, outermost_cases, outermost_calls FROM op_usage
-WHERE run_key = :run_key AND outermost_calls > 0 ORDER BY outermost_calls DESC, op LIMIT :most
+WHERE run_key = :run_key AND outermost_calls > 0 AND NOT op IN :moving
+ORDER BY outermost_calls DESC, op LIMIT :most
 """
 _TESTS: Final = """
 SELECT t.recording_key, t.place, t.test_id, t.outcome, t.content FROM recordings g
@@ -79,7 +86,7 @@ _OUTPUTS: Final = {
     "postgresql": "CAST(a.content AS json) ->> 'outputs'",
 }
 _JUDGED: Final = """
-SELECT a.key, a.case_key, a.outcome, a.duration_ns, a.detail, p.suite,
+SELECT a.key, a.case_key, a.outcome, a.device_kind, a.duration_ns, a.detail, p.suite,
     CASE WHEN a.outcome = 'passed' THEN :outputs: END, m.name, m.value, m.output
 FROM attempts a
 LEFT JOIN planned p ON p.run_key = a.run_key AND p.case_key = a.case_key
@@ -102,9 +109,11 @@ _CALLED_BOTH: Final = """
 FROM usage a
 LEFT JOIN usage b ON b.run_key = :b AND b.case_key = a.case_key AND b.outermost_calls > 0
 WHERE a.run_key = :a AND a.outermost_calls > 0
+    AND a.case_key NOT IN (SELECT key FROM cases WHERE op IN :moving)
 """
 _CALLED_ONLY_B: Final = """
-FROM usage b WHERE b.run_key = :b AND b.outermost_calls > 0 AND NOT EXISTS (
+FROM usage b WHERE b.run_key = :b AND b.outermost_calls > 0
+    AND b.case_key NOT IN (SELECT key FROM cases WHERE op IN :moving) AND NOT EXISTS (
     SELECT 1 FROM usage a
     WHERE a.run_key = :a AND a.case_key = b.case_key AND a.outermost_calls > 0)
 """
@@ -123,10 +132,11 @@ SELECT p.run_id FROM runs r JOIN runs p ON p.kind = r.kind AND p.started_at < r.
     AND coalesce(p.model, p.source) = coalesce(r.model, r.source)
 JOIN environments f ON f.key = p.environment_key JOIN environments e ON e.key = r.environment_key
 WHERE r.key = :run_key AND coalesce(f.board, '') = coalesce(e.board, '')
+    AND f.device_kind = e.device_kind
 ORDER BY p.started_at DESC LIMIT 1
 """
 _AT_ONCE: Final = 500
-_FACTS: Final = 7
+_FACTS: Final = 8
 """How many columns of a judged row are about the Attempt itself."""
 
 
@@ -136,6 +146,7 @@ class JudgedRow(NamedTuple):
     key: int
     case_key: int
     outcome: str
+    device: str
     duration_ns: int | None
     detail: str | None
     suite: str | None
@@ -178,8 +189,9 @@ def totals(source: Source, keys: Iterable[int]) -> dict[int, dict[str, Any]]:
     """Return what was called, planned and tested in Runs, by their keys."""
     every = list(keys)
     found = {key: _nothing() for key in every}
-    for key, cases, calls, ops in _by_keys(source, _CALLED, every):
-        found[key].update(cases=int(cases), calls=int(calls), ops=int(ops))
+    for key, told in answers.counted_calls(_by_keys(source, _CALLED, every), None).items():
+        amount = told.amount
+        found[key].update(cases=amount.cases, calls=amount.calls, ops=amount.ops)
     for key, outcome, count in _by_keys(source, _TESTED, every):
         found[key]["tests"][outcome] = int(count)
     for key, count in _by_keys(source, _PLANNED, every):
@@ -201,8 +213,12 @@ def _nothing() -> dict[str, Any]:
 
 
 def ops_of_run(source: Source, run_key: int, most: int) -> list[tuple[Any, ...]]:
-    """Return op, cases and calls of what a Run has called, most calls first."""
-    return list(source.rows(_OPS, {"run_key": run_key, "most": most}))
+    """Return op, cases and calls of what a Run has called, most calls first.
+
+    Ops that only move data are left out, as they are of what Runs are said to have called.
+    """
+    asked = {"run_key": run_key, "most": most, "moving": sorted(HIDDEN_OPS)}
+    return list(source.rows(_OPS, asked))
 
 
 def tests_of_run(
@@ -248,7 +264,7 @@ def op_names(source: Source, case_ids: Iterable[str]) -> dict[str, str]:
     """Return the ops of Cases by their ids."""
     found: dict[str, str] = {}
     for batch in answers.batches(case_ids, _AT_ONCE):
-        found.update((row[0], row[1]) for row in source.rows(*answers.listed(_NAMES, "ids", batch)))
+        found.update((row[0], row[1]) for row in source.rows(_NAMES, {"ids": batch}))
     return found
 
 
@@ -266,8 +282,8 @@ def judged_cases(
 ) -> Iterator[JudgedRow]:
     """Yield what came of some Cases in a Run; the last Attempt at one comes last."""
     for batch in answers.batches(case_keys, _AT_ONCE):
-        sql, keys = answers.listed(_in_dialect(source, _JUDGED_CASES), "keys", batch)
-        yield from _judged(source.rows(sql, {"run_key": run_key, "time": time, **keys}))
+        asked = {"run_key": run_key, "time": time, "keys": batch}
+        yield from _judged(source.rows(_in_dialect(source, _JUDGED_CASES), asked))
 
 
 def _in_dialect(source: Source, sql: str) -> str:
@@ -288,7 +304,7 @@ def _judged(rows: Iterator[tuple[Any, ...]]) -> Iterator[JudgedRow]:
 
 def call_counts(source: Source, a: int, b: int) -> dict[str, int]:
     """Return how many Cases two Runs call alike, more or less often, or only one of them."""
-    keys = {"a": a, "b": b}
+    keys = {"a": a, "b": b, "moving": sorted(HIDDEN_OPS)}
     counts = {kind: int(count) for kind, count in source.rows(_CALL_COUNTS, keys)}
     ((only_b,),) = source.rows(_ONLY_B_COUNT, keys)
     return {**counts, "only_b": int(only_b)}
@@ -299,6 +315,7 @@ def call_changes(
 ) -> list[tuple[int, int | None, int | None]]:
     """Return Cases that two Runs call so, by their keys, and how often each calls them."""
     asked: dict[str, object] = {"a": runs[0], "b": runs[1], "after": after, "most": most}
+    asked["moving"] = sorted(HIDDEN_OPS)
     if kind == "only_b":
         rows = source.rows(_ONLY_B, asked)
     else:
@@ -307,10 +324,10 @@ def call_changes(
 
 
 def previous(source: Source, run_key: int) -> str | None:
-    """Return the Run before this one that did the same on the same board."""
+    """Return the Run before this one that did the same on the same kind of the same board."""
     return next((run_id for (run_id,) in source.rows(_PREVIOUS, {"run_key": run_key})), None)
 
 
 def _by_keys(source: Source, sql: str, keys: Iterable[int]) -> Iterator[tuple[Any, ...]]:
     for batch in answers.batches(keys, _AT_ONCE):
-        yield from source.rows(*answers.listed(sql, "keys", batch))
+        yield from source.rows(sql, {"keys": batch})

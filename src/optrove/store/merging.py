@@ -7,7 +7,7 @@ does not matter in which order, how often and in which groups troves are merged.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sqlalchemy import select
 
@@ -17,17 +17,18 @@ from optrove.store.attempts import write_attempts
 from optrove.store.rows import batches, keys_of
 from optrove.store.stored import Head, StoredSweep
 from optrove.store.sweeps import write_sweep
-from optrove.store.writing import write_cases, write_recording, write_run
+from optrove.store.writing import write_cases, write_recording, write_run, write_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
     from optrove.store.parts import Parts
     from optrove.store.stored import StoredPlanned, StoredRun
 
-ATTEMPTS_AT_ONCE: Final = 500
+ATTEMPTS_AT_ONCE: Final = 2_000
+_RUNS_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +43,11 @@ class Written:
     case_ids: frozenset[str] = frozenset()
 
 
-class Step(Protocol):
-    """A part of another trove that this one lacks, or has less of; it can be taken twice."""
-
-    @property
-    def size(self) -> int:
-        """How much it is about, in calls and attempts."""
-
-    def take(self, connection: Connection, parts: Parts, run: StoredRun) -> Written:
-        """Add it, with the Run that it belongs to."""
-
-
 @dataclass(frozen=True, slots=True)
 class TakeRun:
-    """The Run itself."""
+    """The Run itself, which comes with every other step, too."""
 
     size: int = 0
-
-    def take(self, connection: Connection, _: Parts, run: StoredRun) -> Written:
-        """Add it, or what more is known about it."""
-        return Written(runs=write_run(connection, run)[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +107,12 @@ class TakeAttempts:
         """How many they are."""
         return len(self.ids)
 
-    def take(self, connection: Connection, parts: Parts, run: StoredRun) -> Written:
-        """Add those that are not there yet."""
-        attempts = list(parts.attempts(self.ids))
-        ids = {attempt.case_id for attempt in attempts}
-        cases_new = _write_cases(connection, parts, ids)
-        run_key, runs = write_run(connection, run)
-        written = write_attempts(connection, run_key, attempts)
-        return Written(runs=runs, attempts=written, cases_new=cases_new, case_ids=frozenset(ids))
+
+Step: TypeAlias = TakeRun | TakeRecording | TakeSweep | TakeAttempts
+"""A part of another trove that this one lacks, or has less of; it can be taken twice.
+
+``size`` is how much it is about, in calls and attempts.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,20 +128,58 @@ def merge(connection: Connection, parts: Parts) -> Added:
     with parts.snapshot():
         held = Held(connection)
         seen: set[str] = set()
-        written = []
-        for each in lacking(connection, parts, held):
-            written += [step.take(connection, parts, each.run) for step in each.steps]
+        runs = batches(lacking(connection, parts, held), _RUNS_AT_ONCE)
+        written = [take(connection, parts, some) for some in runs]
         for key, head in parts.heads():
             if held.rank(head) == head.rank:
                 seen.update(parts.case_ids(key))
-    seen.update(*(each.case_ids for each in written))
-    new = sum(each.cases_new for each in written)
+    total = _summed(written)
+    seen |= total.case_ids
     return Added(
+        runs=total.runs,
+        recordings=total.recordings,
+        calls=total.calls,
+        cases_new=total.cases_new,
+        cases_known=len(seen) - total.cases_new,
+    )
+
+
+def take(connection: Connection, parts: Parts, taken: Sequence[Lacking]) -> Written:
+    """Add what is lacking of some Runs: all Runs, what is recorded and planned, then Attempts.
+
+    Attempts of several Runs are written together: most Runs have few.
+    """
+    keys, runs = write_runs(connection, [each.run for each in taken])
+    written = [Written(runs=runs)]
+    tried: dict[str, int] = {}
+    for each in taken:
+        for step in each.steps:
+            if isinstance(step, TakeAttempts):
+                tried.update(dict.fromkeys(step.ids, keys[each.run.run_id]))
+            elif not isinstance(step, TakeRun):
+                written.append(step.take(connection, parts, each.run))
+    pieces = batches(tried.items(), ATTEMPTS_AT_ONCE)
+    written += [_take_attempts(connection, parts, dict(piece)) for piece in pieces]
+    return _summed(written)
+
+
+def _take_attempts(connection: Connection, parts: Parts, runs: Mapping[str, int]) -> Written:
+    """Add those Attempts that are not there yet; the keys of their Runs are given by their ids."""
+    attempts = list(parts.attempts(runs))
+    ids = {attempt.case_id for attempt in attempts}
+    cases_new = _write_cases(connection, parts, ids)
+    added = write_attempts(connection, ((runs[each.attempt_id], each) for each in attempts))
+    return Written(attempts=added, cases_new=cases_new, case_ids=frozenset(ids))
+
+
+def _summed(written: Sequence[Written]) -> Written:
+    return Written(
         runs=sum(each.runs for each in written),
         recordings=sum(each.recordings for each in written),
         calls=sum(each.calls for each in written),
-        cases_new=new,
-        cases_known=len(seen) - new,
+        attempts=sum(each.attempts for each in written),
+        cases_new=sum(each.cases_new for each in written),
+        case_ids=frozenset().union(*(each.case_ids for each in written)),
     )
 
 
@@ -168,6 +190,10 @@ class Held:
         self._runs = _run_ranks(connection)
         self._recordings = _recording_ranks(connection)
         self._sweeps = _sweeps(connection)
+
+    def knows(self, run: StoredRun) -> bool:
+        """Tell whether anything is known about a Run."""
+        return run.run_id in self._runs
 
     def has_run(self, run: StoredRun) -> bool:
         """Tell whether as much is known about a Run."""
@@ -193,21 +219,24 @@ def lacking(connection: Connection, parts: Parts, held: Held) -> Iterator[Lackin
     for key, head in parts.heads():
         if not held.has_recording(head):
             recordings.setdefault(head.run_id, []).append(TakeRecording(key, head))
+    planned = parts.planned_runs()
     for run in list(parts.runs()):
         steps: list[Step] = [] if held.has_run(run) else [TakeRun()]
         steps += recordings.get(run.run_id, ())
-        asked = parts.sweep(run.run_id)
+        asked = parts.sweep(run.run_id) if run.run_id in planned else None
         # In the Run of a sweep a Case has one Attempt, so the sweep has to be there before.
         if asked is not None and not held.has_sweep(run.run_id, asked[0]):
             steps.append(TakeSweep(asked[0], tuple(asked[1])))
-        steps += _attempts(connection, parts, run.run_id)
+        steps += _attempts(connection, parts, run, held)
         if steps:
             yield Lacking(run, tuple(steps))
 
 
-def _attempts(connection: Connection, parts: Parts, run_id: str) -> Iterator[Step]:
-    offered = parts.attempt_ids(run_id)
-    known = keys_of(connection, schema.ATTEMPTS.c.attempt_id, offered)
+def _attempts(connection: Connection, parts: Parts, run: StoredRun, held: Held) -> Iterator[Step]:
+    offered = parts.attempt_ids(run.run_id)
+    # The id of an Attempt is made from that of its Run, too.
+    column = schema.ATTEMPTS.c.attempt_id
+    known = keys_of(connection, column, offered) if held.knows(run) else {}
     missing = (each for each in offered if each not in known)
     for batch in batches(missing, ATTEMPTS_AT_ONCE):
         yield TakeAttempts(tuple(batch))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from optrove.model.trove import CallBlock, DescribedCase, TensorFacts
 from optrove.store import queries
-from optrove.store.answers import batches, listed
+from optrove.store.answers import batches
 from optrove.store.attempts import StoredAttempt, StoredMeasurement
 from optrove.store.stored import (
     Counted,
@@ -73,6 +73,7 @@ _CASE_IDS: Final = """
 SELECT DISTINCT c.case_id FROM executions x JOIN cases c ON c.key = x.case_key
 WHERE x.recording_key = :key
 """
+_PLANNED_RUNS: Final = "SELECT r.run_id FROM sweeps s JOIN runs r ON r.key = s.run_key"
 _ATTEMPT_IDS: Final = """
 SELECT a.attempt_id FROM attempts a JOIN runs r ON r.key = a.run_key
 WHERE r.run_id = :run_id
@@ -111,6 +112,9 @@ class Parts(Protocol):
 
     def described(self, ids: Sequence[str]) -> Iterator[DescribedCase]:
         """Yield Cases by their ids."""
+
+    def planned_runs(self) -> frozenset[str]:
+        """Return the ids of the Runs that are sweeps with a plan."""
 
     def sweep(self, run_id: str) -> tuple[StoredSweep, list[StoredPlanned]] | None:
         """Return what a sweep was asked for and its plan; None when the Run is none."""
@@ -180,14 +184,18 @@ class TroveParts:
         """Yield Cases by their ids."""
         for batch in batches(ids, _AT_ONCE):
             tensors: dict[str, list[TensorFacts]] = {}
-            for case_id, *facts in self._source.rows(*listed(queries.TENSORS, "ids", batch)):
+            for case_id, *facts in self._source.rows(queries.TENSORS, {"ids": batch}):
                 tensors.setdefault(case_id, []).append(TensorFacts(*facts))
-            rows = self._source.rows(*listed(_CASES, "ids", batch))
+            rows = self._source.rows(_CASES, {"ids": batch})
             for case_id, semantic_id, family_id, op, replayable, content in rows:
                 yield DescribedCase(
                     *(case_id, semantic_id, family_id, op, bool(replayable), content),
                     tensors=tuple(tensors.get(case_id, ())),
                 )
+
+    def planned_runs(self) -> frozenset[str]:
+        """Return the ids of the Runs that are sweeps with a plan."""
+        return frozenset(run_id for (run_id,) in self._source.rows(_PLANNED_RUNS, {}))
 
     def sweep(self, run_id: str) -> tuple[StoredSweep, list[StoredPlanned]] | None:
         """Return what a sweep was asked for and its plan; None when the Run is none."""
@@ -209,10 +217,12 @@ class TroveParts:
     def attempts(self, ids: Iterable[str]) -> Iterator[StoredAttempt]:
         """Yield Attempts by their ids."""
         for batch in batches(ids, _AT_ONCE):
-            rows = list(self._source.rows(*listed(_ATTEMPTS, "ids", batch)))
+            rows = list(self._source.rows(_ATTEMPTS, {"ids": batch}))
             measured: dict[int, list[StoredMeasurement]] = {}
-            asked = listed(_MEASUREMENTS, "keys", [row[0] for row in rows])
-            for key, name, value, threshold, passed, output in self._source.rows(*asked):
+            asked = {"keys": [row[0] for row in rows]}
+            for key, name, value, threshold, passed, output in self._source.rows(
+                _MEASUREMENTS, asked
+            ):
                 kept = None if passed is None else bool(passed)
                 each = StoredMeasurement(name, value, threshold, kept, output)
                 measured.setdefault(key, []).append(each)

@@ -86,7 +86,14 @@ FROM runs r JOIN environments e ON e.key = r.environment_key
 WHERE r.run_id = :run_id
 """
 
-RUN_TOTALS: Final = "SELECT run_key, sum(cases), sum(calls) FROM op_usage GROUP BY run_key"
+OP_CALLS: Final = """
+SELECT run_key, op, cases, calls, outermost_cases, outermost_calls FROM op_usage
+"""
+
+RUN_OP_CALLS: Final = """
+SELECT run_key, op, cases, calls, outermost_cases, outermost_calls FROM op_usage
+WHERE run_key IN (SELECT key FROM runs WHERE run_id = :run_id)
+"""
 
 RUN_COMPLETE: Final = """
 SELECT run_key, min(CASE WHEN complete THEN 1 ELSE 0 END) FROM recordings GROUP BY run_key
@@ -127,14 +134,11 @@ SELECT coalesce(r.model, r.source), count(*), max(r.started_at)
 FROM runs r WHERE r.kind NOT IN ('replay', 'sweep') GROUP BY coalesce(r.model, r.source)
 """
 
-MODEL_CASES: Final = """
-SELECT coalesce(r.model, r.source), count(DISTINCT u.case_key), sum(u.calls)
-FROM usage u JOIN runs r ON r.key = u.run_key GROUP BY coalesce(r.model, r.source)
-"""
-
-MODEL_OPS: Final = """
-SELECT coalesce(r.model, r.source), count(DISTINCT u.op)
-FROM op_usage u JOIN runs r ON r.key = u.run_key GROUP BY coalesce(r.model, r.source)
+MODEL_OP_CALLS: Final = """
+SELECT coalesce(r.model, r.source), c.op, count(DISTINCT u.case_key), sum(u.calls),
+    count(DISTINCT CASE WHEN u.outermost_calls > 0 THEN u.case_key END), sum(u.outermost_calls)
+FROM usage u JOIN runs r ON r.key = u.run_key JOIN cases c ON c.key = u.case_key
+GROUP BY coalesce(r.model, r.source), c.op
 """
 
 MODEL_BOARDS: Final = """

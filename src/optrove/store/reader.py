@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
 
+    from optrove.model.counted import Counting
     from optrove.model.records import Attempt, Call, Query, Sweep, TestResult
     from optrove.model.trove import ExecutionRow, PlannedCase
     from optrove.store.place import Place
@@ -203,14 +204,18 @@ class TroveReader:
                     found[case_id] = (*found.get(case_id, ()), row)
         return found
 
-    def runs(self, run_id: str | None = None) -> tuple[RunRow, ...]:
+    def runs(
+        self, run_id: str | None = None, counting: Counting | None = None
+    ) -> tuple[RunRow, ...]:
         """Return all Runs, or the one that is named; the newest first."""
         with self.source.snapshot():
             if run_id is None:
-                rows = list(self.source.rows(queries.RUNS, {}))
+                rows = list(self._all(queries.RUNS))
+                called = self._all(queries.OP_CALLS)
             else:
-                rows = list(self.source.rows(queries.RUN, {"run_id": run_id}))
-            totals = {key: found for key, *found in self.source.rows(queries.RUN_TOTALS, {})}
+                rows = list(self._all(queries.RUN, run_id=run_id))
+                called = self._all(queries.RUN_OP_CALLS, run_id=run_id)
+            totals = answers.counted_calls(called, counting)
             complete = dict(self._all(queries.RUN_COMPLETE))
             planned = dict(self._all(queries.RUN_PLANNED))
             tests = answers.counted(self._all(queries.RUN_TESTS))
@@ -219,23 +224,27 @@ class TroveReader:
             RunRow(
                 run=answers.run_from(content, environment),
                 machine=answers.machine_from(machine),
-                cases=int(totals.get(key, (0, 0))[0]),
-                calls=int(totals.get(key, (0, 0))[1]),
+                cases=totals[key].amount.cases,
+                calls=totals[key].amount.calls,
                 tests=tests.get(key, ()),
                 complete=bool(complete.get(key, 1))
                 and planned.get(key, 0) <= sum(count for _, count in attempts.get(key, ())),
                 attempts=attempts.get(key, ()),
                 planned=planned.get(key),
+                left=totals[key].left,
             )
             for key, _, content, environment, machine in rows
         )
 
-    def models(self) -> tuple[ModelRow, ...]:
+    def model_names(self) -> tuple[str, ...]:
+        """Return the names of all models, or sources where no model is known; sorted."""
+        return tuple(sorted(model for model, *_ in self._all(queries.MODEL_RUNS)))
+
+    def models(self, counting: Counting | None = None) -> tuple[ModelRow, ...]:
         """Return all models, or sources where no model is known; most calls first."""
         with self.source.snapshot():
             runs = list(self._all(queries.MODEL_RUNS))
-            totals = {model: found for model, *found in self._all(queries.MODEL_CASES)}
-            ops = dict(self._all(queries.MODEL_OPS))
+            totals = answers.counted_calls(self._all(queries.MODEL_OP_CALLS), counting)
             boards: dict[str, list[str]] = {}
             for model, board in self._all(queries.MODEL_BOARDS):
                 boards.setdefault(model, []).append(board)
@@ -243,11 +252,12 @@ class TroveReader:
             ModelRow(
                 model=model,
                 runs=count,
-                ops=ops.get(model, 0),
-                cases=int(totals.get(model, (0, 0))[0]),
-                calls=int(totals.get(model, (0, 0))[1]),
+                ops=totals[model].amount.ops,
+                cases=totals[model].amount.cases,
+                calls=totals[model].amount.calls,
                 boards=tuple(sorted(boards.get(model, ()))),
                 last_run_at=last,
+                left=totals[model].left,
             )
             for model, count, last in runs
         ]
@@ -334,7 +344,7 @@ class TroveReader:
         return self.source.rows(sql, parameters)
 
     def _rows(self, sql: str, name: str, items: Iterable[object]) -> Iterator[tuple[Any, ...]]:
-        return self.source.rows(*answers.listed(sql, name, items))
+        return self.source.rows(sql, {name: list(items)})
 
 
 def _fits(name: str, pattern: str) -> bool:

@@ -10,7 +10,7 @@ from sqlalchemy import delete, select
 from optrove.model.trove import Removed
 from optrove.store import schema
 from optrove.store.counting import take_back_calls
-from optrove.store.rows import batches
+from optrove.store.rows import among, batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -105,6 +105,8 @@ def _remove(
     unused = [~select(user).where(user == table.c.key).exists() for user in users]
     removed = 0
     for batch in batches(sorted(keys), _AT_ONCE):
-        result = connection.execute(delete(table).where(table.c.key.in_(batch), *unused))
+        result = connection.execute(
+            delete(table).where(among(connection, table.c.key, batch), *unused)
+        )
         removed += result.rowcount
     return removed

@@ -109,6 +109,10 @@ class ScrubbedParts:
         """Yield Cases by their ids."""
         return map(self._describe, self._parts.described([self._origins[each] for each in ids]))
 
+    def planned_runs(self) -> frozenset[str]:
+        """Return the ids of the Runs that are sweeps with a plan."""
+        return self._parts.planned_runs()
+
     def sweep(self, run_id: str) -> tuple[StoredSweep, list[StoredPlanned]] | None:
         """Return what a sweep was asked for and its plan; None when the Run is none."""
         found = self._parts.sweep(run_id)

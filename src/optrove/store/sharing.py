@@ -115,12 +115,11 @@ def _unfinished(run: StoredRun) -> StoredRun:
     return run._replace(finished_at=None, content=write(content))
 
 
-def _and(shared: Shared, written: Iterable[Written], ended: int) -> Shared:
-    every = tuple(written)
+def _and(shared: Shared, written: Written, ended: int) -> Shared:
     return Shared(
         runs=shared.runs + ended,
-        recordings=shared.recordings + sum(each.recordings for each in every),
-        calls=shared.calls + sum(each.calls for each in every),
-        attempts=shared.attempts + sum(each.attempts for each in every),
-        cases=(shared.cases or 0) + sum(each.cases_new for each in every),
+        recordings=shared.recordings + written.recordings,
+        calls=shared.calls + written.calls,
+        attempts=shared.attempts + written.attempts,
+        cases=(shared.cases or 0) + written.cases_new,
     )

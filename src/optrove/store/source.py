@@ -1,7 +1,8 @@
 """Ask a trove questions in SQL, without being able to change it: what readers have in common.
 
-Questions are texts with ``:name`` parameters that SQLite and PostgreSQL both understand. An SQLite
-trove is read through ``sqlite3`` alone, because importing SQLAlchemy takes longer than the answer.
+Questions are texts with ``:name`` parameters that SQLite and PostgreSQL both understand; lists are
+asked for as ``IN :name``, which each of the two is told in its own way. An SQLite trove is read
+through ``sqlite3`` alone, because importing SQLAlchemy takes longer than the answer.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class SqliteSource:
     def rows(self, sql: str, parameters: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of the answer, as they come."""
         with sqlite_faults(self.place):
-            cursor = self._connection.execute(sql, dict(parameters))
+            cursor = self._connection.execute(*_written_out(sql, parameters))
             while batch := cursor.fetchmany(_BATCH):
                 yield from batch
 
@@ -117,6 +118,19 @@ class SqliteSource:
     def close(self) -> None:
         """Let go of the file."""
         self._connection.close()
+
+
+def _written_out(sql: str, parameters: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    """Return a question in which lists are written out, and what is bound to it."""
+    bound: dict[str, object] = {}
+    for name, value in parameters.items():
+        if isinstance(value, list):
+            items = {f"{name}{place}": item for place, item in enumerate(value)}
+            bound.update(items)
+            sql = sql.replace(f"IN :{name}", f"IN ({', '.join(f':{each}' for each in items)})")
+        else:
+            bound[name] = value
+    return sql, bound
 
 
 def open_sqlite(place: Place, path: Path) -> SqliteSource:

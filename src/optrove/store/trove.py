@@ -15,7 +15,7 @@ from optrove.store import schema
 from optrove.store.attempts import check_known, prepare_attempt, write_attempts
 from optrove.store.engine import engine_of, faults_of
 from optrove.store.faults import newer
-from optrove.store.merging import Held, lacking, merge
+from optrove.store.merging import Held, lacking, merge, take
 from optrove.store.migrations import MIGRATIONS, Migrations
 from optrove.store.opening import look_at, set_up
 from optrove.store.parts import TroveParts
@@ -143,7 +143,7 @@ class Trove:
 
         def work(connection: Connection) -> int:
             run_key, _ = write_run(connection, stored_run)
-            return write_attempts(connection, run_key, stored)
+            return write_attempts(connection, ((run_key, each) for each in stored))
 
         return self._write(work)
 
@@ -186,13 +186,9 @@ class Trove:
         """Return what of another trove is not here, or less of it, Run by Run."""
         return self._write(lambda connection: tuple(lacking(connection, parts, Held(connection))))
 
-    def take(self, parts: Parts, taken: Sequence[Lacking]) -> tuple[Written, ...]:
+    def take(self, parts: Parts, taken: Sequence[Lacking]) -> Written:
         """Add some of what is lacking; what others have added meanwhile changes nothing."""
-        return self._write(
-            lambda connection: tuple(
-                step.take(connection, parts, each.run) for each in taken for step in each.steps
-            )
-        )
+        return self._write(lambda connection: take(connection, parts, taken))
 
     def make_views(self) -> None:
         """Make the views for BI tools, or make them anew."""

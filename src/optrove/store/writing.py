@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import select, update
@@ -11,7 +12,15 @@ from optrove.store import schema
 from optrove.store.counting import count_calls
 from optrove.store.prepared import storable
 from optrove.store.removing import remove_environment, remove_recording, remove_unused
-from optrove.store.rows import batches, insert_new, insert_one, insert_rows, keys_of, next_key
+from optrove.store.rows import (
+    among,
+    batches,
+    insert_new,
+    insert_one,
+    insert_rows,
+    keys_of,
+    next_key,
+)
 from optrove.store.stored import Head
 
 if TYPE_CHECKING:
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
     from optrove.store.stored import Describe, Prepared, StoredEnvironment, StoredRun
 
 _CASES_AT_ONCE: Final = 2_000
+_RUNS_AT_ONCE: Final = 900
 
 
 def write_recording(connection: Connection, prepared: Prepared) -> Added:
@@ -58,19 +68,49 @@ def write_recording(connection: Connection, prepared: Prepared) -> Added:
 
 def write_run(connection: Connection, run: StoredRun) -> tuple[int, int]:
     """Add a Run, or what more is known about it; return its key, and one if it is new."""
+    keys, new = write_runs(connection, [run])
+    return keys[run.run_id], new
+
+
+def write_runs(connection: Connection, runs: Sequence[StoredRun]) -> tuple[dict[str, int], int]:
+    """Add Runs, or what more is known about them; return their keys by id, and how many are new."""
+    keys: dict[str, int] = {}
+    missing: dict[str, StoredRun] = {}
+    for batch in batches(runs, _RUNS_AT_ONCE):
+        held = {row.run_id: row for row in _held_runs(connection, batch)}
+        for run in batch:
+            row = held.get(run.run_id)
+            if row is None:
+                missing[run.run_id] = run
+                continue
+            keys[run.run_id] = row.key
+            rank = (row.finished_at is not None, row.content, row.environment, row.machine)
+            if rank < run.rank:
+                _replace_run(connection, row.key, row.environment_key, run)
+    return {**keys, **_add_runs(connection, missing)}, len(missing)
+
+
+def _held_runs(connection: Connection, runs: Sequence[StoredRun]) -> Iterable[Any]:
     table = schema.RUNS
-    held = connection.execute(
-        select(table, schema.ENVIRONMENTS.c.content.label("environment"))
-        .join(schema.ENVIRONMENTS)
-        .where(table.c.run_id == run.run_id)
-    ).one_or_none()
-    if held is not None:
-        rank = (held.finished_at is not None, held.content, held.environment, held.machine)
-        if rank < run.rank:
-            _replace_run(connection, held.key, held.environment_key, run)
-        return held.key, 0
-    values = _run_values(run, _environment_key(connection, run.environment))
-    return insert_one(connection, table, values), 1
+    chosen = among(connection, table.c.run_id, [run.run_id for run in runs])
+    environment = schema.ENVIRONMENTS.c.content.label("environment")
+    return connection.execute(select(table, environment).join(schema.ENVIRONMENTS).where(chosen))
+
+
+def _add_runs(connection: Connection, runs: Mapping[str, StoredRun]) -> dict[str, int]:
+    if not runs:
+        return {}
+    environments = {run.environment.environment_id: run.environment for run in runs.values()}
+    column = schema.ENVIRONMENTS.c.environment_id
+    known = insert_new(connection, column, environments)
+    keys = dict(zip(runs, count(next_key(connection, schema.RUNS)), strict=False))
+    names = [column.name for column in schema.RUNS.columns]
+    rows = []
+    for run in runs.values():
+        values = _run_values(run, known[run.environment.environment_id])
+        rows.append([{**values, "key": keys[run.run_id]}[name] for name in names])
+    insert_rows(connection, schema.RUNS, rows)
+    return keys
 
 
 def _replace_run(connection: Connection, key: int, environment_key: int, run: StoredRun) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import queue
 import threading
 from collections import OrderedDict
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from optrove.errors import OptroveError
 from optrove.store.reader import open_reader
 from optrove.version import __version__
-from optrove.web.catalog import Catalog
+from optrove.web.catalog import Catalog, early_index
 from optrove.web.compare import prepare_comparisons
 from optrove.web.looking import Look
 from optrove.web.wording import FILTERS, address, share
@@ -28,11 +30,14 @@ if TYPE_CHECKING:
     from optrove.web.looking import Page, View
     from optrove.web.parameters import Values
 
+_LOG: Final = logging.getLogger(__name__)
+
 READERS: Final = 3
 """How many questions are asked of the trove at the same time."""
 LONGEST_S: Final = 10.0
 """How long one may take."""
 KEPT_BYTES: Final = 32 * 2**20
+_PATIENCE_S: Final = 2.0
 _LARGEST_KEPT: Final = KEPT_BYTES // 16
 _HTML: Final = "text/html; charset=utf-8"
 _JSON: Final = "application/json"
@@ -93,20 +98,43 @@ class Desk:
         self._catalog = Catalog()
         self._kept = Kept()
         self._templates = _templates(place)
+        self._preparing: threading.Thread | None = None
+        self._leaving = threading.Event()
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether the cases are just being counted for the first time."""
+        return self._preparing is not None and self._preparing.is_alive() and not self._catalog.made
 
     def close(self) -> None:
         """Let go of the trove."""
+        self._leaving.set()
+        if self._preparing is not None:
+            # What it does is not worth waiting for; it ends with the process.
+            self._preparing.join(_PATIENCE_S)
         for reader in (*self._every, self._watcher):
             reader.close()
 
     def prepare(self) -> None:
-        """Make the index and read the templates now, so that the first page does not wait."""
-        state = self._state()
-        with self._reader() as reader, reader.source.snapshot():
-            index = self._catalog.current(reader.source, state)
-            prepare_comparisons(reader.source, index)
+        """Begin to count the cases; pages that can be made without are made meanwhile."""
+        self._preparing = threading.Thread(target=self._prepare, name="counting", daemon=True)
+        self._preparing.start()
         for name in self._templates.list_templates():
             self._templates.get_template(name)
+
+    def wait(self) -> None:
+        """Return when all that was begun to be prepared is."""
+        if self._preparing is not None:
+            self._preparing.join()
+
+    def _prepare(self) -> None:
+        try:
+            with open_reader(self._place) as reader, reader.source.snapshot():
+                index = self._catalog.current(reader.source, self._state())
+                prepare_comparisons(reader.source, index, self._leaving)
+        except OptroveError as error:
+            # Whoever asks next counts again, and is told what is wrong.
+            _LOG.warning("the cases could not be counted ahead: %s", error)
 
     def answer(self, page: Page, asked: Values) -> Answer:
         """Return a page, for people or for machines, as ``format`` says."""
@@ -115,9 +143,10 @@ class Desk:
         kept = self._kept.get(key)
         if kept is not None:
             return kept
-        view = self._view(page, asked, state)
+        view, is_whole = self._view(page, asked, state)
         answer = self._answer(page, asked, view)
-        if self._catalog.is_current(state):
+        # What was made while cases were counted does not hold, though the trove has not changed.
+        if is_whole and self._catalog.is_current(state):
             self._kept.keep(key, answer)
         return answer
 
@@ -132,12 +161,16 @@ class Desk:
         with self._watching:
             return self._watcher.source.state()
 
-    def _view(self, page: Page, asked: Values, state: str) -> View:
+    def _view(self, page: Page, asked: Values, state: str) -> tuple[View, bool]:
+        """Return what a page shows, and whether all that is in the trove was there to show."""
         with self._reader() as reader:
             source = reader.source
             with source.snapshot(), source.within(LONGEST_S):
-                index = self._catalog.current(source, state)
-                return page.make(Look(source, index, asked, self._store))
+                if page.early and self.is_counting:
+                    index = early_index(source)
+                else:
+                    index = self._catalog.current(source, state)
+                return page.make(Look(source, index, asked, self._store)), index.whole
 
     def _answer(self, page: Page, asked: Values, view: View) -> Answer:
         if asked.get("format") == "json":

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from anyio import to_thread
+from anyio import move_on_after, sleep, to_thread
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from optrove.errors import BadQuestion, NotFound, OptroveError, TookTooLong, UnusableTrove
-from optrove.web.answering import READERS
+from optrove.web.answering import LONGEST_S, READERS
 from optrove.web.guarding import Guard, Refusal
 from optrove.web.openapi import description
 from optrove.web.pages import PAGES
@@ -37,13 +37,16 @@ STATIC: Final = {
 }
 """All files that are served as they are."""
 
+_NOT_NOW: Final = 503
 _STATUS: Final = (
     (BadQuestion, 400, "That cannot be asked for"),
     (NotFound, 404, "Not there"),
-    (TookTooLong, 503, "That took too long"),
-    (UnusableTrove, 503, "The trove cannot be read now"),
+    (TookTooLong, _NOT_NOW, "That took too long"),
+    (UnusableTrove, _NOT_NOW, "The trove cannot be read now"),
 )
 _TITLES: Final = {404: "There is no such page", 405: "Not allowed"}
+_LONGEST: Final = 200
+_LOOK_S: Final = 0.02
 _FRESH: Final = "no-cache, private"
 
 
@@ -86,6 +89,8 @@ def make_app(desk: Desk, token: str | None = None, *, loopback: bool = True) -> 
 def _endpoint(desk: Desk, page: Page) -> Callable[[Request], Coroutine[Any, Any, Response]]:
     async def endpoint(request: Request) -> Response:
         asked = read_parameters(request.query_params.multi_items(), page.parameters)
+        if not page.early:
+            await _until_counted(desk)
         answer = await run_in_threadpool(desk.answer, page, asked)
         headers = {"etag": f'"{answer.tag}"', "cache-control": _FRESH}
         if request.headers.get("if-none-match") == headers["etag"]:
@@ -93,6 +98,18 @@ def _endpoint(desk: Desk, page: Page) -> Callable[[Request], Coroutine[Any, Any,
         return Response(answer.body, media_type=answer.media_type, headers=headers)
 
     return endpoint
+
+
+async def _until_counted(desk: Desk) -> None:
+    """Wait without keeping a thread, so that pages which need not wait are made meanwhile."""
+    with move_on_after(LONGEST_S):
+        while desk.is_counting:
+            await sleep(_LOOK_S)
+        return
+    raise TookTooLong(
+        "the cases of this trove are being counted for the first time, which is not done yet; "
+        "try again in some seconds, or look at the runs meanwhile: /runs"
+    )
 
 
 def _static(name: str, media_type: str) -> Route:
@@ -111,7 +128,9 @@ def _on_error(desk: Desk) -> Callable[[Request, Exception], Response]:
     def respond(request: Request, error: Exception) -> Response:
         found = ((status, title) for kind, status, title in _STATUS if isinstance(error, kind))
         status, title = next(found, (500, "Something is wrong with the trove"))
-        answer = desk.problem(title, str(error), as_json=_wants_json(request.scope))
+        more = "again" if desk.is_counting and status == _NOT_NOW else ""
+        as_json = _wants_json(request.scope)
+        answer = desk.problem(title, str(error), as_json=as_json, more=more)
         return Response(answer.body, status, media_type=answer.media_type)
 
     return respond
@@ -120,7 +139,8 @@ def _on_error(desk: Desk) -> Callable[[Request, Exception], Response]:
 def _on_missing(desk: Desk) -> Callable[[Request, Exception], Response]:
     def respond(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        message = "The pages are: " + ", ".join(page.path for page in PAGES)
+        pages = ", ".join(page.path for page in PAGES)
+        message = f"Nothing is at {request.url.path[:_LONGEST]!r}. The pages are: {pages}"
         title = _TITLES.get(status, "That did not work")
         answer = desk.problem(title, message, as_json=_wants_json(request.scope))
         return Response(answer.body, status, media_type=answer.media_type)

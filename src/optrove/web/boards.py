@@ -5,22 +5,27 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.errors import NotFound
-from optrove.model.records import Outcome
+from optrove.model.records import DeviceKind, Outcome
 from optrove.report.facets import numbers_in
 from optrove.store import browsing
-from optrove.web.looking import PAGE_ROWS, Page, View
+from optrove.web.looking import PAGE_ROWS, Page, View, not_listed
 from optrove.web.op import op_named
 from optrove.web.parameters import LONGEST, Parameter
 from optrove.web.wording import cut
 
 if TYPE_CHECKING:
+    from optrove.report.tried import Ground
     from optrove.web.catalog import Op
     from optrove.web.looking import Look
 
 PARAMETERS: Final = (
     Parameter("op", "cases of this op"),
     Parameter("board", "cases that ended so on this board"),
+    Parameter(
+        "device",
+        "what came of it on this kind of device only",
+        choices=tuple(each.value for each in DeviceKind),
+    ),
     Parameter(
         "outcome",
         "cases that ended so on some board",
@@ -33,44 +38,55 @@ _LONGEST: Final = 500
 
 def boards_page(look: Look) -> View:
     """Make the board matrix: of all ops, or of the cases of one."""
-    boards = sorted(look.index.boards)
-    name = look.text("op")
+    name, device = look.text("op"), look.text("device")
+    grounds = sorted(look.index.grounds)
+    shown = [ground for ground in grounds if device in (None, ground[1])]
     data: dict[str, Any] = {
-        "boards": boards,
-        "totals": {board: _total(look, board) for board in boards},
+        "boards": [_ground(ground) for ground in shown],
+        "devices": sorted({ground[1] for ground in grounds}),
+        "totals": {_name(ground): _total(look, ground) for ground in shown},
         "op": None,
         "board": look.text("board"),
+        "device": device,
         "outcome": look.text("outcome"),
         "rows": [],
         "next": None,
     }
     if name is None:
-        return View({**data, **_ops(look, boards)})
+        return View({**data, **_ops(look, shown)})
     op = op_named(look.index, name)
-    return View({**data, "op": cut(op.name), **_cases(look, op, boards)})
+    return View({**data, "op": cut(op.name), **_cases(look, op, shown)})
 
 
-def _total(look: Look, board: str) -> dict[str, int]:
+def _name(ground: Ground) -> str:
+    return f"{ground[0]} {ground[1]}"
+
+
+def _ground(ground: Ground) -> dict[str, str]:
+    """Return where something was tried; ``name`` is what other parts of the answer call it."""
+    return {"name": _name(ground), "board": ground[0], "device": ground[1]}
+
+
+def _total(look: Look, ground: Ground) -> dict[str, int]:
     counts: dict[str, int] = {}
     for op in look.index.ops.values():
-        for outcome, cases in op.last.outcomes(board).items():
+        for outcome, cases in op.last.outcomes(ground).items():
             counts[outcome] = counts.get(outcome, 0) + cases.bit_count()
     return counts
 
 
-def _ops(look: Look, boards: list[str]) -> dict[str, Any]:
-    asked = look.text("outcome"), look.text("board")
-    tried = sorted(op.name for op in look.index.ops.values() if _kept(op, *asked))
+def _ops(look: Look, shown: list[Ground]) -> dict[str, Any]:
+    tried = sorted(op.name for op in look.index.ops.values() if _kept(look, op, shown))
     after, begin = look.text("after"), 0
     if after is not None:
         begin = next((n for n, name in enumerate(tried, 1) if name[:LONGEST] == after), 0)
         if not begin:
-            raise NotFound("the op to go on after is not in this list; go to its beginning")
+            raise not_listed("op", after)
     page = tried[begin : begin + PAGE_ROWS]
     rows = [
         {
             "op": cut(name),
-            "boards": {board: _counts(look.index.ops[name], board) for board in boards},
+            "boards": {_name(each): _counts(look.index.ops[name], each) for each in shown},
         }
         for name in page
     ]
@@ -78,38 +94,40 @@ def _ops(look: Look, boards: list[str]) -> dict[str, Any]:
     return {"rows": rows, "next": page[-1][:LONGEST] if more else None}
 
 
-def _counts(op: Op, board: str) -> dict[str, int]:
-    found = op.last.outcomes(board).items()
+def _counts(op: Op, ground: Ground) -> dict[str, int]:
+    found = op.last.outcomes(ground).items()
     return {outcome: cases.bit_count() for outcome, cases in found if cases}
 
 
-def _kept(op: Op, outcome: str | None, board: str | None) -> int:
+def _kept(look: Look, op: Op, shown: list[Ground]) -> int:
     """Return the cases of an op that were tried, and ended so if that was asked for."""
-    boards = op.last.boards() if board is None else (board,)
+    outcome, board = look.text("outcome"), look.text("board")
     found = 0
-    for name in boards:
-        found |= op.last.tried(name) if outcome is None else op.last.outcomes(name).get(outcome, 0)
+    for ground in shown:
+        if board in (None, ground[0]):
+            ended = op.last.outcomes(ground)
+            found |= op.last.tried(ground) if outcome is None else ended.get(outcome, 0)
     return found
 
 
-def _cases(look: Look, op: Op, boards: list[str]) -> dict[str, Any]:
-    cases = _kept(op, look.text("outcome"), look.text("board"))
+def _cases(look: Look, op: Op, shown: list[Ground]) -> dict[str, Any]:
+    cases = _kept(look, op, shown)
     after, last = look.text("after"), -1
     if after is not None:
         row = browsing.case_named(look.source, after)
         if row is None or look.index.op_of.get(row[0]) is not op:
-            raise NotFound("the case to go on after is not in this list; go to its beginning")
+            raise not_listed("case", after)
         last = look.index.numbers[row[0]]
     numbers = list(islice(numbers_in(cases, last), PAGE_ROWS + 1))
     page = numbers[:PAGE_ROWS]
     listed = browsing.listed_cases(look.source, (op.cases.keys[number] for number in page))
-    cells = {(number, board): op.last.last(number, board) for number in page for board in boards}
+    cells = {(number, each): op.last.last(number, each) for number in page for each in shown}
     words = browsing.attempt_details(look.source, (cell[1] for cell in cells.values() if cell))
     rows = []
     for number in page:
         key = op.cases.keys[number]
         if key in listed:
-            own = {board: _cell(cells[number, board], words) for board in boards}
+            own = {_name(each): _cell(cells[number, each], words) for each in shown}
             rows.append({"case_id": listed[key][1], "calls": listed[key][3], "boards": own})
     more = len(numbers) > PAGE_ROWS and rows
     return {"rows": rows, "next": rows[-1]["case_id"] if more else None}

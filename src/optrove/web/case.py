@@ -15,7 +15,7 @@ from optrove.model.walk import walk
 from optrove.report.describe import drawn, folded
 from optrove.report.shard_picture import shard_svg
 from optrove.store import browsing
-from optrove.web.looking import PAGE_ROWS, Page, View
+from optrove.web.looking import PAGE_ROWS, Page, View, several
 from optrove.web.parameters import Parameter
 from optrove.web.wording import cut, finite
 
@@ -25,15 +25,17 @@ if TYPE_CHECKING:
 
 PARAMETERS: Final = (
     Parameter(
-        *("id", "the case's id, or its beginning: six digits or more"),
+        *("id", "the case's id, or its beginning"),
         required=True,
         pattern="[0-9a-f]{6,64}",
+        form="6 to 64 digits 0-9 and a-f",
     ),
     Parameter("before", "the last attempt of the page before", number=True),
 )
 _WHOLE: Final = 64
 _WIDTH: Final = 88
 _SHORT: Final = 12
+_SHOWN: Final = 5
 _LONGEST: Final = 400_000
 _LONGEST_DRAWN: Final = 6_000
 _MOST_PICTURES: Final = 8
@@ -76,13 +78,13 @@ def commands(case_id: str, store: str | None) -> dict[str, str]:
 
 def _row(look: Look, name: str) -> tuple[Any, ...]:
     if len(name) < _WHOLE:
-        found = browsing.cases_beginning(look.source, name, 2)
+        found = browsing.cases_beginning(look.source, name, _SHOWN)
         if len(found) > 1:
-            raise NotFound(f"several cases begin with {name!r}; give more digits of the id")
+            raise several("case", name, found)
         name = found[0] if found else name
     row = browsing.case_named(look.source, name)
     if row is None:
-        raise NotFound(f"no case here has the id {name!r}; look for it on the page of its op")
+        raise NotFound(f"no case here has the id {name!r}; look for it among those of its op: /ops")
     return row
 
 
@@ -172,4 +174,6 @@ def _arguments(case: Case) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: bool(row["plain"]))
 
 
-CASE: Final = Page("/case", "case", "One case: arguments, uses, attempts", case_page, PARAMETERS)
+CASE: Final = Page(
+    *("/case", "case", "One case: arguments, uses, attempts", case_page), PARAMETERS, early=True
+)

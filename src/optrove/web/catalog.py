@@ -18,6 +18,7 @@ from optrove.web.comparing import Comparisons
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from optrove.report.tried import Ground
     from optrove.store.browsing import RunFact
     from optrove.store.source import Source
 
@@ -25,6 +26,11 @@ VECTORS: Final = "sweep."
 """How the ops begin that stand for the vectors of sweep modules."""
 _NO_ATTEMPT: Final = 2**63
 """Greater than the key of any attempt."""
+
+
+def is_left_out(op: str) -> bool:
+    """Tell whether lists leave an op out unless asked for."""
+    return is_hidden(op) or op.startswith(VECTORS)
 
 
 @dataclass(slots=True)
@@ -41,7 +47,7 @@ class Op:
     @property
     def hidden(self) -> bool:
         """Whether lists leave it out unless asked for."""
-        return is_hidden(self.name) or self.name.startswith(VECTORS)
+        return is_left_out(self.name)
 
 
 @dataclass(slots=True)
@@ -55,13 +61,15 @@ class Index:
     seen: int = 0
     attempts: int = 0
     version: int = 0
-    boards: set[str] = field(default_factory=set)
+    grounds: set[Ground] = field(default_factory=set)
     runs: dict[int, RunFact] = field(default_factory=dict)
     plans: tuple[int, ...] = ()
     tallies: Tallies = field(default_factory=Tallies)
     comparisons: Comparisons = field(default_factory=Comparisons)
     totals: dict[int, dict[str, Any]] = field(default_factory=dict)
     """What was called, planned and tested in runs, of those that were asked for."""
+    whole: bool = True
+    """Whether cases and ops are in it; what runs have tried is, always."""
 
     def shown(self, *, all_ops: bool) -> Iterator[Op]:
         """Yield the ops that lists show."""
@@ -75,6 +83,11 @@ class Catalog:
         self._lock = threading.Lock()
         self._index: Index | None = None
         self._state: str | None = None
+
+    @property
+    def made(self) -> bool:
+        """Whether there is an index, be it of now or of before."""
+        return self._index is not None
 
     def is_current(self, state: str) -> bool:
         """Tell whether the index is that of a state of the trove."""
@@ -96,6 +109,16 @@ class Catalog:
             return self._index
         finally:
             self._lock.release()
+
+
+def early_index(source: Source) -> Index:
+    """Return what is found out at once: runs, and what came of their attempts."""
+    index = Index((), {}, {}, {}, whole=False)
+    for run_key, outcome, attempts in browsing.outcome_counts(source):
+        index.tallies.count(run_key, outcome, attempts)
+        index.attempts += attempts
+    index.runs = browsing.run_facts(source)
+    return index
 
 
 def _renewed(source: Source, index: Index | None) -> Index:
@@ -216,9 +239,9 @@ def _try_on(source: Source, index: Index) -> None:
         index.seen, index.attempts = tried.key, index.attempts + 1
         index.tallies.count(tried.run_key, tried.outcome)
         if op is not None:
-            board = tried.board or NONE
-            index.boards.add(board)
-            op.last.add(index.numbers[tried.case_key], board, tried.outcome, tried.key)
+            ground = tried.board or NONE, tried.device
+            index.grounds.add(ground)
+            op.last.add(index.numbers[tried.case_key], ground, tried.outcome, tried.key)
             tally = index.tallies.of(op.name, tried.run_key, tried.board)
             tally.add(tried.outcome, tried.duration_ns, pcc)
             changed[op.name] = op

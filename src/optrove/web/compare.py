@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.errors import NotFound
 from optrove.report.judged_runs import judged_of
 from optrove.report.releases import Side, change_of, have_one_clock
 from optrove.report.results import TIME
 from optrove.store import browsing, browsing_runs
-from optrove.web.looking import PAGE_ROWS, Page, View
-from optrove.web.parameters import Parameter
+from optrove.web.looking import PAGE_ROWS, Page, View, not_listed
+from optrove.web.parameters import AFTER_CASE, Parameter
 from optrove.web.run_rows import named_run, run_rows
 from optrove.web.wording import cut, finite
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Mapping, Sequence
+    from threading import Event
 
     from optrove.store.browsing_runs import JudgedRow
     from optrove.store.source import Source
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from optrove.web.looking import Look
 
 KINDS: Final = (
-    *("broken", "fixed", "moved", "slower", "not_run"),
+    *("broken", "fixed", "moved", "slower", "not_run", "unlike"),
     *("only_a", "only_b", "called_more", "called_less", "same"),
 )
 PARAMETERS: Final = (
     Parameter("a", "the earlier run, by its id or its beginning", required=True),
     Parameter("b", "the later run", required=True),
     Parameter("kind", "list the cases that changed so", choices=KINDS),
-    Parameter("after", "the last case of the page before", pattern="[0-9a-f]{64}"),
+    AFTER_CASE,
 )
 _LONGEST: Final = 500
 _PREPARED: Final = 500_000
@@ -76,7 +76,7 @@ def compare_page(look: Look) -> View:
     )
 
 
-def prepare_comparisons(source: Source, index: Index) -> None:
+def prepare_comparisons(source: Source, index: Index, leaving: Event) -> None:
     """Compare the last runs with those before them, so that their pages do not wait for it."""
     latest = sorted(index.runs.items(), key=lambda each: each[1].started_at, reverse=True)
     tried = (key for key, _ in latest if index.tallies.outcomes(key))
@@ -84,7 +84,7 @@ def prepare_comparisons(source: Source, index: Index) -> None:
     rest = _PREPARED
     for key in islice(tried, _PREPARED_RUNS):
         rest -= _attempts_of(index, key)
-        if rest < 0:
+        if rest < 0 or leaving.is_set():
             break
         index.comparisons.read(source, (key, _attempts_of(index, key)))
         before = keys.get(browsing_runs.previous(source, key) or "")
@@ -110,7 +110,7 @@ def _key_after(look: Look) -> int:
         return -1
     row = browsing.case_named(look.source, after)
     if row is None:
-        raise NotFound("the case to go on after is not there; go to the beginning of the list")
+        raise not_listed("case", after)
     return int(row[0])
 
 
@@ -135,7 +135,7 @@ def _calls(look: Look, runs: Sequence[tuple[Any, ...]], after: int) -> _Compared
 def _called(calls: int | None) -> dict[str, Any] | None:
     if calls is None:
         return None
-    return {"outcome": None, "duration_ns": None, "pcc": None, "calls": calls, "detail": None}
+    return dict.fromkeys(("outcome", "device", "duration_ns", "pcc", "detail")) | {"calls": calls}
 
 
 def _attempts(look: Look, runs: Sequence[tuple[Any, ...]], after: int) -> _Compared:
@@ -177,6 +177,7 @@ def _side(told: JudgedRow | None) -> dict[str, Any] | None:
     pcc = [value for _, value in judged.pcc]
     return {
         "outcome": told.outcome,
+        "device": told.device,
         "duration_ns": judged.took_ns,
         "pcc": finite(min(pcc, default=None)),
         "calls": 0,

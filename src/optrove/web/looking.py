@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from optrove.errors import NotFound
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from optrove.store.source import Source
     from optrove.web.catalog import Index
@@ -14,6 +16,22 @@ if TYPE_CHECKING:
 
 PAGE_ROWS: Final = 50
 """How many rows a list has before it goes on with the next page."""
+_LONGEST: Final = 80
+_SHORT: Final = 16
+
+
+def not_listed(what: str, after: str) -> NotFound:
+    """Return the error for a list that cannot go on after something, as that is not in it."""
+    return NotFound(
+        f"the list cannot go on after the {what} {after[:_LONGEST]!r}, which is not in it; "
+        f"begin anew: leave out the parameter 'after'"
+    )
+
+
+def several(what: str, name: str, found: Iterable[str]) -> NotFound:
+    """Return the error for the beginning of several ids; ``found`` are some of these."""
+    told = ", ".join(each[:_SHORT] for each in found)
+    return NotFound(f"several {what}s begin with {name[:_LONGEST]!r} ({told}); give more of the id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +71,8 @@ class Page:
     about: str
     make: Callable[[Look], View]
     parameters: tuple[Parameter, ...] = ()
+    early: bool = False
+    """Whether it can be made before all cases are counted."""
 
     @property
     def template(self) -> str:

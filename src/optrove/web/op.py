@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.errors import NotFound
 from optrove.flows.naming import unknown
 from optrove.model.opnames import ANY, meant_ops
 from optrove.report.facets import numbers_in
@@ -13,13 +12,14 @@ from optrove.report.tallies import Tally
 from optrove.store import browsing
 from optrove.web.case_rows import case_rows, families_of
 from optrove.web.choosing import CHOICES, NESTED, choice_of, chosen_data, facets_data
-from optrove.web.looking import PAGE_ROWS, Page, View
+from optrove.web.looking import PAGE_ROWS, Page, View, not_listed
 from optrove.web.ops import op_data
-from optrove.web.parameters import Parameter
+from optrove.web.parameters import AFTER_CASE, Parameter
 from optrove.web.plots import pcc_plot, time_plot
 from optrove.web.wording import cut, finite
 
 if TYPE_CHECKING:
+    from optrove.errors import NotFound
     from optrove.store.browsing import RunFact
     from optrove.web.catalog import Index, Op
     from optrove.web.looking import Look
@@ -31,7 +31,7 @@ PARAMETERS: Final = (
     Parameter(
         "view", "cases, or families of those that differ in scalars", choices=("cases", "families")
     ),
-    Parameter("after", "the last case of the page before", pattern="[0-9a-f]{64}"),
+    AFTER_CASE,
 )
 _LONGEST_NAME: Final = 200
 _RUNS: Final = 200
@@ -81,7 +81,7 @@ def op_named(index: Index, name: str) -> Op:
 
 
 def _unknown(name: str, known: list[str]) -> NotFound:
-    return unknown(f"no op here is called {name[:_LONGEST_NAME]!r}", name, known, "the page of ops")
+    return unknown(f"no op here is called {name[:_LONGEST_NAME]!r}", name, known, "/ops")
 
 
 def _number_after(look: Look, op: Op) -> int:
@@ -91,7 +91,7 @@ def _number_after(look: Look, op: Op) -> int:
         return -1
     row = browsing.case_named(look.source, after)
     if row is None or look.index.op_of.get(row[0]) is not op:
-        raise NotFound("the case to go on after is not in this list; go back to its beginning")
+        raise not_listed("case", after)
     return look.index.numbers[row[0]]
 
 

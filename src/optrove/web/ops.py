@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.errors import NotFound
 from optrove.web.choosing import ALL_OPS, CHOICES, NESTED, choice_of, chosen_data, facets_data
-from optrove.web.looking import PAGE_ROWS, Page, View
+from optrove.web.looking import PAGE_ROWS, Page, View, not_listed
 from optrove.web.parameters import LONGEST, Parameter
 from optrove.web.wording import cut
 
@@ -30,7 +29,7 @@ def ops_page(look: Look) -> View:
     nested = look.text("nested") == "yes"
     shown = list(look.index.shown(all_ops=look.text("all_ops") == "yes"))
     if search is not None:
-        shown = [op for op in shown if _matches(op.name, search)]
+        shown = [op for op in shown if matches(op.name, search)]
     rows = [row for row in (op_data(op, choice, nested=nested) for op in shown) if row["cases"]]
     rows.sort(key=lambda row: (-row["calls"], row["op"]))
     page, following = _page(rows, look.text("after"))
@@ -73,7 +72,8 @@ def op_data(op: Op, choice: Choice, *, nested: bool = False) -> dict[str, Any]:
     }
 
 
-def _matches(name: str, search: str) -> bool:
+def matches(name: str, search: str) -> bool:
+    """Tell whether a name has all words of a search in it."""
     lowered = name.casefold()
     return all(word in lowered for word in search.casefold().replace("::", ".").split())
 
@@ -85,7 +85,7 @@ def _page(rows: list[dict[str, Any]], after: str | None) -> tuple[list[dict[str,
         places = (place for place, row in enumerate(rows) if row["op"][:LONGEST] == after)
         begin = next(places, -1) + 1
         if not begin:
-            raise NotFound("the op to go on after is not in this list; go back to its beginning")
+            raise not_listed("op", after)
     page = rows[begin : begin + PAGE_ROWS]
     more = begin + PAGE_ROWS < len(rows)
     return page, page[-1]["op"][:LONGEST] if more else None

@@ -18,6 +18,7 @@ LONGEST: Final = 500
 """How many letters a parameter may have."""
 LARGEST: Final = 2**53 - 1
 
+_SHOWN: Final = 60
 _WHOLE: Final = re.compile(r"[0-9]{1,16}")
 
 
@@ -34,6 +35,8 @@ class Parameter:
     number: bool = False
     choices: tuple[str, ...] = ()
     pattern: str | None = None
+    form: str = ""
+    """The pattern in words."""
     may_be_empty: bool = False
 
     def schema(self) -> dict[str, Any]:
@@ -50,20 +53,27 @@ class Parameter:
         """Return the value that a text stands for; BadQuestion if it is none."""
         if self.number:
             if not _WHOLE.fullmatch(text) or not text.isascii() or int(text) > LARGEST:
-                raise self._bad("a whole number from zero on")
+                raise self._bad(text, f"a whole number from 0 to {LARGEST}")
             return int(text)
         if self.choices and text not in self.choices:
-            raise self._bad(f"one of {', '.join(self.choices)}")
+            raise self._bad(text, f"one of {', '.join(self.choices)}")
         if not 0 < len(text) <= LONGEST:
-            raise self._bad(f"a text of 1 to {LONGEST} letters")
+            raise self._bad(text, f"a text of 1 to {LONGEST} letters")
         if self.pattern is not None and not re.fullmatch(self.pattern, text, re.ASCII):
-            raise self._bad(f"a text of the form {self.pattern}")
+            raise self._bad(text, self.form or f"of the form {self.pattern}")
         return text
 
-    def _bad(self, wanted: str) -> BadQuestion:
-        return BadQuestion(f"the parameter {self.name!r} has to be {wanted}")
+    def _bad(self, found: str, wanted: str) -> BadQuestion:
+        shown = repr(found[:_SHOWN]) + ("..." if len(found) > _SHOWN else "")
+        about = f"{self.name!r} ({self.about})"
+        return BadQuestion(f"{self.name}={shown} was asked for; {about} has to be {wanted}")
 
 
+AFTER_CASE: Final = Parameter(
+    *("after", "the last case of the page before"),
+    pattern="[0-9a-f]{64}",
+    form="the whole id of a case, 64 digits 0-9 and a-f",
+)
 FORMAT: Final = Parameter("format", "json: the same page for machines", choices=("html", "json"))
 
 
@@ -85,5 +95,6 @@ def read_parameters(given: Iterable[tuple[str, str]], known: tuple[Parameter, ..
     found = {name: by_name[name].read(text) for name, text in told}
     missing = [each.name for each in known if each.required and each.name not in found]
     if missing:
-        raise BadQuestion(f"this page needs the parameter {missing[0]!r}")
+        about = by_name[missing[0]].about
+        raise BadQuestion(f"this page needs the parameter {missing[0]!r}: {about}")
     return {name: found.get(name) for name in by_name}

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 PARAMETERS: Final = (
     Parameter("id", RUN_ID, required=True),
     Parameter("tests", "tests that ended so", choices=tuple(each.value for each in TestOutcome)),
-    Parameter("tests_after", "the last test of the page before", pattern="[0-9]{1,15}-[0-9]{1,15}"),
+    Parameter(
+        *("tests_after", "the last test of the page before"),
+        pattern="[0-9]{1,15}-[0-9]{1,15}",
+        form="two whole numbers with a minus sign between them, as next_test has them",
+    ),
     Parameter("outcome", "attempts that ended so", choices=tuple(each.value for each in Outcome)),
     Parameter("attempts_after", "the last attempt of the page before", number=True),
     Parameter("process", "timeline of this process", number=True),
@@ -177,5 +181,7 @@ def _cut_all(told: Any) -> Any:
 
 
 RUN: Final = Page(
-    "/run", "run", "One run: tests, attempts, calls, environment", run_page, PARAMETERS
+    *("/run", "run", "One run: tests, attempts, calls, environment", run_page),
+    PARAMETERS,
+    early=True,
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotFound
 from optrove.model.records import Outcome
 from optrove.store import browsing_runs
+from optrove.web.looking import several
 from optrove.web.wording import cut
 
 if TYPE_CHECKING:
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 
     from optrove.store.source import Source
     from optrove.web.looking import Look
+
+
+CHECK_BOARD: Final = "check-board"
+"""The kind of what is stored as a replay, but was to find out what a board makes of all cases."""
+EXECUTED: Final = ("sweep", "replay", CHECK_BOARD)
+"""The kinds of runs that try cases."""
+_SHOWN: Final = 5
 
 
 def run_rows(look: Look, rows: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
@@ -57,18 +65,18 @@ def named_run(source: Source, name: str) -> tuple[Any, ...]:
     """Return the run that is meant by an id or its beginning; NotFound if there is none."""
     row = browsing_runs.run_named(source, name)
     if row is None:
-        found = browsing_runs.runs_beginning(source, name, 2)
+        found = browsing_runs.runs_beginning(source, name, _SHOWN)
         if len(found) > 1:
-            raise NotFound(f"several runs begin with {name[:40]!r}; give more of the id")
+            raise several("run", name, found)
         row = browsing_runs.run_named(source, found[0]) if found else None
     if row is None:
-        raise NotFound(f"no run here has the id {name[:80]!r}; the page of runs lists all")
+        raise NotFound(f"no run here has the id {name[:80]!r}; those there are: /runs")
     return row
 
 
 def _state(kind: str, finished_at: str | None, exit_code: object, totals: dict[str, Any]) -> str:
     """Return whether a run is running, done, failed or was broken off."""
-    if kind in ("sweep", "replay") and finished_at is None:
+    if kind in EXECUTED and finished_at is None:
         return "running"
     if not totals["complete"]:
         return "incomplete"

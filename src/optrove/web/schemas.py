@@ -158,12 +158,17 @@ _RUN_ATTEMPT: Final = _object(
 )
 _SIDE: Final = _object(
     outcome=_TEXT_OR_NONE,
+    device=_TEXT_OR_NONE,
     duration_ns=_COUNT_OR_NONE,
     pcc=_NUMBER_OR_NONE,
     calls=_COUNT,
     detail=_TEXT_OR_NONE,
 )
 _ORIGIN: Final = {"ops": _COUNT, "cases": _COUNT, "calls": _COUNT}
+_TRIED: Final = _object(device=_TEXT, outcomes=_COUNTS)
+_MODEL: Final = _object(
+    model=_TEXT, runs=_COUNT, last_run_at=_TEXT_OR_NONE, boards=_list(_TEXT), **_ORIGIN
+)
 
 
 def _and(schema: Schema, **more: Schema) -> Schema:
@@ -173,13 +178,14 @@ def _and(schema: Schema, **more: Schema) -> Schema:
 
 RESPONSES: Final[dict[str, Schema]] = {
     "overview": _object(
+        counting=_FLAG,
         totals=_COUNTS,
         running=_list(_RUN),
         recent=_list(_RUN),
         lately=_list(_and(_RUN, previous=_TEXT_OR_NONE)),
         ops=_list(_OP),
         models=_list(_object(model=_TEXT, **_ORIGIN)),
-        boards=_list(_object(board=_TEXT, outcomes=_COUNTS, **_ORIGIN)),
+        boards=_list(_object(board=_TEXT, tried=_list(_TRIED), **_ORIGIN)),
     ),
     "ops": _object(
         search=_TEXT_OR_NONE,
@@ -257,11 +263,21 @@ RESPONSES: Final[dict[str, Schema]] = {
         ),
         next=_TEXT_OR_NONE,
     ),
+    "models": _object(search=_TEXT_OR_NONE, total=_COUNT, models=_list(_MODEL), next=_TEXT_OR_NONE),
+    "model": _and(
+        _MODEL,
+        ops_listed=_list(_OP),
+        more_ops=_FLAG,
+        runs_listed=_list(_RUN),
+        more_runs=_FLAG,
+    ),
     "boards": _object(
-        boards=_list(_TEXT),
+        boards=_list(_object(name=_TEXT, board=_TEXT, device=_TEXT)),
+        devices=_list(_TEXT),
         totals=_by_name(_COUNTS),
         op=_TEXT_OR_NONE,
         board=_TEXT_OR_NONE,
+        device=_TEXT_OR_NONE,
         outcome=_TEXT_OR_NONE,
         rows=_list(_object(boards={"type": "object"})),
         next=_TEXT_OR_NONE,
