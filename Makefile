@@ -41,18 +41,21 @@ demo: $(VENV)/demo.stamp
 	@$(BIN)/optrove demo
 
 test: $(VENV)/test.stamp test-other-pythons
-	OPTROVE_BROWSER=$$(tools/get-browser) $(BIN)/python -m pytest -n 2 --dist loadgroup
+	OPTROVE_BROWSER=$$(tools/get-browser) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # The base package promises 3.10 to 3.13, with or without a ttnn wheel. Each Python found here runs
 # the quick framework-free tests in an environment of its own; laws and house rules are the same
-# for all of them, and are held by one.
+# for all of them, and are held by one. They run side by side, each in one process: two workers
+# for each in turn would collect all tests twice as often.
 OTHER_PYTHONS := $(foreach version,3.10 3.11 3.13,$(if $(shell PYTHON= tools/find-python $(version)),$(version)))
 FRAMEWORK_FREE := tests/unit tests/golden --ignore tests/unit/test_house_rules.py
 
-test-other-pythons: $(OTHER_PYTHONS:%=test-python-%)
+test-other-pythons: $(OTHER_PYTHONS:%=$(VENV)-%/test.stamp)
+	@echo "Testing without frameworks on Python $(or $(OTHER_PYTHONS),(no other one is here))" >&2
+	@$(if $^,$(MAKE) --no-print-directory --jobs=3 --output-sync=target $(OTHER_PYTHONS:%=test-python-%))
 
 test-python-%: $(VENV)-%/test.stamp
-	$(VENV)-$*/bin/python -m pytest -q -p no:cacheprovider -n 2 -m "not slow" $(FRAMEWORK_FREE)
+	$(VENV)-$*/bin/python -m pytest -q -p no:cacheprovider -m "not slow" $(FRAMEWORK_FREE)
 
 .PRECIOUS: $(VENV)-%/test.stamp
 $(VENV)-%/test.stamp: $(RECIPE)

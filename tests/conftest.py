@@ -1,5 +1,6 @@
 """Settings of all tests."""
 
+import os
 import signal
 import threading
 
@@ -11,6 +12,10 @@ settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
+
+# Many small ops on few numbers, in several processes at once: threads of torch would only wait for
+# each other, and take twice the time of the processor for it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A shell starts background jobs with interrupts ignored, and the processes that tests start would
 # inherit that; some of these are interrupted on purpose.
@@ -25,6 +30,16 @@ if (
 # hypothesis when it ends. Each takes longer than the sessions that tests start, and none of these
 # uses it.
 QUICK = "-p no:schemathesis -p no:hypothesispytest -p no:anyio"
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the files that take long: what ends last should be short.
+
+    Workers of pytest-xdist take whole files from this list, since what the tests of a file share
+    often takes longer to make than the tests take to run.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -32,7 +32,7 @@ class Part:
 
 
 PARTS = {
-    "trace": Part(words=("exit code", "observed")),
+    "trace": Part(words=("exit code", " known)")),
     "ops": Part(first=7, words=(" ops, ",)),
     "show": Part(first=9),
     "replay": Part(words=("verdict", "pcc", "traced replay")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -50,6 +50,9 @@ SECTIONS = {
 }
 """In which order the first page of help shows the commands."""
 
+_WHOLE: Final = 1000
+"""How long the first sentence of a command's help may be: it goes on in the next line, uncut."""
+
 
 class Commands(click.Group):
     """A group whose own errors end with exit code 2 and one readable message."""
@@ -58,9 +61,10 @@ class Commands(click.Group):
         """List the commands by what they are for."""
         for title, names in SECTIONS.items():
             with formatter.section(title):
-                width = formatter.width - 6 - max(map(len, self.commands))
                 found = (self.get_command(ctx, name) for name in names)
-                rows = [(each.name or "", each.get_short_help_str(width)) for each in found if each]
+                rows = [
+                    (each.name or "", each.get_short_help_str(_WHOLE)) for each in found if each
+                ]
                 formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:

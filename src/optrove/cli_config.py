@@ -48,7 +48,7 @@ def config() -> None:
     """
 
 
-@config.command()
+@config.command(short_help="Show configurations as trees.")
 @files_argument
 @json_option
 def show(*, files: Sequence[Path], as_json: bool) -> None:
@@ -86,7 +86,7 @@ def _rows(inspected: Inspected) -> Iterator[dict[str, Any]]:
         }
 
 
-@config.command()
+@config.command(short_help="Compare files, or the parts of one.")
 @click.argument("files", metavar="FILE [FILE]", nargs=-1, required=True, type=_FILE)
 @click.option("--layers", metavar="A B", type=(str, str), help="Two layers of each configuration.")
 @click.option("--paths", metavar="A B", type=(str, str), help="Two parts of each configuration.")
@@ -142,7 +142,7 @@ def diff(
     sys.exit(_DIFFERS if differs else 0)
 
 
-@config.command()
+@config.command(short_help="Check ranges, arguments and weights.")
 @files_argument
 @click.option("--weights", metavar="DIR", type=_FOLDER, help="Hold its weight files against them.")
 @json_option

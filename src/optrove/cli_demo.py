@@ -85,8 +85,9 @@ def _ending(failed: Sequence[Step], count: int, seconds: float) -> str:
         "  optrove show linear --memory SHARDED",
         "  optrove who linear --by memory",
         "  optrove testgen linear -o tests_of_linear",
-        "Your own, into a trove of its own:",
-        "  optrove trace YOUR_TEST.py --board n300 --store .optrove/trove.db",
+        "Your own, into the usual trove, .optrove/trove.db:",
+        f"  unset {STORE.name}",
+        "  optrove trace YOUR_TEST.py --board n300",
     ]
     return "\n".join(lines)
 

@@ -20,6 +20,8 @@ _SIZE: Final = re.compile(r"[0-9]{1,18}")
 
 store_option = click.option("--store", metavar="PATH|URL", help=STORE_HELP)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+all_ops_option = click.option("--all-ops", is_flag=True, help="Count ops that only move data, too.")
+nested_option = click.option("--nested", is_flag=True, help="Count calls made by other ops, too.")
 
 
 def _shape(_: click.Context, __: click.Parameter, given: str | None) -> tuple[int, ...] | None:
@@ -47,7 +49,7 @@ def case_filters(*board: str) -> Callable[[_Command], _Command]:
         click.option("--model", metavar="NAME", help="Called by this model; a part is enough."),
         click.option(*board, metavar="NAME", help="Called on this board."),
         click.option("--run", metavar="RUN", help="Called in this run; the beginning is enough."),
-        click.option("--nested", is_flag=True, help="Count calls made by other ops, too."),
+        nested_option,
         click.option("--all-ops", is_flag=True, help="With *: ops that only move data, too."),
     )
 
@@ -61,14 +63,13 @@ def case_filters(*board: str) -> Callable[[_Command], _Command]:
 
 def tell_recovered(recovered: Recovered) -> None:
     """Say on stderr that a run was taken in whose process had died, or why it was not."""
+    from optrove.report.tables import plural
+
     name = recovered.directory.name[:12]
     if recovered.problem is not None:
         text = f"the journals of run {name} in {recovered.directory} cannot be taken in"
         click.echo(f"optrove: {text}: {recovered.problem}", err=True)
         return
     added = recovered.added
-    click.echo(
-        f"optrove: recovered run {name}, which was left behind: {added.calls:,} calls, "
-        f"{added.cases_new:,} new cases",
-        err=True,
-    )
+    found = f"{plural(added.calls, 'call')}, {plural(added.cases_new, 'new case')}"
+    click.echo(f"optrove: recovered run {name}, which was left behind: {found}", err=True)

@@ -13,10 +13,11 @@ show     op, number, case_id (the placement hash), semantic_id, family_id, repla
 who      op, model, source, test, board, calls, cases; with --by, the property by its name,
          calls, cases, models: names
 runs     run_id, kind, source, model, board, device, machine: as machine_info above, started_at,
-         finished_at, exit_code, complete, calls, cases, tests: {outcome: count},
+         finished_at, exit_code, complete, calls, cases, left_out: {data_movement and nested:
+         {ops, cases, calls}}, what these two do not count, tests: {outcome: count},
          attempts: {outcome: count}, planned: cases of a sweep, host,
          command_line, git_sha, git_dirty, and the versions of optrove, python, ttnn and torch
-models   model, runs, ops, cases, calls, boards, last_run_at
+models   model, runs, ops, cases, calls, left_out: as of runs, boards, last_run_at
 diff     a and b: {name, kind, cases, calls}, equal, opaque: cases that could be compared by type
          only, ops: [{op, added, removed, changed, recounted, calls_a, calls_b}],
          added and removed: [{op, case_id, semantic_id, calls, arguments}],
@@ -34,18 +35,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from optrove.cli_options import case_filters, json_option, store_option, tell_recovered
+from optrove.cli_options import (
+    all_ops_option,
+    case_filters,
+    json_option,
+    nested_option,
+    store_option,
+    tell_recovered,
+)
 from optrove.cli_output import echo_lines, echo_list, table_width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from optrove.flows.differences import Comparison
     from optrove.flows.query import Answer
     from optrove.model.trove import Fidelity
     from optrove.report.configurations import Configuration
     from optrove.report.families import Family
-    from optrove.report.usage import Group
     from optrove.store.reader import TroveReader
 
 _DIFFERS: Final = 1
@@ -59,15 +66,16 @@ _PROPERTIES: Final = (
 @click.option("--model", metavar="NAME", help="Called by this model; a part is enough.")
 @click.option("--board", metavar="NAME", help="Called on this board.")
 @click.option("--run", metavar="RUN", help="Called in this run; the beginning is enough.")
-@click.option("--all-ops", is_flag=True, help="Show ops that only move data, too.")
-@click.option("--nested", is_flag=True, help="Count calls made by other ops, too.")
+@all_ops_option
+@nested_option
 @store_option
 @json_option
 def ops(*, store: str | None, as_json: bool, **chosen: Any) -> None:
     """List the ops of a trove, most called first.
 
-    A case is an op with its arguments. Replayable is the share of cases whose recording holds all
-    that it takes to call them again.
+    A case is an op with its arguments. Counted are the calls that models make themselves, of ops
+    that compute; the last lines tell what that leaves out. Replayable is the share of cases whose
+    recording holds all that it takes to call them again.
 
     \b
     Example:
@@ -81,11 +89,11 @@ def ops(*, store: str | None, as_json: bool, **chosen: Any) -> None:
 
     asked = Asked(**chosen)
     with reading(store, tell_recovered) as reader:
-        rows = ops_asked(reader, asked)
+        rows, left = ops_asked(reader, asked)
     if as_json:
         echo_list(ops_data(rows, all_ops=asked.all_ops))
     else:
-        echo_lines(ops_lines(rows, all_ops=asked.all_ops, width=table_width()))
+        echo_lines(ops_lines(rows, left, all_ops=asked.all_ops, width=table_width()))
 
 
 @click.command()
@@ -169,8 +177,10 @@ def _configuration_lines(
     limit: int | None,
     pictures: Path | None,
 ) -> Iterator[str]:
+    from optrove.flows.query import left_out_of
     from optrove.flows.shard_files import write_pictures
     from optrove.report.cases_text import configuration_lines, heading_lines
+    from optrove.report.left_out import left_out_lines
 
     for place, answer in enumerate(answers):
         yield from ("",) * (2 if place else 0)
@@ -180,6 +190,8 @@ def _configuration_lines(
             yield from configuration_lines(each)
             written = () if pictures is None else write_pictures(each.row, pictures)
             yield from (f"  picture: {path}" for path in written)
+        if number is None:
+            yield from left_out_lines(left_out_of(reader, (answer,)))
 
 
 def _show_families(
@@ -231,39 +243,34 @@ def who(*, store: str | None, as_json: bool, by: str | None, **chosen: Any) -> N
     Which entries of a run configuration lead to which calls?
       optrove who linear --by config
     """
-    from optrove.flows.query import Asked, configurations, select, with_configs, with_tensors
+    from optrove.flows import query
     from optrove.flows.stores import reading
-    from optrove.report.usage import config_groups, groups, usage_data, usage_lines, usage_of
+    from optrove.report import usage as told
+    from optrove.report.left_out import left_out_lines
 
-    asked = Asked(**chosen)
+    asked = query.Asked(**chosen)
     with reading(store, tell_recovered) as reader:
-        answers = select(reader, asked)
+        answers = query.select(reader, asked)
         # Only who asks for tests has to pay for telling them apart.
         by_run = by not in (None, "test")
         found = chain.from_iterable(
-            configurations(reader, each.query, by_run=by_run) for each in answers
+            query.configurations(reader, each.query, by_run=by_run) for each in answers
         )
         if by is None:
-            usage = usage_of(found)
+            usage = told.usage_of(found)
         elif by == "config":
-            grouped = config_groups(with_configs(reader, found))
+            grouped = told.config_groups(query.with_configs(reader, found))
         else:
-            grouped = groups(with_tensors(reader, found), by, asked.argument)
-    if by is None and as_json:
-        echo_list(usage_data(usage))
-    elif by is None:
-        echo_lines(usage_lines(usage, table_width()))
-    else:
-        _show_groups(grouped, by, as_json=as_json)
-
-
-def _show_groups(found: Sequence[Group], by: str, *, as_json: bool) -> None:
-    from optrove.report.usage import groups_data, groups_lines
-
+            grouped = told.groups(query.with_tensors(reader, found), by, asked.argument)
+        left = query.left_out_of(reader, answers)
     if as_json:
-        echo_list(groups_data(found, by))
-    else:
-        echo_lines(groups_lines(found, by, table_width()))
+        echo_list(told.usage_data(usage) if by is None else told.groups_data(grouped, by))
+        return
+    width = table_width()
+    echo_lines(
+        told.usage_lines(usage, width) if by is None else told.groups_lines(grouped, by, width)
+    )
+    echo_lines(left_out_lines(left))
 
 
 @click.command()
@@ -272,7 +279,7 @@ def _show_groups(found: Sequence[Group], by: str, *, as_json: bool) -> None:
 @click.option("--cases-only", is_flag=True, help="Do not compare how often cases are called.")
 @click.option("--brief", is_flag=True, help="Count by op; do not show each case.")
 @click.option("--all-ops", is_flag=True, help="Compare ops that only move data, too.")
-@click.option("--nested", is_flag=True, help="Count calls made by other ops, too.")
+@nested_option
 @store_option
 @json_option
 def diff(  # noqa: PLR0913 - one for each option of the command
@@ -333,13 +340,16 @@ def _warn(found: Fidelity) -> None:
 
 
 @click.command()
+@all_ops_option
+@nested_option
 @store_option
 @json_option
-def runs(*, store: str | None, as_json: bool) -> None:
+def runs(*, store: str | None, as_json: bool, **chosen: bool) -> None:
     """List the runs of a trove, newest first.
 
-    Tests are those that passed, of all. A run is incomplete when a process of it, or a call, did
-    not end; what it recorded until then is there.
+    Calls and cases are counted as "optrove ops" does. Tests are those that passed, of all. A run
+    is incomplete when a process of it, or a call, did not end; what it recorded until then is
+    there.
 
     \b
     Example:
@@ -347,10 +357,11 @@ def runs(*, store: str | None, as_json: bool) -> None:
     """
     from optrove.flows.query import runs_asked
     from optrove.flows.stores import reading
+    from optrove.model.counted import Counting
     from optrove.report.runs_text import runs_data, runs_lines
 
     with reading(store, tell_recovered) as reader:
-        rows = runs_asked(reader)
+        rows = runs_asked(reader, Counting(**chosen))
     if as_json:
         echo_list(runs_data(rows))
     else:
@@ -358,10 +369,14 @@ def runs(*, store: str | None, as_json: bool) -> None:
 
 
 @click.command()
+@all_ops_option
+@nested_option
 @store_option
 @json_option
-def models(*, store: str | None, as_json: bool) -> None:
+def models(*, store: str | None, as_json: bool, **chosen: bool) -> None:
     """List the models of a trove; sources, where no model is known.
+
+    Ops, cases and calls are counted as "optrove ops" does.
 
     \b
     Example:
@@ -369,10 +384,11 @@ def models(*, store: str | None, as_json: bool) -> None:
     """
     from optrove.flows.query import models_asked
     from optrove.flows.stores import reading
+    from optrove.model.counted import Counting
     from optrove.report.runs_text import models_data, models_lines
 
     with reading(store, tell_recovered) as reader:
-        rows = models_asked(reader)
+        rows = models_asked(reader, Counting(**chosen))
     if as_json:
         echo_list(models_data(rows))
     else:

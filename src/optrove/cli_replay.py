@@ -17,9 +17,9 @@
     planned, runs: ids, store, interrupted, ttnn_version
 
 check-release prints a and b: {name, cases, ttnn_version, board, device}, counts: {broken, fixed,
-moved, slower, same, not_run, only_a, only_b}, broken, fixed, moved, slower and not_run: [{op,
-case_id, before, after: outcomes, change, worse: whether it counts as a regression}], regressions:
-how many do, only_a and only_b: ids of cases.
+moved, slower, same, not_run, unlike, only_a, only_b}, broken, fixed, moved, slower, not_run and
+unlike (tried on another kind of device): [{op, case_id, before, after: outcomes, change, worse:
+whether it counts as a regression}], regressions: how many do, only_a and only_b: ids of cases.
 
 audit-goldens prints planned, interrupted, counts: {sound, cannot_fail, unchecked}, cases: [{op,
 case_id, verdict, detail, perturbed: [{name, value: its PCC, threshold, passed: whether the check
@@ -42,6 +42,7 @@ from optrove.cli_running import (
     FAILED,
     INTERRUPTED,
     Work,
+    device_options,
     kept_in,
     replaying,
     running_options,
@@ -66,10 +67,7 @@ _ID_SHOWN: Final = 12
 @click.option(
     "--index", metavar="N", type=click.IntRange(min=0), help="Which line, from 0  [default: 0]"
 )
-@click.option(
-    "--device", type=click.Choice(("hw", "mock", "shadow")), help="Kind of device to run on."
-)
-@click.option("--board", "mock_board", metavar="NAME", help="Mock board to run on.")
+@device_options()
 @running_options
 @case_filters("--recorded-on", "board")
 @store_option
@@ -93,9 +91,9 @@ def replay(  # noqa: PLR0913 - one for each option of the command
 
     OP (its most called case, or with --all every one) and CASE are as of "optrove show", and so
     are the filters. Without --board, OPTROVE_BOARD or --device it runs on the board of this
-    machine, or else on a mock of the board on which it was recorded. mock judges arguments, memory
-    and output specs; shadow and hw compare numbers with the golden functions, too. The replayed
-    call is traced, and must be the recorded one. What comes of it is kept in the trove.
+    machine, or else on a mock of the board on which it was recorded; numbers are compared with the
+    golden functions with --device shadow or hw only. The replayed call is traced, and must be the
+    recorded one. What comes of it is kept in the trove.
 
     Ends with 0 if all passed, with 1 if anything failed, with 2 if nothing could be done.
 

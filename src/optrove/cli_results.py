@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _FILE: Final = click.Path(dir_okay=False, writable=True, path_type=Path)
 _PATH: Final = click.Path(path_type=Path)
+_REPORT: Final = Path("report.html")
+_BEGINNING: Final = 1000
 _RUN: Final = click.argument("name", metavar="[RUN]", required=False)
 
 
@@ -101,18 +103,19 @@ def results(  # noqa: PLR0913 - one for each option of the command
     "--output",
     metavar="FILE",
     type=_FILE,
-    default="report.html",
-    show_default=True,
-    help="Where to write it.",
+    help=f"Where to write it; what is there is replaced  [default: {_REPORT}]",
 )
 @store_option
-def report(*, name: str | None, compare: str | None, output: Path, store: str | None) -> None:
+def report(
+    *, name: str | None, compare: str | None, output: Path | None, store: str | None
+) -> None:
     """Write a run as one HTML page that needs nothing else: to be sent, printed, or opened.
 
     Totals, every op, how PCC is spread, the slowest cases, failures by cause with ttnn's words and
     a command that replays an example, and what has changed since --compare. Of a traced run: what
     was called, and what its tests said. RUN is as of "optrove results"; in a trove in which
-    nothing was executed, the newest run of all.
+    nothing was executed, the newest run of all. Without -o, an earlier report.html is replaced, and
+    one that is no report of optrove is an error.
 
     \b
     Example:
@@ -121,9 +124,14 @@ def report(*, name: str | None, compare: str | None, output: Path, store: str | 
     """
     from optrove.flows.reporting import page_of
 
+    path = _REPORT if output is None else output
+    replaced = path.exists()
+    if replaced and output is None:
+        _check_report(path)
     page = page_of(name, compare, store, tell_recovered)
-    _put(output, page.encode("utf-8", "replace"))
-    click.echo(f"{output}: {len(page) / 1000:,.0f} kB", err=True)
+    _put(path, page.encode("utf-8", "replace"))
+    told = ", in place of what was there" if replaced else ""
+    click.echo(f"{path}: {len(page) / 1000:,.0f} kB{told}", err=True)
 
 
 def _found(
@@ -168,6 +176,25 @@ def _write(
     for option, path in paths.items():
         if path is not None:
             _put(path, made[option]())
+
+
+def _check_report(path: Path) -> None:
+    """Raise UnusableResults for a file that is no report, which nobody has said to replace."""
+    from optrove.errors import UnusableResults
+    from optrove.report.html import is_report
+
+    try:
+        with path.open("rb") as stream:
+            ours = is_report(stream.read(_BEGINNING))
+    except OSError as error:
+        raise UnusableResults(
+            f"{str(path)!r} cannot be read: {error}; choose another file with -o"
+        ) from error
+    if not ours:
+        raise UnusableResults(
+            f"{str(path)!r} is there, and no report of optrove; choose a file with -o FILE, or "
+            f"replace it with -o {path}"
+        )
 
 
 def _put(path: Path, content: bytes) -> None:

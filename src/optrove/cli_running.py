@@ -48,6 +48,41 @@ def running_options(command: _Command) -> _Command:
     return command
 
 
+def device_options(*, modules: bool = False) -> Callable[[_Command], _Command]:
+    """Return what gives a command the options that say on what cases are executed.
+
+    ``modules`` of sweeps may be meant as well, whose defaults are others.
+    """
+    kinds = (
+        "hw: the board of this machine. mock: ttnn itself on a mock board; arguments, memory and "
+        "output specs are judged. shadow: the same with numbers by torch, which are judged, too."
+    )
+    default = "mock with --board or OPTROVE_BOARD; else hw where a board is, else mock"
+    if modules:
+        default += "; for a module shadow in place of mock, since it judges numbers itself"
+    board = "OPTROVE_BOARD, else the recorded one" + ("; for a module n150" if modules else "")
+    options = (
+        click.option(
+            "--device",
+            type=click.Choice(("hw", "mock", "shadow")),
+            help=f"{kinds}  [default: {default}]",
+        ),
+        click.option(
+            "--board",
+            "mock_board",
+            metavar="NAME",
+            help=f"Mock board to run on  [default: {board}]",
+        ),
+    )
+
+    def decorate(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 @dataclass(slots=True)
 class Work:
     """What is executed, and what has come of it."""

@@ -19,7 +19,14 @@ import click
 
 from optrove.cli_options import case_filters, json_option, store_option, tell_recovered
 from optrove.cli_output import echo_lines, table_width
-from optrove.cli_running import COULD_NOT, FAILED, INTERRUPTED, running_options, watching
+from optrove.cli_running import (
+    COULD_NOT,
+    FAILED,
+    INTERRUPTED,
+    device_options,
+    running_options,
+    watching,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,14 +74,15 @@ def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float 
     show_default=True,
     help="Processes here, or a Ray cluster.",
 )
-@click.option("--budget", metavar="T", callback=_seconds, help="As 10m: most called first.")
+@click.option(
+    "--budget", metavar="T", callback=_seconds, help="Stop after T, as 10m; the most called first."
+)
 @click.option("--resume", is_flag=True, help="Go on with a sweep that was interrupted.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be executed.")
 @click.option("--summary", is_flag=True, help="Only the totals and those of each op.")
 @click.option("--perf", is_flag=True, help="Measure how long a warm call takes.")
 @click.option("--measure-memory", is_flag=True, help="Measure the peak of L1 on a core.")
-@click.option("--device", type=click.Choice(("hw", "mock", "shadow")), help="Kind of device.")
-@click.option("--board", "mock_board", metavar="NAME", help="Mock board to run on.")
+@device_options(modules=True)
 @click.option("--randomize", metavar="SEED", type=int, help="In the order that SEED gives.")
 @running_options
 @case_filters("--recorded-on", "board")
@@ -91,12 +99,12 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Execute many cases: of ops, of sweep modules, or every case of a trove.
+    """Execute many cases: those of ops, of sweep modules, or of a whole trove.
 
     MODULE is a file of tt-metal's form or its dotted name below "sweeps"; an OP's recorded cases
-    need no module; without either it is the whole trove. What is executed is kept first, then
-    every result as it comes: whatever ends a sweep, --resume goes on with it. With --budget the
-    most called cases come first, and what the time does not suffice for is not attempted.
+    need no module. Without either it is '*': what "optrove ops" lists. --all-ops adds ops that only
+    move data, --nested cases that only other ops have called; --dry-run tells how many those are.
+    Plan and results are kept as they come: whatever ends a sweep, --resume goes on with it.
 
     Ends with 0 if all that was attempted is well, with 1 if not, with 2 if nothing could be done.
 
@@ -114,7 +122,7 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
     wanted, means, place = _wanted(given), _means(given), located(store)
     _check(wanted, means, resume=resume, dry_run=dry_run)
     begun = _resumed(store, wanted, means) if resume else None
-    resumed = {"resumed": begun is not None}
+    more: dict[str, object] = {"store": str(place), "resumed": begun is not None}
     plan = SweepPlan(()) if begun else _planned(wanted, means, store)
     if dry_run:
         _show_plan(plan, as_json=as_json)
@@ -124,9 +132,9 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
         begun = begun or _begin(place, wanted, means, plan)
         interrupted = _execute(begun, place, execute, jobs)
     found = finished(place, begun.run)
-    files = {"exported": _export(found, result_dest), "interrupted": interrupted}
+    more |= {"exported": _export(found, result_dest), "interrupted": interrupted}
     if as_json:
-        _print_data(found, store, {"store": str(place), **resumed, **files})
+        _print_data(found, store, more)
     else:
         _print_lines(found, store, place, summary=summary)
     sys.exit(INTERRUPTED if interrupted else _exit_code(found))

@@ -10,11 +10,13 @@
     ending              how the process ended, as text; null with --from
     signal, timed_out, interrupted      the number of the signal or null; two booleans
     seconds             how long the process ran, or null
-    calls, cases, new_cases, known_cases
+    calls, cases, new_cases, known_cases        as "optrove ops" counts them
+    left_out            {"data_movement" and "nested": {"ops", "cases", "calls"}}: the rest
     tests               {outcome: count}
     accounting          {"observed", "new", "repeated", "filtered": {reason: count},
                         "untraceable": {reason: count}}; the first is the sum of all others
-    ops                 [{"op", "unique", "executed", "raised", "hidden"}], most executed first
+    ops                 [{"op", "unique", "executed", "nested", "raised", "hidden"}], most executed
+                        first: its cases, its calls, and beyond them those that other ops made
     in_flight           [{"op", "arguments": {name: text}, "case", "case_id", "call_site", "test",
                         "process", "op_index"}], the calls that had not ended, outermost first
     faults              {text: count}, what went wrong in the tracer itself
@@ -23,6 +25,7 @@
     sketches            {"calls", "tensors", "omitted": {reason: count}}
     store, journals, jsonl, params_dir  places of what is kept, or null
     error               why there is nothing, or null
+    hints               [what to try where a board or its numbers are missing]
 """
 
 from __future__ import annotations
@@ -36,8 +39,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from optrove.cli_options import json_option, store_option, tell_recovered
+from optrove.cli_options import (
+    all_ops_option,
+    json_option,
+    nested_option,
+    store_option,
+    tell_recovered,
+)
 from optrove.errors import OptroveError
+from optrove.model.counted import Counting
 from optrove.settings import read_settings
 
 if TYPE_CHECKING:
@@ -96,7 +106,8 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--from", "place", metavar="DIR|FILE", type=click.Path(path_type=Path), help="Sum up."
 )
-@click.option("--all-ops", is_flag=True, help="Show ops that only move data, too.")
+@all_ops_option
+@nested_option
 @json_option
 @click.pass_context
 def trace(ctx: click.Context, /, **given: Any) -> None:
@@ -147,6 +158,7 @@ class Options:
     timeout: float | None
     place: Path | None
     all_ops: bool
+    nested: bool
     as_json: bool
 
 
@@ -190,13 +202,15 @@ def _shown(options: Options, arguments: Sequence[str]) -> list[Shown]:
 def _trace_one(name: str, arguments: Sequence[str], request: Request, *, alone: bool) -> Shown:
     from optrove.flows.launch import trace_target
     from optrove.flows.results import from_failure, from_traced
-    from optrove.flows.targets import find_target
+    from optrove.flows.targets import TargetKind, find_target
 
     try:
         target = find_target(name)
         if not alone:
             click.echo(f"optrove: tracing {name}", err=True)
-        return from_traced(trace_target(target, arguments, request, _teller()), request)
+        # Behind the dots of pytest, whose line has not ended.
+        tell = _teller("\n" if target.kind is TargetKind.PYTEST else "")
+        return from_traced(trace_target(target, arguments, request, tell), request)
     except OptroveError as error:
         if alone:
             raise
@@ -229,16 +243,19 @@ def _request(options: Options) -> Request:
 
 def _show(shown: Shown, options: Options) -> None:
     if not options.as_json:
-        for line in shown.lines(all_ops=options.all_ops):
+        for line in shown.lines(Counting(options.all_ops, options.nested)):
             click.echo(line)
     if shown.error is not None:
         click.echo(f"Error: {shown.error}", err=True)
+    for hint in shown.hints:
+        click.echo(f"Hint: {hint}", err=True)
 
 
-def _teller() -> Callable[[Progress], None]:
+def _teller(before: str) -> Callable[[Progress], None]:
     """Return what tells a person who waits how far a trace is: a line now and then.
 
-    A line that is drawn anew in its place would be torn by the output of the target.
+    A line that is drawn anew in its place would be torn by the output of the target. ``before``
+    ends a line that the target has begun.
     """
     from rich.console import Console
 
@@ -249,13 +266,18 @@ def _teller() -> Callable[[Progress], None]:
         nonlocal told
         if time.monotonic() - told >= _LINE_SECONDS:
             told = time.monotonic()
-            console.print(_progress(progress), style="dim", markup=False)
+            console.print(before + _progress(progress), style="dim", markup=False)
 
     return tell
 
 
 def _progress(progress: Progress) -> str:
     minutes, seconds = divmod(int(progress.seconds), 60)
-    rate = f"{progress.calls_per_second:,.0f} calls/s"
-    text = f"optrove: {minutes}:{seconds:02}, {progress.calls:,} calls, {progress.cases:,} cases"
-    return f"{text}, {rate}{'' if progress.test_id is None else f', in {progress.test_id}'}"
+    facts = [f"{minutes}:{seconds:02}", "no call yet"]
+    if progress.calls:
+        facts[1:] = [f"{progress.calls:,} observed"]
+    if round(progress.calls_per_second):
+        facts.append(f"{progress.calls_per_second:,.0f}/s")
+    if progress.test_id is not None:
+        facts.append(f"in {progress.test_id}")
+    return f"optrove: {', '.join(facts)}"

@@ -60,7 +60,7 @@ def trove(pytester):
         reader.__exit__(None, None, None)
 
 
-@pytest.mark.parametrize("processes", [(), ("-n", "8")], ids=["alone", "eight workers"])
+@pytest.mark.parametrize("processes", [(), ("-n", "4")], ids=["alone", "four workers"])
 def test_no_call_and_no_result_of_a_session_is_lost(pytester, trove, processes):
     result = run(pytester, *processes)
     result.assert_outcomes(passed=16)

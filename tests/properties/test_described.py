@@ -27,7 +27,7 @@ from optrove.codec.wire import decode, encode
 from optrove.model.case import is_replayable
 from optrove.model.values import TtnnPlacement
 
-bounded = settings(max_examples=200, deadline=None)
+bounded = settings(max_examples=100, deadline=None)
 tensors = strategies.tensors_of(strategies.structs_of(strategies.leaves))
 
 
@@ -100,7 +100,7 @@ def numbered(spec, identity, storage, device):
     return replace(spec, identity=identity, storage=storage, placement=placement)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(strategies.cases, max_size=4), st.lists(strategies.values, max_size=4))
 def test_a_journal_gives_cases_and_outputs_as_they_were_described(cases, results):
     with tempfile.TemporaryDirectory() as name:

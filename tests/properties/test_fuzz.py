@@ -16,7 +16,7 @@ from optrove.codec.wire import decode, encode
 from optrove.flows.serialize import from_jsonable
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-DOCUMENTS = 100_000
+DOCUMENTS = 30_000
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from optrove.model.values import (
 )
 from optrove.model.walk import walk
 
-bounded = settings(max_examples=200)
+bounded = settings(max_examples=100)
 
 # What Python itself, JSON or a careless reader could take for the same.
 CONFUSABLE = [

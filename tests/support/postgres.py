@@ -68,6 +68,11 @@ class Server:
                 raise RuntimeError((self._directory / "log").read_text())
             time.sleep(0.05)
 
+    @property
+    def pid(self):
+        """The process that all others of the server are children of."""
+        return self._process.pid
+
     def stop(self):
         """Stop the server at once, whatever its clients are doing."""
         self._process.send_signal(signal.SIGQUIT)

@@ -24,7 +24,9 @@ from trove_rows import case, memory, shard, tensor
 from troves import Program
 from troves import run_of as traced_run
 
-BEFORE, AFTER, ELSEWHERE, SWEEP = (f"{name:0<32}" for name in ("be4", "af7e", "e15e", "5eeb"))
+BEFORE, AFTER, ELSEWHERE, SWEEP, MOCKED = (
+    f"{name:0<32}" for name in ("be4", "af7e", "e15e", "5eeb", "30c4")
+)
 TRACED = "7aced" + "0" * 27
 SOFTMAX = "softmax-model"
 RIGHT_TO_LEFT = "\u05e9\u05dc\u05d5\u05dd \u202egpj.exe"
@@ -52,13 +54,13 @@ def softmax(rows):
 SOFTMAX_CASES = tuple((softmax(rows), 200 - rows) for rows in range(60))
 
 
-def executed(run_id, board, version, day):
+def executed(run_id, board, version, day, device=DeviceKind.SHADOW):
     """Return a run that executes cases on a mock board."""
     environment = Environment(
         *("0.1", "3.12", "linux"),
         command_line=("optrove", "check-board", board),
         ttnn_version=version,
-        device_kind=DeviceKind.SHADOW,
+        device_kind=device,
         board=board,
     )
     started = f"2026-02-{day:02}T08:00:00.000000Z"
@@ -74,7 +76,7 @@ def attempts_at(run, cases):
             run_id=run.id,
             case_id=describe_case(one).case_id,
             outcome=outcome,
-            device_kind=DeviceKind.SHADOW,
+            device_kind=run.environment.device_kind,
             board=run.environment.board,
             detail=detail,
             measurements=() if pcc is None else (Measurement("pcc", pcc, 0.99, passed=pcc > 0.99),),
@@ -122,6 +124,9 @@ def _fill(trove, directory):
         cases = list(zip(matmuls, told[run.id], strict=True))
         cases += [(one, (passed, 0.999, 5_000 + n)) for n, (one, _) in enumerate(SOFTMAX_CASES)]
         trove.add_attempts(run, attempts_at(run, cases))
+    mocked = executed(MOCKED, "n150", "0.81.0", 5, DeviceKind.MOCK)
+    some = [(one, (passed, None, 100)) for one, _ in SOFTMAX_CASES[:3]]
+    trove.add_attempts(mocked, attempts_at(mocked, some))
 
 
 def begin_sweep(trove, tried):

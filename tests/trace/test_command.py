@@ -30,8 +30,9 @@ add(1, b=3)
 KEYS = {
     *("target", "kind", "source", "run_id", "model", "board", "device", "exit_code", "ending"),
     *("signal", "timed_out", "interrupted", "seconds", "calls", "cases", "new_cases"),
-    *("known_cases", "tests", "accounting", "ops", "in_flight", "faults", "lost", "processes"),
-    *("unclosed", "sketches", "store", "journals", "jsonl", "params_dir", "error"),
+    *("known_cases", "left_out", "tests", "accounting", "ops", "in_flight", "faults", "lost"),
+    *("processes", "unclosed", "sketches", "store", "journals", "jsonl", "params_dir"),
+    *("error", "hints"),
 }
 
 
@@ -111,9 +112,9 @@ def test_a_script_is_summed_up_for_people():
     done = trace(write("model.py", SCRIPT), "--model", "tiny")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert "model.py [HF_MODEL:tiny]" in lines
+    assert "model.py, model tiny" in lines
     assert "5 calls, 2 cases (2 new, 0 known)" in lines
-    assert "fake.add        2          5x" in lines
+    assert "fake.add      2      5" in lines
     assert "5 observed = 2 new + 3 repeated + 0 filtered + 0 untraceable" in lines
     (trove,) = [line for line in lines if line.startswith("trove: ")]
     assert cases_in(trove.removeprefix("trove: ")) == 2
@@ -128,7 +129,14 @@ def test_a_script_is_summed_up_for_machines(monkeypatch):
     assert data["kind"] == "script"
     assert data["source"] == "model.py [HF_MODEL:other/one]"
     assert data["ending"] == "exit code 0"
-    counts = {"op": "fake.add", "unique": 2, "executed": 5, "raised": 0, "hidden": False}
+    counts = {
+        "op": "fake.add",
+        "unique": 2,
+        "executed": 5,
+        "nested": 0,
+        "raised": 0,
+        "hidden": False,
+    }
     assert data["ops"] == [counts]
     assert data["journals"] is None
     assert runs_in(data["store"])[data["run_id"]].calls == 5
@@ -426,7 +434,7 @@ def test_a_last_line_that_was_cut_off_is_counted():
     code, data = traced("--from", "calls.jsonl")
     assert code == 0
     assert data["accounting"]["untraceable"] == {"a line that cannot be read": 1}
-    assert data["calls"] == 6
+    assert (data["calls"], data["accounting"]["observed"]) == (5, 6)
 
 
 def test_lines_that_are_wrong_are_refused_and_nothing_is_added():

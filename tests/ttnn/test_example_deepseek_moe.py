@@ -1,32 +1,14 @@
 """The small DeepSeek runs on 32 chips; what it calls is traced with its config, and replays."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from example_runs import EXAMPLES, replayed, run
+
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch, pytest.mark.slow]
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "deepseek_moe"
-
-# Many small ops on few numbers: threads of torch would only wait for each other.
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-
-
-def run(directory, *command):
-    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
-    return subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=directory,
-        env=environment | ONE_THREAD,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+EXAMPLE = EXAMPLES / "deepseek_moe"
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +43,9 @@ def test_calls_of_all_layers_are_known_by_their_config_entry(traced):
 
 def test_every_case_replays_as_itself_and_has_good_numbers(traced):
     # The shadow's board is a mock: it judges arguments, memory and output specs as well.
-    options = ("--all", "--board", "galaxy", "--store", "trove.db", "--device", "shadow", "--json")
-    done = run(traced[0], "optrove", "replay", "*", *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(done.stdout)
-    assert told["counts"]["passed"] == told["planned"] == len(told["cases"]) > 150
-    for each in told["cases"]:
-        assert each["replayed_case_id"] == each["case_id"], each["op"]
+    cases = replayed(traced[0], "--board", "galaxy", "--device", "shadow")
+    assert len(cases) > 150
+    for each in cases:
         pccs = [one["value"] for one in each["measurements"] if one["name"] == "pcc"]
         assert pccs, each["op"]
         assert min(pccs) >= 0.999, each["op"]

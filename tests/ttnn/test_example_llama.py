@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from example_runs import EXAMPLES, run
+from example_runs import EXAMPLES, replayed, run
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch, pytest.mark.slow]
 
@@ -45,17 +45,6 @@ def traced(tmp_path_factory):
     return directory, json.loads(done.stdout)
 
 
-def replayed(directory, device, *further):
-    options = ("--all", "--board", "n300", "--store", "trove.db", "--device", device, "--json")
-    done = run(directory, "optrove", "replay", "*", *options, *further)
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(done.stdout)
-    assert told["counts"]["passed"] == told["planned"] == len(told["cases"])
-    for each in told["cases"]:
-        assert each["replayed_case_id"] == each["case_id"], each["op"]
-    return told["cases"]
-
-
 def test_on_two_chips_everything_passes_and_every_argument_is_traced(traced):
     told = traced[1]
     assert told["tests"] == {"passed": 8}
@@ -65,16 +54,16 @@ def test_on_two_chips_everything_passes_and_every_argument_is_traced(traced):
     assert {"ttnn.all_reduce", "ttnn.reduce_scatter", "ttnn.all_gather"} <= ops
 
 
-def test_every_case_replays_as_itself_on_a_mock_board(traced):
-    cases = replayed(traced[0], "mock", "--all-ops")
+def test_every_case_replays_as_itself_and_has_good_numbers(traced):
+    # The shadow's board is a mock: it judges arguments, memory and output specs as well.
+    directory, told = traced
+    cases = replayed(directory, "--board", "n300", "--device", "shadow", "--all-ops")
     assert len(cases) > 100
-
-
-def test_every_case_has_good_numbers_on_the_shadow(traced):
-    for each in replayed(traced[0], "shadow"):
+    hidden = {each["op"] for each in told["ops"] if each["hidden"]}
+    for each in cases:
         pccs = [one["value"] for one in each["measurements"] if one["name"] == "pcc"]
-        assert pccs, each["op"]
-        assert min(pccs) >= 0.999, each["op"]
+        assert pccs or each["op"] in hidden, each["op"]
+        assert min(pccs, default=1) >= 0.999, each["op"]
 
 
 def test_on_one_chip_it_passes_unless_a_weight_is_wrong(tmp_path):

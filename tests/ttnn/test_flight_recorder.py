@@ -14,7 +14,7 @@ from tracing import readers_in, seen_in, summary_of
 
 pytestmark = pytest.mark.ttnn
 
-KILLS = 10
+KILLS = 6
 LIMIT_SECONDS = 120
 
 CHILD = """
@@ -91,7 +91,7 @@ def test_whenever_ttnn_is_killed_every_call_that_returned_is_in_the_journal(tmp_
                 assert call.outcome == "returned"
                 assert [output.shape for output in call.call.outputs] == [(32, 32)]
         summary = summary_of(directory)
-        assert summary.calls == len(calls)
+        assert summary.accounting.observed == len(calls)
         assert len(summary.in_flight) <= 1
 
 

@@ -13,7 +13,7 @@ from ttnn_samples import Samples, sharded_memories, sharded_specs
 
 pytestmark = pytest.mark.ttnn
 
-DOCUMENTS = 40_000
+DOCUMENTS = 15_000
 EDGE_DOCUMENTS = 3_000
 
 

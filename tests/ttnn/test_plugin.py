@@ -83,3 +83,7 @@ def test_without_the_option_ttnn_looks_for_real_devices(project):
     outcomes = result.parseoutcomes()
     assert outcomes == {"failed": 1, "deselected": 1}
     assert "optrove:" not in result.stdout.str()
+    traced = project.runpytest_subprocess("-k", "test_add", "--optrove-store", "trove.db")
+    assert traced.parseoutcomes() == outcomes
+    traced.stdout.fnmatch_lines(["hint: no Tenstorrent device was found*--optrove-board NAME*"])
+    assert "patching.py" not in traced.stdout.str()

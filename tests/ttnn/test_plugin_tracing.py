@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from optrove.model.counted import Counting
 from optrove.model.records import DeviceKind
 from optrove.store.place import place_of
 from optrove.store.reader import open_reader
@@ -147,7 +148,7 @@ def test_a_trove_gets_the_board_and_all_calls(project):
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines(["trove: *trove.db, *"])
     with open_reader(place_of(str(project.path / "trove.db"))) as reader:
-        (row,) = reader.runs()
+        (row,) = reader.runs(counting=Counting(all_ops=True, nested=True))
         ops = reader.op_names()
         calls = list(reader.calls(row.run.id))
     assert row.run.source == "test_small.py"

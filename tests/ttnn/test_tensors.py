@@ -30,6 +30,14 @@ ALL_CHIPS = tuple((row, column) for row in range(4) for column in range(8))
 
 
 @pytest.fixture(scope="module")
+def mesh(mesh, ttnn):
+    """All chips; not the mesh itself, since a mesh in use keeps its parts from being closed."""
+    submesh = mesh.create_submesh(ttnn.MeshShape(4, 8))
+    yield submesh
+    ttnn.close_mesh_device(submesh)
+
+
+@pytest.fixture(scope="module")
 def tables(ttnn):
     return Tables([values.table(), plain.table()])
 
@@ -236,7 +244,10 @@ def test_the_order_of_chips_in_a_topology_is_kept(ttnn, allocate, tables):
 @pytest.fixture(scope="module")
 def rows(ttnn, mesh):
     """The four rows of the mesh as devices of their own."""
-    return mesh.create_submeshes(ttnn.MeshShape(1, 8))
+    rows = mesh.create_submeshes(ttnn.MeshShape(1, 8))
+    yield rows
+    for row in rows:
+        ttnn.close_mesh_device(row)
 
 
 def test_two_parts_of_a_mesh_are_two_devices(rows, tables):

@@ -86,7 +86,7 @@ def test_a_script_on_a_mock_board_gives_files_and_sketches():
     assert executed(data) == {**calls, "ttnn.from_device": 1}
     hidden = {count["op"] for count in data["ops"] if count["hidden"]}
     assert hidden == {"ttnn.from_device"}
-    assert data["sketches"]["calls"] == data["calls"]
+    assert data["sketches"]["calls"] == data["accounting"]["observed"]
     assert data["sketches"]["omitted"] == {}
     contents = [json.loads(path.read_text()) for path in Path("files").glob("*_ttnn_add_*.json")]
     assert len(contents) == 3
@@ -110,6 +110,41 @@ def test_the_call_that_crashed_is_named_with_its_arguments():
     assert call["call_site"].endswith("demo.py:7")
 
 
+FAILING = """
+import ttnn, model
+
+def test_fails():
+    device = ttnn.open_device(device_id=0)
+    model.run(device)
+    ttnn.matmul(ttnn.zeros([32, 32], layout=ttnn.TILE_LAYOUT, device=device), model.run(device, 64))
+
+def test_compares():
+    assert sum([1, 1]) == 3, "as numbers do that mean nothing"
+"""
+
+
+def test_failures_show_the_frames_of_the_program_and_a_hint(project):
+    (project / "test_failing.py").write_text(FAILING)
+    (project / "failing.py").write_text("import test_failing\ntest_failing.test_fails()")
+    command = [sys.executable, "-m", "optrove", "trace", "--json", "--board", "n150"]
+    done = subprocess.run(
+        [*command, "test_failing.py", "failing.py"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
+    tests, script = json.loads(done.stdout)
+    assert (tests["tests"], tests["exit_code"], script["exit_code"]) == ({"failed": 2}, 1, 1)
+    (hint,) = tests["hints"]
+    assert "assertions failed in 1 test" in hint
+    assert f"Hint: {hint}" in done.stderr
+    assert script["hints"] == []
+    frames = [line for line in done.stderr.splitlines() if ".py" in line and "---" not in line]
+    assert any("failing.py" in line for line in frames)
+    assert not any("optrove/backends" in line for line in frames)
+
+
 def test_tests_on_a_mock_board_are_traced_and_filtered():
     code, data = traced("test_model.py", "--exclude", "add", "--jsonl", "calls.jsonl")
     assert code == 0
@@ -117,7 +152,7 @@ def test_tests_on_a_mock_board_are_traced_and_filtered():
     assert executed(data)["ttnn.relu"] == 6
     assert data["accounting"]["filtered"] == {"in --exclude add": 6}
     lines = [json.loads(line) for line in Path("calls.jsonl").read_text().splitlines()]
-    assert len(lines) == data["calls"] - 6
+    assert len(lines) == data["accounting"]["observed"] - 6
     assert {line["test_nodeid"] for line in lines} == {
         "test_model.py::test_model[32]",
         "test_model.py::test_model[64]",

@@ -31,6 +31,7 @@ def test_every_command_stands_in_the_first_page_of_help():
     assert sorted(shown) == sorted(main.commands)
     front = run("--help").output
     assert [name for name in shown if f"\n  {name} " not in front] == []
+    assert "..." not in front.partition("Record:")[2]
 
 
 def test_the_first_page_of_help_tells_every_variable():

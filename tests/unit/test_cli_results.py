@@ -63,7 +63,7 @@ def test_two_runs_are_compared_and_what_is_worse_ends_with_one(trove):
     data = ask("results", NEW, "--compare", OLD, "--store", trove, "--json", exit_code=1)
     compare = data["compare"]
     changed = {"broken": 2, "fixed": 1, "moved": 2, "slower": 1, "same": 1, "not_run": 1}
-    assert compare["counts"] == {**changed, "only_a": 0, "only_b": 0}
+    assert compare["counts"] == {**changed, "unlike": 0, "only_a": 0, "only_b": 0}
     assert sum(compare["counts"].values()) == len(CASES)
     # Time on a mock board is the host's, and no regression.
     assert compare["regressions"] == 4
@@ -148,7 +148,27 @@ def test_a_trove_in_which_nothing_was_executed_has_no_results_but_a_report(tmp_p
     text = (tmp_path / "report.html").read_text()
     assert "ttnn.experimental.paged_fill_cache" in text
     assert ">163<" in text
-    assert "9 more only move data" in text
+    assert "9 more are left out" in text
+
+
+def test_a_report_is_replaced_by_the_next_and_other_files_only_on_demand(
+    trove, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    report = tmp_path / "report.html"
+
+    def told(*words, exit_code=0):
+        done = CliRunner().invoke(GROUP, ["report", "--store", str(trove), *words])
+        assert done.exit_code == exit_code, done.output
+        return done.stderr
+
+    assert told().startswith("report.html: ")
+    assert "in place of what was there" in told()
+    report.write_text("<html>mine</html>")
+    assert "no report of optrove; choose a file with -o FILE" in told(exit_code=2)
+    assert report.read_text() == "<html>mine</html>"
+    assert "in place of what was there" in told("-o", "report.html")
+    assert "optrove" in report.read_text()
 
 
 def test_a_report_that_cannot_be_written_is_an_error(trove, tmp_path):

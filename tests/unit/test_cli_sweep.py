@@ -100,6 +100,8 @@ def test_a_dry_run_shows_the_plan_and_executes_nothing(trove):
     ]
     text = ask("--dry-run")
     assert f"{len(CASES)} cases planned, nothing executed" in text
+    assert text.splitlines()[0].split() == ["op", "on", "cases", "calls"]
+    assert text == ask("*", "--dry-run")
     assert sweeps(trove) == []
 
 

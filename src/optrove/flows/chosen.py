@@ -11,7 +11,7 @@ from optrove.codec.oplines import read_op_lines
 from optrove.errors import BadData, BadTarget, Fault, NotFound
 from optrove.flows.naming import ambiguous
 from optrove.flows.planning import Planned, planned_cases, timeout_ns
-from optrove.flows.query import query_of, select
+from optrove.flows.query import query_of, select, select_recorded
 from optrove.interop.call_lines import case_of_line
 from optrove.model.records import DeviceKind, Job
 from optrove.model.values import Null
@@ -36,7 +36,7 @@ class Chosen:
 
 def cases_named(reader: TroveReader, asked: Asked, how: How, *, every: bool) -> Chosen:
     """Return the most called case that is meant, or every one; NotFound if there is none."""
-    answers = select(reader, asked)
+    answers = select_recorded(reader, asked)
     if not every and len(answers) > 1:
         names = [answer.op for answer in answers]
         raise ambiguous(f"{asked.name!r} means {len(names)} ops", names, "name one, or add --all")

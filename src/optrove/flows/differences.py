@@ -132,7 +132,7 @@ def _named_side(name: str, how: Comparing, troves: _Troves) -> _Side:
     except NoTrove as error:
         raise NotFound(f"there is no file {name!r}, and no run or model either: {error}") from error
     runs = reader.find_run(name) if len(name) >= _SHORTEST_RUN else ()
-    models = models_meant(name, known := [row.model for row in reader.models()])
+    models = models_meant(name, known := reader.model_names())
     if not runs and not models:
         nearest = near(name, known)
         about = f"; models like it: {nearest}" if nearest else ""

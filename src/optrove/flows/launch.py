@@ -134,12 +134,12 @@ def trace_target(
         ended = _run(command, request, Follower(directory), tell)
         seconds = time.monotonic() - began
         recorded, problem = _read(directory, place)
-        if not recorded.summary.calls and not request.keep:
+        if not recorded.summary.accounting.observed and not request.keep:
             remove_made(directory, made)
         elif problem is None:
             problem = _take_in(directory, place, request)
     kept = directory if directory.exists() else None
-    store = place if recorded.summary.calls and problem is None else None
+    store = place if recorded.summary.accounting.observed and problem is None else None
     return Traced(target, run_id, ended, recorded, seconds, kept, store, problem)
 
 

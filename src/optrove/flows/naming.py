@@ -17,7 +17,7 @@ _ALIKE: Final = 0.55
 
 def model_named(reader: TroveReader, name: str) -> str:
     """Return the one model that has this name, or a part of it; NotFound if none or several do."""
-    known = [row.model for row in reader.models()]
+    known = reader.model_names()
     found = models_meant(name, known)
     if len(found) == 1:
         return found[0]

@@ -12,6 +12,8 @@ from optrove.errors import NotFound
 from optrove.flows.naming import ambiguous, model_named, near, unknown
 from optrove.flows.nothing_left import EMPTY, nothing_left
 from optrove.flows.runs_named import run_named
+from optrove.model.counted import Counting, LeftOut, OpCalls, add_up
+from optrove.model.hidden import VECTORS
 from optrove.model.opnames import ANY, full_pattern, meant_ops
 from optrove.model.records import Query
 from optrove.report.configurations import Configuration, model_label
@@ -67,13 +69,35 @@ class Answer:
     every: int
 
 
-def ops_asked(reader: TroveReader, asked: Asked) -> tuple[OpRow, ...]:
-    """Return all ops that were asked for, hidden ones included; NotFound if there are none."""
+def ops_asked(reader: TroveReader, asked: Asked) -> tuple[tuple[OpRow, ...], LeftOut]:
+    """Return all ops that were asked for, hidden ones included, and what is not to be counted.
+
+    NotFound if there are none.
+    """
     query = replace(query_of(reader, asked), hidden_ops=True)
     rows = reader.ops(query)
     if not rows:
         raise nothing_left(reader, (Query(outermost_only=False, hidden_ops=True),), query)
-    return rows
+    return rows, _left_out(reader, query, rows, Counting(asked.all_ops, asked.nested))
+
+
+def left_out_of(reader: TroveReader, answers: Iterable[Answer]) -> LeftOut:
+    """Return which calls of the cases that were asked for are not counted."""
+    found = LeftOut()
+    for answer in answers:
+        # Whoever is answered about an op that only moves data has asked for it.
+        counting = Counting(all_ops=True, nested=not answer.query.outermost_only)
+        found += _left_out(reader, answer.query, reader.ops(answer.query), counting)
+    return found
+
+
+def _left_out(
+    reader: TroveReader, query: Query, rows: Sequence[OpRow], counting: Counting
+) -> LeftOut:
+    outermost = {row.op: (row.cases, row.calls) for row in rows}
+    every = rows if counting.nested else reader.ops(replace(query, outermost_only=False))
+    calls = (OpCalls(row.op, row.cases, row.calls, *outermost.get(row.op, (0, 0))) for row in every)
+    return add_up(calls, counting).left
 
 
 def select(reader: TroveReader, asked: Asked) -> tuple[Answer, ...]:
@@ -100,14 +124,23 @@ def select(reader: TroveReader, asked: Asked) -> tuple[Answer, ...]:
     return tuple(answers)
 
 
-def runs_asked(reader: TroveReader) -> tuple[RunRow, ...]:
+def select_recorded(reader: TroveReader, asked: Asked) -> tuple[Answer, ...]:
+    """Return what ``select`` does for whoever executes it: vectors need their module, and are none.
+
+    Where nothing but vectors is meant, these are returned.
+    """
+    answers = select(reader, asked)
+    return tuple(each for each in answers if not each.op.startswith(VECTORS)) or answers
+
+
+def runs_asked(reader: TroveReader, counting: Counting) -> tuple[RunRow, ...]:
     """Return all runs, newest first; NotFound if there are none."""
-    return _some(reader.runs())
+    return _some(reader.runs(counting=counting))
 
 
-def models_asked(reader: TroveReader) -> tuple[ModelRow, ...]:
+def models_asked(reader: TroveReader, counting: Counting) -> tuple[ModelRow, ...]:
     """Return all models; NotFound if there are none."""
-    return _some(reader.models())
+    return _some(reader.models(counting))
 
 
 def full_name(reader: TroveReader, name: str) -> str:
@@ -212,10 +245,11 @@ def _bases(reader: TroveReader, name: str, asked: Asked) -> tuple[Query, ...]:
     known = reader.op_names()
     ops = meant_ops(name, known)
     if ops:
-        # Whoever names a hidden op wants to see it.
+        # Whoever names a hidden op or a vector wants to see it; a pattern such as * names none.
         hidden = asked.all_ops or ANY not in name
+        called = tuple(op for op in ops if hidden or not op.startswith(VECTORS))
         base = Query(outermost_only=not asked.nested, hidden_ops=hidden)
-        return tuple(replace(base, op=op) for op in ops)
+        return tuple(replace(base, op=op) for op in called or ops)
     if _CASE.fullmatch(name.lower()):
         return (_case_query(reader, name.lower(), asked),)
     raise unknown(f"no op here is called {name!r}", name, known, "optrove ops --all-ops")

@@ -45,9 +45,10 @@ def compared(a: Side, b: Side) -> Comparison:
     """Compare two results; NotComparable when there is no case that both have an answer for."""
     found = compare(a, b)
     if not found.compared:
+        devices = f" on the same kind of device ({a.device}, {b.device})" if found.unlike else ""
         raise NotComparable(
-            f"{a.name} and {b.name} have no case in common that was run in both; run the same "
-            f"cases with both releases, such as: optrove check-board n150"
+            f"{a.name} and {b.name} have no case in common that was run in both{devices}; run the "
+            f"same cases with both releases, such as: optrove check-board n150"
         )
     return found
 
@@ -90,6 +91,7 @@ def _judged(data: dict[str, Any]) -> Judged:
         pcc=tuple((each["output"], _number(each["value"])) for each in pcc),
         took_ns=data.get("took_ns", data.get("duration_ns")),
         xfail=bool(data.get("xfail", False)),
+        device=data.get("device"),
     )
 
 

@@ -6,23 +6,27 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadTarget, OptroveError
+from optrove.flows.hints import hints
 from optrove.flows.importing import import_all
 from optrove.flows.journal_lines import write_journal_lines
 from optrove.flows.launch import NO_TESTS, USAGE_ERROR
 from optrove.flows.recorded import Recorded, Sketched, read_recorded
 from optrove.flows.stores import known_cases, located
 from optrove.flows.targets import TargetKind
+from optrove.report.runs_text import source_text
 from optrove.report.summary import TraceSummary, summarize
+from optrove.report.tables import plural
 from optrove.report.trace_text import in_flight_lines, summary_data, summary_lines
 from optrove.settings import model_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from optrove.codec.text import Json
     from optrove.flows.launch import Ended, Request, Traced
     from optrove.flows.stores import Recovered
+    from optrove.model.counted import Counting
 
 COULD_NOT: Final = 2
 
@@ -47,6 +51,7 @@ class Shown:
     jsonl: Path | None = None
     params_dir: Path | None = None
     error: str | None = None
+    hints: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -60,9 +65,10 @@ class Shown:
         """Tell whether the user wanted to end it."""
         return self.ended is not None and self.ended.interrupted
 
-    def lines(self, *, all_ops: bool = False) -> list[str]:
+    def lines(self, counting: Counting | None = None) -> list[str]:
         """Return the result as text of 80 columns; only paths and names may be longer."""
-        if not self.summary.calls and self.ended is None:
+        observed = self.summary.accounting.observed
+        if not observed and self.ended is None:
             return []
         kept = {
             "trove": self.store,
@@ -73,7 +79,7 @@ class Shown:
         return [
             "",
             *self._head(),
-            *(summary_lines(self.summary, all_ops=all_ops) if self.summary.calls else ()),
+            *(summary_lines(self.summary, counting) if observed else ()),
             *self._sketches(),
             *(f"{name}: {path}" for name, path in kept.items() if path is not None),
             *self._in_flight(),
@@ -107,23 +113,26 @@ class Shown:
             "jsonl": _text(self.jsonl),
             "params_dir": _text(self.params_dir),
             "error": self.error,
+            "hints": list(self.hints),
         }
 
     def _head(self) -> list[str]:
         board = ""
         if self.board is not None:
             board = f" on {'' if self.device in (None, 'hw') else f'{self.device} '}{self.board}"
-        facts = [f"{count} {outcome}" for outcome, count in self.summary.tests]
+        tests = self.summary.tests
+        facts = [plural(n, name) if name == "error" else f"{n} {name}" for name, n in tests]
         if self.ended is not None:
             facts.insert(0, str(self.ended))
         if self.seconds is not None:
             facts.append(f"{self.seconds:.1f} s")
-        return [f"{self.source or self.target}{board}", *([", ".join(facts)] if facts else [])]
+        name = source_text(self.source or self.target)
+        return [f"{name}{',' if self.model and board else ''}{board}", *_joined(facts)]
 
     def _in_flight(self) -> list[str]:
         ended, calls = self.ended, self.summary.in_flight
         died = ended is not None and (ended.signal is not None or ended.timeout is not None)
-        if died and self.summary.calls and not calls:
+        if died and self.summary.accounting.observed and not calls:
             return ["in flight: nothing, all calls had ended"]
         return in_flight_lines(calls)
 
@@ -132,7 +141,8 @@ class Shown:
         if not found.calls:
             return []
         reasons = [f"without a sketch: {count:,}x {reason}" for reason, count in found.omitted]
-        return [f"sketches: {found.tensors:,} tensors of {found.calls:,} calls", *reasons]
+        sketched = f"{plural(found.tensors, 'tensor')} of {plural(found.calls, 'call')}"
+        return [f"sketches: {sketched}", *reasons]
 
 
 def from_traced(traced: Traced, request: Request) -> Shown:
@@ -152,8 +162,9 @@ def from_traced(traced: Traced, request: Request) -> Shown:
         store=None if traced.store is None else str(traced.store),
         journals=traced.journals,
         jsonl=outputs.jsonl if outputs.jsonl and outputs.jsonl.exists() else None,
-        params_dir=outputs.params_dir if outputs.params_dir and summary.calls else None,
+        params_dir=outputs.params_dir if outputs.params_dir and summary.ops else None,
         error=_error(traced, request) or traced.problem,
+        hints=hints(summary, traced.ended.exit_code),
     )
 
 
@@ -175,7 +186,7 @@ def from_place(
         raise BadTarget(
             f"{str(place)!r} is a file of op lines already; --jsonl makes lines from journals"
         )
-    if any(recorded.summary.calls for recorded in found):
+    if any(recorded.summary.accounting.observed for recorded in found):
         import_all(store, [str(place)], tell)
     for recorded in found:
         kind = "journals" if recorded.journals else "lines"
@@ -183,9 +194,10 @@ def from_place(
         if jsonl is not None:
             write_journal_lines(recorded.journals, jsonl)
             shown = replace(shown, jsonl=jsonl)
-        if not recorded.summary.calls:
+        observed = recorded.summary.accounting.observed
+        if not observed:
             shown = replace(shown, error=f"there is not a single call in {str(recorded.place)!r}")
-        yield replace(shown, store=str(trove_place) if recorded.summary.calls else None)
+        yield replace(shown, store=str(trove_place) if observed else None)
 
 
 def _of_recorded(recorded: Recorded, target: str, kind: str) -> Shown:
@@ -208,7 +220,7 @@ def _of_recorded(recorded: Recorded, target: str, kind: str) -> Shown:
 def _error(traced: Traced, request: Request) -> str | None:
     """Return why a target counts as not traced, with what to do about it; None if it does."""
     summary, name = traced.recorded.summary, traced.target.name
-    if summary.cases:
+    if summary.ops:
         return None
     code = traced.ended.returncode
     if traced.target.kind is TargetKind.PYTEST and code in (USAGE_ERROR, NO_TESTS):
@@ -222,7 +234,7 @@ def _error(traced: Traced, request: Request) -> str | None:
         return f"no call of {name!r} could be recorded: {accounting.untraceable[0][0]}"
     if accounting.filtered:
         return (
-            f"all {summary.calls:,} calls of {name!r} were filtered; widen --include or drop "
+            f"all {accounting.observed:,} calls of {name!r} were filtered; widen --include or drop "
             f"--exclude"
         )
     return f"not a single op call was seen in {name!r} ({traced.ended}). {_advice(traced, request)}"
@@ -241,6 +253,10 @@ def _advice(traced: Traced, request: Request) -> str:
         f"Does it import {wanted} and call its ops, in this process? Was the part that does "
         f"skipped? Is --backend {request.backend} what it uses?"
     )
+
+
+def _joined(facts: Sequence[str]) -> list[str]:
+    return [", ".join(facts)] if facts else []
 
 
 def _text(path: Path | None) -> str | None:

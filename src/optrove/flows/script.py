@@ -14,7 +14,7 @@ import sys
 from contextlib import ExitStack
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from optrove.capture.tracing import BACKENDS, Tracing, Wanted
@@ -25,10 +25,12 @@ from optrove.flows.runs import filter_of, new_run, settled
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Mapping, Sequence
-    from types import TracebackType
 
 COULD_NOT = 2
 INTERRUPTED = 128 + signal.SIGINT
+
+_WATCHING = "optrove.backends."
+"""How the names of the modules begin whose functions stand between a script and a framework."""
 
 
 def main(arguments: Sequence[str]) -> int | str | None:
@@ -112,9 +114,16 @@ class _ScriptLoader(SourceFileLoader):
 
 
 def _within(path: str, traceback: TracebackType | None) -> TracebackType | None:
-    """Return a traceback from the script's own first frame on."""
+    """Return a traceback from the script's own first frame on, without those that watch it."""
     while traceback is not None and traceback.tb_frame.f_code.co_filename != path:
         traceback = traceback.tb_next
+    entries = []
+    while traceback is not None:
+        entries.append(traceback)
+        traceback = traceback.tb_next
+    for each in reversed(entries):
+        if not str(each.tb_frame.f_globals.get("__name__")).startswith(_WATCHING):
+            traceback = TracebackType(traceback, each.tb_frame, each.tb_lasti, each.tb_lineno)
     return traceback
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadTarget, NotFound
-from optrove.flows.chosen import every_case
 from optrove.flows.grounds import Choice, Where, grouped, settled
-from optrove.flows.planning import How, Planned, planned_cases, timeout_ns
-from optrove.flows.query import Asked, select
+from optrove.flows.planning import How, Planned, timeout_ns
+from optrove.flows.query import Asked
+from optrove.flows.sweep_cases import recorded_cases
 from optrove.flows.vector_files import EXPORT, FileRequest, vectors_from_file
 from optrove.flows.vectors import ModuleRequest, module_file, place_for_module, vectors_of
 from optrove.model.hidden import VECTORS
@@ -20,7 +20,7 @@ from optrove.plan.schedule import most_called_first, shuffled
 from optrove.run.module_loading import module_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from optrove.flows.vectors import VectorSet
     from optrove.model.records import Counts
@@ -110,7 +110,7 @@ def plan_sweep(
     elif wanted.targets:
         plan = planner.of_targets(reading)
     else:
-        plan = planner.of_trove(reading())
+        plan = planner.of_ops(reading(), ())
     return _ordered(_only(plan, wanted.vector_id), wanted, means)
 
 
@@ -156,11 +156,10 @@ class _Planner:
     means: Means
     store: str | None
 
-    def of_trove(self, reader: TroveReader) -> SweepPlan:
-        """Return every case of the trove that the filters leave, nested and hidden ones too."""
-        asked = self.wanted.asked
-        whole = replace(asked, nested=True, all_ops=True)
-        return SweepPlan(self._placed(every_case(reader, whole, self.means.how)))
+    def of_ops(self, reader: TroveReader, names: Sequence[str]) -> SweepPlan:
+        """Return the recorded cases of ops that the filters leave; of all ops if none is named."""
+        found = recorded_cases(reader, names, self.wanted.asked, self.means.how)
+        return SweepPlan(self._placed(found.cases), found.left_out)
 
     def of_targets(self, reading: Callable[[], TroveReader]) -> SweepPlan:
         """Return the vectors of modules and the cases of ops, target by target."""
@@ -176,7 +175,7 @@ class _Planner:
             )
         parts = [self._of_module(file) for file in modules]
         if ops:
-            parts.append(SweepPlan(self._of_ops(reading(), ops)))
+            parts.append(self.of_ops(reading(), ops))
         return _joined(parts)
 
     def of_files(self) -> SweepPlan:
@@ -204,13 +203,6 @@ class _Planner:
             how=means.how,
         )
         return self._of_vectors(vectors_of(request))
-
-    def _of_ops(self, reader: TroveReader, ops: Iterable[str]) -> tuple[Placed, ...]:
-        answers = [one for op in ops for one in select(reader, replace(self.wanted.asked, name=op))]
-        how = self.means.how
-        return self._placed(
-            each for one in answers for each in planned_cases(reader, one.query, how)
-        )
 
     def _of_vectors(self, found: VectorSet) -> SweepPlan:
         vectors = [each for each in found.planned if each.op.startswith(VECTORS)]

@@ -15,6 +15,7 @@ from optrove.flows.planning import on_device
 from optrove.flows.replaying import run_on, usual_workers
 from optrove.flows.runs import now
 from optrove.flows.sweep_plans import HERE, LOCAL, RAY, sweep_of
+from optrove.model.opnames import ANY
 from optrove.model.records import RunKind
 from optrove.plan.schedule import portions
 from optrove.report.results import summed
@@ -62,7 +63,7 @@ class Begun:
 
 def begin(place: Place, wanted: Wanted, means: Means, plan: SweepPlan) -> Begun:
     """Put the plan of a sweep into the trove, which is made if need be; nothing is executed yet."""
-    whole = "every case" if wanted.file is None else wanted.file.name
+    whole = ANY if wanted.file is None else wanted.file.name
     source = " ".join(("sweep", *(wanted.targets or (whole,))))
     run = run_on(_common(plan.cases), source, RunKind.SWEEP)
     sweep = sweep_of(wanted, means, plan)

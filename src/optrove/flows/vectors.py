@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from optrove.store.reader import TroveReader
 
 _PLACES: Final = (Path(SWEEPS), Path("tests") / "sweep_framework" / SWEEPS)
+_NUMBERS: Final = "modules judge numbers"
+_NO_NUMBERS: Final = "without torch there are no numbers to judge"
 _USUAL_BOARD: Final = next(iter(BOARDS))
 _TRACED_NAME: Final = "traced_config_name"
 
@@ -168,7 +170,7 @@ def place_for_module(device: str | None, board: str | None) -> Where:
     if device is None:
         numbers = is_importable("torch")
         kind = DeviceKind.SHADOW if numbers else DeviceKind.MOCK
-        why = None if numbers else "without torch there are no numbers to judge"
+        why = _NUMBERS if numbers else _NO_NUMBERS
     return Where(kind, choice.board or _USUAL_BOARD, why)
 
 

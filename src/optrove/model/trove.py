@@ -7,8 +7,10 @@ whole, which is what makes adding idempotent and merging independent of order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from optrove.model.counted import LeftOut
 
 if TYPE_CHECKING:
     from optrove.model.case import Case
@@ -243,7 +245,7 @@ class ExecutionRow:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One Run of a trove with its totals."""
+    """One Run of a trove with its totals; ``left`` is what ``calls`` and ``cases`` leave out."""
 
     run: Run
     machine: Machine
@@ -256,11 +258,15 @@ class RunRow:
     """How many of its Attempts have which Outcome."""
     planned: int | None = None
     """How many Cases a sweep is to execute."""
+    left: LeftOut = field(default_factory=LeftOut)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """One model (or source, where no model is known) of a trove with its totals."""
+    """One model (or source, where no model is known) of a trove with its totals.
+
+    ``left`` is what these leave out.
+    """
 
     model: str
     runs: int
@@ -269,3 +275,4 @@ class ModelRow:
     calls: int
     boards: tuple[str, ...] = ()
     last_run_at: str | None = None
+    left: LeftOut = field(default_factory=LeftOut)

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from optrove.backends.ttnn.mock import mock_board
+from optrove.flows.hints import PLUGIN, numbers_hint
+from optrove.plugin.progress import failure_text
+from optrove.plugin.session import BOARD
+from optrove.report.summary import is_assertion
 
 if TYPE_CHECKING:
     from optrove.backends.ttnn.boards import Board
@@ -21,15 +25,21 @@ def start_board(config: pytest.Config, name: str, *, shadow: bool) -> None:
     stack = ExitStack()
     board = stack.enter_context(mock_board(name, shadow=shadow))
     config.add_cleanup(stack.close)
-    config.pluginmanager.register(MockBoard(board, shadow=shadow), "optrove-board")
+    # Whoever told where to keep journals gives the hints, with the names of its own options.
+    hinting = not shadow and getattr(config.known_args_namespace, "optrove_journal", None) is None
+    config.pluginmanager.register(MockBoard(board, shadow=shadow, hinting=hinting), BOARD)
 
 
 class MockBoard:
-    """A session's mock board, and its workers' reports on their numbers."""
+    """A session's mock board, and its workers' reports on their numbers.
 
-    def __init__(self, board: Board, *, shadow: bool) -> None:
+    One that is ``hinting`` says at the end how failed comparisons come to have numbers.
+    """
+
+    def __init__(self, board: Board, *, shadow: bool, hinting: bool) -> None:
         self._board = board
         self._shadow = shadow
+        self._hinting = hinting
         self._workers: list[dict[str, Any] | None] = []
 
     def pytest_report_header(self) -> list[str]:
@@ -51,6 +61,8 @@ class MockBoard:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say how many op calls have numbers and why others have none, over all processes."""
+        if self._hinting:
+            self._hint(terminalreporter)
         found = self._workers or [_shadow_report()]
         reports = [report for report in found if report is not None]
         if not reports:
@@ -63,6 +75,13 @@ class MockBoard:
         terminalreporter.line(f"{computed} op calls computed, {missing.total()} without numbers")
         for reason, count in missing.most_common():
             terminalreporter.line(f"{count} x {reason}")
+
+    def _hint(self, terminalreporter: pytest.TerminalReporter) -> None:
+        failed = terminalreporter.getreports("failed")
+        asserted = sum(is_assertion(failure_text(report)) for report in failed)
+        if asserted:
+            hint = numbers_hint(asserted, PLUGIN)
+            terminalreporter.line(f"optrove: hint: {hint}", yellow=True)
 
 
 def _shadow_report() -> dict[str, Any] | None:

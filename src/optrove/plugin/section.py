@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from optrove.codec.journal_reader import JournalReader, find_journals
 from optrove.errors import OptroveError
 from optrove.flows.stores import journals_in, known_cases, remove_journals, take_in
+from optrove.report.left_out import left_out_lines
+from optrove.report.op_counts import counted
 from optrove.report.summary import TraceSummary, summarize
+from optrove.report.tables import plural
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -60,7 +63,7 @@ def find_and_store(place: Place) -> Found:
     if found.summary is None:
         return found
     try:
-        if not found.summary.calls:
+        if not found.summary.accounting.observed:
             remove_journals(place.directory)
             return found
         take_in(place.store, place.directory)
@@ -90,7 +93,7 @@ def told(found: Found, asked: Asked, place: Place, files: Files) -> Iterator[tup
         yield f"one line per call: {asked.jsonl}", False
     for directory, count in files.written.items():
         kept = "" if asked.params_keep else ", removed (keep them with --trace-params-keep)"
-        yield f"{count} parameter files: {directory}{kept}", False
+        yield f"{plural(count, 'parameter file')}: {directory}{kept}", False
     yield from _places(found, place)
     for problem in files.problems:
         yield problem, True
@@ -99,7 +102,7 @@ def told(found: Found, asked: Asked, place: Place, files: Files) -> Iterator[tup
 def _places(found: Found, place: Place) -> Iterator[tuple[str, bool]]:
     """Yield where the calls are."""
     taken = place.store is not None and found.problem is None
-    if place.store is not None and found.summary is not None and found.summary.calls:
+    if place.store is not None and found.summary is not None and found.summary.ops:
         known = f"{found.summary.known_cases} of the cases it knew"
         yield (
             (f"trove: {place.store}, {known}", False)
@@ -114,7 +117,7 @@ def _places(found: Found, place: Place) -> Iterator[tuple[str, bool]]:
 
 
 def _counted(summary: TraceSummary) -> Iterator[tuple[str, bool]]:
-    if summary.calls:
+    if summary.accounting.observed:
         yield from _sums(summary)
     else:
         yield NOTHING, True
@@ -128,7 +131,11 @@ def _counted(summary: TraceSummary) -> Iterator[tuple[str, bool]]:
 def _sums(summary: TraceSummary) -> Iterator[tuple[str, bool]]:
     accounting = summary.accounting
     filtered, untraceable = _total(accounting.filtered), _total(accounting.untraceable)
-    yield f"{summary.calls} calls of {len(summary.ops)} ops, {summary.cases} cases", False
+    total = counted(summary.ops).amount
+    calls, ops = plural(total.calls, "call"), plural(total.ops, "op")
+    yield f"{calls} of {ops}, {plural(total.cases, 'case')}", False
+    for line in left_out_lines(summary.left, options=False):
+        yield line, False
     sums = (
         f"{accounting.observed} observed = {accounting.stored} new + "
         f"{accounting.deduplicated} repeated + {filtered} filtered + {untraceable} untraceable"

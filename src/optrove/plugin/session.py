@@ -13,6 +13,9 @@ import pytest
 if TYPE_CHECKING:
     from types import FrameType
 
+BOARD = "optrove-board"
+"""By which name the mock board of a session is registered."""
+
 _RUN_ID: pytest.StashKey[str] = pytest.StashKey()
 _WORKER_INPUT = "optrove_run_id"
 

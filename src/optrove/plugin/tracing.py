@@ -19,6 +19,7 @@ from optrove.capture.parameters import ParameterFiles, remove_empty
 from optrove.capture.tracing import Tracing, Wanted
 from optrove.codec.records import record_to_builtins
 from optrove.errors import OptroveError
+from optrove.flows.hints import PLUGIN, hints
 from optrove.flows.outputs import Outputs, sinks_of
 from optrove.flows.runs import filter_of, new_run, settled
 from optrove.flows.stores import check, make_directory, owning
@@ -27,7 +28,7 @@ from optrove.model.records import Phase
 from optrove.plugin.asked import Asked, place_of
 from optrove.plugin.items import subject
 from optrove.plugin.section import Files, Found, find_and_store, told
-from optrove.plugin.session import has_workers, is_worker, process_number, run_id
+from optrove.plugin.session import BOARD, has_workers, is_worker, process_number, run_id
 from optrove.plugin.testresults import TestResults
 
 if TYPE_CHECKING:
@@ -200,13 +201,19 @@ class TracedSession:
         self._files.left.update(left)
         self._files.problems.extend(problems)
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, exitstatus: int
+    ) -> None:
         """Say what was traced and where it is, and warn when it is nothing."""
         if self._found is None or self._config.option.collectonly:
             return
         terminalreporter.section("optrove: op calls")
         for line, warns in told(self._found, self._asked, self._place, self._files):
             terminalreporter.line(line, yellow=warns)
+        # What a mock board says for itself is not said again.
+        if self._found.summary is not None and not self._config.pluginmanager.has_plugin(BOARD):
+            for hint in hints(self._found.summary, int(exitstatus), PLUGIN):
+                terminalreporter.line(f"hint: {hint}", yellow=True)
 
     def _enter(self, item: pytest.Item, phase: Phase) -> None:
         tracing = self._tracing

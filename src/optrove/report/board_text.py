@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from optrove.model.hidden import is_hidden
 from optrove.model.records import Outcome
 from optrove.report.attempted import attempted_data, counts_of
 from optrove.report.attempts_text import VERDICTS
@@ -39,6 +40,7 @@ def board_lines(
     """Return the answer for all cases; ``command`` gives what replays one, by its id."""
     return [
         _sum(attempts),
+        *_moving(attempts),
         *(f"left out: {count:,} {reason}" for reason, count in left_out),
         *cause_lines(causes(attempts), command),
         *_note_lines(attempts),
@@ -109,6 +111,12 @@ def _sum(attempts: Sequence[Attempted]) -> str:
     return f"{plural(len(attempts), 'case')}: {told} ({percent(share)} accepted)"
 
 
+def _moving(attempts: Sequence[Attempted]) -> list[str]:
+    """Say how many cases are not among those that lists count."""
+    moving = sum(is_hidden(each.op) for each in attempts)
+    return [f'  {moving:,} of them only move data, and are not in "optrove ops"'] if moving else []
+
+
 def percent(share: float) -> str:
     """Return a share in percent; what is not all never looks like all, nor some like none."""
     text = f"{share:.1%}"
@@ -152,5 +160,7 @@ def _note_lines(attempts: Sequence[Attempted]) -> list[str]:
         lines.append(f"  {len(notes) - _MOST_NOTES:,} more kinds (--json)")
     other = differing(attempts)
     if other:
-        lines.append(f"  {other:,}x the traced replay is not quite the recorded call (--json)")
-    return ["", "what recordings do not tell, and was supplied:", *lines] if lines else []
+        lines.append(
+            f"  {other:,}x the call differs from the recorded one in some part (--json tells it)"
+        )
+    return ["", "done otherwise than recorded, or not compared:", *lines] if lines else []

@@ -27,10 +27,17 @@ _COLUMNS: Final = (
     Column("added", right=True),
     Column("removed", right=True),
     Column("changed", right=True),
-    Column("recounted", right=True),
+    Column("more/less often", right=True),
     Column("calls in A", right=True),
     Column("in B", right=True),
 )
+
+_WORDS: Final = {
+    Kind.ADDED: "added",
+    Kind.REMOVED: "removed",
+    Kind.CHANGED: "changed",
+    Kind.RECOUNTED: "called more or less often",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +116,7 @@ def _shown(side: Compared) -> str:
 
 def _verdict(difference: Difference) -> list[str]:
     kinds = [change.kind for change in difference.changes]
-    counts = [f"{kinds.count(kind):,} {kind.value}" for kind in Kind]
+    counts = [f"{kinds.count(kind):,} {_WORDS[kind]}" for kind in Kind]
     text = "nothing differs" if difference.is_equal else f"cases: {', '.join(counts)}"
     if not difference.opaque:
         return [text]
@@ -125,16 +132,19 @@ def _change(change: Change, contents: Callable[[str], str]) -> Iterator[str]:
     a, b = change.a, change.b
     if a is not None and b is not None:
         names = dict.fromkeys(side.case_id[:SHORT_ID] for side in (a, b))
-        calls = f"{a.calls:,} calls" if a.calls == b.calls else f"{a.calls:,} -> {b.calls:,} calls"
+        calls = plural(b.calls, "call")
+        if a.calls != b.calls:
+            calls = f"{a.calls:,} -> {calls}"
         shown = names if change.kind is Kind.CHANGED else list(names)[:1]
-        yield f"  {change.kind.value} case {' -> '.join(shown)}, {calls}"
+        yield f"  {_WORDS[change.kind]}: case {' -> '.join(shown)}, {calls}"
         if change.kind is Kind.CHANGED:
             for part in _argument_changes(a, b, contents):
                 yield from _part_lines(part)
         return
     case = a or b
     if case is not None:
-        yield f"  {change.kind.value} case {case.case_id[:SHORT_ID]}, {plural(case.calls, 'call')}"
+        calls = plural(case.calls, "call")
+        yield f"  {_WORDS[change.kind]}: case {case.case_id[:SHORT_ID]}, {calls}"
         arguments = drawn_arguments(case_of(contents(case.case_id)), _WIDTH - len(_INDENT))
         yield from (_INDENT + line for line in arguments)
 

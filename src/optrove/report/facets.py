@@ -102,9 +102,15 @@ class Cases:
         """Return the models that call some of a set of cases."""
         return {model for (model, _), (own, _) in self._origins.items() if own & cases}
 
-    def origins(self) -> tuple[Origin, ...]:
-        """Return the models and boards that cases are called by."""
-        return tuple(self._origins)
+    def called_by(self, name: str) -> dict[str, tuple[int, int]]:
+        """Return the cases that each model, or what is called on each board, and the calls."""
+        place = _OF_ORIGIN.index(name)
+        found: dict[str, tuple[int, int]] = {}
+        for origin, (own, planes) in self._origins.items():
+            cases, calls = found.get(origin[place], (0, 0))
+            called = own & self.outermost
+            found[origin[place]] = cases | called, calls + _weighed(called, planes)
+        return found
 
     def values(self, name: str, choice: Choice, *, nested: bool = False) -> Counter[str]:
         """Return how many cases each value of a facet would leave, with all else as chosen."""

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
+_MARK: Final = b'<meta name="generator" content="optrove">'
+
+
+def is_report(beginning: bytes) -> bool:
+    """Tell by its first few hundred bytes whether a file is a report of ours."""
+    return _MARK in beginning
+
+
 def html(page: Page) -> str:
     """Return a report as the text of an HTML file."""
     environment = Environment(

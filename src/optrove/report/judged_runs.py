@@ -39,6 +39,10 @@ class Told(Protocol):
         """What came of it."""
 
     @property
+    def device(self) -> str:
+        """The kind of device that it was tried on."""
+
+    @property
     def duration_ns(self) -> int | None:
         """How long it took in all."""
 
@@ -176,17 +180,18 @@ class _Verdicts:
 
     def __init__(self) -> None:
         self._numbers: dict[Judged, int] = {}
-        self._known: dict[tuple[str, str | None, str | None], int] = {}
+        self._known: dict[tuple[str, str, str | None, str | None], int] = {}
 
     def number(self, told: Told) -> int:
         """Return the number of the verdict on an attempt."""
-        known = self._known.get((told.outcome, told.detail, told.suite))
+        key = told.outcome, told.device, told.detail, told.suite
+        known = self._known.get(key)
         if known is not None:
             return known
         cause = _said(told)
         verdict = _verdict(told, None if cause is None else without_numbers(cause))
         number = self._numbers.setdefault(verdict, len(self._numbers))
-        self._known[told.outcome, told.detail, told.suite] = number
+        self._known[key] = number
         return number
 
     def every(self) -> tuple[Judged, ...]:
@@ -221,4 +226,4 @@ def _said(told: Told) -> str | None:
 
 def _verdict(told: Told, cause: str | None) -> Judged:
     expected = fails_as_expected(told.suite)
-    return Judged("", "", Outcome(told.outcome), cause, xfail=expected)
+    return Judged("", "", Outcome(told.outcome), cause, xfail=expected, device=told.device)

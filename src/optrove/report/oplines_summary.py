@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from optrove.codec.identity import placement_hash
 from optrove.codec.lines import BadLine
 from optrove.model.case import Case
-from optrove.model.hidden import is_hidden
 from optrove.model.records import Accounting
-from optrove.report.summary import OpCount, TraceSummary
+from optrove.report.op_counts import OpTally, counted, counted_cases, op_counts
+from optrove.report.summary import TraceSummary
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -26,9 +26,9 @@ UNREADABLE = "a line that cannot be read"
 
 def summarize_lines(lines: Iterable[OpLine | BadLine], known: Container[str] = ()) -> TraceSummary:
     """Return the sum of these lines; ``known`` are the cases that were there before."""
-    calls: Counter[str] = Counter()
-    raised: Counter[str] = Counter()
-    cases: dict[str, set[str]] = {}
+    tallies: dict[str, OpTally] = {}
+    found: set[str] = set()
+    calls = 0
     faults: Counter[str] = Counter()
     processes = set()
     for line in lines:
@@ -36,33 +36,34 @@ def summarize_lines(lines: Iterable[OpLine | BadLine], known: Container[str] = (
             faults[f"line {line.number}: {line.faults[0]}"] += 1
             continue
         processes.add((line.run_id, line.process))
-        calls[line.op] += 1
-        raised[line.op] += line.error is not None
-        cases.setdefault(line.op, set()).add(_case_id(line))
-    found = set().union(*cases.values())
+        calls += 1
+        case_id = _case_id(line)
+        found.add(case_id)
+        tally = tallies.get(line.op) or tallies.setdefault(line.op, OpTally())
+        tally.add(case_id, nested=line.depth > 0, raised=line.error is not None)
     new = [case_id for case_id in found if case_id not in known]
     unreadable = faults.total()
+    ops, cases = op_counts(tallies), counted_cases(tallies)
+    total = counted(ops)
     return TraceSummary(
         run=None,
         accounting=Accounting(
-            observed=calls.total() + unreadable,
+            observed=calls + unreadable,
             stored=len(new),
-            deduplicated=calls.total() - len(new),
+            deduplicated=calls - len(new),
             untraceable=((UNREADABLE, unreadable),) if unreadable else (),
         ),
-        calls=calls.total() + unreadable,
-        cases=len(found),
-        known_cases=len(found) - len(new),
-        ops=tuple(
-            OpCount(op, len(cases[op]), count, raised[op], is_hidden(op))
-            for op, count in sorted(calls.items(), key=lambda entry: (-entry[1], entry[0]))
-        ),
+        calls=total.amount.calls,
+        cases=total.amount.cases,
+        known_cases=len(cases.difference(new)),
+        ops=ops,
         in_flight=(),
         tests=(),
         faults=tuple(faults.most_common()),
         lost=0,
         processes=len(processes),
         unclosed=0,
+        left=total.left,
     )
 
 

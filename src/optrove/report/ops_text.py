@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from optrove.report.left_out import left_out_lines
 from optrove.report.tables import Column, plural, table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from optrove.codec.text import Json
+    from optrove.model.counted import LeftOut
     from optrove.model.trove import OpRow
 
 _COLUMNS: Final = (
@@ -21,15 +23,17 @@ _COLUMNS: Final = (
 )
 
 
-def ops_lines(rows: Sequence[OpRow], *, all_ops: bool, width: int | None = None) -> list[str]:
-    """Return a table of the ops and a line with their totals; hidden ones are only counted."""
+def ops_lines(
+    rows: Sequence[OpRow], left: LeftOut, *, all_ops: bool, width: int | None = None
+) -> list[str]:
+    """Return a table of the ops, a line with their totals, and what these leave out."""
     shown = [row for row in rows if all_ops or not row.hidden]
     cells = [
         (row.op, f"{row.cases:,}", f"{row.calls:,}", percent(row.replayable), _models(row.models))
         for row in shown
     ]
     table = [*table_lines(_COLUMNS, cells, width), ""] if shown else []
-    return [*table, _totals(shown), *_hidden(len(rows) - len(shown))]
+    return [*table, _totals(shown), *left_out_lines(left)]
 
 
 def ops_data(rows: Sequence[OpRow], *, all_ops: bool) -> list[Json]:
@@ -63,7 +67,3 @@ def _totals(rows: Sequence[OpRow]) -> str:
     models = {model for row in rows for model in row.models}
     counts = (plural(len(rows), "op"), plural(cases, "case"), plural(calls, "call"))
     return f"{', '.join(counts)} from {plural(len(models), 'model')}"
-
-
-def _hidden(count: int) -> list[str]:
-    return [f"{plural(count, 'data-movement op')} hidden, --all-ops shows them"] if count else []

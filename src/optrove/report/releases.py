@@ -33,7 +33,7 @@ _LEAST_NS: Final = 10_000_000
 _MOST_SHOWN: Final = 50
 _MOST_IDS: Final = 4
 _LONGEST: Final = 200
-_KINDS: Final = ("broken", "fixed", "moved", "slower", "not_run")
+_KINDS: Final = ("broken", "fixed", "moved", "slower", "not_run", "unlike")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class Judged:
     took_ns: int | None = None
     xfail: bool = False
     """Whether a failure was expected."""
+    device: str | None = None
+    """The kind of device that it was tried on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +77,18 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """In what two runs differ. Every case of either is in exactly one of these."""
+    """In what two runs differ. Every case of either is in exactly one of these.
+
+    ``unlike`` are those that were tried on another kind of device: to be accepted by a mock board
+    and to be computed right are two things.
+    """
 
     broken: tuple[Change, ...]
     fixed: tuple[Change, ...]
     moved: tuple[Change, ...]
     slower: tuple[Change, ...]
     not_run: tuple[Change, ...]
+    unlike: tuple[Change, ...]
     only_a: tuple[Judged, ...]
     only_b: tuple[Judged, ...]
     same: int
@@ -110,6 +117,7 @@ def judged(op: str, attempt: Attempt, *, xfail: bool = False) -> Judged:
         pcc=tuple((each.output, each.value) for each in attempt.measurements if each.name == "pcc"),
         took_ns=took(attempt),
         xfail=xfail,
+        device=attempt.device_kind.value,
     )
 
 
@@ -164,6 +172,8 @@ def is_slower(one: int, other: int) -> bool:
 
 def _change(before: Judged, after: Judged) -> tuple[str | None, str, bool]:
     outcomes = (before.outcome, after.outcome)
+    if None not in (before.device, after.device) and before.device != after.device:
+        return "unlike", f"was tried on {before.device}, is on {after.device}", False
     if Outcome.NOT_RUN in outcomes:
         return "not_run", _words(after if after.outcome is Outcome.NOT_RUN else before), False
     if before.outcome is Outcome.PASSED is not after.outcome:
@@ -230,6 +240,7 @@ def _counted(found: Comparison) -> str:
 def _uncompared(found: Comparison) -> Iterator[str]:
     left = {
         "not run": len(found.not_run),
+        "on another kind of device": len(found.unlike),
         "only in A": len(found.only_a),
         "only in B": len(found.only_b),
     }
@@ -282,6 +293,7 @@ def release_data(a: Side, b: Side, found: Comparison) -> dict[str, Json]:
             "slower": len(found.slower),
             "same": found.same,
             "not_run": len(found.not_run),
+            "unlike": len(found.unlike),
             "only_a": len(found.only_a),
             "only_b": len(found.only_b),
         },
@@ -291,6 +303,7 @@ def release_data(a: Side, b: Side, found: Comparison) -> dict[str, Json]:
         "slower": _changes_data(found.slower),
         "regressions": found.regressions,
         "not_run": _changes_data(found.not_run),
+        "unlike": _changes_data(found.unlike),
         "only_a": [each.case_id for each in found.only_a],
         "only_b": [each.case_id for each in found.only_b],
     }

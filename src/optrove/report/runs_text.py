@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
+from optrove.model.counted import LeftOut
 from optrove.model.records import RunKind
+from optrove.report.left_out import left_out_calls_lines, left_out_data
 from optrove.report.tables import Column, plural, table_lines
 
 if TYPE_CHECKING:
@@ -36,12 +39,13 @@ _MODELS: Final = (
     Column("last run"),
     Column("boards", flexible=True),
 )
+_MODEL_IN_SOURCE: Final = re.compile(r" \[HF_MODEL:(.+)\]\Z")
 _DAY: Final = len("2026-01-02")
 _MINUTE: Final = len("2026-01-02T03:04")
 
 
 def runs_lines(rows: Sequence[RunRow], width: int | None = None) -> list[str]:
-    """Return a table of the runs, as they come, and a line with their number."""
+    """Return a table of the runs, as they come, their number, and what calls are left out."""
     cells = [
         (
             row.run.id[:SHORT_ID],
@@ -55,11 +59,11 @@ def runs_lines(rows: Sequence[RunRow], width: int | None = None) -> list[str]:
         )
         for row in rows
     ]
-    return [*table_lines(_RUNS, cells, width), "", plural(len(rows), "run")]
+    return [*table_lines(_RUNS, cells, width), "", plural(len(rows), "run"), *_left_out(rows)]
 
 
 def models_lines(rows: Sequence[ModelRow], width: int | None = None) -> list[str]:
-    """Return a table of the models, as they come, and a line with their number."""
+    """Return a table of the models, as they come, their number, and what calls are left out."""
     cells = [
         (
             row.model,
@@ -72,7 +76,7 @@ def models_lines(rows: Sequence[ModelRow], width: int | None = None) -> list[str
         )
         for row in rows
     ]
-    return [*table_lines(_MODELS, cells, width), "", plural(len(rows), "model")]
+    return [*table_lines(_MODELS, cells, width), "", plural(len(rows), "model"), *_left_out(rows)]
 
 
 def runs_data(rows: Sequence[RunRow]) -> list[Json]:
@@ -89,6 +93,7 @@ def models_data(rows: Sequence[ModelRow]) -> list[Json]:
             "ops": row.ops,
             "cases": row.cases,
             "calls": row.calls,
+            "left_out": left_out_data(row.left),
             "boards": list(row.boards),
             "last_run_at": row.last_run_at,
         }
@@ -116,9 +121,18 @@ def board_text(board: str | None, machine: Machine) -> str:
     return " ".join(filter(None, (machine.board_type, machine.device_series)))
 
 
+def source_text(source: str) -> str:
+    """Return what was run as people read it: ``path, model NAME`` for ``path [HF_MODEL:NAME]``."""
+    return _MODEL_IN_SOURCE.sub(r", model \1", source)
+
+
 def moment(text: str) -> str:
     """Return a moment of a record to the minute."""
     return text[:_MINUTE].replace("T", " ")
+
+
+def _left_out(rows: Sequence[RunRow] | Sequence[ModelRow]) -> list[str]:
+    return left_out_calls_lines(sum((row.left for row in rows), start=LeftOut()))
 
 
 def _is_tried(row: RunRow) -> bool:
@@ -159,6 +173,7 @@ def _run_data(row: RunRow) -> Json:
         "complete": row.complete,
         "calls": row.calls,
         "cases": row.cases,
+        "left_out": left_out_data(row.left),
         "tests": dict(row.tests),
         "attempts": dict(row.attempts),
         "planned": row.planned,

@@ -23,6 +23,7 @@ def since(a: Side, b: Side, found: Comparison) -> Since:
     """Return what has changed from the first to the second."""
     uncompared = {
         "not run in both": len(found.not_run),
+        "on another kind of device": len(found.unlike),
         "only before": len(found.only_a),
         "only now": len(found.only_b),
     }

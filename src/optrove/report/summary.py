@@ -1,19 +1,22 @@
 """Sum up a trace from its journals: calls, cases, what was left out, and what was going on.
 
-Every observed call is counted exactly once: as the first of a new case, as one more of a case, as
-filtered, or as untraceable. ``TraceSummary.accounting`` says which, and adds up.
+Every observed call is accounted for exactly once: as the first of a new case, as one more of a
+case, as filtered, or as untraceable. ``TraceSummary.accounting`` says which, and adds up. Calls and
+cases are counted as everywhere (``model.counted``), and ``left`` is what that leaves out.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from optrove.codec import journal as layout
 from optrove.codec.identity import placement_hash
-from optrove.model.hidden import is_hidden
+from optrove.model.counted import LeftOut
 from optrove.model.records import Accounting, CallOutcome, CallSite, Counts, Run, TestOutcome
+from optrove.report.op_counts import OpCount, OpTally, counted, counted_cases, op_counts
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -23,16 +26,8 @@ if TYPE_CHECKING:
 
 LOST = "the journal could not be written"
 
-
-@dataclass(frozen=True, slots=True)
-class OpCount:
-    """How often an op was called, and with how many different cases."""
-
-    op: str
-    cases: int
-    calls: int
-    raised: int
-    hidden: bool
+# As pytest words it, with or without a place in front.
+_ASSERTION: Final = re.compile(r"(^|: )(AssertionError\b|assert\b)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +44,10 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class TraceSummary:
-    """What a trace has found, over all of its processes."""
+    """What a trace has found, over all of its processes.
+
+    ``calls``, ``cases`` and ``known_cases`` do not count what is ``left``; ``ops`` are all.
+    """
 
     run: Run | None
     accounting: Accounting
@@ -64,6 +62,9 @@ class TraceSummary:
     processes: int
     unclosed: int
     """How many processes did not end in order."""
+    asserted: int = 0
+    """How many tests failed in an assertion."""
+    left: LeftOut = field(default_factory=LeftOut)
 
 
 @dataclass(slots=True)
@@ -79,10 +80,9 @@ class _Tally:
     first: int = 0
     filtered: Counter[str] = field(default_factory=Counter)
     untraceable: Counter[str] = field(default_factory=Counter)
-    calls: Counter[str] = field(default_factory=Counter)
-    raised: Counter[str] = field(default_factory=Counter)
-    cases: dict[str, set[str]] = field(default_factory=dict)
+    ops: dict[str, OpTally] = field(default_factory=dict)
     tests: Counter[str] = field(default_factory=Counter)
+    asserted: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     in_flight: list[InFlight] = field(default_factory=list)
     run: Run | None = None
@@ -98,6 +98,8 @@ def summarize(journals: Iterable[JournalReader], known: Container[str] = ()) -> 
     deduplicated = tally.observed - tally.first - tally.lost
     deduplicated -= tally.filtered.total() + tally.untraceable.total()
     untraceable = tally.untraceable + Counter({LOST: tally.lost})
+    ops, cases = op_counts(tally.ops), counted_cases(tally.ops)
+    total = counted(ops)
     return TraceSummary(
         run=tally.run,
         accounting=Accounting(
@@ -107,25 +109,24 @@ def summarize(journals: Iterable[JournalReader], known: Container[str] = ()) -> 
             filtered=_counts(tally.filtered),
             untraceable=_counts(untraceable),
         ),
-        calls=tally.observed,
-        cases=len(tally.seen),
-        known_cases=sum(case_id in tally.known for case_id in tally.seen),
-        ops=_ops(tally),
+        calls=total.amount.calls,
+        cases=total.amount.cases,
+        known_cases=sum(case_id in tally.known for case_id in cases),
+        ops=ops,
         in_flight=tuple(tally.in_flight),
         tests=_counts(tally.tests),
         faults=_counts(tally.faults),
         lost=tally.lost,
         processes=processes,
         unclosed=tally.unclosed,
+        asserted=tally.asserted,
+        left=total.left,
     )
 
 
-def _ops(tally: _Tally) -> tuple[OpCount, ...]:
-    found = [
-        OpCount(op, len(tally.cases.get(op, ())), calls, tally.raised[op], is_hidden(op))
-        for op, calls in tally.calls.items()
-    ]
-    return tuple(sorted(found, key=lambda count: (-count.calls, count.op)))
+def is_assertion(error: str) -> bool:
+    """Tell whether the words about a test that failed are those of a failed assertion."""
+    return _ASSERTION.search(error.partition("\n")[0]) is not None
 
 
 def _add(tally: _Tally, reader: JournalReader) -> None:
@@ -140,6 +141,8 @@ def _add(tally: _Tally, reader: JournalReader) -> None:
     for result in reader.tests:
         if result.outcome is not TestOutcome.UNFINISHED:
             tally.tests[result.outcome.value] += 1
+        if result.outcome is TestOutcome.FAILED and is_assertion(result.error or ""):
+            tally.asserted += 1
     hashes: dict[int, str] = {}
     for raw in reader.raw_calls():
         tally.observed += 1
@@ -154,15 +157,13 @@ def _add_call(tally: _Tally, reader: JournalReader, raw: RawCall, hashes: dict[i
         tally.untraceable[reader.reason(raw.number)] += 1
         return
     op = reader.op(raw.number)
-    tally.calls[op] += 1
-    if raw.outcome is CallOutcome.RAISED:
-        tally.raised[op] += 1
     if raw.outcome is CallOutcome.UNFINISHED:
         tally.in_flight.append(_in_flight(reader, raw))
     case_id = hashes.get(raw.number)
     if case_id is None:
         case_id = hashes[raw.number] = placement_hash(reader.case(raw.number))
-        tally.cases.setdefault(op, set()).add(case_id)
+    own = tally.ops.get(op) or tally.ops.setdefault(op, OpTally())
+    own.add(case_id, nested=raw.depth > 0, raised=raw.outcome is CallOutcome.RAISED)
     if raw.kind == layout.OPAQUE:
         opaque = ", ".join(sorted(set(reader.opaque(raw.number))))
         tally.untraceable[f"{op} holds {opaque}"] += 1

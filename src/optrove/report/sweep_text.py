@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from optrove.model.records import Counts
     from optrove.report.results import RunResults
 
+_SUITE: Final = Column("suite")
 _COLUMNS: Final = (
     Column("op", flexible=True),
-    Column("suite"),
+    _SUITE,
     Column("on"),
     Column("cases", right=True),
     Column("calls", right=True),
@@ -39,7 +40,10 @@ class DrawnCase:
 
 
 def plan_lines(cases: Sequence[DrawnCase], left_out: Counts, width: int | None = None) -> list[str]:
-    """Return a plan as a table of ops in the order in which they first come, and its sum."""
+    """Return a plan as a table of ops in the order in which they first come, and its sum.
+
+    Suites have a column where there are any: recorded cases of ops have none.
+    """
     groups: dict[tuple[str, str, str], list[DrawnCase]] = {}
     for each in cases:
         place = " ".join(filter(None, (each.device, each.board)))
@@ -48,8 +52,12 @@ def plan_lines(cases: Sequence[DrawnCase], left_out: Counts, width: int | None =
         (*key, f"{len(some):,}", f"{sum(each.calls or 0 for each in some):,}")
         for key, some in groups.items()
     ]
+    shown = [place for place, column in enumerate(_COLUMNS) if column is not _SUITE]
+    if any(each.suite for each in cases):
+        shown = list(range(len(_COLUMNS)))
+    columns = [_COLUMNS[place] for place in shown]
     return [
-        *table_lines(_COLUMNS, rows, width),
+        *table_lines(columns, [[row[place] for place in shown] for row in rows], width),
         "",
         f"{plural(len(cases), 'case')} planned, nothing executed",
         *(f"left out: {count:,} {reason}" for reason, count in left_out),

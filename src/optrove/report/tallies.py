@@ -58,9 +58,9 @@ class Tallies:
             runs[run_key] = Tally(board)
         return runs[run_key]
 
-    def count(self, run_key: int, outcome: str) -> None:
-        """Count an attempt of a run."""
-        self._by_run.setdefault(run_key, Counter())[outcome] += 1
+    def count(self, run_key: int, outcome: str, attempts: int = 1) -> None:
+        """Count attempts of a run that ended so."""
+        self._by_run.setdefault(run_key, Counter())[outcome] += attempts
 
     def of_op(self, op: str) -> dict[int, Tally]:
         """Return what came of an op, by run."""

@@ -5,28 +5,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from optrove.codec.identity import case_data, placement_hash
+from optrove.model.counted import Counting
 from optrove.report.describe import drawn, drawn_arguments
+from optrove.report.left_out import left_out_data, left_out_lines
+from optrove.report.op_counts import counted
+from optrove.report.tables import Column, plural, table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from optrove.codec.text import Json
     from optrove.model.records import Accounting, Counts
-    from optrove.report.summary import InFlight, OpCount, TraceSummary
+    from optrove.report.op_counts import OpCount
+    from optrove.report.summary import InFlight, TraceSummary
 
 WIDTH: Final = 80
 _MOST_IN_FLIGHT: Final = 8
 _MOST_FAULTS: Final = 8
-_COLUMNS: Final = "{:<{op}}  {:>7}  {:>10}  {:>7}"
-_OTHERS: Final = 32
-"""How many columns of the table of ops are not the op's name."""
+_COLUMNS: Final = (
+    Column("op"),
+    Column("cases", right=True),
+    Column("calls", right=True),
+    Column("raised", right=True),
+)
 
 
-def summary_lines(summary: TraceSummary, *, all_ops: bool = False) -> list[str]:
+def summary_lines(summary: TraceSummary, counting: Counting | None = None) -> list[str]:
     """Return what a trace has found as lines: ops, what was left out, and the accounting."""
+    asked = counting or Counting()
+    left = counted(summary.ops, asked).left
     return [
         _totals(summary),
-        *_table(summary.ops, all_ops=all_ops),
+        *_table(summary.ops, asked),
+        *left_out_lines(left),
         *_reasons("filtered", summary.accounting.filtered),
         *_reasons("untraceable", summary.accounting.untraceable),
         accounting_line(summary.accounting),
@@ -68,6 +79,7 @@ def summary_data(summary: TraceSummary) -> dict[str, Json]:
         "cases": summary.cases,
         "new_cases": summary.cases - summary.known_cases,
         "known_cases": summary.known_cases,
+        "left_out": left_out_data(summary.left),
         "tests": dict(summary.tests),
         "accounting": {
             "observed": accounting.observed,
@@ -81,6 +93,7 @@ def summary_data(summary: TraceSummary) -> dict[str, Json]:
                 "op": count.op,
                 "unique": count.cases,
                 "executed": count.calls,
+                "nested": count.nested_calls,
                 "raised": count.raised,
                 "hidden": count.hidden,
             }
@@ -111,36 +124,21 @@ def _in_flight_data(call: InFlight) -> dict[str, Json]:
 def _totals(summary: TraceSummary) -> str:
     new = summary.cases - summary.known_cases
     processes = f" in {summary.processes} processes" if summary.processes > 1 else ""
-    cases = f"{summary.cases:,} cases ({new:,} new, {summary.known_cases:,} known)"
-    return f"{summary.calls:,} calls, {cases}{processes}"
+    cases = f"{plural(summary.cases, 'case')} ({new:,} new, {summary.known_cases:,} known)"
+    return f"{plural(summary.calls, 'call')}, {cases}{processes}"
 
 
-def _table(ops: Iterable[OpCount], *, all_ops: bool) -> list[str]:
-    shown = [count for count in ops if all_ops or not count.hidden]
-    hidden = [count for count in ops if count.hidden and not all_ops]
-    lines = []
-    if shown:
-        width = min(max(len(count.op) for count in shown), WIDTH - _OTHERS)
-        lines += ["", _COLUMNS.format("op", "unique", "executed", "raised", op=width)]
-        lines += [_row(count, width) for count in shown]
-        lines.append("")
-    if hidden:
-        unique, executed = (sum(each) for each in zip(*map(_numbers, hidden), strict=True))
-        moves = f"{len(hidden)} data-movement op{'s' if len(hidden) > 1 else ''}"
-        text = f"{moves}, {unique:,} unique, {executed:,}x executed"
-        lines.append(f"hidden: {text} (--all-ops shows them)")
-    return lines
+def _table(ops: Iterable[OpCount], counting: Counting) -> list[str]:
+    shown = [count for count in ops if counting.all_ops or not count.hidden]
+    rows = [row for row in (_row(count, counting) for count in shown) if row[2] != "0"]
+    return ["", *table_lines(_COLUMNS, rows), ""] if rows else []
 
 
-def _numbers(count: OpCount) -> tuple[int, int]:
-    return count.cases, count.calls
-
-
-def _row(count: OpCount, width: int) -> str:
-    raised = f"{count.raised:,}" if count.raised else ""
-    executed = f"{count.calls:,}x"
-    row = _COLUMNS.format(count.op, f"{count.cases:,}", executed, raised, op=width)
-    return row.rstrip()
+def _row(count: OpCount, counting: Counting) -> tuple[str, str, str, str]:
+    cases, calls = count.cases, count.calls
+    if counting.nested:
+        cases, calls = cases + count.nested_cases, calls + count.nested_calls
+    return count.op, f"{cases:,}", f"{calls:,}", f"{count.raised:,}" if count.raised else ""
 
 
 def _reasons(title: str, counts: Counts) -> list[str]:

@@ -9,7 +9,7 @@ from optrove.report.attempts_text import number
 from optrove.report.distributions import pcc_chart
 from optrove.report.environment import environment_rows
 from optrove.report.page import BAD, GOOD, IDLE, ODD, Cell, Grid, Page, Tile, filled, shares
-from optrove.report.runs_text import SHORT_ID, board_text, moment
+from optrove.report.runs_text import SHORT_ID, board_text, moment, source_text
 from optrove.report.tables import duration, plural
 from optrove.report.trace_text import accounting_line
 
@@ -42,7 +42,7 @@ def traced_page(found: Traced) -> Page:
     facts = [f"run {run.id[:SHORT_ID]}", board, *([] if ttnn is None else [f"ttnn {ttnn}"])]
     chart = pcc_chart(each for test in found.tests for each in test.metrics)
     return Page(
-        title=f"run {run.id[:SHORT_ID]}: {run.source}",
+        title=f"run {run.id[:SHORT_ID]}: {source_text(run.source)}",
         heading=run.model or run.source,
         subtitle=", ".join([*filter(None, facts), f"{moment(run.started_at)} UTC"]),
         tiles=_tiles(found),
@@ -56,12 +56,10 @@ def traced_page(found: Traced) -> Page:
 
 def _tiles(found: Traced) -> tuple[Tile, ...]:
     shown = [op for op in found.ops if not op.hidden]
-    calls = sum(op.calls for op in shown)
-    hidden = sum(op.calls for op in found.ops) - calls
-    note = f"{hidden:,} more only move data" if hidden else ""
+    left = found.row.left.moving.calls + found.row.left.nested.calls
     tiles = [
-        Tile("calls", f"{calls:,}", note),
-        Tile("cases", f"{sum(op.cases for op in shown):,}", "different configurations"),
+        Tile("calls", f"{found.row.calls:,}", f"{left:,} more are left out" if left else ""),
+        Tile("cases", f"{found.row.cases:,}", "different configurations"),
         Tile("ops", f"{len(shown):,}"),
     ]
     if found.tests:
@@ -81,12 +79,11 @@ def _parts(tests: Iterable[TestResult]) -> list[tuple[str, int, str]]:
 
 
 def _sums(found: Traced) -> Iterable[str]:
-    shown = sum(op.calls for op in found.ops if not op.hidden)
-    moving = sum(op.calls for op in found.ops) - shown
-    nested = found.row.calls - shown - moving
+    shown, left = found.row.calls, found.row.left
+    moving, nested = left.moving.calls, left.nested.calls
     yield (
-        f"{found.row.calls:,} calls recorded = {shown:,} shown + {moving:,} that only move data "
-        f"+ {nested:,} made by other ops"
+        f"{shown + moving + nested:,} calls recorded = {shown:,} shown "
+        f"+ {moving:,} that only move data + {nested:,} made by other ops"
     )
     accounting = found.row.run.accounting
     if accounting.observed:

@@ -1,14 +1,17 @@
-"""Keep of every case what came of its last attempt, on each board and on any."""
+"""Keep of every case what came of its last attempt, wherever, and on each kind of each board."""
 
 from __future__ import annotations
 
 from array import array
-from typing import Final
+from typing import Final, TypeAlias
 
 from optrove.model.records import Outcome
 
-ANY_BOARD: Final = ""
-"""Stands for whichever board was the last."""
+Ground: TypeAlias = tuple[str, str]
+"""Where something was tried: a board, and the kind of device that it was: hw, mock, shadow."""
+
+ANYWHERE: Final[Ground] = ("", "")
+"""Stands for wherever it was tried last."""
 
 _OUTCOMES: Final = tuple(outcome.value for outcome in Outcome)
 _CODES: Final = {outcome: code for code, outcome in enumerate(_OUTCOMES, start=1)}
@@ -22,54 +25,54 @@ _DIGITS: Final = tuple(
 class LastTried:
     """The last attempts at the cases of one op, by their numbers."""
 
-    __slots__ = ("_boards", "_sets", "_size")
+    __slots__ = ("_grounds", "_sets", "_size")
 
     def __init__(self, size: int) -> None:
         """Begin with no attempts at this many cases."""
         self._size = size
-        self._boards: dict[str, tuple[bytearray, array[int]]] = {}
-        self._sets: dict[str, dict[str, int]] = {}
+        self._grounds: dict[Ground, tuple[bytearray, array[int]]] = {}
+        self._sets: dict[Ground, dict[str, int]] = {}
 
-    def add(self, number: int, board: str, outcome: str, key: int) -> None:
+    def add(self, number: int, ground: Ground, outcome: str, key: int) -> None:
         """Take in an attempt, which is later than all before."""
-        for name in (ANY_BOARD, board):
-            if name not in self._boards:
-                self._boards[name] = (bytearray(self._size), array("q", bytes(8 * self._size)))
-            codes, keys = self._boards[name]
+        for where in (ANYWHERE, ground):
+            if where not in self._grounds:
+                self._grounds[where] = (bytearray(self._size), array("q", bytes(8 * self._size)))
+            codes, keys = self._grounds[where]
             codes[number] = _CODES.get(outcome, _UNKNOWN)
             keys[number] = key
-            self._sets.pop(name, None)
+            self._sets.pop(where, None)
 
-    def boards(self) -> tuple[str, ...]:
-        """Return the boards on which something was tried, sorted."""
-        return tuple(sorted(name for name in self._boards if name != ANY_BOARD))
+    def grounds(self) -> tuple[Ground, ...]:
+        """Return where something was tried, sorted."""
+        return tuple(sorted(where for where in self._grounds if where != ANYWHERE))
 
-    def outcomes(self, board: str = ANY_BOARD) -> dict[str, int]:
+    def outcomes(self, ground: Ground = ANYWHERE) -> dict[str, int]:
         """Return the sets of cases by what came of their last attempt."""
-        found = self._sets.get(board)
+        found = self._sets.get(ground)
         if found is None:
-            found = self._sets[board] = self._gathered(board)
+            found = self._sets[ground] = self._gathered(ground)
         return found
 
-    def tried(self, board: str = ANY_BOARD) -> int:
+    def tried(self, ground: Ground = ANYWHERE) -> int:
         """Return the set of cases that were tried."""
         every = 0
-        for cases in self.outcomes(board).values():
+        for cases in self.outcomes(ground).values():
             every |= cases
         return every
 
-    def last(self, number: int, board: str = ANY_BOARD) -> tuple[str, int] | None:
+    def last(self, number: int, ground: Ground = ANYWHERE) -> tuple[str, int] | None:
         """Return outcome and key of the last attempt at a case; None if there was none."""
-        if board not in self._boards:
+        if ground not in self._grounds:
             return None
-        codes, keys = self._boards[board]
+        codes, keys = self._grounds[ground]
         code = codes[number]
         return (_OUTCOMES[code - 1], keys[number]) if 0 < code < _UNKNOWN else None
 
-    def _gathered(self, board: str) -> dict[str, int]:
-        if board not in self._boards:
+    def _gathered(self, ground: Ground) -> dict[str, int]:
+        if ground not in self._grounds:
             return {}
-        codes, _ = self._boards[board]
+        codes, _ = self._grounds[ground]
         # The last case is the first digit of the number.
         backwards = bytes(reversed(codes))
         present = sorted(code for code in set(codes) if 0 < code < _UNKNOWN)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from optrove.report.configurations import model_label
-from optrove.report.runs_text import board_text
+from optrove.report.runs_text import board_text, source_text
 from optrove.report.tables import Column, plural, table_lines
 
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ def usage_of(configurations: Iterable[Configuration]) -> Usage:
         by_use: Counter[_UseKey] = Counter()
         for each in configuration.executions:
             board = board_text(each.board, each.machine)
-            by_place[model_label(each), each.test_id or each.source, board] += each.count
+            by_place[model_label(each), each.test_id or source_text(each.source), board] += (
+                each.count
+            )
             by_use[op, each.model, each.source, each.test_id, board] += each.count
         ops.add({op: configuration.row.calls})
         models.add(_sums((label, count) for (label, _, _), count in by_place.items()))

@@ -76,7 +76,7 @@ class Execution:
         self._needing_l1_small.add(op)
         executed, notes = self._once(job, replace(wanted, l1_small_size=L1_SMALL), tell)
         note = (
-            f"the recording tells no l1_small_size, and {op} runs out of it without one; "
+            f"no l1_small_size was recorded, and {op} runs out of it without one; "
             f"the device was opened with {L1_SMALL}"
         )
         return executed, (*notes, note)

@@ -105,7 +105,7 @@ def test_with_a_full_disk_the_program_goes_on_and_losses_are_counted(tmp_path, m
     perform(recorder, form, abs, -2)
     journal.close()
     summary = summary_of(tmp_path)
-    assert (summary.calls, summary.lost) == (6, 4)
+    assert (summary.accounting.observed, summary.lost) == (6, 4)
     assert ("the journal could not be written", 4) in summary.accounting.untraceable
     assert any("No space left" in fault for fault in recorder.faults)
 
@@ -149,7 +149,7 @@ def test_a_window_that_cannot_be_had_costs_calls_until_it_can(tmp_path, monkeypa
     perform(recorder, form, abs, 1)
     journal.close()
     summary = summary_of(tmp_path)
-    assert (summary.calls, summary.lost, summary.cases) == (small_windows + 11, 10, 1)
+    assert (summary.accounting.observed, summary.lost, summary.cases) == (small_windows + 11, 10, 1)
 
 
 CHILD_WITH_A_SMALL_DISK = """
@@ -180,7 +180,7 @@ def test_beyond_the_largest_allowed_file_the_program_goes_on(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     summary = summary_of(tmp_path)
     assert summary.lost == int(done.stdout) > 0
-    assert summary.calls == 40_000
+    assert summary.accounting.observed == 40_000
     assert summary.unclosed == 1
 
 

@@ -156,7 +156,7 @@ def test_threads_at_once_lose_nothing_and_keep_their_own_parents(recorder, tmp_p
             assert arguments_of(parent) == arguments_of(call)
             assert [*map(encode, call.call.outputs)] == [arguments_of(call)["b"]]
     summary = summary_of(tmp_path)
-    assert summary.cases == 2 * 50 * count
+    assert summary.cases == summary.left.nested.cases == 50 * count
     assert recorder.faults == {}
 
 
@@ -195,7 +195,7 @@ def test_an_argument_of_unknown_class_is_counted_and_never_merged(recorder, tmp_
     assert [call.kind for call in calls] == ["opaque"] * 3
     assert len({call.hash for call in calls}) == 3
     summary = summary_of(tmp_path)
-    assert (summary.calls, summary.cases, summary.known_cases) == (3, 3, 0)
+    assert (summary.accounting.observed, summary.cases, summary.known_cases) == (3, 3, 0)
     ((reason, count),) = summary.accounting.untraceable
     assert "Thing" in reason
     assert count == 3
@@ -216,7 +216,7 @@ def test_what_goes_wrong_in_the_tracing_reaches_the_summary_and_not_the_program(
     assert [call.outcome for call in calls] == ["returned"] * 3
     assert "fake.bind: Spiteful" in calls[1].reason
     assert len(recorder.faults) == 3
-    assert summary_of(tmp_path).calls == 3
+    assert summary_of(tmp_path).accounting.observed == 3
 
 
 def test_an_exception_that_cannot_be_printed_goes_through(recorder, tmp_path):
@@ -242,7 +242,7 @@ def test_ops_that_are_not_wanted_are_counted_by_reason(tmp_path):
     journal.close()
     summary = summary_of(tmp_path)
     assert summary.accounting.filtered == (("not wanted", 3),)
-    assert (summary.calls, summary.accounting.stored, summary.cases) == (6, 1, 1)
+    assert (summary.accounting.observed, summary.accounting.stored, summary.cases) == (6, 1, 1)
 
 
 def test_calls_that_are_not_the_programs_own_are_not_recorded_as_parents(recorder, tmp_path):
@@ -353,7 +353,7 @@ def test_what_is_known_stays_bounded_and_forgetting_changes_nothing(tmp_path, mo
             assert len(recorder.slots.known) <= 10
     journal.close()
     summary = summary_of(tmp_path)
-    assert (summary.calls, summary.cases) == (70, 35)
+    assert (summary.accounting.observed, summary.cases) == (70, 35)
 
 
 @pytest.mark.slow
@@ -385,7 +385,7 @@ def test_calls_with_unknown_things_are_counted_when_there_are_too_many_cases(
     for _ in range(5):
         perform(recorder, fake_form(), lambda _: None, Thing())
     summary = summary_of(tmp_path)
-    assert summary.calls == 5
+    assert summary.accounting.observed == 5
     assert summary.cases == 2
     assert [count for _, count in summary.accounting.untraceable] == [5]
 

@@ -90,7 +90,7 @@ def test_a_full_disk_at_the_end_keeps_the_trace_from_nothing(tracing, monkeypatc
     assert active_tracing() is None
     summary = summarize_directory(tracing.directory)
     assert_adds_up(summary)
-    assert (summary.calls, summary.lost, summary.unclosed) == (2, 1, 1)
+    assert (summary.accounting.observed, summary.lost, summary.unclosed) == (2, 1, 1)
 
 
 def test_two_traces_one_after_the_other_have_journals_of_their_own(tmp_path, run):

@@ -12,7 +12,7 @@ from optrove.report.causes import causes
 from trove_rows import tensor
 
 FATAL = "Not enough banks\nRuntimeError: TT_FATAL @ x.cpp:1: banks\ninfo:\nNot enough banks"
-FABRIC = "the recording tells no fabric; the mesh was opened with FABRIC_1D"
+FABRIC = "no fabric was recorded; the mesh was opened with FABRIC_1D"
 DIFFERENCE = "$.arguments.x: recorded 1, replayed 2"
 
 

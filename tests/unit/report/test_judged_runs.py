@@ -13,6 +13,7 @@ class Told:
     key: int
     case_key: int
     outcome: str = "passed"
+    device: str = "shadow"
     duration_ns: int | None = 1_000_000
     detail: str | None = None
     suite: str | None = None
@@ -36,6 +37,8 @@ KINDS = (
     {"outcome": "rejected", "detail": "TT_FATAL: other", "suite": "xfail_some", "measured": ()},
     {"outcome": "out_of_memory", "detail": None, "measured": ()},
     {"outcome": "not_run", "detail": "no board", "measured": ()},
+    {"device": "mock"},
+    {"device": "mock", "outcome": "not_run", "measured": ()},
 )
 
 
@@ -56,7 +59,8 @@ def test_runs_are_compared_as_everywhere_else(timed):
     assert {kind: len(keys) for kind, keys in found.items()} == {
         kind: len(getattr(expected, kind)) for kind in found
     }
-    assert set(found) == {"broken", "fixed", "moved", "not_run", *(["slower"] if timed else [])}
+    kinds = {"broken", "fixed", "moved", "not_run", "unlike"}
+    assert set(found) == kinds | ({"slower"} if timed else set())
     assert all(list(keys) == sorted(keys) for keys in found.values())
 
 

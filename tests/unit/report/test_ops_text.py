@@ -1,5 +1,6 @@
 import pytest
 
+from optrove.model.counted import Amount, LeftOut
 from optrove.model.trove import OpRow
 from optrove.report.ops_text import ops_data, ops_lines, percent
 
@@ -9,36 +10,38 @@ ROWS = (
     OpRow("ttnn.to_device", 3, 512, (LLAMA,), 1.0, hidden=True),
     OpRow("ttnn.add", 2, 7, (LLAMA,), 0.5, hidden=False),
 )
+LEFT = LeftOut(moving=Amount(1, 3, 512))
 
 
-def test_ops_are_listed_with_their_totals_and_hidden_ones_are_counted():
-    assert ops_lines(ROWS, all_ops=False) == [
+def test_ops_are_listed_with_their_totals_and_with_what_these_leave_out():
+    left = LeftOut(LEFT.moving, nested=Amount(1, 0, 2))
+    assert ops_lines(ROWS, left, all_ops=False) == [
         "op           cases  calls  replayable  models",
         "ttnn.matmul     12  4,096        100%  2 models",
         f"ttnn.add         2      7         50%  {LLAMA}",
         "",
         "2 ops, 14 cases, 4,103 calls from 2 models",
-        "1 data-movement op hidden, --all-ops shows them",
+        "left out: 512 calls, 3 cases of 1 data-movement op (--all-ops counts them)",
+        "left out: 2 calls made by other ops (--nested counts them)",
     ]
 
 
 def test_all_ops_are_shown_on_demand():
-    lines = ops_lines(ROWS, all_ops=True)
-    assert "3 ops, 17 cases, 4,615 calls from 2 models" in lines
-    assert not any("hidden" in line for line in lines)
+    lines = ops_lines(ROWS, LeftOut(), all_ops=True)
+    assert lines[-1] == "3 ops, 17 cases, 4,615 calls from 2 models"
 
 
 def test_a_list_fits_into_a_terminal_of_80_columns():
     longest = OpRow(
         "ttnn.experimental.all_gather_minimal_matmul", 1, 1, (LLAMA,), 1.0, hidden=False
     )
-    assert max(map(len, ops_lines((*ROWS, longest), all_ops=True, width=80))) == 80
+    assert max(map(len, ops_lines((*ROWS, longest), LEFT, all_ops=True, width=80))) == 80
 
 
 def test_hidden_ops_alone_make_no_table():
-    assert ops_lines(ROWS[1:2], all_ops=False) == [
+    assert ops_lines(ROWS[1:2], LEFT, all_ops=False) == [
         "0 ops, 0 cases, 0 calls from 0 models",
-        "1 data-movement op hidden, --all-ops shows them",
+        "left out: 512 calls, 3 cases of 1 data-movement op (--all-ops counts them)",
     ]
 
 

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from attempts import add, attempted
-from optrove.model.records import Measurement, Outcome
+from optrove.model.records import DeviceKind, Measurement, Outcome
 from optrove.report.releases import Side, compare, judged, release_data, release_lines
 from trove_rows import tensor
 
@@ -42,14 +42,16 @@ GOOD, BAD = attempted(), attempted(Outcome.REJECTED, "no bank 8")
         (with_pcc(0.995), with_pcc(0.9999), "moved"),
         (with_pcc(0.9999), with_pcc(math.nan), "moved"),
         (with_pcc(math.nan), with_pcc(math.nan), None),
+        (GOOD, attempted(device_kind=DeviceKind.SHADOW), "unlike"),
+        (attempted(Outcome.NUMERICS, device_kind=DeviceKind.SHADOW), GOOD, "unlike"),
     ],
 )
 def test_what_has_changed(before, after, kind):
     found = compared(before, after)
-    kinds = ("broken", "fixed", "moved", "not_run")
+    kinds = ("broken", "fixed", "moved", "not_run", "unlike")
     assert [name for name in kinds if getattr(found, name)] == ([] if kind is None else [kind])
     assert found.same == (kind is None)
-    assert found.compared == (kind != "not_run")
+    assert found.compared == (kind not in ("not_run", "unlike"))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 import pytest
 
 from optrove.codec.identity import placement_hash
+from optrove.model.counted import Amount, Counting, LeftOut
 from optrove.model.records import TestOutcome, TestResult
 from optrove.report.summary import LOST, summarize
+from optrove.report.trace_text import summary_lines
 from tracing import assert_adds_up, fake_form, perform, readers_in, start_recorder, summary_of
 
 
@@ -81,6 +83,36 @@ def test_every_kind_of_call_is_counted_once(tmp_path):
     assert len(accounting.untraceable) == 2
     assert [(op.op, op.calls, op.raised) for op in summary.ops] == [("fake.add", 3, 1)]
     assert summary.lost == 1
+
+
+def test_what_other_ops_call_and_what_only_moves_data_is_told_apart(tmp_path):
+    recorder, journal = start_recorder(tmp_path)
+    inner, move = fake_form("fake.inner"), fake_form("ttnn.to_device", composite=True)
+
+    def outer(number):
+        perform(recorder, inner, abs, number)
+        perform(recorder, fake_form(), abs, 1)
+
+    for number in (1, 2, 2):
+        perform(recorder, fake_form("fake.outer", composite=True), outer, number)
+    perform(recorder, fake_form(), abs, 1)
+    perform(recorder, move, outer, 3)
+    journal.close()
+    summary = summary_of(tmp_path)
+    assert (summary.calls, summary.cases, summary.accounting.observed) == (4, 3, 13)
+    assert summary.left == LeftOut(moving=Amount(1, 1, 1), nested=Amount(2, 3, 8))
+    assert summary_lines(summary)[:7] == [
+        "4 calls, 3 cases (3 new, 0 known)",
+        "",
+        "op          cases  calls  raised",
+        "fake.outer      2      3",
+        "fake.add        1      1",
+        "",
+        "left out: 1 call, 1 case of 1 data-movement op (--all-ops counts them)",
+    ]
+    lines = summary_lines(summary, Counting(all_ops=True, nested=True))
+    assert "fake.inner          3      4" in lines
+    assert not any(line.startswith("left out") for line in lines)
 
 
 def test_results_of_tests_are_counted_by_outcome(tmp_path):

@@ -1,4 +1,5 @@
 from executed_runs import run
+from optrove.model.counted import Amount, LeftOut
 from optrove.model.records import Measurement, RunKind, TestOutcome, TestResult
 from optrove.model.trove import Machine, OpRow, RunRow
 from optrove.report.html import html
@@ -22,7 +23,8 @@ def test_a_traced_run_shows_its_tests_failures_first_and_its_ops():
         outcome_of("skipped", TestOutcome.SKIPPED),
         outcome_of("bad", TestOutcome.FAILED, metrics=(pcc,), error="a\nAssertionError: <0.97>\n"),
     )
-    row = RunRow(run("run", RunKind.TRACE, model="demo"), Machine(), calls=150, cases=6)
+    left = LeftOut(moving=Amount(1, 2, 40), nested=Amount(1, 0, 10))
+    row = RunRow(run("run", RunKind.TRACE, model="demo"), Machine(), 100, 4, left=left)
     page = traced_page(Traced(row, ops, tests))
     tiles = {tile.label: tile.value for tile in page.tiles}
     assert tiles == {

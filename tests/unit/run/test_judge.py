@@ -87,7 +87,7 @@ def test_outputs_that_were_not_recorded_are_not_compared():
 
 
 def test_what_was_supplied_is_told_with_every_outcome():
-    note = "the recording does not tell stride; left to its default"
+    note = "stride was not recorded; left at its default"
     for raised in (None, Raised("ValueError", "no")):
         verdict = judge(job(), Executed(CASE, raised=raised, notes=(note,)), ("no fabric",))
         assert verdict.notes == ("no fabric", note)

@@ -1,0 +1,31 @@
+import pytest
+
+from optrove.model.counted import Amount, Counted, Counting, LeftOut, OpCalls, add_up
+
+MOVED = OpCalls("ttnn.to_device", cases=3, calls=9, outermost_cases=2, outermost_calls=7)
+ADDED = OpCalls("ttnn.add", cases=4, calls=20, outermost_cases=3, outermost_calls=12)
+INNER = OpCalls("ttnn.slice", cases=1, calls=5, outermost_cases=0, outermost_calls=0)
+OPS = (MOVED, ADDED, INNER)
+
+
+@pytest.mark.parametrize(
+    ("counting", "counted"),
+    [
+        (None, Counted(Amount(1, 3, 12), LeftOut(Amount(1, 3, 9), Amount(2, 2, 13)))),
+        (Counting(nested=True), Counted(Amount(2, 5, 25), LeftOut(Amount(1, 3, 9)))),
+        (
+            Counting(all_ops=True),
+            Counted(Amount(2, 5, 19), LeftOut(nested=Amount(3, 3, 15))),
+        ),
+        (Counting(all_ops=True, nested=True), Counted(Amount(3, 8, 34))),
+    ],
+)
+def test_what_is_not_counted_is_left_out_by_exactly_one_reason(counting, counted):
+    found = add_up(OPS, counting)
+    assert found == counted
+    together = found.left.moving + found.left.nested + found.amount
+    assert (together.cases, together.calls) == (8, 34)
+
+
+def test_nothing_called_counts_nothing():
+    assert add_up(()) == Counted()
