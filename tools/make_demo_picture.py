@@ -36,7 +36,7 @@ PARTS = {
     "ops": Part(first=7, words=(" ops, ",)),
     "show": Part(first=9),
     "replay": Part(words=("verdict", "pcc", "traced replay")),
-    "check-board": Part(first=5),
+    "check-board": Part(first=6),
     "sweep": Part(words=("cases: ",)),
     "report": Part(),
 }

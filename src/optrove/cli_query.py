@@ -191,7 +191,8 @@ def _configuration_lines(
             written = () if pictures is None else write_pictures(each.row, pictures)
             yield from (f"  picture: {path}" for path in written)
         if number is None:
-            yield from left_out_lines(left_out_of(reader, (answer,)))
+            left = left_out_lines(left_out_of(reader, (answer,)))
+            yield from ("", *left) if left else ()
 
 
 def _show_families(

@@ -10,14 +10,14 @@ from optrove.errors import TookTooLong
 from optrove.store.place import place_of
 from optrove.store.reader import open_reader
 from optrove.store.trove import open_trove
-from optrove.web.catalog import Catalog
+from optrove.web.catalog import Catalog, early_index
 from optrove.web.looking import Look
 from optrove.web.pages import PAGES
 from optrove.web.parameters import read_parameters
 from small_trove import LLAMA_RUN, RESNET_RUN
 from trove_rows import case
 from troves import imported
-from web_trove import AFTER, BEFORE, SWEEP, TRACED, fill_web_trove
+from web_trove import AFTER, BEFORE, MOCKED, SWEEP, TRACED, fill_web_trove
 
 SUPPORT = Path(__file__).parents[1] / "support"
 WRITE = """
@@ -39,11 +39,14 @@ ASKED = (
     ("op", {"name": "softmax", "board": "n300"}),
     ("op", {"name": "matmul", "model": "meta-llama/Llama-3.2-1B-Instruct"}),
     ("op", {"name": "paged_fill_cache", "view": "families"}),
-    ("runs", {"kind": "replay"}),
+    ("models", {}),
+    ("model", {"name": "Llama"}),
+    ("runs", {"kind": "check-board"}),
     ("run", {"id": TRACED}),
     ("run", {"id": AFTER, "outcome": "rejected"}),
     ("progress", {"run": SWEEP}),
     ("compare", {"a": BEFORE, "b": AFTER}),
+    ("compare", {"a": AFTER, "b": MOCKED}),
     ("compare", {"a": LLAMA_RUN, "b": RESNET_RUN, "kind": "only_a"}),
     ("boards", {"op": "ttnn.matmul"}),
 )
@@ -53,14 +56,14 @@ def said(place):
     """Return what the pages say about a trove, but for times of this very run."""
     pages = {page.name: page for page in PAGES}
     with open_reader(place) as reader, reader.source.snapshot(), reader.source.within(60):
-        index = Catalog().current(reader.source, "now")
+        whole, early = Catalog().current(reader.source, "now"), early_index(reader.source)
 
-        def view(name, asked):
+        def view(name, asked, index=whole):
             page = pages[name]
             values = read_parameters(asked.items(), page.parameters)
             return page.make(Look(reader.source, index, values)).data
 
-        found = [view(name, asked) for name, asked in ASKED]
+        found = [view("overview", {}, early), *(view(name, asked) for name, asked in ASKED)]
         (row, *_) = view("op", {"name": "matmul"})["rows"]
         return [_timeless(each) for each in (*found, view("case", {"id": row["case_id"]}))]
 

@@ -320,14 +320,32 @@ def test_calls_above_the_shadow_are_the_same_as_without_it(tmp_path, ttnn, make)
     assert told(meanwhile) == told(without) * 3
 
 
-def test_two_threads_at_once_lose_nothing_and_mix_nothing_up(tmp_path, ttnn, make, either_way):
+@pytest.fixture
+def difference(ttnn):
+    """An op that calls another one, and is taken away again.
+
+    Of ttnn's own such ops, none may be called by several threads: slicing then crashes by itself.
+    """
+
+    @ttnn.register_python_operation(name="ttnn.difference")
+    def difference(a, b):
+        return ttnn.subtract(a, b)
+
+    yield difference
+    ttnn.decorators.REGISTERED_OPERATIONS.operations.discard(ttnn.difference)
+    del ttnn.difference
+
+
+def test_several_threads_at_once_lose_nothing_and_mix_nothing_up(
+    tmp_path, ttnn, make, difference, either_way
+):
     rounds, count = 150, 3
     own = [(make(), make(), 32 + number) for number in range(count)]
 
     def work(a, b, number):
         for _ in range(rounds):
             ttnn.add(a, number)
-            a[0:1]
+            difference(a, b)
             ttnn.add_(a, b)
 
     with tracing(tmp_path) as traced:
@@ -342,14 +360,14 @@ def test_two_threads_at_once_lose_nothing_and_mix_nothing_up(tmp_path, ttnn, mak
     for call in calls.values():
         by_op.setdefault(call.op, []).append(call)
         assert call.outcome == "returned"
-        if call.op == "ttnn.slice":
-            assert calls[call.call.parent].op == "ttnn.Tensor.__getitem__"
+        if call.op == "ttnn.subtract":
+            assert calls[call.call.parent].op == "ttnn.difference"
         else:
             assert call.call.parent is None
         if call.op == "ttnn.add_":
             assert call.call.outputs[0].identity == call["input_tensor_a"].identity
     assert {op: len(found) for op, found in by_op.items()} == dict.fromkeys(
-        ["ttnn.add", "ttnn.Tensor.__getitem__", "ttnn.slice", "ttnn.add_"], rounds * count
+        ["ttnn.add", "ttnn.difference", "ttnn.subtract", "ttnn.add_"], rounds * count
     )
     assert len({call.hash for call in by_op["ttnn.add"]}) == count
     assert len({call.hash for call in by_op["ttnn.add_"]}) == 1

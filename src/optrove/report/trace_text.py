@@ -35,7 +35,7 @@ def summary_lines(summary: TraceSummary, counting: Counting | None = None) -> li
     asked = counting or Counting()
     left = counted(summary.ops, asked).left
     return [
-        _totals(summary),
+        _totals(summary, asked),
         *_table(summary.ops, asked),
         *left_out_lines(left),
         *_reasons("filtered", summary.accounting.filtered),
@@ -121,11 +121,14 @@ def _in_flight_data(call: InFlight) -> dict[str, Json]:
     }
 
 
-def _totals(summary: TraceSummary) -> str:
-    new = summary.cases - summary.known_cases
+def _totals(summary: TraceSummary, counting: Counting) -> str:
     processes = f" in {summary.processes} processes" if summary.processes > 1 else ""
-    cases = f"{plural(summary.cases, 'case')} ({new:,} new, {summary.known_cases:,} known)"
-    return f"{plural(summary.calls, 'call')}, {cases}{processes}"
+    amount = counted(summary.ops, counting).amount
+    cases = plural(amount.cases, "case")
+    if counting == Counting():
+        new = summary.cases - summary.known_cases
+        cases += f" ({new:,} new, {summary.known_cases:,} known)"
+    return f"{plural(amount.calls, 'call')}, {cases}{processes}"
 
 
 def _table(ops: Iterable[OpCount], counting: Counting) -> list[str]:

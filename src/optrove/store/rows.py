@@ -96,7 +96,7 @@ def keys_of(connection: Connection, column: Column[Any], ids: Iterable[str]) -> 
 def among(
     connection: Connection, column: Column[Any], values: Sequence[Any]
 ) -> ColumnElement[bool]:
-    """Return the condition that ``column`` has one of some values, no more than 900 of them.
+    """Return the condition that ``column`` has one of some values; SQLite takes 900 of them.
 
     PostgreSQL gets them as an array: written out, they keep its driver busy for milliseconds.
     """

@@ -37,7 +37,7 @@ READERS: Final = 3
 LONGEST_S: Final = 10.0
 """How long one may take."""
 KEPT_BYTES: Final = 32 * 2**20
-_PATIENCE_S: Final = 2.0
+_PATIENCE_S: Final = 0.5
 _LARGEST_KEPT: Final = KEPT_BYTES // 16
 _HTML: Final = "text/html; charset=utf-8"
 _JSON: Final = "application/json"

@@ -111,6 +111,7 @@ def test_what_other_ops_call_and_what_only_moves_data_is_told_apart(tmp_path):
         "left out: 1 call, 1 case of 1 data-movement op (--all-ops counts them)",
     ]
     lines = summary_lines(summary, Counting(all_ops=True, nested=True))
+    assert lines[0] == "13 calls, 7 cases"
     assert "fake.inner          3      4" in lines
     assert not any(line.startswith("left out") for line in lines)
 

@@ -163,7 +163,9 @@ class Transfers:
         # It is made of calls that are watched by themselves. Given the twin it would leave out
         # that of from_device, and a trace would hold other calls than without the shadow.
         for value in (*arguments, *keywords.values()):
-            self._readable_numbers(value)
+            numbers = self._readable_numbers(value)
+            if numbers is not None and _is_part(value, numbers):
+                return self.read(call, arguments, keywords)
         return call(*arguments, **keywords)
 
     def _from_device(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -261,8 +263,10 @@ class Transfers:
     def _joined(self, numbers: Twin, tensor: Any, placed: Any) -> Any:
         """Return one host tensor with the parts of all chips, spread over them as ``placed`` is."""
         topology = placed.tensor_topology()
-        if len(numbers.shards) == 1 and numbers.shards[0].tensor_topology() == topology:
-            return numbers.shards[0]
+        if len(numbers.shards) == 1:
+            (only,) = numbers.shards
+            if only.tensor_topology() == topology or _is_part(placed, numbers):
+                return only
         shape = tensor.device().shape if self._twins.on_device(tensor) else None
         if shape is None or math.prod(shape) != len(numbers.shards):
             shape = self._ttnn.MeshShape(1, len(numbers.shards))
@@ -270,6 +274,14 @@ class Transfers:
             host = self._from_host_shards(list(numbers.shards), shape)
             host.update_tensor_topology(topology)
         return host
+
+
+def _is_part(tensor: Any, numbers: Twin) -> bool:
+    """Tell whether a tensor lies on some chips of its mesh only.
+
+    It has the topology of the whole, and only ttnn itself can make such a tensor on the host.
+    """
+    return len(list(tensor.tensor_topology().mesh_coords())) > len(numbers.shards)
 
 
 def _first(
