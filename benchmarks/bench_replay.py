@@ -3,8 +3,10 @@
 Without ``--store`` the cases are those of the encoder example, traced on a mock N300 just before.
 All cases go round several times, and the second half of the rounds counts: by then nearly every
 worker has met every case, so that two workers are as warm as one, and what starting workers and
-opening devices takes, which is told apart, is over. The parent needs a processor too: what it takes
-is told, for on a machine with two of them it is missing to two workers.
+opening devices takes, which is told apart, is over. What a machine gives to two processes is seldom
+twice what it gives to one: so the same cases are also called in loops of single processes that know
+nothing of each other, one and then two at once. That is the most that two workers can reach, less
+the processor that their parent needs.
 """
 
 from __future__ import annotations
@@ -15,16 +17,37 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from optrove.flows.planning import How, planned_cases
 from optrove.model.records import DeviceKind, Job, Outcome, Query
+from optrove.run.here import run_here
 from optrove.run.runner import run_jobs
 from optrove.store.place import place_of
 from optrove.store.reader import open_reader
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from optrove.model.records import Attempt
+
 EXAMPLE = Path(__file__).parents[1] / "examples" / "encoder" / "test_encoder.py"
 ROUNDS = 12
+LOOP = "--loop"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Cases a second, once warm; and seconds: of this process a case, in all, to the first."""
+
+    rate: float
+    busy: float
+    whole: float
+    first: float
+    passed: int
 
 
 def main() -> None:
@@ -32,14 +55,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", help="trove whose cases are replayed")
     parser.add_argument("--board", default="n300")
+    parser.add_argument(LOOP, action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.loop:
+        print(_rate(run_here, _jobs(asked.store) * ROUNDS, asked.board).rate)
+        return
     with tempfile.TemporaryDirectory() as name:
-        jobs = _jobs(asked.store or _traced(Path(name) / "trove.db"))
-    print(f"{len(jobs)} cases, {ROUNDS} times each, on a mock {asked.board}")
-    rates = {workers: _rate(jobs * ROUNDS, asked.board, workers) for workers in (1, 2)}
+        store = asked.store or _traced(Path(name) / "trove.db")
+        jobs = _jobs(store)
+        print(f"{len(jobs)} cases, {ROUNDS} times each, on a mock {asked.board}")
+        loops = {count: _loops(store, asked.board, count) for count in (1, 2)}
+    print(f"loops of their own: {loops[1]:.1f} cases/s by one, {loops[2]:.1f} by two")
+    rates = {count: _told(jobs * ROUNDS, asked.board, count) for count in (1, 2)}
     print(
         f"two workers give {rates[2] / rates[1]:.2f} times the rate of one, "
-        f"on {os.cpu_count()} processors that they share with their parent"
+        f"two loops {loops[2] / loops[1]:.2f} times, on {os.cpu_count()} processors"
     )
 
 
@@ -56,28 +86,48 @@ def _jobs(store: str) -> list[Job]:
         return [planned.job for planned in planned_cases(reader, query, How())]
 
 
-def _rate(jobs: list[Job], board: str, workers: int) -> float:
-    """Return how many cases a second were replayed once every worker was warm."""
+def _loops(store: str, board: str, count: int) -> float:
+    """Return how many cases a second some processes call in all, each by itself."""
+    words = [sys.executable, __file__, LOOP, "--store", store, "--board", board]
+    loops = [
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # noqa: S603 - this file
+        for _ in range(count)
+    ]
+    return sum(float(loop.communicate()[0].splitlines()[-1]) for loop in loops)
+
+
+def _told(jobs: list[Job], board: str, workers: int) -> float:
+    """Print how fast workers are, and return it."""
+    found = _rate(partial(run_jobs, workers=workers), jobs, board)
+    print(
+        f"{workers} worker{'s' if workers > 1 else ' '}: {found.rate:6.1f} cases/s warm "
+        f"({1e3 / found.rate:.2f} ms a case; the parent is busy for {found.busy * 1e3:.2f} ms "
+        f"of it), {found.whole:5.1f} s in all, {found.first:4.1f} s to the first, "
+        f"{found.passed} of {len(jobs)} passed"
+    )
+    return found.rate
+
+
+def _rate(run: Callable[..., Iterator[Attempt]], jobs: list[Job], board: str) -> Found:
+    """Replay all cases, and measure the second half."""
     began = time.perf_counter()
     moments = []
     passed = 0
     half = len(jobs) // 2
     busy = 0.0
-    for attempt in run_jobs(jobs, board=board, device_kind=DeviceKind.MOCK, workers=workers):
+    for attempt in run(jobs, board=board, device_kind=DeviceKind.MOCK):
         moments.append(time.perf_counter())
         passed += attempt.outcome is Outcome.PASSED
         if len(moments) == half:
             busy = time.process_time()
     count = len(moments) - half
-    rate = count / (moments[-1] - moments[half - 1])
-    parent = (time.process_time() - busy) / count
-    print(
-        f"{workers} worker{'s' if workers > 1 else ' '}: {rate:6.1f} cases/s warm "
-        f"({1e3 / rate:.2f} ms a case; the parent is busy for {parent * 1e3:.2f} ms of it), "
-        f"{time.perf_counter() - began:5.1f} s in all, {moments[0] - began:4.1f} s to the first, "
-        f"{passed} of {len(jobs)} passed"
+    return Found(
+        rate=count / (moments[-1] - moments[half - 1]),
+        busy=(time.process_time() - busy) / count,
+        whole=time.perf_counter() - began,
+        first=moments[0] - began,
+        passed=passed,
     )
-    return rate
 
 
 if __name__ == "__main__":

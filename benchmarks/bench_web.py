@@ -3,9 +3,10 @@
 A trove of 100,000 cases, ten million calls and 300,000 attempts is served by a process of its own.
 Clients ask over connections that stay open, one page after another without a pause: every kind of
 page, filtered and paged in many ways, so that most answers are not the ones that were just given.
-Time is from the request to the first byte of the answer. Give ``--store`` to take a trove that is
-there, and ``--alone`` to ask for each address once, one after another, for the time that the server
-computes for each kind of page.
+Time is from the request to the first byte of the answer, once the server has counted and compared
+what it prepares when it starts; how long that takes is told apart. Give ``--store`` to take a trove
+that is there, and ``--alone`` to ask for each address once, one after another, for the time that
+the server computes for each kind of page.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ SWEEPS: Final = (("5eeb0", "n150"), ("5eeb1", "n150"), ("5eeb2", "n300"))
 PER_KIND: Final = 40
 LIMITS_MS: Final = {"median": 100, "p99": 300}
 LIMIT_MB: Final = 300
+IDLE: Final = 0.1
+"""Seconds of work within a second up to which a server is idle."""
 SERVE: Final = "import sys; from optrove.cli_serve import serve; serve(sys.argv[1:])"
 
 
@@ -83,16 +86,23 @@ def main() -> None:
 
 
 def _wait(url: str, pid: int, started: float) -> None:
-    """Print when the first page came, and when all cases were counted."""
-    counting, told = True, "first page"
+    """Print when the first page came, when all cases were counted, and when all was prepared."""
+    counting = _json(url, "/")["counting"]
+    _tell("first page", pid, started)
     while counting:
-        counting = _json(url, "/")["counting"]
-        for what in (told, *([] if counting else ["all cases counted"])):
-            if what:
-                after, worked = time.perf_counter() - started, _worked(pid)
-                print(f"{what} after {after:.1f} s, for which the server worked {worked:.1f} s")
-        told = ""
         time.sleep(0.1)
+        counting = _json(url, "/")["counting"]
+    _tell("all cases counted", pid, started)
+    worked = -1.0
+    while _worked(pid) - worked > IDLE:
+        worked = _worked(pid)
+        time.sleep(1)
+    _tell("idle", pid, started)
+
+
+def _tell(what: str, pid: int, started: float) -> None:
+    after = time.perf_counter() - started
+    print(f"{what} after {after:.1f} s, for which the server worked {_worked(pid):.1f} s")
 
 
 def _filled(directory: Path, calls: int, cases: int) -> str:

@@ -105,6 +105,11 @@ def environment(changes: Mapping[str, str | None]) -> Iterator[None]:
         _apply(before)
 
 
+def with_defaults(defaults: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for another process, with what the user has not set himself."""
+    return {**defaults, **os.environ}
+
+
 def is_set(name: str) -> bool:
     """Tell whether the user has set the variable."""
     return name in os.environ

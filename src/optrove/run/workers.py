@@ -21,6 +21,7 @@ from optrove.backends.executing import Stage
 from optrove.run.channel import Channel
 from optrove.run.orders import Orders, read_answer
 from optrove.run.stages import Stages, stages_file
+from optrove.settings import with_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +47,10 @@ AHEAD: Final = 2
 
 _AHEAD_BYTES: Final = 32_000
 """How large a Job may be that is sent ahead: more might fill the pipe, and block both ends."""
+
+_THREADS: Final = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""How torch's threads wait for work: spinning, as they would, takes processors from the other
+workers, and more time than it saves between the small operations of a model."""
 
 _END_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.5
@@ -195,6 +200,7 @@ class WorkerProcess:
                 stdout=self._log,
                 stderr=self._log,
                 pass_fds=descriptors,
+                env=with_defaults(_THREADS),
                 # An interrupt of the user is for the parent, which then ends its workers.
                 start_new_session=True,
             )
