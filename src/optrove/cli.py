@@ -50,6 +50,11 @@ SECTIONS = {
 }
 """In which order the first page of help shows the commands."""
 
+_ELSEWHERE: Final = {
+    "compare": 'What models call: "optrove diff". What came of runs: "optrove results --compare".',
+}
+"""What to type instead of names that are none, and near none."""
+
 _WHOLE: Final = 1000
 """How long the first sentence of a command's help may be: it goes on in the next line, uncut."""
 
@@ -66,6 +71,14 @@ class Commands(click.Group):
                     (each.name or "", each.get_short_help_str(_WHOLE)) for each in found if each
                 ]
                 formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that was typed; one that goes by another name here is named."""
+        if args and args[0] in _ELSEWHERE:
+            ctx.fail(f"No such command '{args[0]}'. {_ELSEWHERE[args[0]]}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; our errors are shown, all others are faults and keep their trace."""

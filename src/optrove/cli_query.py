@@ -2,7 +2,8 @@
 
 ``--json`` prints a list, of ``diff`` an object. Ids are in full, moments in UTC.
 
-ops      op, cases, calls, models: names, replayable: share of its cases from 0 to 1
+ops      op, cases, calls, models: names, replayable: share of its cases that were recorded
+         completely, from 0 to 1
 show     op, number, case_id (the placement hash), semantic_id, family_id, replayable, calls,
          models, arguments: {name: value, as optrove.to_jsonable has it}, executions: [{run_id,
          source, model, board, machine_info: {board_type, device_series, card_count, device_count,
@@ -74,8 +75,8 @@ def ops(*, store: str | None, as_json: bool, **chosen: Any) -> None:
     """List the ops of a trove, most called first.
 
     A case is an op with its arguments. Counted are the calls that models make themselves, of ops
-    that compute; the last lines tell what that leaves out. Replayable is the share of cases whose
-    recording holds all that it takes to call them again.
+    that compute; the last lines tell what that leaves out. Complete is the share of cases that
+    were recorded completely; what is missing in others, a replay supplies where it can, and notes.
 
     \b
     Example:

@@ -113,9 +113,10 @@ def report(
 
     Totals, every op, how PCC is spread, the slowest cases, failures by cause with ttnn's words and
     a command that replays an example, and what has changed since --compare. Of a traced run: what
-    was called, and what its tests said. RUN is as of "optrove results"; in a trove in which
-    nothing was executed, the newest run of all. Without -o, an earlier report.html is replaced, and
-    one that is no report of optrove is an error.
+    was called, and what its tests said. Without RUN it is of the newest run that executed cases
+    (replay, sweep, check-board); in a trove in which nothing was executed, of the newest of all.
+    Without -o, an earlier report.html is replaced, and one that is no report of optrove is an
+    error.
 
     \b
     Example:

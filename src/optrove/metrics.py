@@ -106,7 +106,10 @@ def ulp(expected: Any, actual: Any) -> float:
 
     Counted along the numbers of that dtype, so that it is finite, the same in both directions, and
     0 between 0.0 and -0.0. A number of ``actual`` between two of them counts by its fraction.
-    ttnn's bfloat8_b and bfloat4_b count as floats with 7 and 3 bits of fraction.
+    A replay measures it against what is expected after rounding that to the output's dtype, and
+    ``max_abs_error`` against what is expected before: a result that is off by rounding alone has
+    an ULP of 0 there. ttnn's bfloat8_b and bfloat4_b, whose numbers share an exponent, count as
+    floats with 7 and 3 bits of fraction; a replay has no ULP for them.
     """
     value = _ulp(_pair(expected, actual))
     _report(Comparison("ulp", value))

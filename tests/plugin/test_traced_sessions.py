@@ -61,7 +61,9 @@ def test_calls_belong_to_their_test_and_phase(pytester):
     pytester.makepyfile(test_phases=PHASES)
     result = pytester.runpytest_subprocess("--ops-jsonl", "ops.jsonl", "-q")
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["*optrove: op calls*", "one line per call: *ops.jsonl"])
+    result.stdout.fnmatch_lines(
+        ["*optrove: op calls*", "7 lines, one per observed call: *ops.jsonl"]
+    )
     told = [(line["test_nodeid"], line["phase"], line["op_name"]) for line in lines(pytester)]
     assert told == [
         (None, None, "fake.add"),

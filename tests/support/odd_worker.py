@@ -51,6 +51,8 @@ class OddExecutor:
             raise KeyError("a fault of the executor")
         if case.op == "odd.crash_while_made":
             os.kill(os.getpid(), signal.SIGABRT)
+        if case.op == "odd.killed_while_made":
+            os.kill(os.getpid(), signal.SIGKILL)
         tell(Stage.CALLING)
         end(case.op)
         board = Path(os.environ.get("ODD_BOARD", "none"))

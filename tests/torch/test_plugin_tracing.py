@@ -62,7 +62,9 @@ def test_calls_in_a_worker_belong_to_their_test_and_phase(pytester):
     pytester.makepyfile(test_phases=PHASES)
     result = pytester.runpytest_subprocess("--ops-jsonl", "ops.jsonl", "-q", "-n", "1")
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["*optrove: op calls*", "one line per call: *ops.jsonl"])
+    result.stdout.fnmatch_lines(
+        ["*optrove: op calls*", "* lines, one per observed call: *ops.jsonl"]
+    )
     tests = [f"test_phases.py::test_mul[{mode}]" for mode in ("prefill", "decode")]
     assert outermost(pytester) == [
         (None, None, "torch.ones"),

@@ -268,7 +268,7 @@ def test_a_mesh_that_the_board_does_not_have_is_no_failure_of_the_operation(ttnn
     spread = replace(spec, placement=replace(spec.placement, mesh_shape=(4, 8)))
     attempt = ttnn_executor(unary("ttnn.relu", spread))
     assert attempt.outcome is Outcome.NOT_RUN
-    assert "a 4x8 mesh with FABRIC_1D could not be opened: there are 1 chips here" in attempt.detail
+    assert "a 4x8 mesh with FABRIC_1D could not be opened: there is 1 chip here" in attempt.detail
 
 
 def test_a_function_is_never_looked_up(ttnn_executor):

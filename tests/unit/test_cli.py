@@ -72,6 +72,13 @@ def test_an_error_of_ours_ends_with_two_and_one_line():
     assert result.stdout == ""
 
 
+def test_a_command_that_goes_by_another_name_is_named():
+    result = run("compare", "a", "b")
+    assert result.exit_code == 2
+    assert "optrove diff" in result.stderr
+    assert "optrove results --compare" in result.stderr
+
+
 def test_the_doctor_tells_every_part_to_machines():
     result = run("doctor", "--json")
     report = json.loads(result.output)

@@ -64,10 +64,10 @@ def texts(lines):
 class TestOps:
     def test_are_listed_most_called_first_with_what_is_hidden(self, ask):
         assert texts(ask("ops")) == [
-            "op                                  cases  calls  replayable  models",
-            "ttnn.matmul                             3    150        100%  2 models",
-            f"ttnn.add                                1     50        100%  {RESNET}",
-            f"ttnn.experimental.paged_fill_cache      8     16        100%  {LLAMA}",
+            "op                                  cases  calls  complete  models",
+            "ttnn.matmul                             3    150      100%  2 models",
+            f"ttnn.add                                1     50      100%  {RESNET}",
+            f"ttnn.experimental.paged_fill_cache      8     16      100%  {LLAMA}",
             "",
             "3 ops, 12 cases, 216 calls from 2 models",
             "left out: 9 calls, 1 case of 1 data-movement op (--all-ops counts them)",

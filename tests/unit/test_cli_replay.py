@@ -281,3 +281,14 @@ def test_results_without_a_common_case_cannot_be_compared(two_runs, tmp_path):
         json.dumps({"cases": [{"case_id": "a", "op": "ttnn.add", "outcome": "passed"}]})
     )
     assert "no case in common" in ask("check-release", path, older, exit_code=2)
+
+
+def test_results_of_another_kind_of_device_are_named_as_such(two_runs, tmp_path):
+    older, _ = two_runs
+    data = ask("results", older, "--json", exit_code=1)
+    path = tmp_path / "other.json"
+    cases = [{**each, "device": "hw", "board": "p150"} for each in data["cases"]]
+    path.write_text(json.dumps({**data, "cases": cases}))
+    told = ask("check-release", path, older, exit_code=2)
+    assert "hw p150" in told
+    assert f"have {len(CASES)} cases in common, but ran them on other kinds of devices" in told

@@ -343,6 +343,22 @@ def test_pages_that_can_be_made_early_do_not_wait_until_all_is_counted(web_trove
         desk.close()
 
 
+def test_a_share_of_some_cases_tells_how_many_were_tried(tmp_path):
+    path = make_web_trove(tmp_path)
+    with open_trove(place_of(str(path)), create=False) as trove:
+        for run_id in (BEFORE, AFTER, ELSEWHERE):
+            trove.remove_run(run_id)
+    desk = Desk(place_of(str(path)))
+    app = make_app(desk)
+    try:
+        (row,) = (row for row in ask(app, "/", format="json").data["ops"] if row["tried"])
+        assert 0 < row["tried"] < row["cases"]
+        for address in ("/", "/ops"):
+            assert ask(app, address).text.count(f"of {row['tried']} tried</span>") == 1
+    finally:
+        desk.close()
+
+
 def test_pages_follow_a_sweep_that_goes_on(tmp_path):
     path = make_web_trove(tmp_path)
     desk = Desk(place_of(str(path)))

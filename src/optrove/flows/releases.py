@@ -12,7 +12,8 @@ from optrove.flows.outcomes import results_of, run_meant, side_of
 from optrove.flows.stores import reading
 from optrove.model.records import Outcome
 from optrove.model.values import Float, Int
-from optrove.report.releases import Comparison, Judged, Side, compare
+from optrove.report.releases import Comparison, Judged, Side, compare, side_title
+from optrove.report.tables import plural
 from optrove.store.place import is_sqlite_file
 
 if TYPE_CHECKING:
@@ -45,12 +46,25 @@ def compared(a: Side, b: Side) -> Comparison:
     """Compare two results; NotComparable when there is no case that both have an answer for."""
     found = compare(a, b)
     if not found.compared:
-        devices = f" on the same kind of device ({a.device}, {b.device})" if found.unlike else ""
-        raise NotComparable(
-            f"{a.name} and {b.name} have no case in common that was run in both{devices}; run the "
-            f"same cases with both releases, such as: optrove check-board n150"
-        )
+        raise NotComparable(_nothing_compared(a, b, found))
     return found
+
+
+def _nothing_compared(a: Side, b: Side, found: Comparison) -> str:
+    both = f"{side_title(a)} and {side_title(b)}"
+    if found.unlike:
+        common = plural(len(found.unlike), "case")
+        return (
+            f"{both} have {common} in common, but ran them on other kinds of devices; compare runs "
+            f"on the same kind (hw, mock, shadow, host): optrove runs lists them"
+        )
+    if found.not_run:
+        common = plural(len(found.not_run), "case")
+        return (
+            f"{both} have {common} in common, none of which ran in both; compare other runs: "
+            f"optrove runs lists them"
+        )
+    return f"{both} have no case in common; compare runs of the same cases: optrove runs lists them"
 
 
 def _side(name: str, store: str | None, tell: Tell) -> Side:

@@ -23,7 +23,8 @@ from optrove.interop.executions import summed
 from optrove.interop.machines import machine_data
 from optrove.interop.runs import Source, model_of
 from optrove.interop.spelled import spelled
-from optrove.interop.spellings import ArgumentReader, argument_order
+from optrove.interop.spellings import ArgumentReader
+from optrove.model.case import argument_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

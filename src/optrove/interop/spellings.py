@@ -38,7 +38,7 @@ from optrove.interop.struct_spellings import (
 from optrove.interop.tensor_spellings import read_printed_tensor, read_tensor, read_torch_tensor
 from optrove.interop.ttnn_words import HANDLES
 from optrove.interop.understanding import Reading
-from optrove.model.case import Case
+from optrove.model.case import Case, argument_order
 from optrove.model.values import (
     DeviceRef,
     Float,
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from optrove.codec.text import Json
 
 _CLASS: Final = re.compile(r"[A-Za-z_][\w.]*\Z", re.ASCII)
-_POSITION: Final = re.compile(r"arg(\d{1,6})\Z")
 _UNSUPPORTED: Final = re.compile(
     r"\[ unsupported type , (?:std::reference_wrapper<)?(.*?)>?\s*\]\Z"
 )
@@ -120,12 +119,6 @@ class ArgumentReader:
             named.append((name, one.value(data, "")))
             parts.append((name, reading))
         return Case(op, tuple(named)), parts
-
-
-def argument_order(name: str) -> tuple[int, int, str]:
-    """Return what arguments are sorted by: positional ones first, by their number."""
-    position = _POSITION.match(name)
-    return (1, 0, name) if position is None else (0, int(position[1]), name)
 
 
 class _Argument:

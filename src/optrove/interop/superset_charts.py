@@ -48,7 +48,7 @@ METRICS: Final = {
     ),
     "v_cases": (
         Metric("all_cases", "cases", "COUNT(*)"),
-        Metric("replayable_share", "replayable", "AVG(1.0 * replayable)", ".1%"),
+        Metric("replayable_share", "recorded completely", "AVG(1.0 * replayable)", ".1%"),
     ),
     "v_tensors": (Metric("all_calls", "calls", "SUM(calls)"),),
     "v_executions": (

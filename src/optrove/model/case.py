@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from optrove.model.values import Callable, Handle, Opaque, Value
 from optrove.model.walk import key_step, walk
 
 NamedValues: TypeAlias = tuple[tuple[str, Value], ...]
 """Values by name, sorted by name, each name once."""
+
+_POSITION: Final = re.compile(r"arg(\d{1,6})\Z")
 
 
 def by_name(values: NamedValues, owner: str) -> NamedValues:
@@ -20,6 +23,12 @@ def by_name(values: NamedValues, owner: str) -> NamedValues:
         twice = ", ".join(sorted(name for name, count in counts.items() if count > 1))
         raise ValueError(f"{owner} has more than one value for {twice}; give each name once")
     return tuple(sorted(values, key=lambda item: item[0]))
+
+
+def argument_order(name: str) -> tuple[int, int, str]:
+    """Return what arguments are sorted by for reading: ``arg0`` and on first, by number."""
+    position = _POSITION.match(name)
+    return (1, 0, name) if position is None else (0, int(position[1]), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +56,10 @@ class Obstacle:
 
 
 def obstacles(case: Case) -> tuple[Obstacle, ...]:
-    """Return all that keeps ``case`` from being replayed; empty when nothing does.
+    """Return all that keeps ``case`` from being replayed as it was; empty when nothing does.
 
-    These are facts of the recording. Whether the installed framework can build the rest is for
-    ``build`` to say.
+    These are facts of the recording: a replay may supply something in their place, and notes it.
+    Whether the installed framework can build the rest is for ``build`` to say.
     """
     found = []
     for name, value in case.arguments:

@@ -51,8 +51,8 @@ class Amount:
 class LeftOut:
     """What was recorded and is not counted; nothing is in both.
 
-    ``moving`` are all calls of ops that only move data; ``nested`` those that other ops made of
-    the ops that are counted.
+    ``moving`` are calls of ops that only move data, as far as counting all ops would count them;
+    ``nested`` the rest: calls that other ops made, of whatever op.
     """
 
     moving: Amount = field(default_factory=Amount)
@@ -75,13 +75,13 @@ def add_up(ops: Iterable[OpCalls], counting: Counting | None = None) -> Counted:
     asked = counting or Counting()
     total, moving, nested = Amount(), Amount(), Amount()
     for each in ops:
-        if is_hidden(each.op) and not asked.all_ops:
-            moving += Amount(1, each.cases, each.calls)
-            continue
         cases, calls = each.outermost_cases, each.outermost_calls
         if asked.nested:
             cases, calls = each.cases, each.calls
-        total += Amount(int(cases > 0), cases, calls)
-        left = Amount(int(each.calls > calls), each.cases - cases, each.calls - calls)
-        nested += left
+        amount = Amount(int(cases > 0), cases, calls)
+        if is_hidden(each.op) and not asked.all_ops:
+            moving += amount
+        else:
+            total += amount
+        nested += Amount(int(each.calls > calls), each.cases - cases, each.calls - calls)
     return Counted(total, LeftOut(moving, nested))

@@ -90,13 +90,23 @@ def told(found: Found, asked: Asked, place: Place, files: Files) -> Iterator[tup
     else:
         yield from _counted(found.summary)
     if asked.jsonl is not None:
-        yield f"one line per call: {asked.jsonl}", False
+        yield f"{_lines_written(found.summary)}: {asked.jsonl}", False
     for directory, count in files.written.items():
         kept = "" if asked.params_keep else ", removed (keep them with --trace-params-keep)"
         yield f"{plural(count, 'parameter file')}: {directory}{kept}", False
     yield from _places(found, place)
     for problem in files.problems:
         yield problem, True
+
+
+def _lines_written(summary: TraceSummary | None) -> str:
+    if summary is None or summary.faults:
+        # A fault may have been that of a line.
+        return "one line per observed call"
+    filtered = _total(summary.accounting.filtered)
+    lines = summary.accounting.observed - filtered - len(summary.in_flight)
+    left = ", without those filtered" if filtered else ""
+    return f"{plural(lines, 'line')}, one per observed call{left}"
 
 
 def _places(found: Found, place: Place) -> Iterator[tuple[str, bool]]:

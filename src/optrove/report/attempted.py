@@ -61,7 +61,7 @@ def said(attempt: Attempt) -> Said:
     every = (*lines, *attempt.notes)
     differences = tuple(line[len(DIFFERS) :] for line in every if line.startswith(DIFFERS))
     words = tuple(line for line in lines if not line.startswith(DIFFERS))
-    notes = tuple(line for line in attempt.notes if not line.startswith(DIFFERS))
+    notes = tuple(dict.fromkeys(each for each in attempt.notes if not each.startswith(DIFFERS)))
     if attempt.outcome is Outcome.PASSED:
         return Said(notes=(*words, *notes), differences=differences)
     return Said(cause_in(attempt.detail), words[1:], notes, differences)

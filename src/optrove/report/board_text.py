@@ -114,7 +114,8 @@ def _sum(attempts: Sequence[Attempted]) -> str:
 def _moving(attempts: Sequence[Attempted]) -> list[str]:
     """Say how many cases are not among those that lists count."""
     moving = sum(is_hidden(each.op) for each in attempts)
-    return [f'  {moving:,} of them only move data, and are not in "optrove ops"'] if moving else []
+    words = 'only move data; "optrove ops --all-ops --nested" counts them'
+    return [f"  {moving:,} of them {words}"] if moving else []
 
 
 def percent(share: float) -> str:
@@ -153,14 +154,16 @@ def _ops(group: Sequence[Cause[T]]) -> str:
     return f"{shown}, {more:,} more ops" if more > 0 else shown
 
 
+def _differing_lines(attempts: Sequence[Attempted]) -> list[str]:
+    other = differing(attempts)
+    words = "the call differs from the recorded one in some part (--json tells it)"
+    return [f"  {other:,}x {words}"] if other else []
+
+
 def _note_lines(attempts: Sequence[Attempted]) -> list[str]:
     notes = supplied(attempts)
-    lines = [f"  {count:,}x {text}" for text, count in notes[:_MOST_NOTES]]
+    lines = _differing_lines(attempts)
+    lines += [f"  {count:,}x {text}" for text, count in notes[:_MOST_NOTES]]
     if len(notes) > _MOST_NOTES:
         lines.append(f"  {len(notes) - _MOST_NOTES:,} more kinds (--json)")
-    other = differing(attempts)
-    if other:
-        lines.append(
-            f"  {other:,}x the call differs from the recorded one in some part (--json tells it)"
-        )
     return ["", "done otherwise than recorded, or not compared:", *lines] if lines else []

@@ -14,6 +14,7 @@ from optrove.report.tables import plural
 
 if TYPE_CHECKING:
     from optrove.codec.text import Json
+    from optrove.model.case import Case
     from optrove.model.trove import ExecutionRow
     from optrove.report.configurations import Configuration
 
@@ -37,12 +38,17 @@ def configuration_lines(configuration: Configuration) -> list[str]:
         "",
         f"{name}: case {row.case_id[:SHORT_ID]}, {plural(row.calls, 'call')}",
         *used_by_lines(ranked_models(calls_of(configuration.executions))),
-        *(
-            f"{_INDENT}not replayable: {each.type} at {each.path}, {each.reason}"
-            for each in obstacles(case)
-        ),
+        *(_INDENT + line for line in _missing_lines(case)),
         *(_INDENT + line for line in drawn_arguments(case, WIDTH - len(_INDENT))),
     ]
+
+
+def _missing_lines(case: Case) -> list[str]:
+    found = [
+        f"not recorded completely: {each.type} at {each.path}, {each.reason}"
+        for each in obstacles(case)
+    ]
+    return [*found, "a replay supplies such parts where it can, and notes it"] if found else []
 
 
 def configuration_data(configuration: Configuration) -> Json:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from optrove.model.case import argument_order
 from optrove.model.values import (
     Bool,
     Bytes,
@@ -40,7 +41,7 @@ from optrove.model.values import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from optrove.model.case import Case
+    from optrove.model.case import Case, NamedValues
     from optrove.model.values import MeshPlacement
 
 _USUAL_TILE: Final = (32, 32)
@@ -67,10 +68,15 @@ def drawn(value: Value) -> str:
             return _scalar(value)
 
 
+def in_reading_order(case: Case) -> NamedValues:
+    """Return the arguments of a case as people count them: ``arg2`` before ``arg10``."""
+    return tuple(sorted(case.arguments, key=lambda item: argument_order(item[0])))
+
+
 def drawn_arguments(case: Case, width: int) -> list[str]:
     """Return the arguments of a case as lines, one or more for each, folded at ``width``."""
     lines = []
-    for name, value in case.arguments:
+    for name, value in in_reading_order(case):
         lines += folded(f"{name}: ", drawn(value), width)
     return lines
 
@@ -78,9 +84,10 @@ def drawn_arguments(case: Case, width: int) -> list[str]:
 def folded(label: str, text: str, width: int) -> list[str]:
     """Return ``label`` and ``text`` as lines of at most ``width`` columns where commas allow it.
 
-    What follows is indented by the part before the first parenthesis, as in Python.
+    What follows is indented by the part before the first parenthesis, as in Python; in a list, by
+    its bracket.
     """
-    opening = text.find("(") + 1
+    opening = 1 if text.startswith("[") else text.find("(") + 1
     indent = " " * (len(label) + (opening if opening <= _LONGEST_INDENT else 0))
     lines, line = [], label
     for part in _parts(text):

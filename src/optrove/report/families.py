@@ -12,7 +12,7 @@ from optrove.codec.wire import decode
 from optrove.model.walk import key_step
 from optrove.report.cases_text import WIDTH, used_by_lines
 from optrove.report.configurations import calls_of, ranked_models
-from optrove.report.describe import drawn, folded
+from optrove.report.describe import drawn, folded, in_reading_order
 from optrove.report.runs_text import SHORT_ID
 from optrove.report.tables import plural
 
@@ -72,7 +72,7 @@ def family_lines(family: Family) -> list[str]:
     such_as = f"such as case {family.example.case_id[:SHORT_ID]}"
     lines = ["", f"Family {family.number:,}: {counts}, {such_as}", *used_by_lines(family.models)]
     whole = {each.path: each for each in family.varied}
-    for name, value in case_of(family.example.content).arguments:
+    for name, value in in_reading_order(case_of(family.example.content)):
         step = _argument_step(name)
         own = whole.get(step)
         if own is not None:

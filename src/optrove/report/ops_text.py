@@ -18,7 +18,7 @@ _COLUMNS: Final = (
     Column("op", flexible=True),
     Column("cases", right=True),
     Column("calls", right=True),
-    Column("replayable", right=True),
+    Column("complete", right=True),
     Column("models", flexible=True),
 )
 

@@ -95,7 +95,7 @@ def _sums(found: Traced) -> Iterable[str]:
 def _ops(found: Traced) -> Grid:
     shown = [op for op in found.ops if not op.hidden] or list(found.ops)
     rows = tuple(_op_row(op, sum(each.calls for each in shown)) for op in shown)
-    columns = ("op", "cases", "calls", "share of calls", "replayable")
+    columns = ("op", "cases", "calls", "share of calls", "complete")
     return Grid("ops", "Ops", columns, rows, frozenset(range(1, 5)), search=True)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.codec.wire import encode
-from optrove.report.describe import drawn
+from optrove.report.describe import drawn, in_reading_order
 from optrove.report.tables import Column, plural, table_lines
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _group_lines(groups: Sequence[DrawnGroup]) -> list[str]:
 
 
 def _arguments(case: Case) -> str:
-    return ", ".join(f"{name}={drawn(value)}" for name, value in case.arguments)
+    return ", ".join(f"{name}={drawn(value)}" for name, value in in_reading_order(case))
 
 
 def vector_data(drawing: DrawnVectors) -> dict[str, Any]:

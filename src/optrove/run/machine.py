@@ -48,7 +48,10 @@ FAULTS: Final = (
 """What ttnn, its driver and the host say when they are the ones that failed."""
 
 _FROM_OUTSIDE: Final = {
-    -signal.SIGKILL: "it was killed from outside, most often because the host has no memory left",
+    -signal.SIGKILL: (
+        "it was killed from outside, most often because the host has no memory left "
+        "(numbers of large tensors take it; fewer --jobs help)"
+    ),
     -signal.SIGTERM: "it was ended from outside",
 }
 

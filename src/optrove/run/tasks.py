@@ -145,8 +145,10 @@ def _lost(reply: Died | Late | Unable) -> tuple[Outcome, str]:
             return Outcome.CRASHED, f"{reply}\n{last_words}"
         case Late(stage=Stage.CALLING | Stage.READING):
             return Outcome.HUNG, str(reply)
-        case Died():
-            return Outcome.NOT_RUN, f"{reply}\n{reply.last_words}"
+        case Died(exit_code, _, last_words):
+            fault = fatal_fault(exit_code, last_words)
+            first = "" if fault is None else f"{in_words(fault)}\n"
+            return Outcome.NOT_RUN, f"{first}{reply}\n{last_words}"
         case Unable(reason):
             return Outcome.NOT_RUN, reason
     return Outcome.NOT_RUN, str(reply)

@@ -12,7 +12,7 @@ from optrove.errors import BadData, NotFound
 from optrove.model.case import obstacles
 from optrove.model.values import TensorSpec
 from optrove.model.walk import walk
-from optrove.report.describe import drawn, folded
+from optrove.report.describe import drawn, folded, in_reading_order
 from optrove.report.shard_picture import shard_svg
 from optrove.store import browsing
 from optrove.web.looking import PAGE_ROWS, Page, View, several
@@ -158,7 +158,7 @@ def _arguments(case: Case) -> list[dict[str, Any]]:
     """Return the arguments of a case, those with tensors first."""
     found = []
     pictures = 0
-    for name, value in case.arguments:
+    for name, value in in_reading_order(case):
         text = drawn(value)
         own = []
         tensors = [part for _, part in walk(value, "") if isinstance(part, TensorSpec)]

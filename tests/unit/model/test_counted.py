@@ -11,7 +11,7 @@ OPS = (MOVED, ADDED, INNER)
 @pytest.mark.parametrize(
     ("counting", "counted"),
     [
-        (None, Counted(Amount(1, 3, 12), LeftOut(Amount(1, 3, 9), Amount(2, 2, 13)))),
+        (None, Counted(Amount(1, 3, 12), LeftOut(Amount(1, 2, 7), Amount(3, 3, 15)))),
         (Counting(nested=True), Counted(Amount(2, 5, 25), LeftOut(Amount(1, 3, 9)))),
         (
             Counting(all_ops=True),

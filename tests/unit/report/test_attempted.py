@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -28,6 +29,11 @@ def test_what_passed_has_notes_and_differences_and_no_cause():
     parts = said(one)
     assert (parts.cause, parts.notes, parts.differences) == (None, (FABRIC,), (DIFFERENCE,))
     assert not is_as_recorded(one)
+
+
+def test_a_note_about_several_parts_of_an_argument_is_told_once():
+    one = replace(attempted().attempt, notes=(FABRIC, "other", FABRIC))
+    assert said(one).notes == (FABRIC, "other")
     assert is_as_recorded(attempted(detail=FABRIC).attempt)
     assert not is_as_recorded(attempted(Outcome.NOT_RUN, "no").attempt)
 
@@ -133,7 +139,7 @@ def test_what_fails_for_one_reason_is_one_cause_whatever_the_numbers():
 
 def test_the_answer_of_a_board_names_causes_commands_and_what_was_supplied():
     every = [
-        attempted(detail=FABRIC),
+        attempted(detail=f"{FABRIC}\nnot as recorded: {DIFFERENCE}"),
         attempted(Outcome.REJECTED, "no bank 8", add(1)),
         attempted(Outcome.REJECTED, "no bank 9", add(2)),
     ]
@@ -142,7 +148,10 @@ def test_the_answer_of_a_board_names_causes_commands_and_what_was_supplied():
     assert "left out: 4 cases of torch" in lines
     assert "  2x no bank 8" in lines or "  2x no bank 9" in lines
     assert any(line.strip().startswith("replay ") for line in lines)
-    assert f"  1x {FABRIC}" in lines
+    assert lines[-2:] == [
+        "  1x the call differs from the recorded one in some part (--json tells it)",
+        f"  1x {FABRIC}",
+    ]
 
 
 @pytest.mark.parametrize(

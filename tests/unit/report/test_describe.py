@@ -177,6 +177,21 @@ def test_every_kind_of_value_has_a_text(value, text):
     assert drawn(value) == text
 
 
+def test_arguments_without_names_come_first_by_their_number():
+    case = Case("ttnn.f", tuple((name, Null()) for name in ("a", "arg10", "arg2", "arg1")))
+    named = ["arg1: None", "arg2: None", "arg10: None", "a: None"]
+    assert drawn_arguments(case, 80) == named
+
+
+def test_a_folded_list_is_aligned_with_its_first_item():
+    semaphore = Handle("ttnn.GlobalSemaphore", None)
+    case = Case("ttnn.f", (("semaphores_of_all", List((semaphore, semaphore))),))
+    assert drawn_arguments(case, 60) == [
+        "semaphores_of_all: [GlobalSemaphore(unknown recipe),",
+        "                    GlobalSemaphore(unknown recipe)]",
+    ]
+
+
 def test_a_long_list_of_tensors_is_folded_and_a_shape_is_not():
     case = Case("ttnn.concat", (("tensors", List((SHARDED, SHARDED))),))
     lines = drawn_arguments(case, 78)

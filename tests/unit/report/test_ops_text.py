@@ -16,13 +16,13 @@ LEFT = LeftOut(moving=Amount(1, 3, 512))
 def test_ops_are_listed_with_their_totals_and_with_what_these_leave_out():
     left = LeftOut(LEFT.moving, nested=Amount(1, 0, 2))
     assert ops_lines(ROWS, left, all_ops=False) == [
-        "op           cases  calls  replayable  models",
-        "ttnn.matmul     12  4,096        100%  2 models",
-        f"ttnn.add         2      7         50%  {LLAMA}",
+        "op           cases  calls  complete  models",
+        "ttnn.matmul     12  4,096      100%  2 models",
+        f"ttnn.add         2      7       50%  {LLAMA}",
         "",
         "2 ops, 14 cases, 4,103 calls from 2 models",
         "left out: 512 calls, 3 cases of 1 data-movement op (--all-ops counts them)",
-        "left out: 2 calls made by other ops (--nested counts them)",
+        "left out: 2 calls made by other ops (--all-ops --nested counts them)",
     ]
 
 

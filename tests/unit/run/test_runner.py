@@ -75,6 +75,10 @@ def test_a_crash_and_a_hang_among_many_cost_exactly_those_two():
         ("unbuildable", "$.arguments.a: no converter knows it"),
         ("faulty", "the replay itself failed"),
         ("crash_while_made", "SIGABRT) while its arguments were made"),
+        (
+            "killed_while_made",
+            "the host has no memory left (numbers of large tensors take it; fewer",
+        ),
         ("killed", "it was killed from outside, most often because the host has no memory left"),
     ],
 )

@@ -70,7 +70,8 @@ class Devices:
                 raise
             live = self._open(replace(wanted, dispatch_axis=None))
         axis = wanted.dispatch_axis
-        self._notes = (f"recorded with dispatch by {axis}; this board dispatches by its own axis",)
+        own = "opened with this board's own axis, and nothing has to be done"
+        self._notes = (f"recorded with dispatch by {axis}; {own}",)
         return live
 
     def tidy(self) -> None:
@@ -94,7 +95,8 @@ class Devices:
         shape = wanted.mesh_shape or ALONE
         found = ttnn.get_num_devices()
         if prod(shape) > found:
-            raise ValueError(f"there are {found} chips here")
+            there = "is 1 chip" if found == 1 else f"are {found} chips"
+            raise ValueError(f"there {there} here")
         if wanted.fabric_config is not None:
             ttnn.set_fabric_config(ttnn.FabricConfig[wanted.fabric_config])
         return ttnn.open_mesh_device(ttnn.MeshShape(*shape), **self._keywords(wanted))
