@@ -84,6 +84,12 @@ def test_the_text_tells_counts_causes_and_the_run(trove):
     assert "2 cases: 2 passed" in short
 
 
+def test_a_run_is_called_by_what_was_asked_for(trove):
+    ask("add", "--model", "demo.py", "--nested")
+    ((row, _),) = sweeps(trove)
+    assert row.run.source == "sweep add model=demo.py nested"
+
+
 def test_a_sweep_of_nothing_is_an_error(trove):
     assert "no op here is called 'sub'" in ask("sub", exit_code=2)
     assert "no such case" in ask("--model", "demo.py", "--dtype", "float32", exit_code=2)

@@ -14,7 +14,7 @@ from optrove.flows.outcomes import results_of
 from optrove.flows.planning import on_device
 from optrove.flows.replaying import run_on, usual_workers
 from optrove.flows.runs import now
-from optrove.flows.sweep_plans import HERE, LOCAL, RAY, sweep_of
+from optrove.flows.sweep_plans import HERE, LOCAL, RAY, filters_of, sweep_of
 from optrove.model.opnames import ANY
 from optrove.model.records import RunKind
 from optrove.plan.schedule import portions
@@ -64,7 +64,9 @@ class Begun:
 def begin(place: Place, wanted: Wanted, means: Means, plan: SweepPlan) -> Begun:
     """Put the plan of a sweep into the trove, which is made if need be; nothing is executed yet."""
     whole = ANY if wanted.file is None else wanted.file.name
-    source = " ".join(("sweep", *(wanted.targets or (whole,))))
+    given = filters_of(wanted)
+    filters = [name if value == str(True) else f"{name}={value}" for name, value in given]
+    source = " ".join(("sweep", *(wanted.targets or (whole,)), *filters))
     run = run_on(_common(plan.cases), source, RunKind.SWEEP)
     sweep = sweep_of(wanted, means, plan)
     cases = {each.planned.case_id: each.planned.job.case for each in plan.cases}
