@@ -1,9 +1,9 @@
 """Compute with torch what an op of ttnn would have computed, by its own golden function.
 
 The golden function sees float32 copies of narrow floats, so that its result is rounded once, to
-the dtype of the output, by ttnn's own host packing or as that does it. Chips of a mesh are computed one by one, and
-chips with the same inputs once. Nothing is guessed: a golden function that raises, or that gives
-another shape than ttnn does, leaves the output without numbers.
+the dtype of the output, by ttnn's own host packing or exactly as that does it. Chips of a mesh are
+computed one by one, and chips with the same inputs once. Nothing is guessed: a golden function that
+raises, or that gives another shape than ttnn does, leaves the output without numbers.
 """
 
 from __future__ import annotations
