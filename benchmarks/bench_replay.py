@@ -5,8 +5,8 @@ All cases go round several times, and the second half of the rounds counts: by t
 worker has met every case, so that two workers are as warm as one, and what starting workers and
 opening devices takes, which is told apart, is over. What a machine gives to two processes is seldom
 twice what it gives to one: so the same cases are also called in loops of single processes that know
-nothing of each other, one and then two at once. That is the most that two workers can reach, less
-the processor that their parent needs.
+nothing of each other, one and then two at once. All four get the machine in turns, and the best
+turn of each counts: on a shared machine single turns may differ by a factor of two.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from optrove.model.records import Attempt
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "encoder" / "test_encoder.py"
-ROUNDS = 12
+ROUNDS = 8
+TURNS = 3
 LOOP = "--loop"
 
 
@@ -64,9 +65,12 @@ def main() -> None:
         store = asked.store or _traced(Path(name) / "trove.db")
         jobs = _jobs(store)
         print(f"{len(jobs)} cases, {ROUNDS} times each, on a mock {asked.board}")
-        loops = {count: _loops(store, asked.board, count) for count in (1, 2)}
+        loops, rates = {1: 0.0, 2: 0.0}, {1: 0.0, 2: 0.0}
+        for _ in range(TURNS):
+            for count in (1, 2):
+                loops[count] = max(loops[count], _loops(store, asked.board, count))
+                rates[count] = max(rates[count], _told(jobs * ROUNDS, asked.board, count))
     print(f"loops of their own: {loops[1]:.1f} cases/s by one, {loops[2]:.1f} by two")
-    rates = {count: _told(jobs * ROUNDS, asked.board, count) for count in (1, 2)}
     print(
         f"two workers give {rates[2] / rates[1]:.2f} times the rate of one, "
         f"two loops {loops[2] / loops[1]:.2f} times, on {os.cpu_count()} processors"
