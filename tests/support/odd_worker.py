@@ -43,7 +43,8 @@ class OddExecutor:
             os.kill(os.getpid(), signal.SIGSEGV)
         return ()
 
-    def execute(self, case, *, seed, tell):
+    def execute(self, asked, tell):
+        case = asked.case
         tell(Stage.MAKING)
         if case.op == "odd.unbuildable":
             raise NotReplayable("$.arguments.a: no converter knows it")

@@ -19,7 +19,8 @@ class PickyExecutor:
     def open(self, wanted):
         return ()
 
-    def execute(self, case, *, seed, tell):
+    def execute(self, asked, tell):
+        case = asked.case
         tell(Stage.MAKING)
         given = dict(case.arguments)
         if given.get("note") == Text("unbuildable"):

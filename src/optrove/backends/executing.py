@@ -35,6 +35,19 @@ Telling: TypeAlias = Callable[[Stage], None]
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A case to be called, and the seed of its numbers.
+
+    ``outputs`` are what was recorded to come out of it, None if nothing was: a call that reads a
+    file tells by them only what it has read.
+    """
+
+    case: Case
+    seed: int
+    outputs: tuple[Value, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Raised:
     """What the call raised: the class of the exception, and all that it says."""
 
@@ -116,10 +129,10 @@ class Executor(Protocol):
         Return what was supplied where they do not tell.
         """
 
-    def execute(self, case: Case, *, seed: int, tell: Telling) -> Executed:
+    def execute(self, asked: Asked, tell: Telling) -> Executed:
         """Rebuild a case and call it; NotReplayable when it cannot be rebuilt."""
 
-    def peak_l1(self, case: Case, *, seed: int) -> int:
+    def peak_l1(self, asked: Asked) -> int:
         """Return how many bytes of L1 a case takes on a core at most; NotReplayable if unknown."""
 
     def close(self) -> None:

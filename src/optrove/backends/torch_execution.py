@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from optrove.backends.base import Tables
-    from optrove.backends.executing import Telling
+    from optrove.backends.executing import Asked, Telling
     from optrove.model.case import Case
     from optrove.model.records import DeviceParameters
 
@@ -56,18 +56,19 @@ class TorchExecutor:
         """Open nothing: torch needs no device."""
         return ()
 
-    def peak_l1(self, case: Case, *, seed: int) -> int:  # noqa: ARG002 - the signature of an Executor
+    def peak_l1(self, asked: Asked) -> int:
         """Refuse: a host has no L1 of its own to measure."""
-        raise NotReplayable(f"{case.op} runs on this host, which has no L1")
+        raise NotReplayable(f"{asked.case.op} runs on this host, which has no L1")
 
     def close(self) -> None:
         """Close nothing."""
 
-    def execute(self, case: Case, *, seed: int, tell: Telling) -> Executed:
+    def execute(self, asked: Asked, tell: Telling) -> Executed:
         """Rebuild a case and call it; NotReplayable when it cannot be rebuilt."""
+        case = asked.case
         function = self._find(case.op)
         tell(Stage.MAKING)
-        arguments, keywords = self._spread(case.op, function, self._rebuild(case, seed))
+        arguments, keywords = self._spread(case.op, function, self._rebuild(case, asked.seed))
         tell(Stage.CALLING)
         self._witness.expect(case.op)
         raised: Raised | None = None

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from optrove.backends.executing import Stage
+from optrove.backends.executing import Asked, Stage
 from optrove.backends.ttnn.devices import L1_SMALL
 from optrove.codec.identity import placement_hash
 from optrove.errors import NotReplayable
@@ -88,7 +88,8 @@ class Execution:
         if wanted.mesh_shape is not None:
             tell(Stage.OPENING)
             notes = self._executor.open(wanted)
-        return self._executor.execute(job.case, seed=job.seed, tell=tell), notes
+        asked = Asked(job.case, job.seed, job.outputs)
+        return self._executor.execute(asked, tell), notes
 
 
 def _hash(case: Case | None) -> str | None:

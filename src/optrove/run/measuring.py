@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from optrove.backends.executing import Asked
 from optrove.errors import NotReplayable
 from optrove.model.records import Measurement, Outcome
 
@@ -36,7 +37,7 @@ def measure_extras(
         return (), ()
     ways = {
         WARM: lambda: _warm(again),
-        PEAK_L1: lambda: executor.peak_l1(job.case, seed=job.seed),
+        PEAK_L1: lambda: executor.peak_l1(Asked(job.case, job.seed, job.outputs)),
     }
     found = [_measured(name, ways[name]) for name in wanted]
     measured = tuple(each for each in found if isinstance(each, Measurement))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from optrove.backends.build import build
 from optrove.backends.executing import (
+    Asked,
     Executed,
     Raised,
     Stage,
@@ -25,6 +26,7 @@ from optrove.backends.ttnn.attachment import attach
 from optrove.backends.ttnn.comparing import Comparing
 from optrove.backends.ttnn.contents import Contents
 from optrove.backends.ttnn.devices import Devices
+from optrove.backends.ttnn.files import READING, StandIn, held_by_file, standing_in, write_file
 from optrove.backends.ttnn.inputs import Inputs, Memories
 from optrove.backends.ttnn.invoking import Target, Targets, spread
 from optrove.backends.ttnn.places import passing
@@ -35,7 +37,7 @@ from optrove.backends.watching import muted
 from optrove.backends.witness import Witness
 from optrove.errors import BadData, NotReplayable
 from optrove.model.records import DeviceKind
-from optrove.model.values import List, Null, TensorSpec, Value
+from optrove.model.values import List, TensorSpec, Value
 from optrove.model.walk import key_step
 
 if TYPE_CHECKING:
@@ -44,10 +46,7 @@ if TYPE_CHECKING:
 
     from optrove.backends.base import Tables
     from optrove.backends.executing import Telling
-    from optrove.model.case import Case
     from optrove.model.records import DeviceParameters
-
-CACHE_FILES = "cache_file_name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,22 +96,31 @@ class TtnnExecutor:
         self._devices.close()
         self._attachment.remove()
 
-    def execute(self, case: Case, *, seed: int, tell: Telling) -> Executed:
+    def execute(self, asked: Asked, tell: Telling) -> Executed:
         """Rebuild a case and call it; NotReplayable when it cannot be rebuilt."""
-        target = self._targets.find(case.op)
+        target = self._targets.find(asked.case.op)
         tell(Stage.MAKING)
         self._devices.tidy()
-        refuse_several_devices(case)
+        refuse_several_devices(asked.case)
+        with standing_in(asked.case) as file:
+            executed = self._execute(asked, file, target, tell)
+        if file is None or executed.replayed is None:
+            return executed
+        return replace(executed, replayed=file.as_recorded(executed.replayed))
+
+    def _execute(
+        self, asked: Asked, file: StandIn | None, target: Target, tell: Telling
+    ) -> Executed:
         comparing = self._comparing()
         with muted():
             try:
-                rebuilt = self._rebuild(case, target, seed, comparing)
+                rebuilt = self._rebuild(asked, file, target, comparing)
             except _Refused as refusal:
                 return Executed(raised=refusal.raised, notes=(str(refusal),))
             if comparing is not None:
                 comparing.prepare(target.operation, rebuilt.arguments, rebuilt.keywords)
         tell(Stage.CALLING)
-        self._witness.expect(case.op)
+        self._witness.expect(asked.case.op)
         executed, result = self._call(rebuilt)
         if comparing is None or executed.raised is not None:
             return executed
@@ -120,19 +128,19 @@ class TtnnExecutor:
         with muted():
             return replace(executed, compared=comparing.compare(target.operation, result))
 
-    def peak_l1(self, case: Case, *, seed: int) -> int:
+    def peak_l1(self, asked: Asked) -> int:
         """Return how many bytes of L1 a case takes on a core at most, by ttnn's own account.
 
         It is called once more without anything being sent to the device. NotReplayable when ttnn
         cannot tell.
         """
-        target = self._targets.find(case.op)
+        target = self._targets.find(asked.case.op)
         self._devices.tidy()
         graph = self._ttnn.graph
-        with muted():
+        with muted(), standing_in(asked.case) as file:
             graph.begin_graph_capture(graph.RunMode.NO_DISPATCH)
             try:
-                rebuilt = self._rebuild(case, target, seed, None)
+                rebuilt = self._rebuild(asked, file, target, None)
                 rebuilt.target.function(*rebuilt.arguments, **rebuilt.keywords)
             except (_Refused, RuntimeError, TypeError, ValueError) as error:
                 raise NotReplayable(f"without dispatch, the call said: {error}") from error
@@ -153,27 +161,47 @@ class TtnnExecutor:
         return Comparing(self._ttnn, torch, self._targets.signatures)
 
     def _rebuild(
-        self, case: Case, target: Target, seed: int, comparing: Comparing | None
+        self, asked: Asked, file: StandIn | None, target: Target, comparing: Comparing | None
     ) -> _Rebuilt:
-        given = dict(case.arguments)
-        if not isinstance(given.get(CACHE_FILES, Null()), Null):
-            raise NotReplayable(f"{CACHE_FILES} names a file, which a replay does not touch")
+        given = dict(asked.case.arguments)
+        if file is not None:
+            given = file.instead(given)
         way = passing(target, given)
         supplies = Supplies()
         values = supplies.arguments(target, way.values, way.named)
         if way.named:
             values = supplies.truths(target, values)
         twins = None if comparing is None else comparing.twins
-        contents = Contents(self._ttnn, values, way.roles, seed=seed, twins=twins)
+        contents = Contents(self._ttnn, values, way.roles, seed=asked.seed, twins=twins)
         inputs = Inputs(
             self._ttnn, self._memories, self._devices.live, contents, filled=self._numbers
         )
+        if file is not None:
+            self._prepare_file(asked, file, inputs, comparing)
         live = self._build(values, inputs, supplies)
         if comparing is not None:
-            self._note_plain_weights(case.op, contents, live, comparing)
+            self._note_plain_weights(asked.case.op, contents, live, comparing)
         arguments, keywords = spread(target, live, way.places)
-        notes = (*way.notes, *supplies.notes, *inputs.notes)
+        notes = (*way.notes, *supplies.notes, *inputs.notes, *(file.notes if file else ()))
         return _Rebuilt(target, arguments, keywords, way.named, notes)
+
+    def _prepare_file(
+        self, asked: Asked, file: StandIn, inputs: Inputs, comparing: Comparing | None
+    ) -> None:
+        """Write the file that the call reads, and expect its numbers to come out."""
+        if asked.case.op != READING:
+            return
+        tensor = self._tensor(held_by_file(asked.outputs), file.argument, inputs)
+        write_file(self._ttnn, tensor, file.path)
+        if comparing is not None:
+            comparing.expect(tensor)
+
+    def _tensor(self, spec: TensorSpec, name: str, inputs: Inputs) -> Any:
+        """Return the tensor of a spec, or raise _Refused with what ttnn said."""
+        try:
+            return inputs.make(spec, name)
+        except RuntimeError as error:  # what ttnn itself refuses
+            raise _Refused(name, Raised(type(error).__name__, str(error))) from error
 
     def _note_plain_weights(
         self, op: str, contents: Contents, live: dict[str, Any], comparing: Comparing
@@ -202,12 +230,11 @@ class TtnnExecutor:
         refusals: list[_Refused] = []
 
         def tensor(spec: TensorSpec, path: str) -> Any:
-            name = names[_place(path)]
             try:
-                return inputs.make(spec, name)
-            except RuntimeError as error:  # what ttnn itself refuses
-                refusals.append(_Refused(name, Raised(type(error).__name__, str(error))))
-                raise
+                return self._tensor(spec, names[_place(path)], inputs)
+            except _Refused as refusal:
+                refusals.append(refusal)
+                raise RuntimeError(str(refusal)) from refusal
 
         try:
             live = build(List(tuple(complete)), tables, device, tensor=tensor)

@@ -1,0 +1,125 @@
+"""Have a replayed call read and write files of the replay's own, never those that it names.
+
+The path is all that differs from the recorded call, and it is put back into what was traced.
+What the call reads is written before, from the recorded spec of what it has returned.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.backends.watching import muted
+from optrove.errors import NotReplayable
+from optrove.model.case import Case
+from optrove.model.values import Null, Struct, TensorSpec, Text, TtnnPlacement, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+READING: Final = "ttnn.load_tensor"
+"""The operation that makes its result of what is in a file."""
+
+# By name, or by place in recordings that know no more.
+_ALWAYS: Final = {READING: ("file_name", "arg0"), "ttnn.dump_tensor": ("file_name", "arg0")}
+_AT_WILL: Final = {"ttnn.as_tensor": ("cache_file_name",)}
+
+_STEM: Final = "tensor"
+_LONGEST_ENDING: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """A file in place of one that a call names in ``argument``, and how each is written there."""
+
+    argument: str
+    recorded: Value
+    value: Value
+    path: Path
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say what was done."""
+        return (f"{self.argument} names a file; the call was given one of the replay's own",)
+
+    def instead(self, arguments: Mapping[str, Value]) -> dict[str, Value]:
+        """Return recorded arguments with this file in the place of the recorded one."""
+        return {**arguments, self.argument: self.value}
+
+    def as_recorded(self, case: Case) -> Case:
+        """Return a call that was made with this file as one with the recorded file."""
+        arguments = [
+            (name, self.recorded if value == self.value else value)
+            for name, value in case.arguments
+        ]
+        return Case(case.op, tuple(arguments))
+
+
+@contextmanager
+def standing_in(case: Case) -> Iterator[StandIn | None]:
+    """Give the stand-in for the file of a case, None if it names none; gone after the block.
+
+    Raise NotReplayable where there cannot be one.
+    """
+    arguments = dict(case.arguments)
+    argument = _named(case.op, arguments)
+    if argument is None:
+        yield None
+        return
+    recorded = arguments[argument]
+    with TemporaryDirectory(prefix="optrove-replay-", ignore_cleanup_errors=True) as directory:
+        file = _file_in(directory, recorded)
+        if file is None:
+            raise NotReplayable(f"$.arguments.{argument}: it is not known which file this names")
+        path, value = file
+        yield StandIn(argument, recorded, value, path)
+
+
+def held_by_file(outputs: tuple[Value, ...] | None) -> TensorSpec:
+    """Return the spec of the tensor that was read from a file; NotReplayable if none is known."""
+    match outputs:
+        case (TensorSpec(placement=TtnnPlacement()) as spec,):
+            return spec
+    raise NotReplayable(
+        "it reads a file, and what it returned was not recorded, "
+        "so no such file can be written for a replay"
+    )
+
+
+def write_file(ttnn: Any, tensor: Any, path: Path) -> None:
+    """Write a tensor; RuntimeError where ttnn cannot."""
+    with muted():
+        ttnn.dump_tensor(path.with_name(f"{_STEM}.tensorbin"), tensor)
+    path.with_name(f"{_STEM}.tensorbin").rename(path)
+
+
+def _named(op: str, arguments: Mapping[str, Value]) -> str | None:
+    """Return the argument that names a file, None if there is none."""
+    given = [name for name in _AT_WILL.get(op, ()) if arguments.get(name, Null()) != Null()]
+    if op in _ALWAYS:
+        given = [name for name in _ALWAYS[op] if name in arguments]
+        if len(given) != 1:
+            raise NotReplayable(f"{op} reads or writes a file, and the recording names none")
+    return given[0] if given else None
+
+
+def _file_in(directory: str, recorded: Value) -> tuple[Path, Value] | None:
+    """Return a file and how it is written where ``recorded`` stands; None if that names none."""
+    match recorded:
+        case Text(text):
+            path = Path(directory) / f"{_STEM}{_ending(text)}"
+            return path, Text(str(path))
+        case Struct(fields=(("path", Text(text)),)):
+            path = Path(directory) / f"{_STEM}{_ending(text)}"
+            return path, replace(recorded, fields=(("path", Text(str(path))),))
+    return None
+
+
+def _ending(name: str) -> str:
+    """Return how the name of a file ends, by which ttnn tells formats apart."""
+    ending = PurePosixPath(name).suffix
+    plain = ending[1:].isalnum() and ending.isascii() and len(ending) <= _LONGEST_ENDING
+    return ending if plain else ""
