@@ -8,6 +8,8 @@ from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+RETURNING_NOTHING = ("ttnn.deallocate",)
+
 # What would tell a process of the session of pytest around it; the options that make the sessions
 # of tests quick are left.
 AROUND = ("PYTEST_CURRENT_TEST", "PYTEST_VERSION", "PYTEST_XDIST")
@@ -44,8 +46,8 @@ def traced(directory, test_file, *options):
 
 def replayed(directory, *options):
     """Return every case of the trove as it was replayed, which must have gone as recorded."""
-    words = ("optrove", "replay", "*", "--all", "--store", "trove.db", "--json", *options)
-    done = run(directory, *words)
+    words = ("optrove", "replay", "*", "--all", "--all-ops", "--nested", "--json", *options)
+    done = run(directory, *words, "--store", "trove.db")
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
     assert told["counts"] == {"passed": told["planned"]}
@@ -53,3 +55,14 @@ def replayed(directory, *options):
     for each in told["cases"]:
         assert each["replayed_case_id"] == each["case_id"], each["op"]
     return told["cases"]
+
+
+def replayed_well(directory, board):
+    """Return every case as it was replayed with numbers, which must all be right."""
+    replayed(directory, "--board", board)
+    cases = replayed(directory, "--board", board, "--device", "shadow")
+    for each in cases:
+        pccs = [one["value"] for one in each["measurements"] if one["name"] == "pcc"]
+        assert pccs or each["op"] in RETURNING_NOTHING, each["op"]
+        assert min(pccs, default=1) >= 0.999, each["op"]
+    return cases

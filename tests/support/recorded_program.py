@@ -64,6 +64,12 @@ def one_chip(ttnn):
     host.to(ttnn.ROW_MAJOR_LAYOUT)
     a[0:1, 0:1, 0:32, 0:64]
     ttnn.neg(a) @ w
+    ttnn.to_device(ttnn.from_device(sharded), device)
+    with tempfile.TemporaryDirectory() as directory:
+        weights = Path(directory) / "weights.tensorbin"
+        ttnn.dump_tensor(weights, sharded)
+        ttnn.load_tensor(str(weights), device=device)
+        ttnn.load_tensor(weights)
     ttnn.close_device(device)
 
 

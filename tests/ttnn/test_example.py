@@ -1,6 +1,6 @@
 import pytest
 
-from example_runs import EXAMPLES, run
+from example_runs import EXAMPLES, replayed_well, run
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 
@@ -17,11 +17,14 @@ def test_on_a_plain_mock_board_the_example_checks_specs_and_says_that_it_skips_p
     assert "no PCC was computed" in done.stdout
 
 
-def test_with_the_shadow_the_example_compares_with_torch(tmp_path):
-    done = run_pytest(tmp_path, "--optrove-shadow")
+def test_with_the_shadow_the_example_compares_with_torch_and_every_case_replays(tmp_path):
+    trove = ("--optrove-store", str(tmp_path / "trove.db"))
+    done = run_pytest(tmp_path, "--optrove-shadow", *trove)
     assert done.returncode == 0, done.stdout
     assert "12 passed" in done.stdout
     assert "op calls computed, 0 without numbers" in done.stdout
+    ops = {each["op"] for each in replayed_well(tmp_path, "n300")}
+    assert {"ttnn.linear", "ttnn.layer_norm", "ttnn.softmax"} <= ops
 
 
 WRONG_WEIGHT = """

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from example_runs import EXAMPLES, replayed, run, traced
+from example_runs import EXAMPLES, replayed, replayed_well, run, traced
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch, pytest.mark.slow]
 
@@ -44,20 +44,15 @@ def project(tmp_path_factory):
 
 
 def test_every_case_replays_as_itself_and_has_good_numbers(project):
-    # The shadow's board is a mock: it judges arguments, memory and output specs as well.
-    cases = replayed(project, *BOARD, "--device", "shadow")
-    ops = {each["op"] for each in cases}
+    ops = {each["op"] for each in replayed_well(project, "n150")}
     assert {"ttnn.conv2d", "ttnn.sigmoid_accurate", "ttnn.mean", "ttnn.linear"} <= ops
-    for each in cases:
-        pccs = [one["value"] for one in each["measurements"] if one["name"] == "pcc"]
-        assert pccs, each["op"]
-        assert min(pccs) >= 0.999, each["op"]
 
 
 def test_the_whole_network_gives_many_configurations_of_one_operation(tmp_path):
     told = traced(tmp_path, TEST, *BOARD, "--", "-k", "b0")
     unique = {each["op"]: each["unique"] for each in told["ops"]}
     assert unique["ttnn.sigmoid_accurate"] >= 28
+    assert len(replayed(tmp_path, *BOARD)) > 150
     filters = ("--shape", "1x1x12544x32", "--dtype", "bfloat8_b", "--memory", "L1_HEIGHT_SHARDED")
     done = run(
         tmp_path, "optrove", "show", "sigmoid_accurate", *filters, "--store", "trove.db", "--json"

@@ -33,6 +33,7 @@ from optrove.run.runner import run_jobs
 pytestmark = pytest.mark.ttnn
 
 SUPPORT = Path(__file__).parents[1] / "support"
+FILES = ("ttnn.dump_tensor", "ttnn.load_tensor")
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_every_recorded_case_replays_as_itself_with_the_recorded_outputs(recorde
         assert attempt.replayed_case_id == attempt.case_id, told
         assert attempt.outputs == job.outputs, told
         assert attempt.detail is None, told
-        assert attempt.notes == (), told
+        assert len(attempt.notes) == (job.case.op in FILES), told
 
 
 @pytest.mark.slow
@@ -162,13 +163,55 @@ def test_another_output_than_recorded_is_a_wrong_spec(ttnn_executor):
         ("ttnn.importlib.import_module", Text("os"), "has no operation"),
         ("ttnn.operations.pool.os.getcwd", Null(), "has no operation"),
         ("ttnn.Tensor.__class__", Null(), "has no operation"),
-        ("ttnn.dump_tensor", Text("file"), "reads or writes files"),
+        ("ttnn.dump_tensor", Text("file"), "reads or writes a file, and the recording names none"),
     ],
 )
 def test_what_cannot_be_rebuilt_is_not_run_and_says_why(ttnn_executor, op, value, words):
     attempt = ttnn_executor(Case(op, (("input_tensor", value),)))
     assert attempt.outcome is Outcome.NOT_RUN
     assert words in attempt.detail
+
+
+ONE_CHIP = DeviceParameters(mesh_shape=(1, 1))
+
+
+def loaded_from(path):
+    return Case("ttnn.load_tensor", (("file_name", path),))
+
+
+@pytest.mark.parametrize(
+    ("path", "outputs", "words"),
+    [
+        (Text("a.tensorbin"), None, "what it returned was not recorded"),
+        (Text("a.tensorbin"), (Int(1),), "what it returned was not recorded"),
+        (Int(3), (tensor(0, (32, 32)),), "$.arguments.file_name: it is not known which file"),
+    ],
+)
+def test_a_file_of_which_nothing_is_known_is_not_read(ttnn_executor, path, outputs, words):
+    attempt = ttnn_executor(loaded_from(path), outputs=outputs)
+    assert attempt.outcome is Outcome.NOT_RUN
+    assert words in attempt.detail
+
+
+def test_ttnn_judges_the_name_of_a_file(ttnn_executor):
+    attempt = ttnn_executor(
+        loaded_from(Text("weights.bin")), device=ONE_CHIP, outputs=(tensor(0, (32, 32)),)
+    )
+    assert attempt.outcome is Outcome.RAISED
+    assert ".tensorbin" in attempt.detail
+    assert attempt.replayed_case_id == attempt.case_id
+
+
+def test_the_file_that_a_recording_names_is_left_alone(ttnn_executor, tmp_path):
+    mine = tmp_path / "mine.tensorbin"
+    mine.write_text("mine")
+    named = ("file_name", Struct("python.PosixPath", (("path", Text(str(mine))),)))
+    dumped = ttnn_executor(Case("ttnn.dump_tensor", (named, ("tensor", tensor(0, (32, 32))))))
+    loaded = ttnn_executor(Case("ttnn.load_tensor", (named,)), outputs=(tensor(0, (32, 32)),))
+    assert dumped.outcome is Outcome.PASSED
+    assert loaded.replayed_case_id == loaded.case_id
+    assert mine.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [mine]
 
 
 @pytest.fixture(scope="module")

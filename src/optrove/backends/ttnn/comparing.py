@@ -6,12 +6,14 @@ answer, which nothing has rounded yet. What has no answer, or no numbers, says w
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from optrove.backends.executing import Compared
 from optrove.backends.ttnn.arrangements import Arrangements
 from optrove.backends.ttnn.expecting import Expecting, PerChip
 from optrove.backends.ttnn.golden import Golden
+from optrove.backends.ttnn.readings import SAME_NUMBERS, joined
 from optrove.backends.ttnn.transfers import working
 from optrove.backends.ttnn.twins import Missing, Twins
 from optrove.errors import NoNumbers
@@ -19,6 +21,7 @@ from optrove.errors import NoNumbers
 if TYPE_CHECKING:
     from optrove.backends.ttnn.arguments import Signatures
     from optrove.backends.ttnn.expecting import Preparation
+    from optrove.model.case import Case
 
 # Keywords that choose a command queue; no golden function takes them.
 QUEUES = frozenset({"queue_id", "cq_id"})
@@ -27,8 +30,9 @@ QUEUES = frozenset({"queue_id", "cq_id"})
 class Comparing:
     """The comparison of one call; its ``twins`` are told what is put into the arguments."""
 
-    def __init__(self, ttnn: Any, torch: Any, signatures: Signatures) -> None:
+    def __init__(self, ttnn: Any, torch: Any, signatures: Signatures, case: Case) -> None:
         self.twins = Twins(ttnn)
+        self._case = case
         self._ttnn = ttnn
         self._torch = torch
         self._golden = Golden(ttnn, torch, self.twins, signatures)
@@ -39,15 +43,19 @@ class Comparing:
     def expect(self, tensor: Any) -> None:
         """Expect that the call gives the numbers of a tensor, whatever its arguments are."""
         numbers = self.twins.numbers(tensor)
+        if isinstance(numbers, Missing):
+            self._prepared = numbers
+            return
         with working():
-            self._prepared = (
-                numbers
-                if isinstance(numbers, Missing)
-                else PerChip(tuple(self._golden.unpack(shard) for shard in numbers.shards))
-            )
+            unlike = {id(shard): shard for shard in numbers.shards}
+            known = {key: self._golden.unpack(shard) for key, shard in unlike.items()}
+        self._prepared = PerChip(tuple(known[id(shard)] for shard in numbers.shards))
 
     def prepare(self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Read the arguments before the call, which may overwrite them."""
+        if self._case.op in SAME_NUMBERS:
+            for tensor in islice(self._golden.tensors((arguments, keywords)), 1):
+                self.expect(tensor)
         if operation is None or self._prepared is not None:
             return
         plain = {name: value for name, value in keywords.items() if name not in QUEUES}
@@ -57,8 +65,10 @@ class Comparing:
     def compare(self, operation: Any, result: Any) -> tuple[Compared, ...]:
         """Return each tensor of the result beside what is expected of it."""
         with working():
+            if isinstance(result, self._torch.Tensor) and isinstance(self._prepared, PerChip):
+                return (self._read(result, self._prepared),)
             tensors = list(self._golden.tensors(result))
-            if operation is None or self._prepared is None:
+            if self._prepared is None:
                 reason = "this is no operation with a golden function"
                 return tuple(Compared(at, lacking=reason) for at in range(len(tensors)))
             if not tensors:
@@ -72,6 +82,16 @@ class Comparing:
                 self._compared(place, tensor, found)
                 for place, (tensor, found) in enumerate(answers)
             )
+
+    def _read(self, result: Any, prepared: PerChip) -> Compared:
+        """Return what was read into torch beside what the tensor holds."""
+        expected = joined(self._torch, self._case, prepared.parts)
+        if expected is None:
+            return Compared(0, lacking="how it joins the parts of several chips is not known here")
+        if expected.shape != result.shape:
+            shapes = f"{tuple(expected.shape)} was expected, and {tuple(result.shape)} came"
+            return Compared(0, lacking=f"the shape {shapes}")
+        return Compared(0, expected, result, expected.to(result.dtype))
 
     def _compared(self, place: int, tensor: Any, found: list[Any] | Missing) -> Compared:
         if isinstance(found, Missing):

@@ -45,18 +45,21 @@ class Contents:
         self._twins = twins
         self._inputs: TorchInputs | None = None
 
-    def shards(self, spec: TensorSpec, argument: str) -> list[Any]:
-        """Return a host tensor for each chip that holds a part, in the order of the chips."""
+    def shards(self, spec: TensorSpec, argument: str, memory: Any = None) -> list[Any]:
+        """Return a host tensor for each chip that holds a part, in the order of the chips.
+
+        They tell of ``memory``, where it is given and torch is there to make such a tensor.
+        """
         placement = spec.placement
         if not isinstance(placement, TtnnPlacement):
             raise TypeError("it is no tensor of ttnn")
         if placement.mesh is None:
-            return [self._packed(spec, placement, argument)]
+            return [self._packed(spec, argument, memory)]
         parts: dict[tuple[int, ...], Any] = {}
         shards = []
         for part in parts_of(placement.mesh):
             if part not in parts:
-                parts[part] = self._packed(spec, placement, argument)
+                parts[part] = self._packed(spec, argument, memory)
             shards.append(parts[part])
         return shards
 
@@ -99,8 +102,9 @@ class Contents:
         """Return a tensor of torch or an array of numpy."""
         return self._drawing().make(spec, self._names.get(argument, argument))
 
-    def _packed(self, spec: TensorSpec, placement: TtnnPlacement, argument: str) -> Any:
-        ttnn, name = self._ttnn, self._names.get(argument, argument)
+    def _packed(self, spec: TensorSpec, argument: str, memory: Any) -> Any:
+        ttnn, name, placement = self._ttnn, self._names.get(argument, argument), spec.placement
+        assert isinstance(placement, TtnnPlacement)  # noqa: S101 - narrows the type; shards has looked
         dtype = ttnn.DataType[spec.dtype.removeprefix("ttnn.").upper()]
         layout, tile = ttnn.Layout[placement.layout], placement.tile
         known = None
@@ -112,7 +116,9 @@ class Contents:
         drawing = self._drawing()
         wanted = torch_dtype(ttnn, import_module("torch"), dtype)
         numbers = drawing.drawn(spec.shape, name, integers=not wanted.is_floating_point)
-        return ttnn.from_torch(numbers.to(wanted), dtype=dtype, layout=layout, tile=known)
+        return ttnn.from_torch(
+            numbers.to(wanted), dtype=dtype, layout=layout, tile=known, memory_config=memory
+        )
 
     def _drawing(self) -> TorchInputs:
         if self._inputs is None:

@@ -41,11 +41,12 @@ from optrove.model.values import List, TensorSpec, Value
 from optrove.model.walk import key_step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import ModuleType
 
     from optrove.backends.base import Tables
     from optrove.backends.executing import Telling
+    from optrove.model.case import Case
     from optrove.model.records import DeviceParameters
 
 
@@ -111,7 +112,7 @@ class TtnnExecutor:
     def _execute(
         self, asked: Asked, file: StandIn | None, target: Target, tell: Telling
     ) -> Executed:
-        comparing = self._comparing()
+        comparing = self._comparing(asked.case)
         with muted():
             try:
                 rebuilt = self._rebuild(asked, file, target, comparing)
@@ -148,7 +149,7 @@ class TtnnExecutor:
                 captured = graph.end_graph_capture()
             return int(graph.extract_resource_usage_per_core(captured).peak_total)
 
-    def _comparing(self) -> Comparing | None:
+    def _comparing(self, case: Case) -> Comparing | None:
         if not self._numbers:
             return None
         try:
@@ -158,7 +159,7 @@ class TtnnExecutor:
                 "numbers are drawn and compared by torch, which is not installed; "
                 "pip install 'optrove[torch]', or replay on a mock board"
             ) from error
-        return Comparing(self._ttnn, torch, self._targets.signatures)
+        return Comparing(self._ttnn, torch, self._targets.signatures, case)
 
     def _rebuild(
         self, asked: Asked, file: StandIn | None, target: Target, comparing: Comparing | None
@@ -176,32 +177,18 @@ class TtnnExecutor:
         inputs = Inputs(
             self._ttnn, self._memories, self._devices.live, contents, filled=self._numbers
         )
-        if file is not None:
-            self._prepare_file(asked, file, inputs, comparing)
+        if file is not None and asked.case.op == READING:
+            held = {file.argument: held_by_file(asked.outputs)}
+            (tensor,) = self._build(held, inputs, supplies).values()
+            write_file(self._ttnn, tensor, file.path)
+            if comparing is not None:
+                comparing.expect(tensor)
         live = self._build(values, inputs, supplies)
         if comparing is not None:
             self._note_plain_weights(asked.case.op, contents, live, comparing)
         arguments, keywords = spread(target, live, way.places)
         notes = (*way.notes, *supplies.notes, *inputs.notes, *(file.notes if file else ()))
         return _Rebuilt(target, arguments, keywords, way.named, notes)
-
-    def _prepare_file(
-        self, asked: Asked, file: StandIn, inputs: Inputs, comparing: Comparing | None
-    ) -> None:
-        """Write the file that the call reads, and expect its numbers to come out."""
-        if asked.case.op != READING:
-            return
-        tensor = self._tensor(held_by_file(asked.outputs), file.argument, inputs)
-        write_file(self._ttnn, tensor, file.path)
-        if comparing is not None:
-            comparing.expect(tensor)
-
-    def _tensor(self, spec: TensorSpec, name: str, inputs: Inputs) -> Any:
-        """Return the tensor of a spec, or raise _Refused with what ttnn said."""
-        try:
-            return inputs.make(spec, name)
-        except RuntimeError as error:  # what ttnn itself refuses
-            raise _Refused(name, Raised(type(error).__name__, str(error))) from error
 
     def _note_plain_weights(
         self, op: str, contents: Contents, live: dict[str, Any], comparing: Comparing
@@ -218,7 +205,7 @@ class TtnnExecutor:
             tell_shadow(self._ttnn, live[name], numbers)
 
     def _build(
-        self, values: dict[str, Value], inputs: Inputs, supplies: Supplies
+        self, values: Mapping[str, Value], inputs: Inputs, supplies: Supplies
     ) -> dict[str, Any]:
         tables, device = self._witness.tables(), self._devices.live
         complete = [
@@ -230,11 +217,12 @@ class TtnnExecutor:
         refusals: list[_Refused] = []
 
         def tensor(spec: TensorSpec, path: str) -> Any:
+            name = names[_place(path)]
             try:
-                return self._tensor(spec, names[_place(path)], inputs)
-            except _Refused as refusal:
-                refusals.append(refusal)
-                raise RuntimeError(str(refusal)) from refusal
+                return inputs.make(spec, name)
+            except RuntimeError as error:  # what ttnn itself refuses
+                refusals.append(_Refused(name, Raised(type(error).__name__, str(error))))
+                raise
 
         try:
             live = build(List(tuple(complete)), tables, device, tensor=tensor)

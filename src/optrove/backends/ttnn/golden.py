@@ -103,10 +103,10 @@ class Golden:
         self, operation: Any, calls: list[Prepared] | Missing, result: Any
     ) -> list[tuple[Any, list[Any] | Missing]]:
         """Return what the golden function gives for each tensor in ``result``, chip by chip."""
-        name = operation.python_fully_qualified_name
         outputs = list(self.tensors(result))
         if isinstance(calls, Missing):
             return [(tensor, calls) for tensor in outputs]
+        name = operation.python_fully_qualified_name
         done: dict[int, Any] = {}
         try:
             for call in calls:

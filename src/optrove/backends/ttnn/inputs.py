@@ -34,8 +34,11 @@ MAX_CONFIGURATIONS: Final = 4096
 class Numbers(Protocol):
     """Who says what is in a tensor."""
 
-    def shards(self, spec: TensorSpec, path: str) -> list[Any]:
-        """Return a host tensor for each chip that holds a part, in the order of the chips."""
+    def shards(self, spec: TensorSpec, path: str, memory: Any = None) -> list[Any]:
+        """Return a host tensor for each chip that holds a part, in the order of the chips.
+
+        Where they can, they tell of ``memory``: host tensors have a configuration as well.
+        """
 
     def padded(self, shards: list[Any], shape: tuple[int, ...]) -> list[Any]:
         """Return the host tensors with zeros up to a shape."""
@@ -162,14 +165,25 @@ class Inputs:
         return self._ttnn.to_device(host, self._device, memory_config=memory)
 
     def _on_host(self, spec: TensorSpec, placement: TtnnPlacement, path: str) -> Any:
-        shards, mesh = self._numbers.shards(spec, path), placement.mesh
+        memory = None if placement.memory is None else self._memories.build(placement.memory)
+        shards, mesh = self._numbers.shards(spec, path, memory), placement.mesh
         if mesh is None:
             return self._joined(shards, placement)
-        if self._device is not None and _is_partial(mesh):
+        if memory not in (None, shards[0].memory_config()) and self._fits(shards):
+            shape, layout = self._ttnn.Shape(list(spec.shape)), shards[0].layout
+            live = self._ttnn.allocate_tensor_on_host(
+                shape, shards[0].dtype, layout, self._device, memory
+            )
+        elif self._device is not None and _is_partial(mesh):
             live = self._read_in_part(shards, mesh, path)
         else:
             live = self._joined(shards, placement)
         return self._spread(live, mesh)
+
+    def _fits(self, shards: list[Any]) -> bool:
+        """Tell whether a host tensor for all chips of the device can take the place of these."""
+        chips = 0 if self._device is None else self._device.get_num_devices()
+        return not self._filled and chips == len(shards)
 
     def _read_in_part(self, shards: list[Any], mesh: MeshPlacement, path: str) -> Any:
         """Return a host tensor for all chips that has the parts of some only.

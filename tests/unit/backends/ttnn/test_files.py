@@ -1,0 +1,67 @@
+"""A replay gives a call files of its own, and the trace of it says what was recorded."""
+
+import pytest
+
+from optrove.backends.ttnn.files import held_by_file, standing_in
+from optrove.errors import NotReplayable
+from optrove.model.case import Case
+from optrove.model.values import Int, Null, Struct, Text
+
+
+def path(text):
+    return Struct("python.PosixPath", (("path", Text(text)),))
+
+
+@pytest.mark.parametrize(
+    ("op", "argument", "recorded", "name"),
+    [
+        ("ttnn.load_tensor", "file_name", Text("/home/me/w.tensorbin"), "tensor.tensorbin"),
+        ("ttnn.load_tensor", "arg0", path("w.bin"), "tensor.bin"),
+        ("ttnn.dump_tensor", "file_name", path("/w.tensorbin"), "tensor.tensorbin"),
+        ("ttnn.dump_tensor", "file_name", Text("/w/.."), "tensor"),
+        ("ttnn.dump_tensor", "file_name", Text("w.\0/../../a"), "tensor"),
+        ("ttnn.as_tensor", "cache_file_name", path("/cache/w1"), "tensor"),
+    ],
+)
+def test_the_recorded_file_is_replaced_by_one_that_goes_again(op, argument, recorded, name):
+    case = Case(op, ((argument, recorded), ("other", Text("kept"))))
+    with standing_in(case) as file:
+        made = Case(op, tuple(file.instead(dict(case.arguments)).items()))
+        assert file.path.name == name
+        assert file.path.parent.is_dir()
+        assert made != case
+        assert str(file.path) in str(made)
+        assert file.as_recorded(made) == case
+    assert not file.path.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments"),
+    [
+        ("ttnn.add", (("file_name", Text("a")),)),
+        ("ttnn.as_tensor", (("tensor", Int(1)),)),
+        ("ttnn.as_tensor", (("cache_file_name", Null()),)),
+    ],
+)
+def test_calls_that_name_no_file_are_left_as_they_are(op, arguments):
+    with standing_in(Case(op, arguments)) as file:
+        assert file is None
+
+
+@pytest.mark.parametrize("recorded", [Int(1), Null(), Struct("x.Path", (("name", Text("a")),))])
+def test_what_is_no_path_is_refused(recorded):
+    case = Case("ttnn.load_tensor", (("file_name", recorded),))
+    with pytest.raises(NotReplayable, match="not known which file"), standing_in(case):
+        pass
+
+
+@pytest.mark.parametrize("arguments", [(), (("arg0", Text("a")), ("file_name", Text("b")))])
+def test_a_call_must_name_one_file(arguments):
+    with pytest.raises(NotReplayable), standing_in(Case("ttnn.dump_tensor", arguments)):
+        pass
+
+
+@pytest.mark.parametrize("outputs", [None, (), (Null(),)])
+def test_what_a_file_held_has_to_be_known(outputs):
+    with pytest.raises(NotReplayable, match="was not recorded"):
+        held_by_file(outputs)
