@@ -13,6 +13,7 @@ from optrove import __version__
 from optrove.cli_config import COMMANDS as CONFIG_COMMANDS
 from optrove.cli_demo import COMMANDS as DEMO_COMMANDS
 from optrove.cli_options import json_option
+from optrove.cli_output import table_width
 from optrove.cli_query import COMMANDS as QUERY_COMMANDS
 from optrove.cli_replay import COMMANDS as REPLAY_COMMANDS
 from optrove.cli_results import COMMANDS as RESULT_COMMANDS
@@ -24,13 +25,15 @@ from optrove.cli_testgen import COMMANDS as TESTGEN_COMMANDS
 from optrove.cli_trace import trace
 from optrove.cli_vectors import COMMANDS as VECTOR_COMMANDS
 from optrove.errors import OptroveError
+from optrove.report.tables import Column, table_lines, wrapped
 from optrove.settings import VARIABLES, read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.status import Status
-    from rich.table import Table
+
+    from optrove.flows.doctor import Finding
 
 ENVIRONMENT = "\b\nEnvironment:\n" + "\n".join(
     f"  {variable.name:21} {variable.help}" for variable in VARIABLES
@@ -54,6 +57,16 @@ _ELSEWHERE: Final = {
     "compare": 'What models call: "optrove diff". What came of runs: "optrove results --compare".',
 }
 """What to type instead of names that are none, and near none."""
+
+_COLOURS: Final = {"ok": "green", "missing": "yellow", "broken": "red"}
+_BOARD_COLUMNS: Final = (
+    Column("board"),
+    Column("arch"),
+    Column("chips", right=True),
+    Column("mesh shapes"),
+    Column("grid"),
+    Column("DRAM"),
+)
 
 _WHOLE: Final = 1000
 """How long the first sentence of a command's help may be: it goes on in the next line, uncut."""
@@ -97,12 +110,12 @@ def main() -> None:
     """Record every op call that real models make, keep each once, ask which are made, and how.
 
     \b
-    Example: which models call matmul with bfloat8_b weights, in which shardings, how often?
+    Example: in which shardings do models call matmul with bfloat8_b weights?
       optrove who matmul --argument input_tensor_b --dtype bfloat8_b --by memory
 
     \b
     In tests:   pytest --optrove-board t3k --optrove-store trove.db tests/
-    In Python:  with optrove.mock_board("t3k"), optrove.trace("trove.db"): import ttnn; ...
+    In Python:  with optrove.mock_board("t3k"), optrove.trace("trove.db"): ...
 
     Every command has --help with an example. Data goes to stdout, talk to stderr. Exit codes:
     0 good, 1 something failed or differs, 2 could not be done.
@@ -156,12 +169,12 @@ def boards(*, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
-    table = _table(("board", "arch", "chips", "mesh shapes", "grid", "DRAM"))
+    lines = []
     for board in BOARDS.values():
         shapes = " ".join(f"{height}x{width}" for height, width in board.mesh_shapes)
         grid, dram = (f"{x}x{y}" for x, y in (board.compute_grid, board.dram_grid))
-        table.add_row(board.name, board.arch, str(board.chips), shapes, grid, dram)
-    _show(table)
+        lines.append((board.name, board.arch, str(board.chips), shapes, grid, dram))
+    click.echo("\n".join(table_lines(_BOARD_COLUMNS, lines)))
 
 
 @main.command()
@@ -194,37 +207,22 @@ def doctor(*, board: str | None, as_json: bool) -> None:
         report = {"healthy": healthy, "findings": [asdict(finding) for finding in findings]}
         click.echo(json.dumps(report, indent=2))
     else:
-        colours = {"ok": "green", "missing": "yellow", "broken": "red"}
-        table = _table(("part", "state", "found", "what to do"))
-        for finding in findings:
-            state = finding.state.value
-            colour = colours[state]
-            table.add_row(
-                finding.part,
-                f"[{colour}]{state}[/]",
-                _plain(finding.detail),
-                _plain(finding.remedy),
-            )
-        _show(table)
+        click.echo("\n".join(finding_lines(findings)))
     sys.exit(0 if healthy else 1)
 
 
-def _table(columns: Sequence[str]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in columns:
-        table.add_column(column)
-    return table
-
-
-def _show(table: Table) -> None:
-    from rich.console import Console
-
-    # A pipe has no width; a table that is folded at 80 columns would be hard to read in a log.
-    console = Console() if sys.stdout.isatty() else Console(width=160)
-    console.print(table)
+def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield what was found, a line or more for each part, and below it what to do about it."""
+    widest = max(len(finding.part) for finding in findings)
+    for finding in findings:
+        state = finding.state.value
+        label = f"{state:8} {finding.part:{widest}}  "
+        first, *more = wrapped(label, finding.detail, table_width())
+        # Coloured last: colours count as letters where lines are broken.
+        yield click.style(state, fg=_COLOURS[state]) + first[len(state) :]
+        yield from more
+        if finding.remedy:
+            yield from wrapped(" " * len(label) + "-> ", finding.remedy, table_width())
 
 
 def _waiting(message: str) -> Status:
@@ -232,10 +230,3 @@ def _waiting(message: str) -> Status:
     from rich.console import Console
 
     return Console(stderr=True).status(message)
-
-
-def _plain(text: str) -> str:
-    """Keep rich from reading ``optrove[ttnn]`` as a style."""
-    from rich.markup import escape
-
-    return escape(text)

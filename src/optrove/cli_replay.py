@@ -253,12 +253,12 @@ def _show_board(
         again, plan = more
         told = {each.planned.case_id: (each.changes, each.recorded) for each in plan.adaptations}
         data = adapted_data(again.done, told, plan.unadapted)
-        lines = adapted_lines(again.done, told, plan.unadapted)
+        lines = adapted_lines(again.done, told, plan.unadapted, table_width())
     if as_json:
         whole = {**board_data(work.done, left_out, command), "adapted": data, **work.data()}
         click.echo(json.dumps(whole, indent=2))
         return
-    echo_lines([*board_lines(work.done, left_out, command), *lines])
+    echo_lines([*board_lines(work.done, left_out, command, table_width()), *lines])
     for run in work.runs:
         click.echo(f"\nkept as run {run[:_ID_SHOWN]} of {work.keep.place}")
 

@@ -64,10 +64,10 @@ def results(  # noqa: PLR0913 - one for each option of the command
     """Tell what came of a sweep or another run of cases.
 
     RUN is the beginning of a run's id ("optrove runs"), by default the newest run in which cases
-    were executed. --compare takes what "optrove check-release" takes. Suites called xfail_* are to
-    fail: what does is fine, and what passes is told. What the machine was to blame for ("not run")
-    and what was not attempted says nothing about an op, and is counted apart. --export writes one
-    file if PATH ends in .json, else a file for each op or module into that directory.
+    were executed. --compare takes another run, a trove, or a file of --json. Suites called xfail_*
+    are to fail: what does is fine, and what passes is told. What the machine was to blame for ("not
+    run") and what was not attempted says nothing about an op, and is counted apart. --export writes
+    one file if PATH ends in .json, else a file for each op or module into that directory.
 
     Ends with 0 if all went well, with 1 if not. With --compare, with 1 if anything is worse than
     then: broken, a lower PCC, or, on the same kind of real board, slower.

@@ -34,8 +34,20 @@ _FAST: Final = 10.0
 def running_options(command: _Command) -> _Command:
     """Give a command the options that say how cases are executed."""
     options = (
-        click.option("--seed", type=int, default=0, show_default=True, help="For the numbers."),
-        click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="Worker processes."),
+        click.option(
+            "--seed",
+            metavar="N",
+            type=int,
+            default=0,
+            show_default=True,
+            help="Of the random numbers in inputs.",
+        ),
+        click.option(
+            "--jobs",
+            metavar="N",
+            type=click.IntRange(min=1),
+            help="Worker processes  [default: as many as pay]",
+        ),
         click.option(
             "--timeout",
             metavar="S",

@@ -16,6 +16,7 @@ _PORT: Final = 8777
 @store_option
 @click.option(
     "--port",
+    metavar="N",
     type=click.IntRange(0, 65_535),
     default=_PORT,
     show_default=True,
@@ -28,7 +29,7 @@ _PORT: Final = 8777
     show_default=True,
     help="Address to serve at; another than this machine's own needs --token.",
 )
-@click.option("--token", metavar="TEXT", help="What whoever looks has to know.")
+@click.option("--token", metavar="TEXT", help="Secret that visitors have to know.")
 def serve(*, store: str | None, port: int, host: str, token: str | None) -> None:
     """Show a trove in a browser: ops, cases, runs, boards, comparisons.
 

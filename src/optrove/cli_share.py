@@ -71,8 +71,20 @@ def pull(*, other: str, store: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--reader", metavar="NAME", default="optrove_reader", show_default=True)
-@click.option("--writer", metavar="NAME", default="optrove_writer", show_default=True)
+@click.option(
+    "--reader",
+    metavar="NAME",
+    default="optrove_reader",
+    show_default=True,
+    help="Role that may read.",
+)
+@click.option(
+    "--writer",
+    metavar="NAME",
+    default="optrove_writer",
+    show_default=True,
+    help="Role that may push and remove runs, too.",
+)
 def roles(*, reader: str, writer: str) -> None:
     """Print the SQL that gives a PostgreSQL trove roles to read and to write.
 

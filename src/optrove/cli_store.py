@@ -42,7 +42,7 @@ def import_files(*, files: Sequence[str], strict: bool, store: str | None, as_js
     \b
     Example:
       optrove import ttnn_operations_master.json
-      optrove import calls.jsonl generated/ttnn/operation_parameters --store team.db
+      optrove import calls.jsonl operation_parameters --store team.db
     """
     from optrove.flows.importing import import_all
     from optrove.flows.stores import located
@@ -81,11 +81,11 @@ def export(*, file: str, form: str, store: str | None, as_json: bool, **given: A
     """Write cases, or the calls of runs, to a file.
 
     \b
-    master   the JSON that tt-metal's sweeps load (operations, configurations, executions)
+    master   the JSON that tt-metal's sweeps load
     text     one line per case, sorted: for git, and for diff
     jsonl    one line per call, as --ops-jsonl writes them
     params   a directory with one JSON file per call
-    superset a directory with SQL views for BI tools and a bundle that Apache Superset imports
+    superset a directory: SQL views for BI tools, a bundle for Apache Superset
 
     FILE may be - for stdout. A file that is there is replaced when all is written.
 

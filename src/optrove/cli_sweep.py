@@ -112,7 +112,7 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
     Example:
       optrove sweep --board galaxy
       optrove sweep softmax layer_norm --model llama --budget 10m
-      optrove sweep sweeps/sigmoid.py --suite-name nightly --result-dest results_export
+      optrove sweep sweeps/sigmoid.py --result-dest results_export
       optrove sweep --resume
     """
     from optrove.flows.stores import located

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     from optrove.flows.planning import Planned
     from optrove.flows.shrinking import Shrunk
     from optrove.flows.testgen import Written
+    from optrove.interop.testgen_cases import TestFile
 
 _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 _SHOWN: Final = 12
+_ANY_BOARD: Final = "n300"
 
 
 @click.command()
@@ -91,7 +94,16 @@ def _written_lines(written: Written) -> Iterator[str]:
             yield f"  {each.case_id[:_SHOWN]} {each.op}: {each.path}: {each.reason}"
     named = shlex.quote(str(written.directory))
     yield f"run them with: pytest {named}"
-    yield f"without a board: pytest {named} --optrove-board n300 --optrove-shadow"
+    board = _board_of_most(files)
+    yield f"without a board: pytest {named} --optrove-board {board} --optrove-shadow"
+
+
+def _board_of_most(files: Sequence[TestFile]) -> str:
+    """Return the mock board that is right for most cases."""
+    counted: Counter[str] = Counter()
+    for file in files:
+        counted[file.board or _ANY_BOARD] += file.cases
+    return counted.most_common(1)[0][0]
 
 
 def _written_data(written: Written) -> dict[str, Any]:
@@ -138,7 +150,14 @@ def _count(number: int, noun: str) -> str:
     show_default=True,
     help="Stop after S seconds with what was found.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="For the numbers.")
+@click.option(
+    "--seed",
+    metavar="N",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Of the random numbers in inputs.",
+)
 @click.option(
     "-o", "--output", metavar="DIR", type=_DIRECTORY, help="Write a standalone reproducer there."
 )
@@ -185,7 +204,7 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
     ((where, (planned,)),) = grouped(found.cases, choice).items()
     click.echo(f"optrove: case {planned.case_id[:_SHOWN]} on {where}", err=True)
     shrunk = shrink_case(planned, where, Limits(trials, timeout), _tell)
-    file = None if output is None else _reproducer(planned, shrunk, output)
+    file = None if output is None else _reproducer(planned, shrunk, output, where.board)
     _show_shrunk(shrunk, file, as_json=as_json)
 
 
@@ -193,10 +212,10 @@ def _tell(line: str) -> None:
     click.echo(f"optrove: {line}", err=True)
 
 
-def _reproducer(planned: Planned, shrunk: Shrunk, directory: Path) -> Path:
+def _reproducer(planned: Planned, shrunk: Shrunk, directory: Path, board: str | None) -> Path:
     from optrove.flows.testgen import reproducer
 
-    written = reproducer(planned, shrunk.case, directory)
+    written = reproducer(planned, shrunk.case, directory, board)
     return directory / written.generated.files[0].name
 
 

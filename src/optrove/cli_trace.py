@@ -101,10 +101,17 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 @click.option("--sketch", is_flag=True, help="Record how each tensor's numbers are spread.")
 @click.option("--keep", is_flag=True, help="Keep the raw journals.")
 @click.option(
-    "--timeout", metavar="S", type=click.FloatRange(min=0, min_open=True), help="End it after S s."
+    "--timeout",
+    metavar="S",
+    type=click.FloatRange(min=0, min_open=True),
+    help="End each target after S seconds.",
 )
 @click.option(
-    "--from", "place", metavar="DIR|FILE", type=click.Path(path_type=Path), help="Sum up."
+    "--from",
+    "place",
+    metavar="DIR|FILE",
+    type=click.Path(path_type=Path),
+    help="Sum up what was traced elsewhere.",
 )
 @all_ops_option
 @nested_option

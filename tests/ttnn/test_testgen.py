@@ -179,3 +179,23 @@ def test_a_standalone_file_runs_without_pytest_and_optrove_s_help(generated):
         "        runpy.run_path(path, run_name='__main__')\n"
     )
     run([sys.executable, "-W", "error", "-c", script, *map(str, files)], directory)
+
+
+def test_where_no_device_opens_a_sentence_says_so_without_a_backtrace(generated):
+    nowhere = {**os.environ, "TT_METAL_MOCK_CLUSTER_DESC_PATH": "no such file"}
+    alone, _ = generated(ONE_CHIP, "--standalone", "--limit", "1")
+    grouped, _ = generated(ONE_CHIP, "--limit", "1")
+    tested = ["-m", "pytest", "-p", "no:cacheprovider", "-q"]
+    for words in (
+        [next(alone.glob("test_add_*.py"))],
+        [*tested, next(alone.glob("test_add_*.py"))],
+        [*tested, grouped / "test_add.py"],
+    ):
+        done = subprocess.run(
+            [sys.executable, *words], env=nowhere, capture_output=True, text=True, check=False
+        )
+        output = done.stdout + done.stderr
+        assert done.returncode == 1, output
+        assert "the device could not be opened: " in output
+        assert "pytest --optrove-board n300" in output
+        assert "libtt_metal.so(" not in output

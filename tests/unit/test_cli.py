@@ -3,10 +3,11 @@ import subprocess
 import sys
 
 import pytest
+from click import unstyle
 from click.testing import CliRunner
 
 import optrove
-from optrove.cli import SECTIONS, main
+from optrove.cli import SECTIONS, finding_lines, main
 from optrove.flows.doctor import Finding, State, is_healthy
 from optrove.settings import VARIABLES
 
@@ -86,6 +87,16 @@ def test_the_doctor_tells_every_part_to_machines():
     assert {"Python", "ttnn", "torch", "boards: real", "boards: mock", "store: SQLite"} <= parts
     assert all(finding["remedy"] for finding in report["findings"] if finding["state"] != "ok")
     assert result.exit_code == (0 if report["healthy"] else 1)
+
+
+def test_the_doctor_tells_people_every_word_in_lines_that_they_can_read():
+    remedy = " ".join(f"do{place}" for place in range(40))
+    findings = [Finding("Python", State.OK, "3.12"), Finding("x", State.MISSING, "none", remedy)]
+    first, *rest = (unstyle(line) for line in finding_lines(findings))
+    assert first == "ok       Python  3.12"
+    assert rest[0] == "missing  x       none"
+    assert " ".join(line.strip() for line in rest[1:]) == f"-> {remedy}"
+    assert max(map(len, rest)) <= 100
 
 
 def test_what_is_missing_is_healthy_and_what_is_broken_is_not():

@@ -7,10 +7,11 @@ from click.testing import CliRunner
 
 from executed_runs import ADDS, CASES, HOSTILE, NEW, OLD, SWEEP, TRACE, id_of, make_executed
 from optrove.cli import Commands
+from optrove.cli_query import diff
 from optrove.cli_results import COMMANDS
 from small_trove import LLAMA_IMPORT, make_trove
 
-GROUP = Commands("optrove", commands={command.name: command for command in COMMANDS})
+GROUP = Commands("optrove", commands={command.name: command for command in (*COMMANDS, diff)})
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,11 @@ def test_an_unfinished_sweep_says_so_and_how_to_go_on(trove):
     assert "of suites that are to fail: 1 failed as expected, 1 passed unexpectedly" in shown
     assert "left out: 4 invalid: odd width" in shown
     assert "1 case not attempted yet: optrove sweep --resume" in shown
+
+
+def test_runs_that_executed_cases_have_no_calls_to_compare_and_diff_says_what_does(trove):
+    error = ask("diff", OLD, TRACE, "--store", trove, exit_code=2)
+    assert f"optrove results {OLD[:12]} --compare RUN" in error
 
 
 def test_failures_are_grouped_by_cause_with_commands(trove):

@@ -47,7 +47,7 @@ def described(op: str, parts: Iterable[tuple[str, Part]]) -> DescribedCase:
         replayable = replayable and part.replayable
         for facts in part.tensors:
             tensors.append(TensorFacts(len(tensors), searchable(name), *facts))
-    end = f'}},"op":{_name(op)}}}'
+    end = _end(op)
     whole = _whole(content, end)
     return DescribedCase(
         case_id=_hash(whole),
@@ -58,6 +58,12 @@ def described(op: str, parts: Iterable[tuple[str, Part]]) -> DescribedCase:
         content=whole,
         tensors=tuple(tensors),
     )
+
+
+def case_id_of(op: str, parts: Iterable[tuple[str, Part]]) -> str:
+    """Return the case_id that ``described`` gives, and nothing else of it."""
+    content = [f"{_name(name)}:{part.content}" for name, part in parts]
+    return _hash(_whole(content, _end(op)))
 
 
 def describe_case(case: Case) -> DescribedCase:
@@ -112,6 +118,10 @@ def case_of(content: str) -> Case:
 @lru_cache(maxsize=4096)
 def _name(text: str) -> str:
     return write(text)
+
+
+def _end(op: str) -> str:
+    return f'}},"op":{_name(op)}}}'
 
 
 def _whole(arguments: list[str], end: str) -> str:

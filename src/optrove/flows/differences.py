@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.errors import NotFound, NoTrove
 from optrove.flows.naming import ambiguous, model_named, models_meant, near
+from optrove.flows.outcomes import EXECUTED
 from optrove.flows.runs_named import run_named
 from optrove.flows.stores import reading
 from optrove.model.hidden import is_hidden
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _RUN: Final = "run:"
 _MODEL: Final = "model:"
 _SHORTEST_RUN: Final = 4
+_ID_SHOWN: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,15 @@ def _named_side(name: str, how: Comparing, troves: _Troves) -> _Side:
 
 
 def _run_side(reader: TroveReader, run_id: str, how: Comparing) -> _Side:
-    return _read_side(reader, ("run", run_id), _query(how, run_id=run_id))
+    side = _read_side(reader, ("run", run_id), _query(how, run_id=run_id))
+    (row,) = reader.runs(run_id)
+    if not side.cases and row.run.kind in EXECUTED:
+        short = run_id[:_ID_SHOWN]
+        raise NotFound(
+            f"run {short} ({row.run.source}) has executed recorded cases, and recorded none "
+            f"itself; what came of it is compared by: optrove results {short} --compare RUN"
+        )
+    return side
 
 
 def _model_side(reader: TroveReader, model: str, how: Comparing) -> _Side:

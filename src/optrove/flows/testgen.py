@@ -80,11 +80,16 @@ def write_tests(cases: Iterable[Recorded], directory: Path, *, standalone: bool)
     return Written(directory, generated)
 
 
-def reproducer(planned: Planned, case: Case, directory: Path) -> Written:
-    """Write the standalone file of a case that was derived from a recorded one."""
+def reproducer(planned: Planned, case: Case, directory: Path, board: str | None) -> Written:
+    """Write the standalone file of a case that was derived from a recorded one.
+
+    ``board`` is the mock board on which it fails, if it is a mock one.
+    """
     job = replace(planned.job, case=case, outputs=None)
     derived = replace(planned, job=job, case_id=placement_hash(case), calls=None)
-    return write_tests([recorded_of(derived, CallNames())], directory, standalone=True)
+    recorded = recorded_of(derived, CallNames())
+    failing = replace(recorded, board=board or recorded.board)
+    return write_tests([failing], directory, standalone=True)
 
 
 def _check_replaceable(path: Path) -> None:
@@ -116,6 +121,7 @@ def recorded_of(planned: Planned, names: CallNames) -> Recorded:
         roles=called.roles,
         fillings=_fillings(called.case, roles),
         notes=called.notes,
+        board=_board(planned),
     )
 
 
@@ -127,6 +133,15 @@ def _device(planned: Planned) -> DeviceParameters:
     if board is None or usual == board.arch:
         return replace(device, dispatch_axis=None)
     return device
+
+
+def _board(planned: Planned) -> str | None:
+    """Return a mock board for a case: the recorded one, or the smallest that has its mesh."""
+    if planned.board in BOARDS:
+        return planned.board
+    shape = device_of(planned.job).mesh_shape or (1, 1)
+    fitting = [board for board in BOARDS.values() if shape in board.mesh_shapes]
+    return min(fitting, key=lambda board: board.chips).name if fitting else None
 
 
 def _fillings(case: Case, roles: dict[str, str]) -> tuple[Filling, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.interop.testgen_cases import Generated, LeftOut, TestFile
 from optrove.interop.testgen_constants import Constants
-from optrove.interop.testgen_files import function_name, standalone_text, tests_text
+from optrove.interop.testgen_files import board_of, function_name, standalone_text, tests_text
 from optrove.interop.testgen_groups import grouped
 from optrove.interop.testgen_spelling import FRAMEWORKS, Unspellable, check_name
 from optrove.interop.testgen_tensors import Tensors
@@ -39,7 +39,13 @@ def generate(cases: Iterable[Recorded], *, standalone: bool = False) -> Generate
     for group in grouped(good):
         by_file[group.op, group.opening].append(group)
     files = [
-        TestFile(name, groups[0].op, _text(groups, left_out), sum(len(g.cases) for g in groups))
+        TestFile(
+            name,
+            groups[0].op,
+            _text(groups, left_out),
+            sum(len(g.cases) for g in groups),
+            board_of(groups),
+        )
         for name, groups in zip(_file_names(by_file.values()), by_file.values(), strict=True)
     ]
     return Generated(tuple(files), tuple(left_out))
@@ -89,7 +95,7 @@ def _text(groups: Sequence[Group], left_out: Iterable[LeftOut]) -> str:
 def _standalone_file(group: Group) -> TestFile:
     (only,) = group.cases
     name = f"test_{_stem(group.op)}_{only.case_id[:_CASE]}.py"
-    return TestFile(name, group.op, standalone_text(group), 1)
+    return TestFile(name, group.op, standalone_text(group), 1, board_of([group]))
 
 
 def _stem(op: str) -> str:

@@ -41,7 +41,8 @@ class Recorded:
 
     ``places`` are the arguments that are passed by place, in order; ``roles`` the names of the
     parameters that take arguments of which only the place was recorded. ``outputs`` is None
-    where it was not recorded what came out. ``notes`` tell what was supplied.
+    where it was not recorded what came out. ``notes`` tell what was supplied, ``board`` is the
+    name of a mock board on which it can be called.
     """
 
     case_id: str
@@ -53,6 +54,7 @@ class Recorded:
     roles: tuple[tuple[str, str], ...] = ()
     fillings: tuple[Filling, ...] = ()
     notes: tuple[str, ...] = ()
+    board: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class TestFile:
-    """A generated file: its name, its text, and how many cases it tests."""
+    """A generated file: its name, its text, how many cases it tests, and a mock board for them."""
 
     __test__ = False  # not a test, in spite of its name
 
@@ -75,6 +77,7 @@ class TestFile:
     op: str
     text: str
     cases: int
+    board: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

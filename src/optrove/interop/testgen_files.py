@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -38,6 +40,8 @@ _NOQA: Final = ("FBT001", "FBT003", "PLR0913", "PLR0917", "RUF100", "S101", "TID
 
 _USUAL_TILE: Final = (32, 32)
 _SHOWN: Final = 12
+_BOARD: Final = re.compile(r"[a-z0-9-]+")
+_SOME_BOARD: Final = "NAME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,13 @@ def _parts() -> Any:
     return environment.get_template("parts.py.jinja").module
 
 
+def board_of(groups: Sequence[Group]) -> str | None:
+    """Return the mock board for most cases of some groups, as far as any is known."""
+    named = [each.board for group in groups for each in group.cases if each.board is not None]
+    counted = Counter(name for name in named if _BOARD.fullmatch(name))
+    return counted.most_common(1)[0][0] if counted else None
+
+
 def tests_text(groups: Sequence[Group], names: Sequence[str], left_out: Iterable[LeftOut]) -> str:
     """Return the text of a file that tests the cases of some groups, all of one op and device."""
     parts, used, opening = _parts(), used_by(groups), groups[0].opening
@@ -117,7 +128,7 @@ def tests_text(groups: Sequence[Group], names: Sequence[str], left_out: Iterable
     tests = [parts.test(f.decorator, f.signature, f.docstring, f.body) for f in functions]
     note = f"; not recorded: {', '.join(opening.untold)}" if opening.untold else ""
     device = parts.device(
-        opening.chips, note, open_lines(opening, "opened", 4), close_lines(opening, "opened")
+        opening.chips, note, open_lines(opening, "opened", 8), close_lines(opening, "opened")
     )
     first = [
         parts.imports(pytest=True),
@@ -131,6 +142,7 @@ def tests_text(groups: Sequence[Group], names: Sequence[str], left_out: Iterable
         *tests,
         *_left_out_lines(left_out),
         device,
+        parts.refusal(board_of(groups) or _SOME_BOARD),
         parts.fixtures(),
         *_machinery(parts, used),
     ]
@@ -207,7 +219,7 @@ def standalone_text(group: Group) -> str:
         name,
         group.op,
         any(each.is_tensor for each in group.arguments),
-        open_lines(opening, "device", 4),
+        open_lines(opening, "device", 8),
         close_lines(opening, "device"),
         body,
     )
@@ -217,6 +229,7 @@ def standalone_text(group: Group) -> str:
         parts.spec(used),
         *_value_functions(parts, used),
         block,
+        parts.refusal(board_of([group]) or _SOME_BOARD),
         *_machinery(parts, used),
         parts.main(name),
     ]

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 DIFFERS: Final = "not as recorded: "
 """How a line begins that tells in what a replayed call differs from the recorded one."""
 
+BACKTRACE: Final = "backtrace:"
+"""The line after which ttnn tells where in its own code it was."""
+
+_TRACEBACK: Final = "Traceback (most recent call last):"
+
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
@@ -69,8 +74,12 @@ def said(attempt: Attempt) -> Said:
 
 def cause_in(detail: str | None) -> str | None:
     """Return what is wrong in a line, from what was said when something failed."""
-    lines = (line.strip() for line in (detail or "").splitlines() if not line.startswith(DIFFERS))
-    return next(filter(None, lines), None)
+    told = (detail or "").splitlines()
+    lines = [line.strip() for line in told if line.strip() and not line.startswith(DIFFERS)]
+    if len(lines) > 1 and lines[1] == _TRACEBACK:
+        # What Python says about a fault comes last.
+        return f"{lines[0]} {lines[-1]}"
+    return lines[0] if lines else None
 
 
 def is_as_recorded(attempt: Attempt) -> bool:

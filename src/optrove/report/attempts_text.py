@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from optrove.model.records import DeviceKind, Outcome
-from optrove.report.attempted import counts_of, is_as_recorded, said
+from optrove.report.attempted import BACKTRACE, counts_of, is_as_recorded, said
 from optrove.report.describe import drawn, drawn_arguments, folded
 from optrove.report.runs_text import SHORT_ID
-from optrove.report.tables import Column, plural, table_lines
+from optrove.report.tables import MORE, Column, clipped, plural, table_lines, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 WIDTH: Final = 80
 _INDENT: Final = "  "
 _MOST_WORDS: Final = 12
+_INFO: Final = "info:"
 _COLUMNS: Final = (
     Column("op", flexible=True),
     Column("case"),
@@ -27,9 +29,10 @@ _COLUMNS: Final = (
     Column("verdict"),
     Column("pcc", right=True),
     Column("as recorded"),
-    Column("why", flexible=True),
+    Column("why", flexible=True, prose=True),
 )
 _LONGEST_CAUSE: Final = 100
+_WHOLE: Final = 'reasons that end in "..." are whole in "optrove replay CASE" and in --json'
 
 VERDICTS: Final = {
     Outcome.PASSED: "passed",
@@ -58,7 +61,7 @@ def attempt_lines(attempted: Attempted) -> list[str]:
         *_replay_lines(attempt),
     ]
     if attempted.raised is not None:
-        body.append(f"when it was recorded, it raised: {attempted.raised.splitlines()[0]}")
+        body += _wrapped("when it was recorded, it raised: ", attempted.raised.splitlines()[0])
     heading = f"{attempted.case.op}: case {attempt.case_id[:SHORT_ID]}{calls}"
     return [heading, *(_INDENT + line for line in body)]
 
@@ -70,7 +73,9 @@ def attempts_lines(attempts: Sequence[Attempted], width: int | None = None) -> l
         attempts,
         key=lambda each: (-order.index(each.attempt.outcome), -(each.calls or 0), each.case.op),
     )
-    return [*table_lines(_COLUMNS, map(_cells, ranked), width), "", counts_line(attempts)]
+    lines = table_lines(_COLUMNS, map(_cells, ranked), width)
+    whole = [_WHOLE] if any(line.endswith(MORE) for line in lines) else []
+    return [*lines, "", counts_line(attempts), *whole]
 
 
 def counts_line(attempts: Iterable[Attempted]) -> str:
@@ -91,7 +96,7 @@ def _cells(attempted: Attempted) -> tuple[str, ...]:
         VERDICTS[attempt.outcome],
         _lowest_pcc(attempt.measurements),
         ("yes" if is_as_recorded(attempt) else "no") if ran else "",
-        cause if len(cause) <= _LONGEST_CAUSE else f"{cause[:_LONGEST_CAUSE]}...",
+        clipped(cause, _LONGEST_CAUSE),
     )
 
 
@@ -145,12 +150,27 @@ def _bound(measurement: Measurement) -> str:
 
 def _said_lines(attempt: Attempt) -> list[str]:
     parts = said(attempt)
-    lines = [] if parts.cause is None else [f"because: {parts.cause}"]
-    words = [line for line in parts.words if line.strip()]
-    lines += [_INDENT + line.strip() for line in words[:_MOST_WORDS]]
-    if len(words) > _MOST_WORDS:
-        lines.append(f"{_INDENT}({len(words) - _MOST_WORDS} more lines: --json)")
-    return lines + [f"note: {line}" for line in parts.notes]
+    lines = [] if parts.cause is None else _wrapped("because: ", parts.cause)
+    lines += _word_lines([line.strip() for line in parts.words if line.strip()], parts.cause)
+    for line in parts.notes:
+        lines += _wrapped("note: ", line)
+    return lines
+
+
+def _word_lines(words: Sequence[str], cause: str | None) -> list[str]:
+    """Return what people read of what was said: no backtrace, and the cause not once more."""
+    told = list(takewhile(lambda line: line != BACKTRACE, words))
+    news = [line for line in told if line not in (cause, _INFO)]
+    lines = [part for line in news[:_MOST_WORDS] for part in _wrapped(_INDENT, line)]
+    more = len(news[_MOST_WORDS:]) + len(words) - len(told)
+    if more:
+        trace = " with a backtrace" if len(words) > len(told) else ""
+        lines.append(f"{_INDENT}({plural(more, 'more line')}{trace}: --json)")
+    return lines
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    return wrapped(label, text, WIDTH - len(_INDENT))
 
 
 def _replay_lines(attempt: Attempt) -> list[str]:
@@ -161,4 +181,4 @@ def _replay_lines(attempt: Attempt) -> list[str]:
         return ["the traced replay is the recorded case: equal hash"]
     if not differences:
         return ["the traced replay is the recorded case, with names for its arguments"]
-    return [f"differs: {line}" for line in differences]
+    return [part for line in differences for part in _wrapped("differs: ", line)]

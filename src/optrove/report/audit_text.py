@@ -9,7 +9,7 @@ from optrove.model.records import Outcome
 from optrove.report.attempted import measurement_data
 from optrove.report.causes import without_numbers
 from optrove.report.runs_text import SHORT_ID
-from optrove.report.tables import Column, plural, table_lines
+from optrove.report.tables import Column, plural, table_lines, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,5 +93,6 @@ def _reason_lines(title: str, wanted: str, attempts: Sequence[Attempted]) -> lis
     for (op, _), group in sorted(groups.items()):
         first = group[0].attempt
         reason = (first.detail or "nothing was said").splitlines()[0]
-        lines.append(f"  {len(group):,}x {op} (such as {first.case_id[:SHORT_ID]}): {reason}")
+        told = f"{op} (such as {first.case_id[:SHORT_ID]}): {reason}"
+        lines += wrapped(f"  {len(group):,}x ", told)
     return ["", f"{title}:", *lines] if lines else []

@@ -18,7 +18,8 @@ from optrove.report.causes import (
     differing,
     supplied,
 )
-from optrove.report.tables import plural
+from optrove.report.describe import folded
+from optrove.report.tables import READABLE, clipped, plural, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,20 +31,25 @@ if TYPE_CHECKING:
 _MOST_NOTES: Final = 8
 _MOST_OPS: Final = 4
 _LONGEST: Final = 240
+_WHOLE: Final = 'texts that end in "..." are whole in --json'
+_REPLAY: Final = "optrove replay"
 
 _ANSWERS: Final = {**VERDICTS, Outcome.PASSED: "accepted", Outcome.REJECTED: "rejected by ttnn"}
 
 
 def board_lines(
-    attempts: Sequence[Attempted], left_out: Counts, command: Callable[[str], str | None]
+    attempts: Sequence[Attempted],
+    left_out: Counts,
+    command: Callable[[str], str | None],
+    width: int | None = None,
 ) -> list[str]:
     """Return the answer for all cases; ``command`` gives what replays one, by its id."""
     return [
-        _sum(attempts),
+        *wrapped("", _sum(attempts), width),
         *_moving(attempts),
         *(f"left out: {count:,} {reason}" for reason, count in left_out),
-        *cause_lines(causes(attempts), command),
-        *_note_lines(attempts),
+        *cause_lines(causes(attempts), command, width),
+        *_note_lines(attempts, width),
     ]
 
 
@@ -67,6 +73,7 @@ def adapted_lines(
     attempts: Sequence[Attempted],
     told: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]],
     unadapted: int,
+    width: int | None = None,
 ) -> list[str]:
     """Return what came of cases after adaptation; ``told`` has their changes and origins.
 
@@ -78,10 +85,10 @@ def adapted_lines(
     changes = Counter(change for texts, ids in told.values() for change in texts for _ in ids)
     return [
         "",
-        f"after adaptation: {_sum(attempts)}",
+        *wrapped("", f"after adaptation: {_sum(attempts)}", width),
         *(f"  {count:,}x {change}" for change, count in changes.most_common()),
         *filter(None, [rest]),
-        *cause_lines(causes(attempts), lambda _: None),
+        *cause_lines(causes(attempts), lambda _: None, width),
     ]
 
 
@@ -126,7 +133,9 @@ def percent(share: float) -> str:
     return "under 0.1%" if text == "0.0%" and share > 0 else text
 
 
-def cause_lines(found: Sequence[Cause[T]], command: Callable[[str], str | None]) -> list[str]:
+def cause_lines(
+    found: Sequence[Cause[T]], command: Callable[[str], str | None], width: int | None = None
+) -> list[str]:
     """Return why cases failed; ``command`` gives what replays one, by its id."""
     lines: list[str] = []
     outcome: Outcome | None = None
@@ -135,14 +144,19 @@ def cause_lines(found: Sequence[Cause[T]], command: Callable[[str], str | None])
         if first.outcome is not outcome:
             outcome = first.outcome
             lines += ["", f"{_ANSWERS[outcome]}:"]
-        text = first.text if len(first.text) <= _LONGEST else f"{first.text[:_LONGEST]}..."
-        lines += [
-            f"  {sum(each.count for each in group):,}x {text}",
-            f"      {_ops(group)}",
-        ]
+        count = f"  {sum(each.count for each in group):,}x "
+        indent = " " * len(count)
+        lines += wrapped(count, clipped(first.text, _LONGEST), width)
+        lines += folded(indent, _ops(group), width or READABLE)
         words = command(first.example.attempt.case_id)
         if words is not None:
-            lines.append(f"      {words}")
+            # A command is to be copied, and so it is never broken.
+            lines.append(indent + words)
+    if any(len(each.text) > _LONGEST for each in found):
+        # Adapted cases, and those of sweep modules, are in no trove to be replayed from.
+        replayed = any(line.strip().startswith(_REPLAY) for line in lines)
+        more = f', and in what "{_REPLAY} CASE" prints' if replayed else ""
+        lines += ["", *wrapped("", _WHOLE + more, width)]
     return lines
 
 
@@ -160,10 +174,11 @@ def _differing_lines(attempts: Sequence[Attempted]) -> list[str]:
     return [f"  {other:,}x {words}"] if other else []
 
 
-def _note_lines(attempts: Sequence[Attempted]) -> list[str]:
+def _note_lines(attempts: Sequence[Attempted], width: int | None) -> list[str]:
     notes = supplied(attempts)
     lines = _differing_lines(attempts)
-    lines += [f"  {count:,}x {text}" for text, count in notes[:_MOST_NOTES]]
+    for text, count in notes[:_MOST_NOTES]:
+        lines += wrapped(f"  {count:,}x ", text, width)
     if len(notes) > _MOST_NOTES:
         lines.append(f"  {len(notes) - _MOST_NOTES:,} more kinds (--json)")
     return ["", "done otherwise than recorded, or not compared:", *lines] if lines else []

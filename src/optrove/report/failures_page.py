@@ -8,7 +8,7 @@ from optrove.codec.described import case_of
 from optrove.model.records import Outcome
 from optrove.model.values import TensorSpec
 from optrove.model.walk import walk
-from optrove.report.attempted import said
+from optrove.report.attempted import BACKTRACE, said
 from optrove.report.causes import UNSAID
 from optrove.report.commands import again_command
 from optrove.report.describe import drawn_arguments
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from optrove.report.results import Result, RunResults
 
 _WIDTH: Final = 96
-_BACKTRACE: Final = "backtrace:"
 """How ttnn begins what only those who build it want to see."""
 _LONGEST_WORDS: Final = 4_000
 _LONGEST_ARGUMENTS: Final = 8_000
@@ -74,7 +73,7 @@ def failures(
 def _words(result: Result) -> tuple[str, str]:
     """Return all that was said besides the cause, and apart from it the backtrace."""
     lines = [line.rstrip() for line in said(result.attempt).words]
-    at = next((at for at, line in enumerate(lines) if line == _BACKTRACE), len(lines))
+    at = next((at for at, line in enumerate(lines) if line == BACKTRACE), len(lines))
     told, trace = "\n".join(lines[:at]).strip(), "\n".join(lines[at + 1 :])
     return _cut(told, _LONGEST_WORDS), _cut(trace, _LONGEST_WORDS)
 

@@ -12,7 +12,7 @@ from optrove.report.commands import again_command
 from optrove.report.results import summed
 from optrove.report.results_text import WORDS, counted, spread_text, times_text, title
 from optrove.report.runs_text import SHORT_ID
-from optrove.report.tables import plural
+from optrove.report.tables import clipped, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -46,7 +46,7 @@ def markdown(found: RunResults, store: str | None, changed: Comparison | None = 
 def plain(text: str) -> str:
     """Return text that Markdown shows as it is, on one line."""
     whole = _WHITE.sub(" ", text).strip()
-    return _SPECIAL.sub(r"\\\1", whole if len(whole) <= _LONGEST else f"{whole[:_LONGEST]}...")
+    return _SPECIAL.sub(r"\\\1", clipped(whole, _LONGEST))
 
 
 def code(text: str) -> str:

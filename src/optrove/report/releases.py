@@ -14,7 +14,7 @@ from optrove.report.attempts_text import VERDICTS, number
 from optrove.report.causes import UNSAID, without_numbers
 from optrove.report.results import took
 from optrove.report.runs_text import SHORT_ID
-from optrove.report.tables import duration, plural
+from optrove.report.tables import clipped, duration, plural, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -212,7 +212,7 @@ def _cause(one: Judged) -> str:
 
 
 def _words(one: Judged) -> str:
-    cause = "" if one.cause is None else f": {one.cause[:_LONGEST]}"
+    cause = "" if one.cause is None else f": {clipped(one.cause, _LONGEST)}"
     return f"{VERDICTS[one.outcome]}{cause}"
 
 
@@ -275,9 +275,10 @@ def _group_lines(group: Sequence[Change]) -> list[str]:
     first = group[0]
     ids = [each.before.case_id[:SHORT_ID] for each in group[:_MOST_IDS]]
     more = f" and {len(group) - _MOST_IDS:,} more" if len(group) > _MOST_IDS else ""
+    count = f"  {len(group):,}x "
     return [
-        f"  {len(group):,}x {first.before.op}: {first.text}",
-        f"      case {', '.join(ids)}{more}",
+        *wrapped(count, f"{first.before.op}: {first.text}"),
+        f"{' ' * len(count)}case {', '.join(ids)}{more}",
     ]
 
 

@@ -77,7 +77,7 @@ def results_lines(found: RunResults, store: str | None, width: int | None = None
         *_share_lines(summary),
         *(f"left out: {count:,} {reason}" for reason, count in found.left_out),
         *_number_lines(summary),
-        *cause_lines(summary.causes, _commands(found, store)),
+        *cause_lines(summary.causes, _commands(found, store), width),
         *_op_lines(summary, width),
         *_slow_lines(found),
         *_unfinished(found),

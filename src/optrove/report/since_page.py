@@ -8,6 +8,7 @@ from optrove.report.causes import without_numbers
 from optrove.report.page import BAD, GOOD, IDLE, ODD, Changes, Since, Tile
 from optrove.report.releases import side_title
 from optrove.report.runs_text import SHORT_ID
+from optrove.report.tables import clipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,7 +63,7 @@ def _changes(kind: str, title: str, changes: Sequence[Change]) -> Changes:
         (
             len(group),
             group[0].before.op,
-            group[0].text[:_LONGEST],
+            clipped(group[0].text, _LONGEST),
             tuple(each.before.case_id[:SHORT_ID] for each in group[:_MOST_IDS]),
         )
         for group in ranked[:_MOST_ENTRIES]

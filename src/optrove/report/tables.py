@@ -1,7 +1,8 @@
-"""Draw rows of text as a plain table with aligned columns."""
+"""Draw text for people: tables with aligned columns, sentences that are broken between words."""
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,12 @@ if TYPE_CHECKING:
 
 _GAP: Final = "  "
 _CUT: Final = "..."
+MORE: Final = " ..."
+"""How a text ends that was cut."""
+
+READABLE: Final = 100
+"""How wide lines are where no terminal says so."""
+
 _NARROWEST: Final = 12
 _US: Final = 1_000
 _MS: Final = 1_000_000
@@ -20,11 +27,17 @@ _HOUR: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; a ``flexible`` one gives way where the table would be too wide."""
+    """A column; a ``flexible`` one gives way where the table would be too wide.
+
+    Of names, the end of a cut text is kept, which tells tests and models apart; of ``prose`` the
+    first words. The last column may be ``whole``: it goes on in further lines, uncut.
+    """
 
     title: str
     right: bool = False
     flexible: bool = False
+    prose: bool = False
+    whole: bool = False
 
 
 def table_lines(
@@ -33,13 +46,13 @@ def table_lines(
     """Return a heading and one line per row.
 
     With ``width``, cells of flexible columns are cut to keep within it, as far as that is
-    possible; the end of a cut text is kept, which tells tests and models apart.
+    possible.
     """
     cells = [[column.title for column in columns], *map(list, rows)]
     widths = [max(len(row[place]) for row in cells) for place in range(len(columns))]
     if width is not None:
         widths = _narrowed(columns, widths, width)
-    return [_line(columns, row, widths) for row in cells]
+    return [line for row in cells for line in _lines(columns, row, widths)]
 
 
 def shortened(text: str, width: int) -> str:
@@ -47,6 +60,34 @@ def shortened(text: str, width: int) -> str:
     if len(text) <= width:
         return text
     return _CUT + text[len(text) - max(width - len(_CUT), 1) :]
+
+
+def clipped(text: str, longest: int) -> str:
+    """Return ``text``, or as many of its first words as fit into ``longest``, and ``...``."""
+    if len(text) <= longest:
+        return text
+    most = max(longest - len(MORE), 1)
+    begin = text[:most]
+    if not text[most].isspace():
+        # A single long word, such as a path, has to be cut all the same.
+        begin = begin.rpartition(" ")[0] or begin
+    return begin.rstrip() + MORE
+
+
+def wrapped(label: str, text: str, width: int | None = None) -> list[str]:
+    """Return ``label`` and ``text`` as lines that are broken between words, and indented alike.
+
+    Without ``width``, as for a file or a pipe, lines are as wide as people like to read them.
+    """
+    lines = textwrap.wrap(
+        text,
+        width or READABLE,
+        initial_indent=label,
+        subsequent_indent=" " * len(label),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines or [label.rstrip()]
 
 
 def plural(count: int, noun: str) -> str:
@@ -73,15 +114,23 @@ def _narrowed(columns: Sequence[Column], widths: list[int], width: int) -> list[
     # The last flexible column gives way first: what comes first in a table matters most.
     for place in reversed(range(len(columns))):
         if columns[place].flexible and excess > 0:
-            spare = max(narrowed[place] - _NARROWEST, 0)
+            spare = max(narrowed[place] - max(_NARROWEST, len(columns[place].title)), 0)
             narrowed[place] -= min(spare, excess)
             excess -= min(spare, excess)
     return narrowed
 
 
+def _lines(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    if not columns[-1].whole:
+        return [_line(columns, row, widths)]
+    first = _line(columns[:-1], row[:-1], widths[:-1])
+    label = first.ljust(sum(widths[:-1]) + len(_GAP) * (len(widths) - 1))
+    return wrapped(label, row[-1], len(label) + widths[-1])
+
+
 def _line(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> str:
     drawn = []
     for column, cell, width in zip(columns, row, widths, strict=True):
-        text = shortened(cell, width)
+        text = clipped(cell, width) if column.prose else shortened(cell, width)
         drawn.append(text.rjust(width) if column.right else text.ljust(width))
     return _GAP.join(drawn).rstrip()

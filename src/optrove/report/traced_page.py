@@ -10,7 +10,7 @@ from optrove.report.distributions import pcc_chart
 from optrove.report.environment import environment_rows
 from optrove.report.page import BAD, GOOD, IDLE, ODD, Cell, Grid, Page, Tile, filled, shares
 from optrove.report.runs_text import SHORT_ID, board_text, moment, source_text
-from optrove.report.tables import duration, plural
+from optrove.report.tables import clipped, duration, plural
 from optrove.report.trace_text import accounting_line
 
 if TYPE_CHECKING:
@@ -130,5 +130,5 @@ def _test_row(test: TestResult) -> tuple[Cell, ...]:
         Cell(test.outcome.value),
         Cell("" if lowest is None else number(lowest), lowest),
         Cell("" if test.call_ns is None else duration(test.call_ns), test.call_ns),
-        Cell(error[:_LONGEST]),
+        Cell(clipped(error, _LONGEST)),
     )

@@ -168,7 +168,7 @@ def groups_lines(found: Sequence[Group], by: str, width: int | None = None) -> l
         Column("calls", right=True),
         Column("cases", right=True),
         Column("models", right=True),
-        Column(by, flexible=True),
+        Column(by, flexible=True, whole=True),
     )
     rows = [
         (f"{each.calls:,}", f"{each.cases:,}", f"{len(each.models):,}", each.value)

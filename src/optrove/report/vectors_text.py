@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.codec.wire import encode
 from optrove.report.describe import drawn, in_reading_order
-from optrove.report.tables import Column, plural, table_lines
+from optrove.report.tables import Column, clipped, plural, table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from optrove.model.records import Counts
 
 _ID: Final = 12
-_CUT: Final = "..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,7 @@ def vector_lines(drawing: DrawnVectors, width: int | None = None) -> Iterator[st
     for vector in drawing.vectors if drawing.shown else ():
         suite = "" if vector.suite is None else f"{vector.suite}  "
         line = f"{vector.case_id[:_ID]}  {suite}{_arguments(vector.case)}"
-        fits = width is None or len(line) <= width
-        yield line if fits else f"{line[: (width or 0) - len(_CUT)]}{_CUT}"
+        yield line if width is None else clipped(line, width)
     if drawing.shown and drawing.vectors:
         yield ""
     groups = drawing.groups

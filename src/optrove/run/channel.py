@@ -13,6 +13,7 @@ memory that both share (``stages``).
 from __future__ import annotations
 
 import json
+import select
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,9 @@ class Channel:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        # Once for all: the connection's own ``poll`` makes a new selector each time.
+        self._arrivals = select.poll()
+        self._arrivals.register(connection.fileno(), select.POLLIN)
 
     def send(self, kind: str, content: Json) -> None:
         """Send a message; OSError when nobody is at the other end."""
@@ -66,7 +70,7 @@ class Channel:
 
     def wait(self, seconds: float) -> bool:
         """Tell whether a message, or the end, has come within this time."""
-        return self._connection.poll(seconds)
+        return bool(self._arrivals.poll(seconds * 1000))
 
     def receive(self) -> tuple[str, Json]:
         """Return the next message; EOFError when the other end is closed."""

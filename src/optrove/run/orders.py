@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from optrove.codec.decode import decode
-from optrove.codec.described import Descriptions, described
+from optrove.codec.described import Descriptions, case_id_of
 from optrove.codec.records import record_from_builtins, record_to_builtins
 from optrove.codec.text import write
 from optrove.codec.wire import encode
@@ -46,7 +46,7 @@ class Orders:
         """Return the Order for a Job; BadData for a Case that no reader would accept."""
         part = self._descriptions.part
         parts = [(name, part(value)) for name, value in job.case.arguments]
-        case_id = described(job.case.op, parts).case_id
+        case_id = case_id_of(job.case.op, parts)
         outputs = None if job.outputs is None else [part(value).content for value in job.outputs]
         content = {
             "case_id": case_id,

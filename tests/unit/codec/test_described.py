@@ -3,8 +3,9 @@ import json
 
 import pytest
 
-from optrove.codec.described import case_of, describe_case
+from optrove.codec.described import case_id_of, case_of, describe_case
 from optrove.codec.identity import placement_hash, semantic_hash
+from optrove.codec.parts import part_of
 from optrove.errors import BadData
 from optrove.model.case import Case
 from optrove.model.trove import TensorFacts
@@ -62,6 +63,8 @@ def test_the_case_id_is_the_hash_of_the_content_alone():
     described = describe_case(some)
     assert hashlib.sha256(described.content.encode()).hexdigest() == described.case_id
     assert described.case_id == placement_hash(some)
+    parts = [(name, part_of(value)) for name, value in some.arguments]
+    assert case_id_of(some.op, parts) == described.case_id
     assert described.semantic_id == semantic_hash(some)
     assert list(json.loads(described.content)) == ["arguments", "op"]
     assert case_of(described.content) == some

@@ -87,6 +87,25 @@ def test_the_block_tells_why_and_how_it_differs():
     assert f"differs: {DIFFERENCE}" in text
 
 
+def test_the_block_says_what_is_wrong_once_and_leaves_the_backtrace_to_machines():
+    detail = "\n".join(
+        [
+            "no bank",
+            "RuntimeError: TT_FATAL @ x.cpp:1",
+            "info:",
+            "no bank",
+            "backtrace:",
+            " --- f()",
+        ]
+    )
+    lines = attempt_lines(attempted(Outcome.REJECTED, detail))
+    text = "\n".join(lines)
+    assert text.count("no bank") == 1
+    assert "    RuntimeError: TT_FATAL @ x.cpp:1" in lines
+    assert "    (2 more lines with a backtrace: --json)" in lines
+    assert " --- " not in text
+
+
 def test_a_bound_that_is_missed_says_so():
     missed = Measurement("pcc", 0.5, 0.99, passed=False, output=0)
     text = "\n".join(attempt_lines(attempted(Outcome.NUMERICS, "PCC 0.5", measurements=(missed,))))
@@ -173,6 +192,37 @@ def test_one_cause_of_many_ops_is_told_once():
     lines = board_lines(every, (), str)
     assert "  6x no chips" in lines
     assert any(line.endswith("1x ttnn.op3, 2 more ops") for line in lines)
+
+
+def test_long_reasons_break_between_words_and_it_is_said_where_they_are_whole():
+    reason = " ".join(f"word{place}" for place in range(60))
+    replay = "optrove replay {}".format
+    lines = board_lines([attempted(Outcome.REJECTED, reason)], (), replay, 60)
+    first = lines.index("rejected by ttnn:") + 1
+    shown = lines[first : lines.index("     ttnn.add")]
+    assert max(map(len, shown)) <= 60
+    told = " ".join(line.strip() for line in shown).removeprefix("1x ").removesuffix(" ...")
+    assert told != reason
+    assert f"{reason} ".startswith(f"{told} ")
+    assert "optrove replay CASE" in " ".join(lines[-2:])
+    adapted = adapted_lines([attempted(Outcome.REJECTED, reason)], {}, 0)
+    assert adapted[-1] == 'texts that end in "..." are whole in --json'
+    whole = " ".join(line.strip() for line in attempt_lines(attempted(Outcome.REJECTED, reason)))
+    assert reason in whole
+    table = attempts_lines([attempted(Outcome.REJECTED, reason)], 120)
+    assert table[1].endswith(" ...")
+    assert "optrove replay" in table[-1]
+
+
+def test_short_reasons_need_no_word_about_longer_ones():
+    lines = board_lines([attempted(Outcome.REJECTED, "no bank")], (), str)
+    assert not any("..." in line for line in lines)
+
+
+def test_a_fault_of_python_is_named_by_its_last_line():
+    detail = "the replay failed:\nTraceback (most recent call last):\n  File x\nKeyError: 'y'\n"
+    (found,) = causes([attempted(Outcome.NOT_RUN, detail)])
+    assert found.text == "the replay failed: KeyError: 'y'"
 
 
 def test_the_data_is_json_and_its_counts_are_what_was_planned():

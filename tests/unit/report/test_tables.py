@@ -1,4 +1,4 @@
-from optrove.report.tables import Column, plural, shortened, table_lines
+from optrove.report.tables import Column, clipped, plural, shortened, table_lines, wrapped
 
 COLUMNS = (Column("op", flexible=True), Column("calls", right=True), Column("test", flexible=True))
 
@@ -37,6 +37,44 @@ def test_a_table_without_rows_is_its_heading():
 def test_a_text_that_fits_is_not_shortened():
     assert shortened("abcdef", 6) == "abcdef"
     assert shortened("abcdefgh", 6) == "...fgh"
+
+
+def test_of_prose_the_first_words_are_kept_and_of_a_long_word_its_beginning():
+    assert clipped("one two three", 13) == "one two three"
+    assert clipped("one two three", 12) == "one two ..."
+    assert clipped("one two three", 10) == "one ..."
+    assert clipped("a" * 20, 10) == "aaaaaa ..."
+    columns = (Column("op"), Column("why", flexible=True, prose=True))
+    assert (
+        table_lines(columns, [("add", "no bank for this shard")], 22)[1] == "add  no bank for ..."
+    )
+
+
+def test_a_last_column_that_is_to_stay_whole_goes_on_in_further_lines():
+    columns = (Column("calls", right=True), Column("by", flexible=True, whole=True))
+    rows = [("7", "a=L1_INTERLEAVED, b=DRAM_INTERLEAVED"), ("12", "a=L1")]
+    assert table_lines(columns, rows, 30) == [
+        "calls  by",
+        "    7  a=L1_INTERLEAVED,",
+        "       b=DRAM_INTERLEAVED",
+        "   12  a=L1",
+    ]
+    assert table_lines(columns, rows)[1] == "    7  a=L1_INTERLEAVED, b=DRAM_INTERLEAVED"
+
+
+def test_the_title_of_a_column_is_never_cut():
+    columns = (Column("run"), Column("model or source", flexible=True))
+    assert table_lines(columns, [("a" * 12, "b" * 40)], 10)[0] == f"{'run':12}  model or source"
+
+
+def test_lines_break_between_words_and_lose_nothing():
+    assert wrapped("  3x ", "no bank for-this shard", 16) == [
+        "  3x no bank",
+        "     for-this",
+        "     shard",
+    ]
+    assert wrapped("", "x" * 200) == ["x" * 200]
+    assert wrapped("note: ", "") == ["note:"]
 
 
 def test_counts_are_spelled_with_their_noun():

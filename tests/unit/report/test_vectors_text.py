@@ -22,7 +22,7 @@ DRAWING = DrawnVectors(
 def test_vectors_groups_and_what_was_left_out_are_told():
     assert list(vector_lines(DRAWING, 40)) == [
         "abababababab  nightly  size=1",
-        "cdcdcdcdcdcd  xfail_x  text='long lon...",
+        "cdcdcdcdcdcd  xfail_x  text='long ...",
         "",
         "vectors  hardware  mesh",
         "      1  n300      1x1",
