@@ -89,7 +89,7 @@ def _written_lines(written: Written) -> Iterator[str]:
     tested = sum(file.cases for file in files)
     yield f"{_count(len(files), 'file')}, {_count(tested, 'case')}"
     if left_out:
-        yield f"left out, since Python cannot spell them: {_count(len(left_out), 'case')}"
+        yield f"left out, since no test can be written of them: {_count(len(left_out), 'case')}"
         for each in left_out:
             yield f"  {each.case_id[:_SHOWN]} {each.op}: {each.path}: {each.reason}"
     named = shlex.quote(str(written.directory))

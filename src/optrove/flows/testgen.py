@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from optrove.backends.domains import way_to_draw
 from optrove.backends.ttnn.boards import BOARDS
 from optrove.backends.ttnn.call_names import CallNames
+from optrove.backends.ttnn.files import file_argument
 from optrove.codec.identity import placement_hash
 from optrove.errors import NotReplayable, UnusableResults
 from optrove.flows.planning import How, planned_cases
@@ -64,8 +65,8 @@ def write_tests(cases: Iterable[Recorded], directory: Path, *, standalone: bool)
     if not generated.files:
         first = generated.left_out[0]
         raise NotReplayable(
-            f"no test can be written: {plural(len(generated.left_out), 'case')} cannot be spelled "
-            f"in Python, such as {first.case_id[:12]} of {first.op}: {first.path}: {first.reason}"
+            f"no test can be written: {plural(len(generated.left_out), 'case')} cannot be made a "
+            f"test, such as {first.case_id[:12]} of {first.op}: {first.path}: {first.reason}"
         )
     for file in generated.files:
         _check_replaceable(directory / file.name)
@@ -122,6 +123,7 @@ def recorded_of(planned: Planned, names: CallNames) -> Recorded:
         fillings=_fillings(called.case, roles),
         notes=called.notes,
         board=_board(planned),
+        file=file_argument(called.case),
     )
 
 

@@ -77,6 +77,9 @@ def _spell(recorded: Recorded) -> None:
     if not _OP.fullmatch(op):
         known = op.startswith(FRAMEWORKS)
         raise Unspellable("$.op", f"{op} is no op of ttnn" if known else f"{op!a} is no op")
+    if recorded.file is not None:
+        reason = "it names a file of the model, which a test is not to touch"
+        raise Unspellable(f"$.arguments.{recorded.file}", f"{reason}; replay has one of its own")
     for name, _ in recorded.case.arguments:
         check_name(name, "$.arguments")
     (group,) = grouped([recorded])

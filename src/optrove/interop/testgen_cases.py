@@ -42,7 +42,7 @@ class Recorded:
     ``places`` are the arguments that are passed by place, in order; ``roles`` the names of the
     parameters that take arguments of which only the place was recorded. ``outputs`` is None
     where it was not recorded what came out. ``notes`` tell what was supplied, ``board`` is the
-    name of a mock board on which it can be called.
+    name of a mock board on which it can be called, ``file`` the argument that names a file.
     """
 
     case_id: str
@@ -55,6 +55,7 @@ class Recorded:
     fillings: tuple[Filling, ...] = ()
     notes: tuple[str, ...] = ()
     board: str | None = None
+    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,7 +204,9 @@ def _left_out_lines(left_out: Iterable[LeftOut]) -> list[str]:
         lines += textwrap.wrap(
             text, WIDTH, initial_indent="# - ", subsequent_indent="#   ", break_on_hyphens=False
         )
-    return ["\n".join(["# Left out, since they cannot be spelled:", *lines])] if lines else []
+    return (
+        ["\n".join(["# Left out, since no test can be written of them:", *lines])] if lines else []
+    )
 
 
 def standalone_text(group: Group) -> str:

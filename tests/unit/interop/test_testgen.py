@@ -292,6 +292,12 @@ class TestLeftOut:
         (left,) = generate([one]).left_out
         assert left.reason == "it lies on a part of the mesh only"
 
+    def test_cases_that_name_a_file_of_the_model_are_named(self):
+        dumped = case("ttnn.dump_tensor", file_name=Text("/models/w.tensorbin"), tensor=tensor(32))
+        (left,) = generate([recorded(dumped, file="file_name")]).left_out
+        assert left.path == "$.arguments.file_name"
+        assert "names a file of the model" in left.reason
+
     def test_strided_tensors_of_torch_are_named(self):
         strided = Spec((4, 4), "torch.float32", TorchPlacement((1, 4), "strided", "cpu", False))
         (left,) = generate([recorded(case("ttnn.from_torch", tensor=strided))]).left_out

@@ -58,18 +58,27 @@ class StandIn:
         return Case(case.op, tuple(arguments))
 
 
+def file_argument(case: Case) -> str | None:
+    """Return the argument of a case that names a file, None if none does, or more than one."""
+    arguments = dict(case.arguments)
+    given = [name for name in _ALWAYS.get(case.op, ()) if name in arguments]
+    given += [name for name in _AT_WILL.get(case.op, ()) if arguments.get(name, Null()) != Null()]
+    return given[0] if len(given) == 1 else None
+
+
 @contextmanager
 def standing_in(case: Case) -> Iterator[StandIn | None]:
     """Give the stand-in for the file of a case, None if it names none; gone after the block.
 
     Raise NotReplayable where there cannot be one.
     """
-    arguments = dict(case.arguments)
-    argument = _named(case.op, arguments)
+    argument = file_argument(case)
     if argument is None:
+        if case.op in _ALWAYS:
+            raise NotReplayable(f"{case.op} reads or writes a file, and the recording names none")
         yield None
         return
-    recorded = arguments[argument]
+    recorded = dict(case.arguments)[argument]
     with TemporaryDirectory(prefix="optrove-replay-", ignore_cleanup_errors=True) as directory:
         file = _file_in(directory, recorded)
         if file is None:
@@ -94,16 +103,6 @@ def write_file(ttnn: Any, tensor: Any, path: Path) -> None:
     with muted():
         ttnn.dump_tensor(path.with_name(f"{_STEM}.tensorbin"), tensor)
     path.with_name(f"{_STEM}.tensorbin").rename(path)
-
-
-def _named(op: str, arguments: Mapping[str, Value]) -> str | None:
-    """Return the argument that names a file, None if there is none."""
-    given = [name for name in _AT_WILL.get(op, ()) if arguments.get(name, Null()) != Null()]
-    if op in _ALWAYS:
-        given = [name for name in _ALWAYS[op] if name in arguments]
-        if len(given) != 1:
-            raise NotReplayable(f"{op} reads or writes a file, and the recording names none")
-    return given[0] if given else None
 
 
 def _file_in(directory: str, recorded: Value) -> tuple[Path, Value] | None:
