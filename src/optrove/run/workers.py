@@ -18,6 +18,7 @@ from multiprocessing import Pipe
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.backends.executing import Stage
+from optrove.backends.ttnn.files import remove_files_of
 from optrove.run.channel import Channel
 from optrove.run.orders import Orders, read_answer
 from optrove.run.stages import Stages, stages_file
@@ -251,6 +252,7 @@ class WorkerProcess:
     def _abandon(self) -> None:
         if self._process is not None:
             _killed(self._process)
+            remove_files_of(self._process.pid)
             self._process = None
         if self._channel is not None:
             self._channel.close()

@@ -6,10 +6,12 @@ What the call reads is written before, from the recorded spec of what it has ret
 
 from __future__ import annotations
 
+import os
+import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.backends.watching import muted
@@ -79,12 +81,18 @@ def standing_in(case: Case) -> Iterator[StandIn | None]:
         yield None
         return
     recorded = dict(case.arguments)[argument]
-    with TemporaryDirectory(prefix="optrove-replay-", ignore_cleanup_errors=True) as directory:
+    with TemporaryDirectory(prefix=_prefix(os.getpid()), ignore_cleanup_errors=True) as directory:
         file = _file_in(directory, recorded)
         if file is None:
             raise NotReplayable(f"$.arguments.{argument}: it is not known which file this names")
         path, value = file
         yield StandIn(argument, recorded, value, path)
+
+
+def remove_files_of(process: int) -> None:
+    """Remove what a process has left that ended in the middle of a call."""
+    for directory in Path(gettempdir()).glob(f"{_prefix(process)}*"):
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def held_by_file(outputs: tuple[Value, ...] | None) -> TensorSpec:
@@ -103,6 +111,10 @@ def write_file(ttnn: Any, tensor: Any, path: Path) -> None:
     with muted():
         ttnn.dump_tensor(path.with_name(f"{_STEM}.tensorbin"), tensor)
     path.with_name(f"{_STEM}.tensorbin").rename(path)
+
+
+def _prefix(process: int) -> str:
+    return f"optrove-replay-{process}-"
 
 
 def _file_in(directory: str, recorded: Value) -> tuple[Path, Value] | None:
