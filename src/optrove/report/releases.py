@@ -14,7 +14,7 @@ from optrove.report.attempts_text import VERDICTS, number
 from optrove.report.causes import UNSAID, without_numbers
 from optrove.report.results import took
 from optrove.report.runs_text import SHORT_ID
-from optrove.report.tables import clipped, duration, plural, wrapped
+from optrove.report.tables import MORE, clipped, duration, plural, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ _LEAST_NS: Final = 10_000_000
 
 _MOST_SHOWN: Final = 50
 _MOST_IDS: Final = 4
-_LONGEST: Final = 200
+_LONGEST: Final = 400
 _KINDS: Final = ("broken", "fixed", "moved", "slower", "not_run", "unlike")
 
 
@@ -212,13 +212,13 @@ def _cause(one: Judged) -> str:
 
 
 def _words(one: Judged) -> str:
-    cause = "" if one.cause is None else f": {clipped(one.cause, _LONGEST)}"
+    cause = "" if one.cause is None else f": {one.cause}"
     return f"{VERDICTS[one.outcome]}{cause}"
 
 
 def release_lines(a: Side, b: Side, found: Comparison) -> list[str]:
     """Return the comparison as text."""
-    return [
+    lines = [
         f"A: {side_title(a)}",
         f"B: {side_title(b)}",
         f"{plural(found.compared, 'case')} compared: {_counted(found)}",
@@ -229,6 +229,8 @@ def release_lines(a: Side, b: Side, found: Comparison) -> list[str]:
         *_change_lines("slower", found.slower),
         *_change_lines("not run in both, and so not compared", found.not_run),
     ]
+    cut = any(line.endswith(MORE) for line in lines)
+    return [*lines, "", 'texts that end in "..." are whole in --json'] if cut else lines
 
 
 def _counted(found: Comparison) -> str:
@@ -277,7 +279,7 @@ def _group_lines(group: Sequence[Change]) -> list[str]:
     more = f" and {len(group) - _MOST_IDS:,} more" if len(group) > _MOST_IDS else ""
     count = f"  {len(group):,}x "
     return [
-        *wrapped(count, f"{first.before.op}: {first.text}"),
+        *wrapped(count, f"{first.before.op}: {clipped(first.text, _LONGEST)}"),
         f"{' ' * len(count)}case {', '.join(ids)}{more}",
     ]
 

@@ -151,3 +151,12 @@ def test_the_text_tells_both_releases_and_groups_what_broke_alike():
     assert "broken:" in lines
     (cause,) = [line for line in lines if line.startswith("  6x ttnn.add: rejected: no bank ")]
     assert lines[lines.index(cause) + 1].endswith(" and 2 more")
+
+
+def test_a_long_reason_is_cut_in_the_text_and_whole_in_the_data():
+    reason = "no bank " * 100
+    a, b = side("a", GOOD), side("b", attempted(Outcome.REJECTED, reason))
+    lines = release_lines(a, b, compare(a, b))
+    assert reason not in " ".join(line.strip() for line in lines)
+    assert lines[-1] == 'texts that end in "..." are whole in --json'
+    assert reason.strip() in release_data(a, b, compare(a, b))["broken"][0]["change"]
