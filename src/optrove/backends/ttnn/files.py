@@ -1,7 +1,9 @@
-"""Have a replayed call read and write files of the replay's own, never those that it names.
+"""The files that calls name: their names are recorded, and replays have files of their own.
 
-The path is all that differs from the recorded call, and it is put back into what was traced.
-What the call reads is written before, from the recorded spec of what it has returned.
+Where a file lies is the affair of a machine: the directory is no part of a case, which would be
+another one for every user and every temporary directory. A replay never touches the file that a
+recording names. What the call reads is written before, from the recorded spec of what it has
+returned; the name is put back into what was traced.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import os
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +23,8 @@ from optrove.model.values import Null, Struct, TensorSpec, Text, TtnnPlacement, 
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from optrove.backends.watching import Arguments, Bind, Keywords
 
 READING: Final = "ttnn.load_tensor"
 """The operation that makes its result of what is in a file."""
@@ -35,11 +39,16 @@ _LONGEST_ENDING: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """A file in place of one that a call names in ``argument``, and how each is written there."""
+    """A file in place of one that a call names in ``argument``.
+
+    ``recorded`` is what stands there, ``value`` the whole path of this file in the same form, and
+    ``traced`` what a trace tells of it.
+    """
 
     argument: str
     recorded: Value
     value: Value
+    traced: Value
     path: Path
 
     @property
@@ -53,11 +62,25 @@ class StandIn:
 
     def as_recorded(self, case: Case) -> Case:
         """Return a call that was made with this file as one with the recorded file."""
+        names = _names(case.op)
         arguments = [
-            (name, self.recorded if value == self.value else value)
+            (name, self.recorded if name in names and value == self.traced else value)
             for name, value in case.arguments
         ]
         return Case(case.op, tuple(arguments))
+
+
+def without_directories(op: str, bind: Bind) -> Bind:
+    """Return what names the arguments of ``op`` as ``bind`` does, files by their names only."""
+    names = _names(op)
+    if not names:
+        return bind
+
+    def bind_names(arguments: Arguments, keywords: Keywords) -> dict[str, Any]:
+        bound = bind(arguments, keywords)
+        return {name: _name_only(live) if name in names else live for name, live in bound.items()}
+
+    return bind_names
 
 
 def file_argument(case: Case) -> str | None:
@@ -82,11 +105,12 @@ def standing_in(case: Case) -> Iterator[StandIn | None]:
         return
     recorded = dict(case.arguments)[argument]
     with TemporaryDirectory(prefix=_prefix(os.getpid()), ignore_cleanup_errors=True) as directory:
-        file = _file_in(directory, recorded)
-        if file is None:
+        name = _text_in(recorded)
+        if name is None:
             raise NotReplayable(f"$.arguments.{argument}: it is not known which file this names")
-        path, value = file
-        yield StandIn(argument, recorded, value, path)
+        path = Path(directory) / f"{_STEM}{_ending(name)}"
+        value, traced = (_spelled(recorded, text) for text in (str(path), path.name))
+        yield StandIn(argument, recorded, value, traced, path)
 
 
 def remove_files_of(process: int) -> None:
@@ -113,20 +137,35 @@ def write_file(ttnn: Any, tensor: Any, path: Path) -> None:
     path.with_name(f"{_STEM}.tensorbin").rename(path)
 
 
+def _names(op: str) -> tuple[str, ...]:
+    """Return what arguments of ``op`` are called that name files."""
+    return (*_ALWAYS.get(op, ()), *_AT_WILL.get(op, ()))
+
+
 def _prefix(process: int) -> str:
     return f"optrove-replay-{process}-"
 
 
-def _file_in(directory: str, recorded: Value) -> tuple[Path, Value] | None:
-    """Return a file and how it is written where ``recorded`` stands; None if that names none."""
+def _text_in(recorded: Value) -> str | None:
+    """Return the path that stands in an argument; None if it is none."""
     match recorded:
-        case Text(text):
-            path = Path(directory) / f"{_STEM}{_ending(text)}"
-            return path, Text(str(path))
-        case Struct(fields=(("path", Text(text)),)):
-            path = Path(directory) / f"{_STEM}{_ending(text)}"
-            return path, replace(recorded, fields=(("path", Text(str(path))),))
+        case Text(text) | Struct(fields=(("path", Text(text)),)):
+            return text
     return None
+
+
+def _spelled(recorded: Value, path: str) -> Value:
+    """Return a path in the form in which another one was recorded."""
+    if isinstance(recorded, Struct):
+        return replace(recorded, fields=(("path", Text(path)),))
+    return Text(path)
+
+
+def _name_only(live: Any) -> Any:
+    """Return a path without its directories; anything else, and what has no name, as it is."""
+    if isinstance(live, str):
+        return PurePosixPath(live).name or live
+    return type(live)(live.name) if isinstance(live, PurePath) and live.name else live
 
 
 def _ending(name: str) -> str:

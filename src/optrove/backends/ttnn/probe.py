@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.backends.ttnn import mutations
 from optrove.backends.ttnn.arguments import Signatures, bind_all, bind_overloads, read_stub
+from optrove.backends.ttnn.files import without_directories
 from optrove.backends.ttnn.hurried import hurry
 from optrove.backends.ttnn.lifting import SHADOW_MARK
 from optrove.backends.watching import CURRENT, MUTED, Form
@@ -153,8 +154,9 @@ class TtnnProbe:
         return self._watched(form, getattr(operation, _worker(operation)), frames=2)
 
     def _operation_form(self, operation: Any, *, composite: bool, bind: Any = bind_all) -> Form:
+        op = operation.python_fully_qualified_name
         own = partial(bind, operation.function, self._signatures.of(operation))
-        return self._form(operation.python_fully_qualified_name, own, composite=composite)
+        return self._form(op, without_directories(op, own), composite=composite)
 
     def _watched_method(self, name: str, method: Any) -> Any:
         signatures = getattr(innermost(method), "__nb_signature__", ())

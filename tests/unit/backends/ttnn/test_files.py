@@ -1,8 +1,10 @@
 """A replay gives a call files of its own, and the trace of it says what was recorded."""
 
+from pathlib import Path
+
 import pytest
 
-from optrove.backends.ttnn.files import held_by_file, standing_in
+from optrove.backends.ttnn.files import held_by_file, standing_in, without_directories
 from optrove.errors import NotReplayable
 from optrove.model.case import Case
 from optrove.model.values import Int, Null, Struct, Text
@@ -24,14 +26,15 @@ def path(text):
     ],
 )
 def test_the_recorded_file_is_replaced_by_one_that_goes_again(op, argument, recorded, name):
-    case = Case(op, ((argument, recorded), ("other", Text("kept"))))
+    case = Case(op, ((argument, recorded), ("other", Text(name))))
     with standing_in(case) as file:
-        made = Case(op, tuple(file.instead(dict(case.arguments)).items()))
+        passed = file.instead(dict(case.arguments))
         assert file.path.name == name
         assert file.path.parent.is_dir()
-        assert made != case
-        assert str(file.path) in str(made)
-        assert file.as_recorded(made) == case
+        assert str(file.path) in str(passed[argument])
+        traced = Case(op, ((argument, file.traced), ("other", Text(name))))
+        assert traced != case
+        assert file.as_recorded(traced) == case
     assert not file.path.parent.exists()
 
 
@@ -65,3 +68,31 @@ def test_a_call_must_name_one_file(arguments):
 def test_what_a_file_held_has_to_be_known(outputs):
     with pytest.raises(NotReplayable, match="was not recorded"):
         held_by_file(outputs)
+
+
+@pytest.mark.parametrize(
+    ("live", "told"),
+    [
+        ("/var/a/w.tensorbin", "w.tensorbin"),
+        (Path("/home/me/w.tensorbin"), Path("w.tensorbin")),
+        ("w.tensorbin", "w.tensorbin"),
+        ("", ""),
+        (Path(), Path()),
+        (3, 3),
+    ],
+)
+def test_files_are_told_by_their_names(live, told):
+    bind = without_directories("ttnn.load_tensor", lambda arguments, _: {"file_name": arguments[0]})
+    assert bind((live,), {}) == {"file_name": told}
+
+
+def test_other_arguments_are_told_as_they_are():
+    def bind(arguments, keywords):
+        return dict(keywords)
+
+    assert without_directories("ttnn.add", bind) is bind
+    as_tensor = without_directories("ttnn.as_tensor", bind)
+    assert as_tensor((), {"tensor": "/a/b", "cache_file_name": "/a/b"}) == {
+        "tensor": "/a/b",
+        "cache_file_name": "b",
+    }
