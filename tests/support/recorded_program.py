@@ -92,6 +92,8 @@ def two_chips(ttnn):
     one_of_two = ttnn.from_device(ttnn.get_device_tensors(spread)[0])
     ttnn.to_layout(one_of_two, ttnn.ROW_MAJOR_LAYOUT)
     ttnn.to_device(one_of_two, mesh)
+    with tempfile.TemporaryDirectory() as directory:
+        ttnn.dump_tensor(Path(directory) / "part.tensorbin", one_of_two)
     ttnn.all_gather(spread, 3)
     ttnn.experimental.all_gather_async(
         spread,

@@ -60,7 +60,8 @@ class Compared:
     """One tensor of the result beside what the golden function expects there.
 
     Both are torch tensors; ``rounded`` is what is expected in the dtype of the result, None
-    where that has no steps to count in. Without numbers to compare, ``lacking`` says why.
+    where that has no steps to count in. Numbers that were only moved have to be ``exact``. Without
+    numbers to compare, ``lacking`` says why.
     """
 
     output: int
@@ -68,6 +69,7 @@ class Compared:
     actual: Any = None
     rounded: Any = None
     lacking: str | None = None
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)

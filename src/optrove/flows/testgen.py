@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from optrove.backends.domains import way_to_draw
 from optrove.backends.ttnn.boards import BOARDS
 from optrove.backends.ttnn.call_names import CallNames
-from optrove.backends.ttnn.files import file_argument
+from optrove.backends.ttnn.files import place_of_file
 from optrove.codec.identity import placement_hash
 from optrove.errors import NotReplayable, UnusableResults
 from optrove.flows.planning import How, planned_cases
@@ -24,12 +24,12 @@ from optrove.report.tables import plural
 from optrove.run.keys import device_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from optrove.flows.planning import Planned
     from optrove.flows.query import Asked
-    from optrove.interop.testgen_cases import Generated
+    from optrove.interop.testgen_cases import Generated, LeftOut
     from optrove.model.case import Case
     from optrove.model.records import DeviceParameters
     from optrove.store.reader import TroveReader
@@ -63,11 +63,7 @@ def write_tests(cases: Iterable[Recorded], directory: Path, *, standalone: bool)
     """Generate the files that test some cases, and put them into a directory."""
     generated = generate(cases, standalone=standalone)
     if not generated.files:
-        first = generated.left_out[0]
-        raise NotReplayable(
-            f"no test can be written: {plural(len(generated.left_out), 'case')} cannot be made a "
-            f"test, such as {first.case_id[:12]} of {first.op}: {first.path}: {first.reason}"
-        )
+        raise NotReplayable(_nothing_to_write(generated.left_out))
     for file in generated.files:
         _check_replaceable(directory / file.name)
     try:
@@ -79,6 +75,13 @@ def write_tests(cases: Iterable[Recorded], directory: Path, *, standalone: bool)
             f"no tests can be written to {directory}: {error}; give another directory with -o"
         ) from error
     return Written(directory, generated)
+
+
+def _nothing_to_write(left_out: Sequence[LeftOut]) -> str:
+    first = left_out[0]
+    many = f"any of {plural(len(left_out), 'case')}, such as " if len(left_out) > 1 else ""
+    case = f"case {first.case_id[:12]} of {first.op}"
+    return f"no test can be written of {many}{case}: {first.path}: {first.reason}"
 
 
 def reproducer(planned: Planned, case: Case, directory: Path, board: str | None) -> Written:
@@ -123,7 +126,7 @@ def recorded_of(planned: Planned, names: CallNames) -> Recorded:
         fillings=_fillings(called.case, roles),
         notes=called.notes,
         board=_board(planned),
-        file=file_argument(called.case),
+        file=place_of_file(called.case),
     )
 
 

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 _CASE: Final = 8
 _MOST_NAMES: Final = 3
+_OWN_FILE: Final = (
+    "it names a file of the model, which a test must not touch; "
+    "`optrove replay` uses a temporary one"
+)
 _OP: Final = re.compile(r"ttnn(\.[A-Za-z_][A-Za-z0-9_]*)+")
 
 
@@ -78,8 +82,7 @@ def _spell(recorded: Recorded) -> None:
         known = op.startswith(FRAMEWORKS)
         raise Unspellable("$.op", f"{op} is no op of ttnn" if known else f"{op!a} is no op")
     if recorded.file is not None:
-        reason = "it names a file of the model, which a test is not to touch"
-        raise Unspellable(f"$.arguments.{recorded.file}", f"{reason}; replay has one of its own")
+        raise Unspellable(recorded.file, _OWN_FILE)
     for name, _ in recorded.case.arguments:
         check_name(name, "$.arguments")
     (group,) = grouped([recorded])

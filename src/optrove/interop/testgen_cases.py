@@ -42,7 +42,7 @@ class Recorded:
     ``places`` are the arguments that are passed by place, in order; ``roles`` the names of the
     parameters that take arguments of which only the place was recorded. ``outputs`` is None
     where it was not recorded what came out. ``notes`` tell what was supplied, ``board`` is the
-    name of a mock board on which it can be called, ``file`` the argument that names a file.
+    name of a mock board on which it can be called, ``file`` the path to what names a file.
     """
 
     case_id: str

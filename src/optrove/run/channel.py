@@ -70,7 +70,7 @@ class Channel:
 
     def wait(self, seconds: float) -> bool:
         """Tell whether a message, or the end, has come within this time."""
-        return bool(self._arrivals.poll(seconds * 1000))
+        return bool(self._arrivals.poll(max(0, seconds * 1000)))  # less is for ever
 
     def receive(self) -> tuple[str, Json]:
         """Return the next message; EOFError when the other end is closed."""

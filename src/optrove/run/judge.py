@@ -114,6 +114,17 @@ def headline(raised: Raised) -> str:
     return lines[0] if lines else raised.type
 
 
+def _moved_wrongly(compared: Compared) -> list[str]:
+    """Return that numbers were changed which were only to be moved."""
+    if not compared.exact:
+        return []
+    error = metrics.max_abs_error(compared.expected, compared.actual)
+    changed = (
+        f"output {compared.output}: its numbers were only to be moved, and differ by {error!r}"
+    )
+    return [] if error == 0 else [changed]
+
+
 def measure(
     compared: tuple[Compared, ...], names: tuple[str, ...]
 ) -> tuple[tuple[Measurement, ...], list[str], list[str]]:
@@ -137,6 +148,7 @@ def measure(
             for one in found
             if one.passed is False
         ]
+        failing += _moved_wrongly(each)
     return tuple(measured), failing, lacking
 
 

@@ -176,6 +176,7 @@ class WorkerProcess:
                 self._process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
                 _killed(self._process)
+                remove_files_of(self._process.pid)
             self._process = None
         self._log.close()
         self._stages.close()

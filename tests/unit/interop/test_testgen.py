@@ -294,7 +294,7 @@ class TestLeftOut:
 
     def test_cases_that_name_a_file_of_the_model_are_named(self):
         dumped = case("ttnn.dump_tensor", file_name=Text("/models/w.tensorbin"), tensor=tensor(32))
-        (left,) = generate([recorded(dumped, file="file_name")]).left_out
+        (left,) = generate([recorded(dumped, file="$.arguments.file_name")]).left_out
         assert left.path == "$.arguments.file_name"
         assert "names a file of the model" in left.reason
 

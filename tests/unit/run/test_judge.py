@@ -120,6 +120,18 @@ def test_numbers_below_the_threshold_are_a_numeric_failure():
     assert verdict.detail == "output 0: PCC 0.0 is below 0.99"
 
 
+def test_numbers_that_are_only_moved_must_not_change():
+    numbers = [float(each) for each in range(1000)]
+    changed = [*numbers[:-1], 998.0]
+    for exact, outcome in ((False, Outcome.PASSED), (True, Outcome.NUMERICS)):
+        one = Compared(0, numbers, changed, numbers, exact=exact)
+        verdict = judge(job(), Executed(CASE, compared=(one,)))
+        assert verdict.outcome is outcome
+    assert "only to be moved, and differ by 1.0" in verdict.detail
+    same = Compared(0, numbers, numbers, numbers, exact=True)
+    assert judge(job(), Executed(CASE, compared=(same,))).outcome is Outcome.PASSED
+
+
 def test_a_nan_where_none_is_expected_is_a_numeric_failure():
     verdict = judge(job(), Executed(CASE, compared=(compared([1.0, 2.0], [1.0, math.nan]),)))
     assert verdict.outcome is Outcome.NUMERICS

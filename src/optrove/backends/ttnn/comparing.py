@@ -39,9 +39,11 @@ class Comparing:
         arrangements = Arrangements(ttnn, torch, self.twins, self._golden)
         self._expecting = Expecting(torch, self.twins, self._golden, signatures, arrangements)
         self._prepared: Preparation | None = None
+        self._moved = False
 
     def expect(self, tensor: Any) -> None:
-        """Expect that the call gives the numbers of a tensor, whatever its arguments are."""
+        """Expect that the call gives the numbers of a tensor, unchanged."""
+        self._moved = True
         numbers = self.twins.numbers(tensor)
         if isinstance(numbers, Missing):
             self._prepared = numbers
@@ -65,8 +67,8 @@ class Comparing:
     def compare(self, operation: Any, result: Any) -> tuple[Compared, ...]:
         """Return each tensor of the result beside what is expected of it."""
         with working():
-            if isinstance(result, self._torch.Tensor) and isinstance(self._prepared, PerChip):
-                return (self._read(result, self._prepared),)
+            if isinstance(result, self._torch.Tensor) and self._moved:
+                return (self._read(result),)
             tensors = list(self._golden.tensors(result))
             if self._prepared is None:
                 reason = "this is no operation with a golden function"
@@ -83,15 +85,20 @@ class Comparing:
                 for place, (tensor, found) in enumerate(answers)
             )
 
-    def _read(self, result: Any, prepared: PerChip) -> Compared:
+    def _read(self, result: Any) -> Compared:
         """Return what was read into torch beside what the tensor holds."""
-        expected = joined(self._torch, self._case, prepared.parts)
+        if not isinstance(self._prepared, PerChip):
+            return Compared(0, lacking=str(self._prepared))
+        expected = joined(self._torch, self._case, self._prepared.parts)
         if expected is None:
             return Compared(0, lacking="how it joins the parts of several chips is not known here")
+        if _without_ones(expected) == _without_ones(result):
+            expected = expected.reshape(result.shape)  # it was asked for in another rank
         if expected.shape != result.shape:
             shapes = f"{tuple(expected.shape)} was expected, and {tuple(result.shape)} came"
             return Compared(0, lacking=f"the shape {shapes}")
-        return Compared(0, expected, result, expected.to(result.dtype))
+        expected = expected.to(result.dtype)  # the call may have been asked for another dtype
+        return Compared(0, expected, result, expected, exact=True)
 
     def _compared(self, place: int, tensor: Any, found: list[Any] | Missing) -> Compared:
         if isinstance(found, Missing):
@@ -113,10 +120,14 @@ class Comparing:
         # Numbers of a block share an exponent: they have no steps of their own to count in.
         blocks = (self._ttnn.bfloat8_b, self._ttnn.bfloat4_b)
         rounded = None if tensor.dtype in blocks else expected.to(actual.dtype)
-        return Compared(place, expected, actual, rounded)
+        return Compared(place, expected, actual, rounded, exact=self._moved)
 
     def _joined(self, parts: list[Any]) -> Any:
         return parts[0] if len(parts) == 1 else self._torch.stack(parts)
+
+
+def _without_ones(tensor: Any) -> list[int]:
+    return [size for size in tensor.shape if size != 1]
 
 
 def different(torch: Any, found: list[Any], parts: list[Any]) -> tuple[list[Any], list[Any]]:

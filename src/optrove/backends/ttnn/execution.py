@@ -26,7 +26,14 @@ from optrove.backends.ttnn.attachment import attach
 from optrove.backends.ttnn.comparing import Comparing
 from optrove.backends.ttnn.contents import Contents
 from optrove.backends.ttnn.devices import Devices
-from optrove.backends.ttnn.files import READING, StandIn, held_by_file, standing_in, write_file
+from optrove.backends.ttnn.files import (
+    READING,
+    StandIn,
+    held_by_file,
+    remove_old_files,
+    standing_in,
+    write_file,
+)
 from optrove.backends.ttnn.inputs import Inputs, Memories
 from optrove.backends.ttnn.invoking import Target, Targets, spread
 from optrove.backends.ttnn.places import passing
@@ -79,6 +86,7 @@ class TtnnExecutor:
     def __init__(
         self, ttnn: ModuleType, tables: Callable[[], Tables], device_kind: DeviceKind
     ) -> None:
+        remove_old_files()
         self._ttnn: Any = ttnn
         self._device_kind = device_kind
         self._numbers = device_kind is not DeviceKind.MOCK
@@ -103,11 +111,9 @@ class TtnnExecutor:
         tell(Stage.MAKING)
         self._devices.tidy()
         refuse_several_devices(asked.case)
-        with standing_in(asked.case) as file:
+        with standing_in(target.name(asked.case.op), asked.case) as file:
             executed = self._execute(asked, file, target, tell)
-        if file is None or executed.replayed is None:
-            return executed
-        return replace(executed, replayed=file.as_recorded(executed.replayed))
+        return executed if file is None else _as_recorded(executed, file)
 
     def _execute(
         self, asked: Asked, file: StandIn | None, target: Target, tell: Telling
@@ -138,7 +144,7 @@ class TtnnExecutor:
         target = self._targets.find(asked.case.op)
         self._devices.tidy()
         graph = self._ttnn.graph
-        with muted(), standing_in(asked.case) as file:
+        with muted(), standing_in(target.name(asked.case.op), asked.case) as file:
             graph.begin_graph_capture(graph.RunMode.NO_DISPATCH)
             try:
                 rebuilt = self._rebuild(asked, file, target, None)
@@ -177,7 +183,7 @@ class TtnnExecutor:
         inputs = Inputs(
             self._ttnn, self._memories, self._devices.live, contents, filled=self._numbers
         )
-        if file is not None and asked.case.op == READING:
+        if file is not None and file.op == READING:
             held = {file.argument: held_by_file(asked.outputs)}
             (tensor,) = self._build(held, inputs, supplies).values()
             write_file(self._ttnn, tensor, file.path)
@@ -256,6 +262,16 @@ class TtnnExecutor:
             duration_ns=duration,
         )
         return executed, result
+
+
+def _as_recorded(executed: Executed, file: StandIn) -> Executed:
+    """Return what came of a call with a file of our own as of one with the recorded file."""
+    replayed, raised = executed.replayed, executed.raised
+    return replace(
+        executed,
+        replayed=None if replayed is None else file.as_recorded(replayed),
+        raised=None if raised is None else Raised(raised.type, file.text_as_recorded(raised.text)),
+    )
 
 
 def _place(path: str) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath, PurePosixPath
@@ -29,22 +30,29 @@ if TYPE_CHECKING:
 READING: Final = "ttnn.load_tensor"
 """The operation that makes its result of what is in a file."""
 
+CACHING: Final = "ttnn.as_tensor"
+"""The operation that reads a file, if it is there, and else writes it."""
+
 # By name, or by place in recordings that know no more.
 _ALWAYS: Final = {READING: ("file_name", "arg0"), "ttnn.dump_tensor": ("file_name", "arg0")}
-_AT_WILL: Final = {"ttnn.as_tensor": ("cache_file_name",)}
+_AT_WILL: Final = {CACHING: ("cache_file_name",)}
 
+HOST: Final = "host"
 _STEM: Final = "tensor"
 _LONGEST_ENDING: Final = 16
+_PREFIX: Final = "optrove-replay-"
+_OLD_SECONDS: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
     """A file in place of one that a call names in ``argument``.
 
-    ``recorded`` is what stands there, ``value`` the whole path of this file in the same form, and
-    ``traced`` what a trace tells of it.
+    ``op`` is the operation by ttnn's own name. ``recorded`` is what stands there, ``value`` the
+    whole path of this file in the same form, and ``traced`` what a trace tells of it.
     """
 
+    op: str
     argument: str
     recorded: Value
     value: Value
@@ -54,15 +62,20 @@ class StandIn:
     @property
     def notes(self) -> tuple[str, ...]:
         """Say what was done."""
-        return (f"{self.argument} names a file; the call was given one of the replay's own",)
+        empty = ", which was not there yet" if self.op == CACHING else ""
+        return (f"{self.argument} names a file; the call got one of the replay's own{empty}",)
 
     def instead(self, arguments: Mapping[str, Value]) -> dict[str, Value]:
         """Return recorded arguments with this file in the place of the recorded one."""
         return {**arguments, self.argument: self.value}
 
+    def text_as_recorded(self, text: str) -> str:
+        """Return what was said of this file as if it had been said of the recorded one."""
+        return text.replace(str(self.path), _text_in(self.recorded) or self.path.name)
+
     def as_recorded(self, case: Case) -> Case:
         """Return a call that was made with this file as one with the recorded file."""
-        names = _names(case.op)
+        names = _names(self.op)
         arguments = [
             (name, self.recorded if name in names and value == self.traced else value)
             for name, value in case.arguments
@@ -83,24 +96,28 @@ def without_directories(op: str, bind: Bind) -> Bind:
     return bind_names
 
 
-def file_argument(case: Case) -> str | None:
-    """Return the argument of a case that names a file, None if none does, or more than one."""
-    arguments = dict(case.arguments)
-    given = [name for name in _ALWAYS.get(case.op, ()) if name in arguments]
-    given += [name for name in _AT_WILL.get(case.op, ()) if arguments.get(name, Null()) != Null()]
-    return given[0] if len(given) == 1 else None
+def place_of_file(case: Case) -> str | None:
+    """Return the path to what may name a file in a case, None if there can be none.
+
+    Nobody has to know the operation for that: it may go by another name than ttnn's own.
+    """
+    last = case.op.rpartition(".")[2]
+    known = {op.rpartition(".")[2]: names for op, names in (_ALWAYS | _AT_WILL).items()}
+    names = known.get(last, ())
+    given = [name for name, value in case.arguments if name in names and value != Null()]
+    if given:
+        return f"$.arguments.{given[0]}"
+    return "$.arguments" if any(op.endswith(f".{last}") for op in _ALWAYS) else None
 
 
 @contextmanager
-def standing_in(case: Case) -> Iterator[StandIn | None]:
+def standing_in(op: str, case: Case) -> Iterator[StandIn | None]:
     """Give the stand-in for the file of a case, None if it names none; gone after the block.
 
-    Raise NotReplayable where there cannot be one.
+    ``op`` is what ttnn itself calls the operation. Raise NotReplayable where there can be no file.
     """
-    argument = file_argument(case)
+    argument = _argument(op, case)
     if argument is None:
-        if case.op in _ALWAYS:
-            raise NotReplayable(f"{case.op} reads or writes a file, and the recording names none")
         yield None
         return
     recorded = dict(case.arguments)[argument]
@@ -110,7 +127,7 @@ def standing_in(case: Case) -> Iterator[StandIn | None]:
             raise NotReplayable(f"$.arguments.{argument}: it is not known which file this names")
         path = Path(directory) / f"{_STEM}{_ending(name)}"
         value, traced = (_spelled(recorded, text) for text in (str(path), path.name))
-        yield StandIn(argument, recorded, value, traced, path)
+        yield StandIn(op, argument, recorded, value, traced, path)
 
 
 def remove_files_of(process: int) -> None:
@@ -119,11 +136,24 @@ def remove_files_of(process: int) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+def remove_old_files() -> None:
+    """Remove what was left long ago by processes that nobody has survived."""
+    for directory in Path(gettempdir()).glob(f"{_PREFIX}*"):
+        process = directory.name.removeprefix(_PREFIX).partition("-")[0]
+        if process.isdecimal() and not _is_alive(int(process)) and _is_old(directory):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
 def held_by_file(outputs: tuple[Value, ...] | None) -> TensorSpec:
-    """Return the spec of the tensor that was read from a file; NotReplayable if none is known."""
+    """Return the spec of what was read from a file, as it lies there; NotReplayable if unknown.
+
+    It is that of a tensor on the host: on the device the result might get the memory of what was
+    written, and would have its numbers without having been read.
+    """
     match outputs:
-        case (TensorSpec(placement=TtnnPlacement()) as spec,):
-            return spec
+        case (TensorSpec(placement=TtnnPlacement() as placement) as spec,):
+            on_host = replace(placement, storage=HOST, mesh_shape=None, device=None)
+            return replace(spec, placement=on_host)
     raise NotReplayable(
         "it reads a file, and what it returned was not recorded, "
         "so no such file can be written for a replay"
@@ -131,10 +161,31 @@ def held_by_file(outputs: tuple[Value, ...] | None) -> TensorSpec:
 
 
 def write_file(ttnn: Any, tensor: Any, path: Path) -> None:
-    """Write a tensor; RuntimeError where ttnn cannot."""
-    with muted():
-        ttnn.dump_tensor(path.with_name(f"{_STEM}.tensorbin"), tensor)
-    path.with_name(f"{_STEM}.tensorbin").rename(path)
+    """Write a tensor; NotReplayable where ttnn cannot."""
+    draft = path.with_name(f"{_STEM}.tensorbin")
+    try:
+        with muted():
+            ttnn.dump_tensor(draft, tensor)
+    except RuntimeError as error:
+        first = str(error).partition("\n")[0]
+        raise NotReplayable(
+            f"it reads a file, and ttnn cannot write one with what it returned: {first}"
+        ) from error
+    draft.rename(path)
+
+
+def _argument(op: str, case: Case) -> str | None:
+    """Return the argument that names a file; NotReplayable where there is no knowing."""
+    arguments = dict(case.arguments)
+    if op in _ALWAYS:
+        given = [name for name in _ALWAYS[op] if name in arguments]
+        if len(given) != 1:
+            raise NotReplayable(f"{op} reads or writes a file, and the recording names none")
+        return given[0]
+    given = [name for name in _AT_WILL.get(op, ()) if arguments.get(name, Null()) != Null()]
+    if given and arguments.get("tensor", Null()) == Null():
+        raise NotReplayable(f"without a tensor, {op} has read its cache, which is not here")
+    return given[0] if given else None
 
 
 def _names(op: str) -> tuple[str, ...]:
@@ -143,7 +194,25 @@ def _names(op: str) -> tuple[str, ...]:
 
 
 def _prefix(process: int) -> str:
-    return f"optrove-replay-{process}-"
+    return f"{_PREFIX}{process}-"
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
+
+
+def _is_old(directory: Path) -> bool:
+    """Tell whether no call can be at work there: one that we do not see may be, in a container."""
+    try:
+        return time.time() - directory.stat().st_mtime > _OLD_SECONDS
+    except OSError:  # it is gone already
+        return False
 
 
 def _text_in(recorded: Value) -> str | None:

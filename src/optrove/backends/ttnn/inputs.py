@@ -17,6 +17,7 @@ from operator import ge
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from optrove.backends.build import build
+from optrove.backends.ttnn.lifting import SHADOW_MARK
 from optrove.model.values import TensorSpec, TtnnPlacement
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class Inputs:
                 shape, shards[0].dtype, layout, self._device, memory
             )
         elif self._device is not None and _is_partial(mesh):
-            live = self._read_in_part(shards, mesh, path)
+            live = self._read_in_part(shards, mesh, memory, path)
         else:
             live = self._joined(shards, placement)
         return self._spread(live, mesh)
@@ -185,12 +186,12 @@ class Inputs:
         chips = 0 if self._device is None else self._device.get_num_devices()
         return not self._filled and chips == len(shards)
 
-    def _read_in_part(self, shards: list[Any], mesh: MeshPlacement, path: str) -> Any:
+    def _read_in_part(self, shards: list[Any], mesh: MeshPlacement, memory: Any, path: str) -> Any:
         """Return a host tensor for all chips that has the parts of some only.
 
         ttnn makes such a tensor in one way: it reads those parts from a device.
         """
-        whole = self._ttnn.to_device(self._completed(shards, mesh), self._device)
+        whole = self._moved(self._completed(shards, mesh), memory)
         return self._ttnn.from_device(self._on_part(whole, mesh, path))
 
     def _completed(self, shards: list[Any], mesh: MeshPlacement) -> Any:
@@ -223,15 +224,19 @@ class Inputs:
         return self._spread(live, mesh)
 
     def _spread(self, live: Any, mesh: MeshPlacement) -> Any:
-        """Have a tensor say that it is spread as recorded."""
-        ttnn = self._ttnn
+        """Have a tensor say that it is spread as recorded; a part says it of the whole."""
+        ttnn, chips, size = self._ttnn, mesh.coordinates, prod(mesh.distribution_shape)
+        # On the shadow, what is read from one chip is a tensor of its own.
+        if len(chips) < size and self._device is not None and not hasattr(ttnn, SHADOW_MARK):
+            whole = tuple(product(*map(range, self._device.shape)))
+            chips = whole if len(whole) == size else chips
         topology = ttnn.TensorTopology(
             ttnn.MeshShape(list(mesh.distribution_shape)),
             [
                 ttnn.PlacementReplicate() if dim is None else ttnn.PlacementShard(dim)
                 for dim in mesh.placements
             ],
-            [ttnn.MeshCoordinate(list(chip)) for chip in mesh.coordinates],
+            [ttnn.MeshCoordinate(list(chip)) for chip in chips],
         )
         if live.tensor_topology() != topology:
             live.update_tensor_topology(topology)

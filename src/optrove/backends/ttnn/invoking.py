@@ -30,6 +30,10 @@ class Target:
     inside: Any = None
     """The function that does the work of the operation."""
 
+    def name(self, op: str) -> str:
+        """Return what ttnn itself calls the target; ``op`` may be one of several names for it."""
+        return op if self.operation is None else str(self.operation.python_fully_qualified_name)
+
 
 class Targets:
     """The operations of one loaded ttnn by their names; made before anyone watches them."""
@@ -78,6 +82,8 @@ class Targets:
             if not _is_own(live, self._ttnn.Tensor):
                 return None
             live = getattr(live, part, None)
+            if live is self._ttnn:  # its modules import it, and no operation lies there
+                return None
         return live
 
     def _hint(self, op: str) -> str:

@@ -9,7 +9,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.model.values import Handle, Int, List, Null, Struct, Value
+from optrove.model.values import (
+    Handle,
+    Int,
+    List,
+    MeshPlacement,
+    Null,
+    Struct,
+    TensorSpec,
+    TtnnPlacement,
+    Value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +49,8 @@ def joined(torch: Any, case: Case, parts: Sequence[Any]) -> Any:
         return parts[0] if all(part is parts[0] for part in parts) else None
     recipe = composer.recipe if isinstance(composer, Handle) else None
     fields = {} if recipe is None else dict(recipe.fields)
-    dims, shape = _numbers(fields.get("dims")), _shape(fields.get("mesh_shape_override"))
+    shape = _shape(fields.get("mesh_shape_override")) or _mesh_shape(case)
+    dims = _numbers(fields.get("dims"))
     if not dims or len(dims) != len(shape) or math.prod(shape) != len(parts):
         return None
     left = list(parts)
@@ -47,6 +58,17 @@ def joined(torch: Any, case: Case, parts: Sequence[Any]) -> Any:
         rows = range(0, len(left), size)
         left = [torch.cat(left[start : start + size], dim) for start in rows]
     return left[0]
+
+
+def _mesh_shape(case: Case) -> tuple[int, ...]:
+    """Return the shape of the mesh that the first tensor lies on, empty if that is unknown."""
+    for _, value in case.arguments:
+        match value:
+            case TensorSpec(placement=TtnnPlacement(mesh_shape=tuple(shape))):
+                return shape
+            case TensorSpec(placement=TtnnPlacement(mesh=MeshPlacement(coordinates=chips))):
+                return tuple(max(places) + 1 for places in zip(*chips, strict=True))
+    return ()
 
 
 def _shape(value: Value | None) -> tuple[int, ...]:

@@ -1,13 +1,25 @@
 """A replay gives a call files of its own, and the trace of it says what was recorded."""
 
+import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from optrove.backends.ttnn.files import held_by_file, standing_in, without_directories
+from optrove.backends.ttnn.files import (
+    held_by_file,
+    place_of_file,
+    remove_old_files,
+    standing_in,
+    without_directories,
+)
 from optrove.errors import NotReplayable
 from optrove.model.case import Case
 from optrove.model.values import Int, Null, Struct, Text
+
+AS_TENSOR = "ttnn.as_tensor"
 
 
 def path(text):
@@ -22,17 +34,17 @@ def path(text):
         ("ttnn.dump_tensor", "file_name", path("/w.tensorbin"), "tensor.tensorbin"),
         ("ttnn.dump_tensor", "file_name", Text("/w/.."), "tensor"),
         ("ttnn.dump_tensor", "file_name", Text("w.\0/../../a"), "tensor"),
-        ("ttnn.as_tensor", "cache_file_name", path("/cache/w1"), "tensor"),
+        (AS_TENSOR, "cache_file_name", path("/cache/w1"), "tensor"),
     ],
 )
 def test_the_recorded_file_is_replaced_by_one_that_goes_again(op, argument, recorded, name):
-    case = Case(op, ((argument, recorded), ("other", Text(name))))
-    with standing_in(case) as file:
+    case = Case(op, ((argument, recorded), ("tensor", Text(name))))
+    with standing_in(op, case) as file:
         passed = file.instead(dict(case.arguments))
         assert file.path.name == name
         assert file.path.parent.is_dir()
         assert str(file.path) in str(passed[argument])
-        traced = Case(op, ((argument, file.traced), ("other", Text(name))))
+        traced = Case(op, ((argument, file.traced), ("tensor", Text(name))))
         assert traced != case
         assert file.as_recorded(traced) == case
     assert not file.path.parent.exists()
@@ -47,21 +59,68 @@ def test_the_recorded_file_is_replaced_by_one_that_goes_again(op, argument, reco
     ],
 )
 def test_calls_that_name_no_file_are_left_as_they_are(op, arguments):
-    with standing_in(Case(op, arguments)) as file:
+    with standing_in(op, Case(op, arguments)) as file:
         assert file is None
 
 
 @pytest.mark.parametrize("recorded", [Int(1), Null(), Struct("x.Path", (("name", Text("a")),))])
 def test_what_is_no_path_is_refused(recorded):
     case = Case("ttnn.load_tensor", (("file_name", recorded),))
-    with pytest.raises(NotReplayable, match="not known which file"), standing_in(case):
+    with pytest.raises(NotReplayable, match="not known which file"), standing_in(case.op, case):
         pass
 
 
 @pytest.mark.parametrize("arguments", [(), (("arg0", Text("a")), ("file_name", Text("b")))])
 def test_a_call_must_name_one_file(arguments):
-    with pytest.raises(NotReplayable), standing_in(Case("ttnn.dump_tensor", arguments)):
+    case = Case("ttnn.dump_tensor", arguments)
+    with pytest.raises(NotReplayable), standing_in(case.op, case):
         pass
+
+
+def test_a_cache_that_gave_the_tensor_is_not_here():
+    case = Case(AS_TENSOR, (("cache_file_name", Text("w")), ("tensor", Null())))
+    with pytest.raises(NotReplayable, match="has read its cache"), standing_in(AS_TENSOR, case):
+        pass
+
+
+def test_what_is_said_of_the_file_is_said_of_the_recorded_one():
+    case = Case("ttnn.load_tensor", (("file_name", Text("w.bin")),))
+    with standing_in("ttnn.load_tensor", case) as file:
+        assert file.text_as_recorded(f"File {file.path} must end") == "File w.bin must end"
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments", "place"),
+    [
+        ("ttnn.dump_tensor", ("file_name", "tensor"), "$.arguments.file_name"),
+        ("ttnn.dump_tensor", ("arg1", "arg2"), "$.arguments"),
+        ("ttnn.ttnn.dump_tensor", ("arg00", "arg1"), "$.arguments"),
+        ("ttnn.load_tensor", ("arg0", "file_name"), "$.arguments.arg0"),
+        ("ttnn.ttnn.as_tensor", ("cache_file_name", "tensor"), "$.arguments.cache_file_name"),
+        ("ttnn.as_tensor", ("tensor",), None),
+        ("ttnn.add", ("file_name",), None),
+    ],
+)
+def test_whatever_may_name_a_file_is_found_under_any_name(op, arguments, place):
+    case = Case(op, tuple((name, Text("x")) for name in arguments))
+    assert place_of_file(case) == place
+
+
+def test_only_old_files_of_processes_that_are_gone_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    kept = {
+        f"optrove-replay-{os.getpid()}-a",
+        f"optrove-replay-{gone.pid}-new",
+        "optrove-replay-x-a",
+    }
+    for name in (*kept, f"optrove-replay-{gone.pid}-old"):
+        (tmp_path / name).mkdir()
+        if not name.endswith("new"):
+            os.utime(tmp_path / name, (0, 0))
+    remove_old_files()
+    assert {each.name for each in tmp_path.iterdir()} == kept
 
 
 @pytest.mark.parametrize("outputs", [None, (), (Null(),)])
