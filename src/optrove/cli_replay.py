@@ -133,7 +133,11 @@ def _check(
     every: bool,
 ) -> None:
     if (name is None) == (jsonl is None):
-        raise click.UsageError("name an op or a case of the trove, or give --jsonl FILE")
+        raise click.UsageError(
+            "name an op or a case of the trove, or give --all or --jsonl FILE"
+            if name is None
+            else "a name means a case of the trove, and --jsonl FILE a line of a file: give one"
+        )
     if index is not None and jsonl is None:
         raise click.UsageError("--index counts the lines of a file: add --jsonl FILE")
     if index is not None and every:
@@ -172,6 +176,12 @@ def _show_replay(work: Work, *, as_json: bool, store: str | None) -> None:
         echo_lines(attempt_lines(work.done[0]))
     else:
         echo_lines(attempts_lines(work.done, table_width()))
+        _tell_kept(work)
+
+
+def _tell_kept(work: Work) -> None:
+    for run in work.runs:
+        click.echo(f"\nkept as run {run[:_ID_SHOWN]} of {work.keep.place}")
 
 
 @click.command("check-board")
@@ -259,8 +269,7 @@ def _show_board(
         click.echo(json.dumps(whole, indent=2))
         return
     echo_lines([*board_lines(work.done, left_out, command, table_width()), *lines])
-    for run in work.runs:
-        click.echo(f"\nkept as run {run[:_ID_SHOWN]} of {work.keep.place}")
+    _tell_kept(work)
 
 
 @click.command("check-release")

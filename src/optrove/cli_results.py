@@ -123,16 +123,18 @@ def report(
       optrove report
       optrove report 1f3a9c --compare 77b0e2 -o nightly.html
     """
-    from optrove.flows.reporting import page_of
+    from optrove.flows.reporting import report_of
+    from optrove.report.runs_text import SHORT_ID
 
     path = _REPORT if output is None else output
     replaced = path.exists()
     if replaced and output is None:
         _check_report(path)
-    page = page_of(name, compare, store, tell_recovered)
-    _put(path, page.encode("utf-8", "replace"))
+    made = report_of(name, compare, store, tell_recovered)
+    _put(path, made.html.encode("utf-8", "replace"))
     told = ", in place of what was there" if replaced else ""
-    click.echo(f"{path}: {len(page) / 1000:,.0f} kB{told}", err=True)
+    click.echo(f"{path}: {len(made.html) / 1000:,.0f} kB{told}", err=True)
+    click.echo(f"of run {made.run.id[:SHORT_ID]}: {made.run.source}", err=True)
 
 
 def _found(

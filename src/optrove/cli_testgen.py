@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from optrove.cli_options import case_filters, json_option, store_option, tell_recovered
-from optrove.cli_output import echo_lines
+from optrove.cli_output import echo_lines, table_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from optrove.flows.planning import Planned
     from optrove.flows.shrinking import Shrunk
     from optrove.flows.testgen import Written
-    from optrove.interop.testgen_cases import TestFile
+    from optrove.interop.testgen_cases import LeftOut, TestFile
 
 _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 _SHOWN: Final = 12
 _ANY_BOARD: Final = "n300"
+_MOST_NAMED: Final = 3
+# Else plugins such as anyio keep the parameters of tests, and nanobind tells of leaks at the end.
+_WITHOUT_LEAKS: Final = "--assert=plain "
 
 
 @click.command()
@@ -39,7 +42,7 @@ _ANY_BOARD: Final = "n300"
 )
 @click.option("--standalone", is_flag=True, help="One file per case, which needs no pytest.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N of an op.")
-@case_filters("--board")
+@case_filters("--recorded-on", "--board", "board")
 @store_option
 @json_option
 def testgen(
@@ -59,14 +62,14 @@ def testgen(
     results are compared with ttnn's golden functions, and on a mock board only the specs of outputs
     are checked. With --standalone, each case is a file of its own to hand on, for python or pytest.
 
-    A case that cannot be written in Python is left out, and named here and in the file. Files that
-    testgen has not made are never replaced.
+    A case that cannot be written in Python is left out; here such cases are summed up by op and
+    reason, and --json names each. Files that testgen has not made are never replaced.
 
     \b
     Example:
       optrove testgen matmul -o tests/recorded
       optrove testgen '*' --model llama --limit 20 -o tests/llama
-      pytest --optrove-board n300 tests/recorded
+      pytest tests/recorded --optrove-board n300 --optrove-shadow
       optrove testgen 1f3a9c02d4e5 --standalone -o .
     """
     from optrove.flows.query import Asked
@@ -79,23 +82,53 @@ def testgen(
     if as_json:
         click.echo(json.dumps(_written_data(written), indent=2))
     else:
-        echo_lines(_written_lines(written))
+        echo_lines(_written_lines(written, standalone=standalone, width=table_width()))
 
 
-def _written_lines(written: Written) -> Iterator[str]:
-    files, left_out = written.generated.files, written.generated.left_out
+def _written_lines(written: Written, *, standalone: bool, width: int | None) -> Iterator[str]:
+    from optrove.report.tables import plural
+
+    files = written.generated.files
     for file in files:
-        yield f"{written.directory / file.name}  {_count(file.cases, 'case')} of {file.op}"
+        yield f"{written.directory / file.name}  {plural(file.cases, 'case')} of {file.op}"
     tested = sum(file.cases for file in files)
-    yield f"{_count(len(files), 'file')}, {_count(tested, 'case')}"
-    if left_out:
-        yield f"left out, since no test can be written of them: {_count(len(left_out), 'case')}"
-        for each in left_out:
-            yield f"  {each.case_id[:_SHOWN]} {each.op}: {each.path}: {each.reason}"
-    named = shlex.quote(str(written.directory))
-    yield f"run them with: pytest {named}"
-    board = _board_of_most(files)
-    yield f"without a board: pytest {named} --optrove-board {board} --optrove-shadow"
+    yield f"{plural(len(files), 'file')}, {plural(tested, 'case')}"
+    yield from _left_out_lines(written.generated.left_out, width)
+    yield from _command_lines(written, standalone=standalone)
+
+
+def _left_out_lines(left_out: Sequence[LeftOut], width: int | None) -> Iterator[str]:
+    """Say of which cases there is no test: those of an op with the same reason in one."""
+    from optrove.report.tables import plural, wrapped
+
+    if not left_out:
+        return
+    yield f"left out, since no test can be written of them: {plural(len(left_out), 'case')}"
+    groups: defaultdict[tuple[str, str], list[LeftOut]] = defaultdict(list)
+    for each in left_out:
+        groups[each.op, each.reason].append(each)
+    for (op, reason), some in groups.items():
+        first = some[0]
+        such = "such as " if len(some) > 1 else ""
+        text = f"{op} ({such}case {first.case_id[:_SHOWN]}): {first.path}: {reason}"
+        yield from wrapped(f"  {len(some):,}x ", text, width)
+    if len(groups) < len(left_out):
+        yield "  (--json names each)"
+
+
+def _command_lines(written: Written, *, standalone: bool) -> Iterator[str]:
+    """Say how the tests are run: a few files by their names, many by their directory."""
+    files = written.generated.files
+    paths = [shlex.quote(str(written.directory / file.name)) for file in files]
+    named = shlex.quote(str(written.directory)) if len(paths) > _MOST_NAMED else " ".join(paths)
+    tested = f"pytest {'' if standalone else _WITHOUT_LEAKS}{named}"
+    if standalone and len(paths) == 1:
+        yield f"run it with: python {named}"
+    else:
+        yield f"run them with: {tested}"
+        if standalone:
+            yield f"or one alone: python {paths[0]}"
+    yield f"without a board: {tested} --optrove-board {_board_of_most(files)} --optrove-shadow"
 
 
 def _board_of_most(files: Sequence[TestFile]) -> str:
@@ -120,10 +153,6 @@ def _written_data(written: Written) -> dict[str, Any]:
             for each in left_out
         ],
     }
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 @click.command()
@@ -221,6 +250,7 @@ def _reproducer(planned: Planned, shrunk: Shrunk, directory: Path, board: str | 
 
 def _show_shrunk(shrunk: Shrunk, file: Path | None, *, as_json: bool) -> None:
     from optrove.report.shrink_text import shrunk_data, shrunk_lines
+    from optrove.report.tables import plural
 
     parts = (shrunk.original, shrunk.case, shrunk.attempt, shrunk.steps)
     if as_json:
@@ -238,7 +268,7 @@ def _show_shrunk(shrunk: Shrunk, file: Path | None, *, as_json: bool) -> None:
         if shrunk.finished
         else "; a limit was reached, more may be possible (--trials, --timeout)"
     )
-    lines.append(f"{_count(shrunk.trials, 'call')} tried{rest}")
+    lines.append(f"{plural(shrunk.trials, 'call')} tried{rest}")
     if file is None:
         lines.append("write it as a standalone test: the same command with -o DIR")
     else:

@@ -125,10 +125,9 @@ def outcome(directory, *words, exit_code=0):
     return summary, output
 
 
-def spoil(path):
-    """Write a test again, under another name, so that its golden function gives wrong numbers."""
+def spoil(path, right, wrong):
+    """Write a test again, under another name, so that it has to fail."""
     text = path.read_text()
-    right, wrong = "result.append, golden(*arg", "lambda x: result.append(x.flip(-1)), golden(*arg"
     assert right in text
     path.with_stem(f"{path.stem}_spoiled").write_text(text.replace(right, wrong))
 
@@ -142,10 +141,14 @@ def test_calls_on_one_chip_are_accepted_and_numbers_said_to_be_missing(generated
 
 def test_calls_on_one_chip_have_the_numbers_of_golden_functions_and_wrong_ones_fail(generated):
     directory, cases = generated(ONE_CHIP)
-    spoil(directory / "test_softmax.py")
+    flipped = "lambda x: result.append(x.flip(-1))"
+    spoil(directory / "test_softmax.py", "result.append, golden", f"{flipped}, golden")
+    spoil(directory / "test_concat.py", "Spec((1, 1, 256, 64)", "Spec((1, 1, 255, 64)")
     words = ("--optrove-board", "n300", "--optrove-shadow")
     summary, output = outcome(directory, *words, exit_code=1)
-    assert summary.startswith(f"1 failed, {cases} passed")
+    assert summary.startswith(f"2 failed, {cases} passed")
+    assert "FAILED test_concat_spoiled.py" in output
+    assert "recorded: [(1, 1, 255, 64), " in output
     assert "FAILED test_softmax_spoiled.py" in output
     assert "with the golden function on chip 0" in output
     uncompared = [line for line in output.splitlines() if "numbers were not compared" in line]
@@ -197,5 +200,7 @@ def test_where_no_device_opens_a_sentence_says_so_without_a_backtrace(generated)
         output = done.stdout + done.stderr
         assert done.returncode == 1, output
         assert "the device could not be opened: " in output
-        assert "pytest --optrove-board n300" in output
+        assert "--optrove-board n300 --optrove-shadow" in output
+        assert f"{words[-1].name} --optrove-board" in output
+        assert "SystemExit:" not in output
         assert "libtt_metal.so(" not in output

@@ -92,6 +92,8 @@ def test_many_cases_are_a_table_and_what_fails_ends_with_one(trove):
     assert "5 cases: 2 passed, 1 rejected, 1 crashed, 1 not run" in shown
     (line,) = [line for line in shown.splitlines() if line.startswith("odd.refuse")]
     assert line.endswith("no")
+    ((run, _),) = replays(trove)
+    assert shown.endswith(f"\nkept as run {run.id[:12]} of {trove}\n")
 
 
 def test_the_counts_add_up_to_what_was_planned(trove):
@@ -132,8 +134,8 @@ def test_an_interrupt_loses_nothing_and_the_rest_counts_as_not_run(trove, monkey
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "name an op or a case"),
-        (("add", "--jsonl", "calls.jsonl"), "name an op or a case"),
+        ((), "name an op or a case of the trove, or give --all or --jsonl FILE"),
+        (("add", "--jsonl", "calls.jsonl"), "a line of a file: give one"),
         (("add", "--index", "0"), "add --jsonl FILE"),
         (("--jsonl", "calls.jsonl", "--index", "0", "--all"), "give one of them"),
         (("--jsonl", "calls.jsonl", "--dtype", "x"), "--jsonl has --index and --all"),

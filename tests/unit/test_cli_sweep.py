@@ -107,6 +107,8 @@ def test_a_dry_run_shows_the_plan_and_executes_nothing(trove):
     text = ask("--dry-run")
     assert f"{len(CASES)} cases planned, nothing executed" in text
     assert text.splitlines()[0].split() == ["op", "on", "cases", "calls"]
+    ops = [line.split()[0] for line in text.splitlines()[1:] if line.startswith("odd.")]
+    assert ops == ["odd.add", "odd.refuse", "odd.crash", "odd.unbuildable"]
     assert text == ask("*", "--dry-run")
     assert sweeps(trove) == []
 

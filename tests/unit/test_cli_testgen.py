@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from optrove.cli import main
 from optrove.codec.described import describe_case
 from optrove.model.case import Case
-from optrove.model.values import Opaque
+from optrove.model.values import Int, Opaque
 from small_trove import (
     LLAMA_IMPORT,
     LLAMA_RUN,
@@ -19,8 +19,13 @@ from small_trove import (
 )
 
 ODD = Case("ttnn.odd", (("how", Opaque("mine.Odd", "x")),))
+LOADED = [
+    Case("ttnn.loaded", (("how", ODD.arguments[0][1]), ("number", Int(number))))
+    for number in range(3)
+]
 MIXED = imported(
-    run_of("ab12" + "0" * 28, "mixed.py"), [(ODD, 1), (matmul(how=ODD.arguments[0][1]), 2)]
+    run_of("ab12" + "0" * 28, "mixed.py"),
+    [(ODD, 1), (matmul(how=ODD.arguments[0][1]), 2), *((each, 1) for each in LOADED)],
 )
 
 
@@ -49,11 +54,20 @@ class TestTestgen:
         lines = ask("testgen", "matmul", "add", "--model", "resnet").splitlines()
         names = sorted(path.name for path in (tmp_path / "tests").iterdir())
         assert names == ["test_add.py", "test_matmul.py"]
+        files = " ".join(str(tmp_path / "tests" / name) for name in reversed(names))
+        tested = f"pytest --assert=plain {files}"
         assert lines[-3:] == [
             "2 files, 2 cases",
-            f"run them with: pytest {tmp_path / 'tests'}",
-            f"without a board: pytest {tmp_path / 'tests'} --optrove-board n300 --optrove-shadow",
+            f"run them with: {tested}",
+            f"without a board: {tested} --optrove-board n300 --optrove-shadow",
         ]
+
+    def test_names_the_directory_where_there_are_many_files(self, ask, tmp_path):
+        lines = ask("testgen", "*", "--all-ops", "--nested", "--standalone").splitlines()
+        run, alone, boardless = lines[-3:]
+        assert run == f"run them with: pytest {tmp_path / 'tests'}"
+        assert alone.startswith(f"or one alone: python {tmp_path / 'tests' / 'test_'}")
+        assert f"{tmp_path / 'tests'} --optrove-board" in boardless
 
     def test_takes_the_filters_of_show_and_a_limit(self, ask):
         every = ask("testgen", "matmul", "--run", LLAMA_RUN[:6], "--json")
@@ -74,6 +88,8 @@ class TestTestgen:
             "op": "ttnn.matmul",
             "cases": 1,
         }
+        lines = ask("testgen", name[:12], "--standalone").splitlines()
+        assert lines[-2] == f"run it with: python {file['file']}"
 
     def test_names_cases_that_cannot_be_written(self, ask):
         data = ask("testgen", "matmul", "--json")
@@ -84,9 +100,26 @@ class TestTestgen:
         assert "mine.Odd" in left["reason"]
         assert "left out, since no test can be written of them: 1 case" in ask("testgen", "matmul")
 
+    def test_sums_up_cases_that_cannot_be_written_for_the_same_reason(self, ask):
+        text = ask("testgen", "matmul", "loaded")
+        assert "left out, since no test can be written of them: 4 cases" in text
+        assert text.count("ttnn.loaded (such as case ") == 1
+        assert "  3x ttnn.loaded" in text
+        assert "(--json names each)" in text
+        assert (
+            max(map(len, text.partition("left out")[2].partition("run them")[0].splitlines()))
+            <= 100
+        )
+
+    def test_knows_the_board_of_the_recording_by_both_names(self, ask):
+        for option in ("--recorded-on", "--board"):
+            assert ask("testgen", "matmul", option, "n300", "--json")["cases"]
+            assert "p150" in ask("testgen", "matmul", option, "p150", exit_code=2)
+
     def test_nothing_written_is_an_error(self, ask, tmp_path):
         error = ask("testgen", "odd", exit_code=2)
-        assert "no test can be written: 1 case cannot be made a test" in error
+        assert "no test can be written of case " in error
+        assert "of any of 3 cases, such as case " in ask("testgen", "loaded", exit_code=2)
         assert not (tmp_path / "tests").exists()
 
     def test_replaces_its_own_files_and_no_others(self, ask, tmp_path):

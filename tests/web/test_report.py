@@ -1,7 +1,7 @@
 import pytest
 
 from executed_runs import ADDS, HOSTILE, NEW, OLD, id_of, make_executed
-from optrove.flows.reporting import page_of
+from optrove.flows.reporting import report_of
 
 pytestmark = pytest.mark.slow
 
@@ -13,7 +13,7 @@ def report(tmp_path_factory):
     directory = tmp_path_factory.mktemp("report")
     trove = make_executed(directory / "trove.db")
     path = directory / "report.html"
-    path.write_text(page_of(NEW, OLD, str(trove)))
+    path.write_text(report_of(NEW, OLD, str(trove)).html)
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -51,11 +52,11 @@ def plan_for_board(reader: TroveReader, asked: Asked, how: How, board: str) -> B
 
 @dataclass(frozen=True, slots=True)
 class AdaptedPlan:
-    """Adapted cases, in what they differ, and how many cases had nothing to adapt."""
+    """Adapted cases, in what they differ, and how many had nothing to adapt, by op."""
 
     groups: dict[Where, list[Planned]]
     adaptations: tuple[Adaptation, ...]
-    unadapted: int
+    unadapted: Counts
 
 
 def plan_adapted(failed: Iterable[Planned], board: str) -> AdaptedPlan:
@@ -63,4 +64,6 @@ def plan_adapted(failed: Iterable[Planned], board: str) -> AdaptedPlan:
     cases = tuple(failed)
     found = adaptations(cases, find_board(board))
     groups = grouped((each.planned for each in found), Choice(DeviceKind.MOCK, board))
-    return AdaptedPlan(groups, found, len(cases) - sum(len(each.recorded) for each in found))
+    known = {case_id for each in found for case_id in each.recorded}
+    rest = Counter(each.op for each in cases if each.case_id not in known)
+    return AdaptedPlan(groups, found, tuple(rest.most_common()))

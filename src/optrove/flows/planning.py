@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final
 
+from optrove.backends.ttnn.files import READING
 from optrove.codec.decode import decode
 from optrove.codec.described import case_of
 from optrove.codec.records import record_from_builtins
@@ -25,6 +26,7 @@ _BATCH: Final = 500
 _NS: Final = 1_000_000_000
 
 DISAGREEING: Final = "recordings of this case disagree about its outputs; they were not compared"
+ONE_OF_SEVERAL: Final = "files of this name held different tensors; here it holds the usual one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class _Planner:
 
     def planned(self, row: CaseRow, executions: tuple[ExecutionRow, ...]) -> Planned:
         returned = [each for each in executions if each.outcome is CallOutcome.RETURNED]
-        outputs, notes = _outputs(returned)
+        outputs, notes = _outputs(row.op, returned)
         job = Job(
             case=case_of(row.content),
             device_kind=DeviceKind.HOST,
@@ -137,15 +139,22 @@ class _Planner:
 
 
 def _outputs(
-    returned: Iterable[ExecutionRow],
+    op: str, returned: Iterable[ExecutionRow]
 ) -> tuple[tuple[Value, ...] | None, tuple[str, ...]]:
-    """Return what a case gave when it was recorded; None if that is not known for sure."""
-    told = {each.outputs for each in returned if each.outputs is not None}
-    if len(told) > 1:
+    """Return what a case gave when it was recorded; None if that is not known for sure.
+
+    Files of one name may hold this and that: then it is what most calls have read.
+    """
+    told: Counter[str] = Counter()
+    for each in returned:
+        if each.outputs is not None:
+            told[each.outputs] += each.count
+    if not told:
+        return None, ()
+    if len(told) > 1 and op != READING:
         return None, (DISAGREEING,)
-    for text in told:
-        return tuple(map(decode, json.loads(text))), ()
-    return None, ()
+    most = max(told, key=lambda text: (told[text], text))
+    return tuple(map(decode, json.loads(most))), () if len(told) == 1 else (ONE_OF_SEVERAL,)
 
 
 def on_device(planned: Planned, device_kind: DeviceKind) -> Planned:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from optrove.errors import BadTarget
@@ -25,13 +25,21 @@ if TYPE_CHECKING:
     from optrove.store.reader import TroveReader
 
 
-def page_of(
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A run, and the page about it as HTML."""
+
+    run: Run
+    html: str
+
+
+def report_of(
     name: str | None,
     compare: str | None,
     store: str | None,
     tell: Callable[[Recovered], object] = lambda _: None,
-) -> str:
-    """Return the report of a run as HTML; of the newest one where none is named.
+) -> Report:
+    """Return the report of a run; of the newest one where none is named.
 
     ``compare`` is an earlier result, by whatever name; NotFound and NotComparable when there is
     nothing to report, or nothing to compare.
@@ -44,10 +52,10 @@ def page_of(
                     f"run {run.id[:12]} is of the kind {run.kind.value!r}, and has no results to "
                     f"compare; compare what was called with: optrove diff {compare} {run.id[:12]}"
                 )
-            return _drawn(traced_page(traced_in(reader, run)))
+            return Report(run, _drawn(traced_page(traced_in(reader, run))))
         found = results_of(reader, run)
     compared = None if compare is None else compared_with(compare, found, store, tell)
-    return _drawn(results_page(found, store, compared))
+    return Report(run, _drawn(results_page(found, store, compared)))
 
 
 def _meant(reader: TroveReader, name: str | None) -> Run:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from optrove.model.case import Case, NamedValues, by_name
 from optrove.model.values import Float, Value
 
 Counts: TypeAlias = tuple[tuple[str, int], ...]
 """How often each named thing was seen."""
+
+HARMLESS: Final = "and nothing has to be done"
+"""How a note about an execution ends that only explains something."""
 
 
 class Outcome(Enum):

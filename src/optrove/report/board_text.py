@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from optrove.model.hidden import is_hidden
-from optrove.model.records import Outcome
+from optrove.model.records import HARMLESS, Outcome
 from optrove.report.attempted import attempted_data, counts_of
 from optrove.report.attempts_text import VERDICTS
 from optrove.report.causes import (
@@ -72,30 +72,46 @@ def board_data(
 def adapted_lines(
     attempts: Sequence[Attempted],
     told: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]],
-    unadapted: int,
+    unadapted: Counts,
     width: int | None = None,
 ) -> list[str]:
     """Return what came of cases after adaptation; ``told`` has their changes and origins.
 
-    ``unadapted`` is how many there was nothing known to adapt in.
+    ``unadapted`` is how many there was nothing known to adapt in, by op. All that is counted are
+    recorded cases: several may have become one by adaptation.
     """
-    rest = f"  {unadapted:,}x nothing to adapt is known" if unadapted else ""
-    if not attempts:
-        return ["", "after adaptation: no case to try", *filter(None, [rest])]
     changes = Counter(change for texts, ids in told.values() for change in texts for _ in ids)
     return [
         "",
-        *wrapped("", f"after adaptation: {_sum(attempts)}", width),
+        *wrapped("", _adapted_sum(attempts, told, unadapted), width),
         *(f"  {count:,}x {change}" for change, count in changes.most_common()),
-        *filter(None, [rest]),
         *cause_lines(causes(attempts), lambda _: None, width),
     ]
+
+
+def _adapted_sum(
+    attempts: Sequence[Attempted],
+    told: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]],
+    unadapted: Counts,
+) -> str:
+    counts: Counter[Outcome] = Counter()
+    for each in attempts:
+        _, recorded = told[each.attempt.case_id]
+        counts[each.attempt.outcome] += len(recorded)
+    parts = [f"{counts[outcome]:,} {_ANSWERS[outcome]}" for outcome in Outcome if counts[outcome]]
+    rest = sum(count for _, count in unadapted)
+    if rest:
+        parts.append(f"{rest:,} cannot be adapted ({_ops(unadapted)})")
+    planned = counts.total() + rest
+    if not planned:
+        return "after adaptation: no case to try, all were accepted"
+    return f"of {plural(planned, 'case')} not accepted, after adaptation: {', '.join(parts)}"
 
 
 def adapted_data(
     attempts: Sequence[Attempted],
     told: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]],
-    unadapted: int,
+    unadapted: Counts,
 ) -> dict[str, Json]:
     """Return the same for machines."""
     cases = []
@@ -106,7 +122,7 @@ def adapted_data(
     return {
         "planned": len(attempts),
         "counts": counts_of(attempts),
-        "unadapted": unadapted,
+        "unadapted": sum(count for _, count in unadapted),
         "cases": cases,
     }
 
@@ -147,7 +163,8 @@ def cause_lines(
         count = f"  {sum(each.count for each in group):,}x "
         indent = " " * len(count)
         lines += wrapped(count, clipped(first.text, _LONGEST), width)
-        lines += folded(indent, _ops(group), width or READABLE)
+        ops = _ops(tuple((each.op, each.count) for each in group))
+        lines += folded(indent, ops, width or READABLE)
         words = command(first.example.attempt.case_id)
         if words is not None:
             # A command is to be copied, and so it is never broken.
@@ -160,11 +177,11 @@ def cause_lines(
     return lines
 
 
-def _ops(group: Sequence[Cause[T]]) -> str:
-    if len(group) == 1:
-        return group[0].op
-    shown = ", ".join(f"{each.count:,}x {each.op}" for each in group[:_MOST_OPS])
-    more = len(group) - _MOST_OPS
+def _ops(counts: Counts) -> str:
+    if len(counts) == 1:
+        return counts[0][0]
+    shown = ", ".join(f"{count:,}x {op}" for op, count in counts[:_MOST_OPS])
+    more = len(counts) - _MOST_OPS
     return f"{shown}, {more:,} more ops" if more > 0 else shown
 
 
@@ -175,7 +192,7 @@ def _differing_lines(attempts: Sequence[Attempted]) -> list[str]:
 
 
 def _note_lines(attempts: Sequence[Attempted], width: int | None) -> list[str]:
-    notes = supplied(attempts)
+    notes = [(text, count) for text, count in supplied(attempts) if not text.endswith(HARMLESS)]
     lines = _differing_lines(attempts)
     for text, count in notes[:_MOST_NOTES]:
         lines += wrapped(f"  {count:,}x ", text, width)

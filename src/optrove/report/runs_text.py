@@ -28,7 +28,7 @@ _RUNS: Final = (
     Column("cases", right=True),
     Column("passed", right=True),
     Column("state"),
-    Column("model or source", flexible=True),
+    Column("model or source", flexible=True, whole=True),
 )
 _MODELS: Final = (
     Column("model", flexible=True),
@@ -40,6 +40,7 @@ _MODELS: Final = (
     Column("boards", flexible=True),
 )
 _MODEL_IN_SOURCE: Final = re.compile(r" \[HF_MODEL:(.+)\]\Z")
+_SOME_FAILED: Final = 1
 _DAY: Final = len("2026-01-02")
 _MINUTE: Final = len("2026-01-02T03:04")
 
@@ -59,7 +60,8 @@ def runs_lines(rows: Sequence[RunRow], width: int | None = None) -> list[str]:
         )
         for row in rows
     ]
-    return [*table_lines(_RUNS, cells, width), "", plural(len(rows), "run"), *_left_out(rows)]
+    table = table_lines(*_told(_RUNS, cells), width)
+    return [*table, "", plural(len(rows), "run"), *_left_out(rows)]
 
 
 def models_lines(rows: Sequence[ModelRow], width: int | None = None) -> list[str]:
@@ -131,6 +133,16 @@ def moment(text: str) -> str:
     return text[:_MINUTE].replace("T", " ")
 
 
+def _told(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]]
+) -> tuple[list[Column], list[list[str]]]:
+    """Return a table without its empty columns; the first and the last one always stay."""
+    last = len(columns) - 1
+    shown = [place for place in range(last) if not place or any(row[place] for row in rows)]
+    shown.append(last)
+    return [columns[place] for place in shown], [[row[place] for place in shown] for row in rows]
+
+
 def _left_out(rows: Sequence[RunRow] | Sequence[ModelRow]) -> list[str]:
     return left_out_calls_lines(sum((row.left for row in rows), start=LeftOut()))
 
@@ -154,7 +166,9 @@ def _passed(counts: Counts) -> str:
 def _state(row: RunRow) -> str:
     if not row.complete:
         return "incomplete"
-    return "" if row.run.exit_code in (None, 0) else f"exit {row.run.exit_code}"
+    # That some cases did not pass is in a column of its own.
+    usual = (None, 0, _SOME_FAILED) if _is_tried(row) else (None, 0)
+    return "" if row.run.exit_code in usual else f"exit {row.run.exit_code}"
 
 
 def _run_data(row: RunRow) -> Json:

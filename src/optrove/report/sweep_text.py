@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -40,7 +41,7 @@ class DrawnCase:
 
 
 def plan_lines(cases: Sequence[DrawnCase], left_out: Counts, width: int | None = None) -> list[str]:
-    """Return a plan as a table of ops in the order in which they first come, and its sum.
+    """Return a plan as a table of ops, the most called first as in results, and its sum.
 
     Suites have a column where there are any: recorded cases of ops have none.
     """
@@ -48,9 +49,12 @@ def plan_lines(cases: Sequence[DrawnCase], left_out: Counts, width: int | None =
     for each in cases:
         place = " ".join(filter(None, (each.device, each.board)))
         groups.setdefault((each.op, each.suite or "", place), []).append(each)
+    calls: Counter[str] = Counter()
+    for each in cases:
+        calls[each.op] += each.calls or 0
     rows = [
         (*key, f"{len(some):,}", f"{sum(each.calls or 0 for each in some):,}")
-        for key, some in groups.items()
+        for key, some in sorted(groups.items(), key=lambda item: (-calls[item[0][0]], item[0][0]))
     ]
     shown = [place for place, column in enumerate(_COLUMNS) if column is not _SUITE]
     if any(each.suite for each in cases):

@@ -30,7 +30,8 @@ class Column:
     """A column; a ``flexible`` one gives way where the table would be too wide.
 
     Of names, the end of a cut text is kept, which tells tests and models apart; of ``prose`` the
-    first words. The last column may be ``whole``: it goes on in further lines, uncut.
+    first words. The last column may be ``whole``: it goes on in further lines, uncut, where even
+    long words are broken.
     """
 
     title: str
@@ -69,22 +70,26 @@ def clipped(text: str, longest: int) -> str:
     most = max(longest - len(MORE), 1)
     begin = text[:most]
     if not text[most].isspace():
-        # A single long word, such as a path, has to be cut all the same.
-        begin = begin.rpartition(" ")[0] or begin
+        # A long word, such as a path, is cut all the same where little would be left without it.
+        words = begin.rpartition(" ")[0]
+        begin = words if 2 * len(words) >= most else begin
     return begin.rstrip() + MORE
 
 
-def wrapped(label: str, text: str, width: int | None = None) -> list[str]:
+def wrapped(
+    label: str, text: str, width: int | None = None, *, break_words: bool = False
+) -> list[str]:
     """Return ``label`` and ``text`` as lines that are broken between words, and indented alike.
 
     Without ``width``, as for a file or a pipe, lines are as wide as people like to read them.
+    With ``break_words``, words that are longer than a line are broken, too.
     """
     lines = textwrap.wrap(
         text,
         width or READABLE,
         initial_indent=label,
         subsequent_indent=" " * len(label),
-        break_long_words=False,
+        break_long_words=break_words,
         break_on_hyphens=False,
     )
     return lines or [label.rstrip()]
@@ -125,7 +130,7 @@ def _lines(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int])
         return [_line(columns, row, widths)]
     first = _line(columns[:-1], row[:-1], widths[:-1])
     label = first.ljust(sum(widths[:-1]) + len(_GAP) * (len(widths) - 1))
-    return wrapped(label, row[-1], len(label) + widths[-1])
+    return wrapped(label, row[-1], len(label) + widths[-1], break_words=True)
 
 
 def _line(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> str:

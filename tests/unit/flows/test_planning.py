@@ -4,7 +4,7 @@ import pytest
 
 from optrove.codec.text import write
 from optrove.codec.wire import encode
-from optrove.flows.planning import DISAGREEING, How, planned_cases
+from optrove.flows.planning import DISAGREEING, ONE_OF_SEVERAL, How, planned_cases
 from optrove.model.records import CallOutcome, DeviceParameters, Query
 from optrove.store.place import place_of
 from optrove.store.reader import open_reader
@@ -18,8 +18,8 @@ GAVE = write([encode(tensor(32, 32, number=1))])
 class OneCase:
     """A trove with one case, executed as the test says."""
 
-    def __init__(self, *executions):
-        self.row = case_row(ADD, 7)
+    def __init__(self, *executions, one=ADD):
+        self.row = case_row(one, 7)
         self.rows = [execution(self.row.case_id, **each) for each in executions]
 
     def cases(self, query):
@@ -57,6 +57,15 @@ def test_recordings_that_disagree_are_compared_with_neither():
     found = planned({"outputs": GAVE}, {"outputs": other})
     assert found.job.outputs is None
     assert found.notes == (DISAGREEING,)
+
+
+def test_what_most_calls_have_read_from_files_of_one_name_is_read_again():
+    other = write([encode(tensor(64, 32, number=1))])
+    loaded = case("ttnn.load_tensor", file_name="w.tensorbin")
+    rows = ({"outputs": GAVE, "count": 2}, {"outputs": other, "count": 3})
+    (found,) = planned_cases(OneCase(*rows, one=loaded), Query(), How())
+    assert found.job.outputs == (tensor(64, 32, number=1),)
+    assert found.notes == (ONE_OF_SEVERAL,)
 
 
 def test_the_device_is_opened_as_that_of_most_calls_was():

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from attempts import add, attempted
-from optrove.model.records import DeviceKind, Measurement, Outcome
+from optrove.model.records import HARMLESS, DeviceKind, Measurement, Outcome
 from optrove.report.attempted import attempted_data, counts_of, is_as_recorded, said
 from optrove.report.attempts_text import attempt_lines, attempts_lines, counts_line, number
-from optrove.report.board_text import adapted_lines, board_data, board_lines
+from optrove.report.board_text import adapted_data, adapted_lines, board_data, board_lines
 from optrove.report.causes import causes
 from trove_rows import tensor
 
@@ -205,7 +205,8 @@ def test_long_reasons_break_between_words_and_it_is_said_where_they_are_whole():
     assert told != reason
     assert f"{reason} ".startswith(f"{told} ")
     assert "optrove replay CASE" in " ".join(lines[-2:])
-    adapted = adapted_lines([attempted(Outcome.REJECTED, reason)], {}, 0)
+    one = attempted(Outcome.REJECTED, reason)
+    adapted = adapted_lines([one], {one.attempt.case_id: ((), ("a",))}, ())
     assert adapted[-1] == 'texts that end in "..." are whole in --json'
     whole = " ".join(line.strip() for line in attempt_lines(attempted(Outcome.REJECTED, reason)))
     assert reason in whole
@@ -238,8 +239,18 @@ def test_the_data_is_json_and_its_counts_are_what_was_planned():
 def test_what_was_adapted_is_told_apart():
     one = attempted()
     told = {one.attempt.case_id: (("num_links 2 instead of 4",), ("a", "b"))}
-    lines = adapted_lines([one], told, 3)
-    assert "after adaptation: 1 case: 1 accepted (100.0% accepted)" in lines
+    lines = adapted_lines([one], told, (("ttnn.from_torch", 3),))
+    sums = "2 accepted, 3 cannot be adapted (ttnn.from_torch)"
+    assert f"of 5 cases not accepted, after adaptation: {sums}" in lines
     assert "  2x num_links 2 instead of 4" in lines
-    assert "  3x nothing to adapt is known" in lines
-    assert adapted_lines([], {}, 0)[-1] == "after adaptation: no case to try"
+    assert adapted_data([one], told, (("ttnn.from_torch", 3),))["unadapted"] == 3
+    none = adapted_lines([], {}, (("ttnn.add", 1), ("ttnn.sub", 1)))[-1]
+    assert none.endswith("adaptation: 2 cannot be adapted (1x ttnn.add, 1x ttnn.sub)")
+    assert "no case to try" in adapted_lines([], {}, ())[-1]
+
+
+def test_notes_that_ask_for_nothing_are_for_machines_only():
+    harmless = f"recorded with dispatch by ROW; opened by COL, {HARMLESS}"
+    every = [attempted(detail=harmless), attempted(detail=harmless)]
+    assert not any("otherwise" in line for line in board_lines(every, (), str))
+    assert board_data(every, (), str)["notes"] == {harmless: 2}

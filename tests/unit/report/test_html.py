@@ -12,7 +12,7 @@ from executed_runs import (
     run,
 )
 from optrove.codec.described import describe_case
-from optrove.flows.reporting import page_of
+from optrove.flows.reporting import report_of
 from optrove.model.records import Outcome
 from optrove.report.html import html
 from optrove.report.results import Result, RunResults
@@ -36,7 +36,7 @@ class Tags(HTMLParser):
 
 
 def test_the_page_needs_nothing_else_and_holds_data_as_text(tmp_path):
-    page = Tags(page_of(NEW, OLD, str(make_executed(tmp_path / "trove.db"))))
+    page = Tags(report_of(NEW, OLD, str(make_executed(tmp_path / "trove.db"))).html)
     names = [tag for tag, _ in page.tags]
     assert names.count("script") == names.count("style") == 1
     assert not {"img", "link", "iframe", "object", "base", "form", "b>here<"} & set(names)

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotReplayable
+from optrove.model.records import HARMLESS
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -70,7 +71,7 @@ class Devices:
                 raise
             live = self._open(replace(wanted, dispatch_axis=None))
         axis = wanted.dispatch_axis
-        own = "opened with this board's own axis, and nothing has to be done"
+        own = f"opened with this board's own axis, {HARMLESS}"
         self._notes = (f"recorded with dispatch by {axis}; {own}",)
         return live
 
