@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from optrove.cli_options import seed_option
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -34,14 +36,7 @@ _FAST: Final = 10.0
 def running_options(command: _Command) -> _Command:
     """Give a command the options that say how cases are executed."""
     options = (
-        click.option(
-            "--seed",
-            metavar="N",
-            type=int,
-            default=0,
-            show_default=True,
-            help="Of the random numbers in inputs.",
-        ),
+        seed_option,
         click.option(
             "--jobs",
             metavar="N",

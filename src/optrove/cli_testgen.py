@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from optrove.cli_options import case_filters, json_option, store_option, tell_recovered
+from optrove.cli_options import (
+    case_filters,
+    json_option,
+    seed_option,
+    store_option,
+    tell_recovered,
+)
 from optrove.cli_output import echo_lines, table_width
 
 if TYPE_CHECKING:
@@ -179,14 +185,7 @@ def _written_data(written: Written) -> dict[str, Any]:
     show_default=True,
     help="Stop after S seconds with what was found.",
 )
-@click.option(
-    "--seed",
-    metavar="N",
-    type=int,
-    default=0,
-    show_default=True,
-    help="Of the random numbers in inputs.",
-)
+@seed_option
 @click.option(
     "-o", "--output", metavar="DIR", type=_DIRECTORY, help="Write a standalone reproducer there."
 )

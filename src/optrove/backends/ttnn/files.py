@@ -17,6 +17,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any, Final
 
+from optrove.backends.ttnn.inputs import HOST
 from optrove.backends.watching import muted
 from optrove.errors import NotReplayable
 from optrove.model.case import Case
@@ -37,7 +38,6 @@ CACHING: Final = "ttnn.as_tensor"
 _ALWAYS: Final = {READING: ("file_name", "arg0"), "ttnn.dump_tensor": ("file_name", "arg0")}
 _AT_WILL: Final = {CACHING: ("cache_file_name",)}
 
-HOST: Final = "host"
 _STEM: Final = "tensor"
 _LONGEST_ENDING: Final = 16
 _PREFIX: Final = "optrove-replay-"
