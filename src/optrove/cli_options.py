@@ -22,14 +22,6 @@ store_option = click.option("--store", metavar="PATH|URL", help=STORE_HELP)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 all_ops_option = click.option("--all-ops", is_flag=True, help="Count ops that only move data, too.")
 nested_option = click.option("--nested", is_flag=True, help="Count calls made by other ops, too.")
-seed_option = click.option(
-    "--seed",
-    metavar="N",
-    type=int,
-    default=0,
-    show_default=True,
-    help="Of the random numbers in inputs.",
-)
 
 
 def _shape(_: click.Context, __: click.Parameter, given: str | None) -> tuple[int, ...] | None:

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from optrove.cli_options import seed_option
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -31,6 +29,15 @@ INTERRUPTED: Final = 130
 
 _LINE_SECONDS: Final = 10.0
 _FAST: Final = 10.0
+
+seed_option = click.option(
+    "--seed",
+    metavar="N",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Of the random numbers in inputs.",
+)
 
 
 def running_options(command: _Command) -> _Command:

@@ -19,11 +19,11 @@ import click
 from optrove.cli_options import (
     case_filters,
     json_option,
-    seed_option,
     store_option,
     tell_recovered,
 )
 from optrove.cli_output import echo_lines, table_width
+from optrove.cli_running import seed_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
