@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from optrove.cli_options import (
-    case_filters,
-    json_option,
-    store_option,
-    tell_recovered,
-)
+from optrove.cli_options import case_filters, json_option, store_option, tell_recovered
 from optrove.cli_output import echo_lines, table_width
 from optrove.cli_running import seed_option
 

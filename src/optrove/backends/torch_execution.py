@@ -146,17 +146,16 @@ class TorchExecutor:
 
     def _find(self, op: str) -> Any:
         """Return what is called ``op``; NotReplayable if that is no operation of torch."""
+        if FILES & set(op.split(".")):
+            raise NotReplayable(f"{op} reads or writes a file, which a replay does not touch")
         last = op.rpartition(".")[2]
         live = self._walk(op)
         if op.startswith(OPERATIONS) and isinstance(live, self._torch._ops.OpOverload):  # noqa: SLF001 - this class has no public name
-            allowed = not FILES & set(op.split("."))
-        elif op.startswith(METHODS) and last in GETTERS:
+            return live
+        if op.startswith(METHODS) and last in GETTERS:
             return attrgetter(last)
-        else:
-            listed = _is_in(live, self._examples) or op in UNLISTED
-            known = listed or self._is_builtin(op, last)
-            allowed = known and last not in FILES and is_operation(last)
-        if not allowed:
+        listed = _is_in(live, self._examples) or op in UNLISTED
+        if not (listed or self._is_builtin(op, last)) or not is_operation(last):
             raise NotReplayable(f"the installed torch has no operation called {op}")
         return live
 
