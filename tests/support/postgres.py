@@ -16,11 +16,14 @@ import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import quote
 
 import psycopg
 
 OTHERS = 0o005
 SERVANT = "nobody"
+# A socket's path may have 107 bytes; what follows the temporary directory takes fewer than 50.
+LONGEST_TEMPORARY = 55
 
 
 def installed():
@@ -36,9 +39,9 @@ class Server:
     """A server of its own, with its data in a directory of its own."""
 
     def __init__(self):
-        self._directory = Path(tempfile.mkdtemp(prefix="optrove-pg-"))
-        self._directory.chmod(0o755)
         self._account = _account()
+        self._directory = Path(tempfile.mkdtemp(prefix="optrove-pg-", dir=self._temporary()))
+        self._directory.chmod(0o755)
         self._programs = self._reachable(installed()) / "bin"
         self._data = self._directory / "data"
         self._data.mkdir()
@@ -103,7 +106,7 @@ class Server:
 
     def url(self, database):
         """Return the URL of a database."""
-        return f"postgresql://optrove@/{database}?host={self._data}"
+        return f"postgresql://optrove@/{database}?host={quote(str(self._data))}"
 
     def _answers(self):
         try:
@@ -113,22 +116,51 @@ class Server:
         return True
 
     def _run(self, program, *arguments):
-        subprocess.run(
+        done = subprocess.run(
             [self._programs / program, *arguments, "-D", self._data],
             cwd=self._data,
-            check=True,
+            check=False,
             capture_output=True,
+            text=True,
             **self._account,
         )
+        if done.returncode != 0:
+            raise RuntimeError(f"{program} exited with {done.returncode}: {done.stderr}")
+
+    def _temporary(self):
+        """Return a directory that the account may enter, short enough for a socket's path."""
+        usual = Path(tempfile.gettempdir())
+        fits = len(os.fsencode(usual)) <= LONGEST_TEMPORARY and self._may_enter(usual)
+        return usual if fits else Path("/tmp")  # noqa: S108 - mkdtemp makes a private name in it
+
+    def _may_enter(self, directory):
+        above = [directory, *directory.parents]
+        return not self._account or all(path.stat().st_mode & OTHERS == OTHERS for path in above)
 
     def _reachable(self, programs):
-        """Return the programs where the account of the server may execute them."""
-        above = [programs, *programs.parents]
-        if not self._account or all(path.stat().st_mode & OTHERS == OTHERS for path in above):
+        """Return the programs at a place where the account may run them.
+
+        A home directory is often closed to other accounts. The programs find their libraries by a
+        path relative to their own, so both are copied, and keep their places in the package.
+        """
+        if self._may_enter(programs):
             return programs
-        copy = self._directory / "programs"
-        shutil.copytree(programs, copy, symlinks=True, copy_function=shutil.copy)
-        return copy
+        packages = programs.parents[1]
+        copy = self._directory / "packages"
+        for source in (programs, packages / f"{programs.parent.name}.libs"):
+            if source.exists():
+                _copy_for_everybody(source, copy / source.relative_to(packages))
+        return copy / programs.relative_to(packages)
+
+
+def _copy_for_everybody(source, target):
+    """Copy a directory without C headers; others may read and run what its owner may."""
+    leave_out = shutil.ignore_patterns("include")
+    shutil.copytree(source, target, symlinks=True, copy_function=shutil.copy, ignore=leave_out)
+    for path in (target, *target.rglob("*")):
+        if not path.is_symlink():
+            owner = path.stat().st_mode & 0o500
+            path.chmod(path.stat().st_mode | owner >> 3 | owner >> 6)
 
 
 def _account():
