@@ -363,12 +363,14 @@ def test_another_journal_has_its_own_numbers(watch, tmp_path, make):
 
 def test_arguments_and_results_are_let_go(watch, make):
     a = make()
-    given = (a, (a, "x"), object(), 2.5, "a text of its own", {"name": [a]})
+    # Made here, so that nothing else holds them.
+    given = (a, (a, "x"), object(), float("2.5"), str(object()), {"name": [a]})
     result = [a]
     own = watch(lambda *arguments, **keywords: result)
     wrong = watch(lambda *arguments, **keywords: int(arguments[3] and "no number"), "own.wrong")
 
     def count():
+        gc.collect()  # what goes sooner or later is not kept
         return [sys.getrefcount(each) for each in (*given, result)]
 
     def make_calls():

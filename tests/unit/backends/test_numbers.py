@@ -94,7 +94,8 @@ def test_what_it_cannot_hold_is_refused():
 
 
 def test_it_keeps_no_object():
-    numbers, key, value, otherwise = hurried.numbers(), 10**12, 10**13, object()
+    # Made here, so that nothing else holds them.
+    numbers, key, value, otherwise = hurried.numbers(), int("1" * 12), int("2" * 12), object()
     before = [sys.getrefcount(each) for each in (key, value, otherwise)]
     for _ in range(100):
         numbers[key] = value
