@@ -340,16 +340,45 @@ def test_a_test_whose_worker_crashed_has_a_row_with_what_is_known(pytester):
     assert found["test_fine"]["outcome"] == "passed"
 
 
+HEARING = """
+    import pytest, time
+    from pathlib import Path
+
+    def wait_for(name):
+        until = time.monotonic() + 120
+        while not Path(name).exists():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+    class Controller:
+        @pytest.hookimpl(trylast=True)
+        def pytest_runtest_logstart(self, nodeid):
+            Path("begun-" + nodeid.rpartition("::")[2]).touch()
+
+        @pytest.hookimpl(trylast=True)
+        def pytest_runtest_logreport(self, report):
+            if report.failed:
+                Path("failed").touch()
+
+    def pytest_configure(config):
+        if not hasattr(config, "workerinput"):
+            config.pluginmanager.register(Controller())
+"""
+"""A conftest.py that leaves files behind when the controller has heard what workers tell."""
+
+
 def test_tests_that_run_in_workers_when_the_session_is_interrupted_have_rows(pytester):
     source = """
         import os, signal, time, pytest
+        from conftest import wait_for
 
         @pytest.mark.parametrize("mode", ["decode"])
         def test_running(mode):
-            time.sleep(3)  # until the controller has heard that the test has begun
+            wait_for("begun-test_running[decode]")
             os.kill(os.getppid(), signal.SIGINT)
             time.sleep(60)
     """
+    pytester.makeconftest(HEARING)
     run(pytester, "-n", "1", source=source)
     (row,) = rows(pytester)
     assert (row["outcome"], row["mode"]) == ("unfinished", "decode")
@@ -358,15 +387,16 @@ def test_tests_that_run_in_workers_when_the_session_is_interrupted_have_rows(pyt
 
 def test_tests_that_still_run_after_maxfail_have_rows(pytester):
     source = """
-        import time
+        from conftest import wait_for
 
         def test_fails():
-            time.sleep(0.5)
+            wait_for("begun-test_slow")
             assert 0
 
         def test_slow():
-            time.sleep(2)
+            wait_for("failed")
     """
+    pytester.makeconftest(HEARING)
     run(pytester, "-n", "2", "--maxfail", "1", source=source)
     found = {name: row["outcome"] for name, row in by_test(pytester).items()}
     assert found.pop("test_fails") == "failed"

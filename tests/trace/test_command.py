@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from optrove.cli import main
 from optrove.codec.oplines import read_op_lines
+from optrove.flows import launch
 from optrove.model.records import Query
 from optrove.store.place import place_of
 from optrove.store.reader import open_reader
@@ -197,11 +198,11 @@ def test_a_script_ends_as_it_does_under_python(ending):
 
 def test_calls_of_threads_and_at_the_very_end_are_seen():
     script = """
-        import atexit, threading, time
+        import atexit, threading
         from traced_program import add
         atexit.register(lambda: add(1, 2))
         def later():
-            time.sleep(0.2)
+            threading.main_thread().join()
             add(3, 4)
         threading.Thread(target=later).start()
     """
@@ -232,10 +233,21 @@ def test_after_a_crash_the_call_in_flight_is_named():
     assert (data["processes"], data["unclosed"]) == (1, 1)
 
 
-def test_a_call_that_hangs_is_ended_and_named():
-    script = write("model.py", CRASH.replace("ENDING", "time.sleep(600)"))
-    done = trace(script, "--timeout", "3")
-    assert done.returncode == 1
+class ClockOfCalls:
+    """A clock that stands still until a program has made its last call."""
+
+    @staticmethod
+    def monotonic():
+        return 600.0 if Path("ready").exists() else 0.0
+
+
+HANG = CRASH.replace("ENDING", "(open('ready', 'w').close(), time.sleep(600))")
+
+
+def test_a_call_that_hangs_is_ended_and_named(monkeypatch):
+    monkeypatch.setattr(launch, "time", ClockOfCalls)
+    done = CliRunner().invoke(main, ["trace", write("model.py", HANG), "--timeout", "3"])
+    assert done.exit_code == 1, done.stderr
     assert "stopped after 3 s (--timeout)" in done.stdout
     assert "in flight: fake.apply" in done.stdout
 
@@ -248,14 +260,15 @@ def test_a_kill_between_two_calls_names_none():
 
 
 def test_an_interrupt_reaches_the_target_and_ends_the_rest():
-    script = CRASH.replace("ENDING", "(open('ready', 'w').close(), time.sleep(600))")
-    write("model.py", script)
+    write("model.py", HANG)
     write("other.py", SCRIPT)
     process = subprocess.Popen(
         command("model.py", "other.py"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
+    until = time.monotonic() + LIMIT_SECONDS
     while not Path("ready").exists():
         assert process.poll() is None
+        assert time.monotonic() < until
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=LIMIT_SECONDS)

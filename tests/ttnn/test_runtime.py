@@ -83,6 +83,7 @@ def test_a_process_killed_while_it_builds_the_files_does_not_break_the_next(tmp_
     deadline = time.monotonic() + 60
     while not list(cache.glob("*/n300/making-*")):
         assert time.monotonic() < deadline, "the victim never built anything"
+        assert victim.poll() is None
     victim.send_signal(signal.SIGKILL)
     victim.communicate()
     finish(start(cache, tmp_path))
@@ -148,11 +149,10 @@ with optrove.mock_board("n300"):
 """
 
 CHILD = """
-import os, time
+import os, select
 from pathlib import Path
 kernels = Path(os.environ["TT_METAL_CACHE"])
-end = time.monotonic() + 8
-while time.monotonic() < end:
+while not select.select([0], [], [], 0)[0]:  # until the other end of its input is closed
     for number in range(100):
         kernels.joinpath(str(number)).mkdir(parents=True, exist_ok=True)
 """
@@ -163,13 +163,16 @@ def test_a_child_that_outlives_its_killed_parent_does_not_break_the_next(tmp_pat
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, CHILD],
         env=os.environ | {"OPTROVE_CACHE": str(cache)},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
-    parent.stdout.readline()
-    parent.wait(timeout=60)
-    finish(start(cache, tmp_path))
-    parent.stdout.close()
+    with parent:
+        parent.stdout.readline()
+        parent.wait(timeout=60)
+        finish(start(cache, tmp_path))
+        parent.stdin.close()
+        parent.stdout.read()  # until the child has ended
 
 
 @pytest.mark.parametrize("cache", ["/proc/optrove", "/tmp/with space/cache"])  # noqa: S108 - never made
