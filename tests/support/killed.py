@@ -2,8 +2,8 @@
 
 ``python killed.py DIRECTORY HOW COUNT SEED`` prints one JSON list ``[directory, returned, status]``
 per child. Each child stores after every call, in memory that outlives it, how many have returned.
-HOW is ``sudden`` (killed at a random moment), ``abort`` (by itself, inside a call) or ``hang``
-(killed while a call does not end).
+HOW is ``sudden`` (killed at a random moment after a random number of calls), ``abort`` (by itself,
+inside a call) or ``hang`` (killed while a call does not end).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from tracing import fake_form, perform, start_recorder
 
 PLAIN, OUTER, INNER = fake_form("fake.plain"), fake_form("fake.outer"), fake_form("fake.inner")
 OUTER.composite = True
-LONGEST_SECONDS = 0.03
+LONGEST_SECONDS = 0.003
+MOST_CALLS = 300
 ENDING_AT = 50
 
 
@@ -99,13 +100,20 @@ def tell_and_wait(returned):
         signal.pause()
 
 
-def end(directory, how, seconds):
+def calls_in(returned):
+    """Return how many calls a child has told of."""
+    return int.from_bytes(returned[:8], sys.byteorder)
+
+
+def end(directory, how, calls, seconds):
     """Let one child run and end, and return how many of its calls had returned, and its status."""
     returned = mmap.mmap(-1, 16)
     process = os.fork()
     if process == 0:
         child(directory, returned, how)
     if how == "sudden":
+        while calls_in(returned) < calls:
+            time.sleep(0.0001)
         time.sleep(seconds)
         os.kill(process, signal.SIGKILL)
     if how == "hang":
@@ -113,7 +121,7 @@ def end(directory, how, seconds):
             time.sleep(0.001)
         os.kill(process, signal.SIGKILL)
     _, status = os.waitpid(process, 0)
-    return int.from_bytes(returned[:8], sys.byteorder), os.waitstatus_to_exitcode(status)
+    return calls_in(returned), os.waitstatus_to_exitcode(status)
 
 
 def main(place, how, count, seed):
@@ -124,8 +132,8 @@ def main(place, how, count, seed):
         directory = Path(place) / str(number)
         directory.mkdir()
         # Most of the moments early, where more kinds of things happen.
-        seconds = LONGEST_SECONDS * chance.random() ** 2
-        returned, status = end(directory, how, seconds)
+        calls, seconds = int(MOST_CALLS * chance.random() ** 3), LONGEST_SECONDS * chance.random()
+        returned, status = end(directory, how, calls, seconds)
         print(json.dumps([str(directory), returned, status]))  # noqa: T201 - the answer
 
 

@@ -6,6 +6,7 @@ many runs were there after each; at last it lets one end.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -38,12 +39,22 @@ def send_all(source, target, done=lambda: None):
 
 
 def killed(source, target, transactions, seconds):
-    """Kill a child soon after so many transactions; tell whether it had not ended by then."""
+    """Kill a child soon after so many transactions; tell whether it had not ended by then.
+
+    The child waits after one more, so that it does not end before it is killed.
+    """
     told, tell = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(told)
-        send_all(source, target, lambda: os.write(tell, b"."))
+        left = itertools.count(transactions, -1)
+
+        def done():
+            os.write(tell, b".")
+            if next(left) == 0:
+                signal.pause()
+
+        send_all(source, target, done)
         os._exit(0)
     os.close(tell)
     with os.fdopen(told, "rb", buffering=0) as heard:

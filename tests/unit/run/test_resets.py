@@ -138,8 +138,11 @@ def test_a_reset_has_a_deadline_and_leaves_no_children(tmp_path):
     held = tmp_path / "held"
     os.mkfifo(held)
     reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
+    # Who only reads is not told that all writers are gone if there was never one.
+    writer = os.open(held, os.O_WRONLY)
     try:
         problem = reset(["sh", "-c", f"sleep 600 > {held} & wait"], 0.5)
+        os.close(writer)
         ended = select.poll()
         ended.register(reader, 0)
         assert ended.poll(60_000) == [(reader, select.POLLHUP)]
