@@ -7,6 +7,8 @@ import threading
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ("parts",)
+
 # How long an example takes says something about the machine, not about the code.
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]

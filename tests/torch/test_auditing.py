@@ -3,13 +3,12 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from optrove.backends.executing import Compared, Executed  # noqa: E402 - after the skip
-from optrove.model.records import Attempt, DeviceKind, Outcome  # noqa: E402 - after the skip
-from optrove.run.auditing import PERTURBATIONS, audited  # noqa: E402 - after the skip
-from trove_rows import case, tensor  # noqa: E402 - after the skip
+from optrove.backends.executing import Compared, Executed
+from optrove.model.records import Attempt, DeviceKind, Outcome
+from optrove.run.auditing import PERTURBATIONS, audited
+from trove_rows import case, tensor
 
 pytestmark = pytest.mark.torch
 

@@ -1,10 +1,9 @@
 """What ops without a golden function compute, stated in torch, against plain loops."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from optrove.backends.ttnn.stated import STATEMENTS, statement  # noqa: E402 - after the skip
+from optrove.backends.ttnn.stated import STATEMENTS, statement
 
 pytestmark = pytest.mark.torch
 

@@ -8,6 +8,7 @@ import optrove
 from optrove.codec.wire import encode
 from optrove.model.case import is_replayable
 from optrove.model.values import TensorSpec
+from parts import needs
 from tracing import tracing
 
 pytestmark = pytest.mark.ttnn
@@ -89,7 +90,9 @@ def test_indexing_is_an_op_that_calls_others(tmp_path, make):
 
 
 def test_a_composite_op_is_the_parent_of_what_it_calls(tmp_path, ttnn, device):
-    torch = pytest.importorskip("torch")
+    needs("torch")
+    import torch
+
     with tracing(tmp_path, backend="ttnn") as traced:
         a = ttnn.from_torch(torch.zeros(32, 32), layout=ttnn.TILE_LAYOUT, device=device)
         ttnn.to_torch(a)

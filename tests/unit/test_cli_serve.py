@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from optrove.cli import main
 from optrove.cli_serve import serve
+from parts import needs
 from small_trove import LLAMA_IMPORT, make_trove
 
 SERVE = "import sys; from optrove.cli_serve import serve; serve(sys.argv[1:])"
@@ -35,19 +36,19 @@ def test_other_machines_see_nothing_without_a_token(trove):
 
 
 def test_a_trove_that_is_not_there_is_said(tmp_path):
-    pytest.importorskip("uvicorn")
+    needs("uvicorn")
     assert "there is no trove" in failed("--store", str(tmp_path / "none.db"))
 
 
 def test_a_port_that_is_taken_is_said(trove):
-    pytest.importorskip("uvicorn")
+    needs("uvicorn")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         said = failed("--store", trove, "--port", str(taken.getsockname()[1]))
     assert "choose another with --port" in said
 
 
 def test_pages_are_served_until_interrupted(trove):
-    pytest.importorskip("uvicorn")
+    needs("uvicorn")
     command = [sys.executable, "-c", SERVE, "--store", trove, "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         address = re.search(r"http://127\.0\.0\.1:\d+/", server.stderr.readline()).group()

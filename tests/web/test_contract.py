@@ -1,11 +1,10 @@
 """Ask for pages as their OpenAPI description allows, and as it does not."""
 
 import pytest
+import schemathesis
 from hypothesis import HealthCheck, given, settings
 
 from optrove.web.app import make_app
-
-schemathesis = pytest.importorskip("schemathesis", reason="asks by the OpenAPI description")
 
 pytestmark = pytest.mark.slow
 
