@@ -44,9 +44,10 @@ test: $(VENV)/test.stamp test-other-pythons
 	OPTROVE_BROWSER=$$(tools/get-browser) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # The base package promises 3.10 to 3.13, with or without a ttnn wheel. Each Python found here runs
-# the quick framework-free tests in an environment of its own; laws and house rules are the same
-# for all of them, and are held by one. They run side by side, each in one process: two workers
-# for each in turn would collect all tests twice as often.
+# the quick framework-free tests in an environment of its own: converters, the journal, the store,
+# the commands, and worker processes as such. One Python holds the rest: laws, house rules, and what
+# is marked one_python (many workers one after another, files damaged at every place). They run side
+# by side, each in one process: two workers for each in turn would collect all tests twice as often.
 OTHER_PYTHONS := $(foreach version,3.10 3.11 3.13,$(if $(shell PYTHON= tools/find-python $(version)),$(version)))
 FRAMEWORK_FREE := tests/unit tests/golden --ignore tests/unit/test_house_rules.py
 
@@ -55,7 +56,7 @@ test-other-pythons: $(OTHER_PYTHONS:%=$(VENV)-%/test.stamp)
 	@$(if $^,$(MAKE) --no-print-directory --jobs=3 --output-sync=target $(OTHER_PYTHONS:%=test-python-%))
 
 test-python-%: $(VENV)-%/test.stamp
-	$(VENV)-$*/bin/python -m pytest -q -p no:cacheprovider -m "not slow" $(FRAMEWORK_FREE)
+	$(VENV)-$*/bin/python -m pytest -q -p no:cacheprovider -m "not slow and not one_python" $(FRAMEWORK_FREE)
 
 .PRECIOUS: $(VENV)-%/test.stamp
 $(VENV)-%/test.stamp: $(RECIPE)

@@ -2,6 +2,8 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from optrove.codec.text import write
 from optrove.model.case import Case
 from optrove.model.records import DeviceKind, Job, Outcome
@@ -10,6 +12,8 @@ from optrove.run.channel import Ground
 from optrove.run.orders import Orders
 from optrove.run.ray_slot import Slot, read_reply
 from optrove.run.workers import Answered, Died, Late, Unable
+
+pytestmark = pytest.mark.one_python
 
 ODD = (sys.executable, str(Path(__file__).parents[2] / "support" / "odd_worker.py"))
 GROUND = write(Ground("run", DeviceKind.HOST, None).to_json())
