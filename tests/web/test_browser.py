@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.ttnn, pytest.mark.torch]
 @pytest.fixture
 def page(browser, url):
     context = browser.new_context(viewport=DESKTOP, base_url=url)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     context.grant_permissions(["clipboard-read", "clipboard-write"], origin=url)
     page = context.new_page()
     page.said = []

@@ -21,7 +21,7 @@ def report(tmp_path_factory):
 def page(browser, report):
     """The report as a page at desktop width; what the browser complains of fails the test."""
     with browser.new_context(offline=True) as context:
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(60_000)
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         shown = context.new_page()
         complaints = []
