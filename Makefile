@@ -13,6 +13,8 @@ BIN := $(VENV)/bin
 # Applied to build environments too, so that nothing is installed unpinned.
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# With it, each worker of pytest would compile all tests anew in each run.
+unexport PYTHONDONTWRITEBYTECODE
 RECIPE := pyproject.toml constraints.txt hatch_build.py $(wildcard src/optrove/backends/_hurry*.[ch])
 INSTALL := tools/install $(BIN)/python --editable
 
