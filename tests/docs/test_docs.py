@@ -13,7 +13,7 @@ from optrove.settings import VARIABLES
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_TORCH = ROOT / "tests" / "support" / "without_torch"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 REFERENCE = (ROOT / "docs" / "command-line.md").read_text()
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
