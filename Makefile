@@ -21,21 +21,26 @@ INSTALL := tools/install $(BIN)/python --editable
 help:
 	@sed -n 's/^#   //p' Makefile
 
+define MAKE_VENV
+@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+  python=$$(tools/find-python 3.12 3.10) || { \
+    echo "optrove runs the real ttnn, which has wheels for CPython 3.12 and 3.10 on Linux x86_64." >&2; \
+    echo "Neither was found (PATH, pyenv, uv). Install one, or name it: make PYTHON=/path/to/python3.12" >&2; \
+    exit 1; }; \
+  echo "Setting up $(VENV) with $$python" >&2; \
+  "$$python" -m venv --clear $(VENV); }
+endef
+
 # Three depths of set-up. The demo needs no torch, and of the test tools only pytest.
 $(VENV)/demo.stamp: $(RECIPE)
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
-	  python=$$(tools/find-python 3.12 3.10) || { \
-	    echo "optrove runs the real ttnn, which has wheels for CPython 3.12 and 3.10 on Linux x86_64." >&2; \
-	    echo "Neither was found (PATH, pyenv, uv). Install one, or name it: make PYTHON=/path/to/python3.12" >&2; \
-	    exit 1; }; \
-	  echo "Setting up $(VENV) with $$python" >&2; \
-	  "$$python" -m venv --clear $(VENV); }
+	$(MAKE_VENV)
 	@echo "Installing optrove and ttnn" >&2
 	@$(INSTALL) '.[ttnn]' pytest
 	@touch $@
 
-$(VENV)/parts.stamp: $(VENV)/demo.stamp
-	@echo "Installing test tools" >&2
+$(VENV)/parts.stamp: $(RECIPE)
+	$(MAKE_VENV)
+	@echo "Installing optrove, ttnn and test tools" >&2
 	@$(INSTALL) '.[ttnn,test]'
 	@touch $@
 
