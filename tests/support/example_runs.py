@@ -45,9 +45,13 @@ def traced(directory, test_file, *options):
 
 
 def replayed(directory, *options):
-    """Return every case of the trove as it was replayed, which must have gone as recorded."""
+    """Return every case of the trove as it was replayed, which must have gone as recorded.
+
+    By one process: each imports torch, which takes longer than most replays, and other tests run
+    beside this one.
+    """
     words = ("optrove", "replay", "*", "--all", "--all-ops", "--nested", "--json", *options)
-    done = run(directory, *words, "--store", "trove.db")
+    done = run(directory, *words, "--jobs", "1", "--store", "trove.db")
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
     assert told["counts"] == {"passed": told["planned"]}
@@ -59,7 +63,6 @@ def replayed(directory, *options):
 
 def replayed_well(directory, board):
     """Return every case as it was replayed with numbers, which must all be right."""
-    replayed(directory, "--board", board)
     cases = replayed(directory, "--board", board, "--device", "shadow")
     for each in cases:
         pccs = [one["value"] for one in each["measurements"] if one["name"] == "pcc"]
