@@ -1,9 +1,8 @@
 """Many processes write to one trove at once; some of them are killed."""
 
-import random
+import json
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -16,24 +15,19 @@ from optrove.store.trove import open_trove
 from troves import content_of
 
 PROCESSES, TURNS = 8, 4
-KILLED = 40
+KILLED, AT_ONCE = 40, 10
 
 
-def start(place, process, turns):
+def ask(what, place, *numbers):
+    """Let processes write; return what they told of."""
     name = str(place.path) if place.url is None else place.url
-    return subprocess.Popen(
-        [sys.executable, writing.__file__, name, str(process), str(turns)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, writing.__file__, what, name, *map(str, numbers)]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 
 @pytest.mark.slow
 def test_eight_processes_that_write_at_once_lose_nothing(place):
-    started = [start(place, process, TURNS) for process in range(PROCESSES)]
-    told = [process.communicate(timeout=300)[0] for process in started]
-    assert [process.returncode for process in started] == [0] * PROCESSES
-    assert all(len(lines.splitlines()) == TURNS for lines in told)
+    assert ask("together", place, PROCESSES, TURNS) == [[0, TURNS]] * PROCESSES
     with open_reader(place) as reader:
         assert len(reader.runs()) == PROCESSES * TURNS
         assert reader.count(Query()) == 10 + PROCESSES * TURNS
@@ -43,31 +37,18 @@ def test_eight_processes_that_write_at_once_lose_nothing(place):
 
 @pytest.mark.slow
 def test_whenever_writers_are_killed_all_that_they_told_of_is_there(tmp_path):
-    chance = random.Random(20260102)  # noqa: S311 - moments, not secrets
     place = place_of(str(tmp_path / "trove.db"))
     told = set()
-    for first in range(0, KILLED, 2):
-        # Few turns, so that the trove stays small; more than they live for.
-        writers = {process: start(place, process, 40) for process in (first, first + 1)}
-        for process, writer in writers.items():
-            if process % 2:
-                # Not before it writes at all, which takes most of its time.
-                told.add((process, int(writer.stdout.readline())))
-            time.sleep(chance.uniform(0, 0.05 if process % 2 else 0.5))
-            writer.kill()
-            told |= {(process, int(line)) for line in writer.communicate()[0].splitlines()}
-        if first % 10 == 0:
-            assert_holds(place, told)
-    assert_holds(place, told)
+    for first in range(0, KILLED, AT_ONCE):
+        told |= {*map(tuple, ask("killed", place, first, AT_ONCE, 20260102 + first))}
+        assert_holds(place, told)
     assert len(told) >= KILLED // 2
 
 
 def assert_holds(place, told):
     with open_trove(place, create=True) as trove, trove.reader() as reader:
-        if not told:
-            return
         runs = {row.run.id for row in reader.runs()}
-        known = reader.known(describe_case(writing.own(str(one), n)).case_id for one, n in told)
+        known = reader.known(describe_case(writing.own(*each)).case_id for each in told)
         (most, *_) = reader.cases(Query(op="ttnn.shared"))
     assert {f"run-{process}-{number}" for process, number in told} <= runs
     assert len(known) == len(told)
