@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,27 @@ def cache_directory() -> Path:
             f"no cache directory can be found for mock boards ({error}); "
             f"set {CACHE.name} to a directory of your choice"
         ) from error
-    return (caches / "optrove").absolute()
+    default = (caches / "optrove").absolute()
+    return default if len(str(default).split()) == 1 else _private_directory()
+
+
+def _private_directory() -> Path:
+    """Return this user's cache where the path of the home directory has a space.
+
+    ttnn calls its compiler through a shell, which would split such a path. Anybody may make
+    directories among the temporary ones, so another user's is refused.
+    """
+    import tempfile  # here, since it costs every start some milliseconds
+
+    directory = Path(tempfile.gettempdir(), f"optrove-{os.getuid()}")
+    directory.mkdir(mode=0o700, exist_ok=True)
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise BadSetting(
+            f"mock boards' files cannot be kept in {directory}, to which other users may write; "
+            f"set {CACHE.name} to a directory whose path has no space"
+        )
+    return directory
 
 
 @contextmanager

@@ -1,4 +1,6 @@
 import os
+import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -8,11 +10,12 @@ from optrove.settings import cache_directory, environment, read_settings
 
 
 def test_an_empty_environment_gives_the_defaults(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/somebody")
     for name in ("OPTROVE_BOARD", "OPTROVE_SHADOW", "OPTROVE_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     settings = read_settings()
     assert (settings.board, settings.shadow) == (None, False)
-    assert cache_directory() == Path.home() / ".cache" / "optrove"
+    assert cache_directory() == Path("/home/somebody/.cache/optrove")
 
 
 def test_variables_are_read(monkeypatch, tmp_path):
@@ -29,6 +32,18 @@ def test_a_relative_cache_is_made_absolute(monkeypatch, tmp_path):
     monkeypatch.delenv("OPTROVE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "here")
     assert cache_directory() == tmp_path / "here" / "optrove"
+
+
+def test_a_default_cache_with_a_space_in_its_path_gives_way_to_a_private_one(monkeypatch, tmp_path):
+    monkeypatch.delenv("OPTROVE_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/home/some body")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found = cache_directory()
+    assert found == tmp_path / f"optrove-{os.getuid()}"
+    assert stat.S_IMODE(found.stat().st_mode) == 0o700
+    found.chmod(0o777)
+    with pytest.raises(BadSetting, match="other users may write; set OPTROVE_CACHE"):
+        cache_directory()
 
 
 def test_a_home_that_cannot_be_found_is_an_error_that_says_what_to_set(monkeypatch):
