@@ -26,6 +26,7 @@ from optrove.capture.journal import WINDOW_RECORDS, Journal
 from optrove.capture.tracing import active_tracing
 from optrove.codec.journal_reader import JournalReader, find_journals
 from optrove.model.records import CallOutcome
+from parts import C_EXTENSION, leave_out
 from tracing import seen_in, start_recorder, tracing
 
 pytestmark = pytest.mark.ttnn
@@ -38,7 +39,7 @@ def choose(way, monkeypatch):
     if way == "in Python":
         monkeypatch.setattr(hurried, "_hurry", None)
     elif not hurried.is_native():
-        pytest.skip("the part in C was not built")
+        leave_out(C_EXTENSION, "it was not built")
 
 
 @pytest.fixture(params=WAYS)

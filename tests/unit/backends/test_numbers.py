@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optrove.backends.ttnn import hurried
+from parts import C_EXTENSION, leave_out
 
-pytestmark = pytest.mark.skipif(not hurried.is_native(), reason="the part in C was not built")
+if not hurried.is_native():
+    leave_out(C_EXTENSION, "it was not built")
 
 # Close together, as the numbers of tensors are, and far apart, as addresses; many share a place.
 KEYS = st.one_of(
