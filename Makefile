@@ -68,7 +68,7 @@ test-parts: $(VENV)/parts.stamp
 # The base package promises 3.10 to 3.13, with or without a ttnn wheel. Each Python found here runs
 # the quick framework-free tests in an environment of its own: converters, the journal, the store,
 # the commands, and worker processes as such. One Python holds the rest: laws, house rules, and what
-# is marked one_python (many workers one after another, files damaged at every place). They run side
+# is marked slow (many workers one after another, files damaged at every place). They run side
 # by side, each in one process: two workers for each in turn would collect all tests twice as often.
 # Looking for them takes a second: other targets do without.
 ifneq ($(filter test test-other-pythons,$(MAKECMDGOALS)),)
@@ -83,7 +83,7 @@ test-other-pythons: $(OTHER_PYTHONS:%=$(VENV)-%/test.stamp)
 	@$(if $^,$(MAKE) --no-print-directory --jobs=3 --output-sync=target $(OTHER_PYTHONS:%=test-python-%))
 
 test-python-%: $(VENV)-%/test.stamp
-	$(VENV)-$*/bin/python -m pytest -q -p no:cacheprovider -m "not slow and not one_python" $(FRAMEWORK_FREE)
+	$(VENV)-$*/bin/python -m pytest -q -p no:cacheprovider -m "not slow" $(FRAMEWORK_FREE)
 
 .PRECIOUS: $(VENV)-%/test.stamp
 $(VENV)-%/test.stamp: $(RECIPE)

@@ -17,7 +17,7 @@ from optrove.store.place import place_of
 from optrove.store.reader import open_reader
 from small_trove import imported, make_trove, run_of
 
-pytestmark = pytest.mark.one_python
+pytestmark = pytest.mark.slow
 
 ODD = (sys.executable, str(Path(__file__).parents[1] / "support" / "odd_worker.py"))
 

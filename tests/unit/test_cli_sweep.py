@@ -18,7 +18,7 @@ from optrove.store.place import place_of
 from optrove.store.reader import open_reader
 from small_trove import imported, make_trove, run_of
 
-pytestmark = pytest.mark.one_python
+pytestmark = pytest.mark.slow
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -187,7 +187,6 @@ def test_results_are_also_written_as_files(trove, tmp_path):
     assert "cannot be written" in ask("add", "--result-dest", "trove.db/x.json", exit_code=2)
 
 
-@pytest.mark.slow
 def test_a_sweep_that_is_killed_again_and_again_attempts_every_case_exactly_once(tmp_path):
     cases = tuple((odd("add", number), 1) for number in range(400))
     path = make_trove(tmp_path / "many.db", imported(run_of("2b" * 16, "demo.py"), cases))

@@ -288,7 +288,7 @@ def test_calls_that_end_while_they_are_read_have_their_results(tmp_path):
     journal.close()
 
 
-@pytest.mark.one_python
+@pytest.mark.slow
 def test_more_calls_than_a_block_holds_are_in_several(tmp_path):
     recorder, journal = begin(tmp_path)
     form = fake_form()
@@ -365,7 +365,7 @@ def damaged(data, chance):
     return chance.choice(JUNK)
 
 
-@pytest.mark.one_python
+@pytest.mark.slow
 def test_damaged_lines_are_bad_data_and_nothing_worse(lines):
     chance = random.Random(1)  # noqa: S311 - damage, not secrets
     whole = lines.read_text().splitlines()
@@ -381,7 +381,7 @@ def test_damaged_lines_are_bad_data_and_nothing_worse(lines):
     assert refused > 100
 
 
-@pytest.mark.one_python
+@pytest.mark.slow
 def test_damaged_calls_are_bad_data_and_nothing_worse(lines, calls):
     chance = random.Random(2)  # noqa: S311 - damage, not secrets
     whole = calls.read_bytes()[: layout.HEADER_SIZE + 16 * layout.RECORD_SIZE]

@@ -131,7 +131,7 @@ def damaged(data, chance):
     return chance.choice(JUNK)
 
 
-@pytest.mark.one_python
+@pytest.mark.slow
 def test_damaged_lines_are_bad_data_and_nothing_worse(lines):
     chance = random.Random(1)  # noqa: S311 - damage, not secrets
     whole = lines.read_text().splitlines()
@@ -147,7 +147,7 @@ def test_damaged_lines_are_bad_data_and_nothing_worse(lines):
     assert refused > 100
 
 
-@pytest.mark.one_python
+@pytest.mark.slow
 def test_damaged_calls_are_bad_data_and_nothing_worse(lines, calls):
     chance = random.Random(2)  # noqa: S311 - damage, not secrets
     whole = calls.read_bytes()[: layout.HEADER_SIZE + 8 * layout.RECORD_SIZE]

@@ -16,7 +16,7 @@ from optrove.model.values import Int
 from optrove.run.runner import Workers
 from trove_rows import case, memory, shard, tensor
 
-pytestmark = pytest.mark.one_python
+pytestmark = pytest.mark.slow
 
 WORKER = str(Path(__file__).parents[2] / "support" / "picky_worker.py")
 PICKY = Workers(1, (sys.executable, WORKER))

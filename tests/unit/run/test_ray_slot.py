@@ -13,7 +13,7 @@ from optrove.run.orders import Orders
 from optrove.run.ray_slot import Slot, read_reply
 from optrove.run.workers import Answered, Died, Late, Unable
 
-pytestmark = pytest.mark.one_python
+pytestmark = pytest.mark.slow
 
 ODD = (sys.executable, str(Path(__file__).parents[2] / "support" / "odd_worker.py"))
 GROUND = write(Ground("run", DeviceKind.HOST, None).to_json())

@@ -15,7 +15,7 @@ from optrove.model.values import Int
 from optrove.run.resets import FRUITLESS, reset
 from optrove.run.runner import Workers, run_jobs
 
-pytestmark = pytest.mark.one_python
+pytestmark = pytest.mark.slow
 
 ODD = (sys.executable, str(Path(__file__).parents[2] / "support" / "odd_worker.py"))
 SHORT_NS = 300_000_000
