@@ -15,7 +15,7 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # With it, each worker of pytest would compile all tests anew in each run.
 unexport PYTHONDONTWRITEBYTECODE
-RECIPE := pyproject.toml constraints.txt hatch_build.py $(wildcard src/optrove/backends/_hurry*.[ch])
+RECIPE := pyproject.toml constraints.txt hatch_build.py $(wildcard src/optrove/frameworks/_hurry*.[ch])
 INSTALL := tools/install $(BIN)/python --editable
 
 help:
@@ -57,7 +57,7 @@ test: $(VENV)/test.stamp test-other-pythons
 	  $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # One test for each part that comes from outside: is this machine fit for the tests? Without torch.
-PARTS := "tests/store/test_adding.py::test_an_import_is_read_as_it_was_added[postgresql]" \
+PARTS := "tests/trove/test_adding.py::test_an_import_is_read_as_it_was_added[postgresql]" \
   tests/web/test_report.py::test_the_table_of_ops_is_sorted_and_searched \
   tests/ttnn/test_ray_engine.py::test_real_operations_get_the_same_verdicts_as_on_this_machine \
   tests/ttnn/test_mock.py::test_the_same_board_can_be_entered_again

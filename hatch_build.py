@@ -16,7 +16,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULE = "src/optrove/backends/_hurry"
+MODULE = "src/optrove/frameworks/_hurry"
 EXAMPLES = "optrove/_examples"
 
 

@@ -7,9 +7,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import optrove
-from optrove.backends import plain
-from optrove.backends.base import Tables
-from optrove.backends.describe import Describer, DescriptionCache
+from optrove.serializer import plain
+from optrove.serializer.describe import Describer, DescriptionCache
+from optrove.serializer.tables import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ def main() -> None:
         import ttnn
         from ttnn.config_serialization import memory_config_to_dict
 
-        from optrove.backends.ttnn.values import table
+        from optrove.frameworks.ttnn.convert.table import table
 
         tables = Tables([table(), plain.table()])
         cache = DescriptionCache()

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from journals import make_journal
 
-from optrove.codec.journal_content import JournalContent
-from optrove.store.place import place_of
-from optrove.store.trove import open_trove
+from optrove.journal.content import JournalContent
+from optrove.trove.place import place_of
+from optrove.trove.trove import open_trove
 
 if TYPE_CHECKING:
     from collections.abc import Callable

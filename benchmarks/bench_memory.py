@@ -11,9 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from optrove.backends.watching import Form
-from optrove.capture.journal import Journal
 from optrove.capture.recorder import Recorder
+from optrove.frameworks.probe_protocol import Form
+from optrove.journal.writer import Journal
 
 CALLS = 10_000_000
 CASES = 10_000

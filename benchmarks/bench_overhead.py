@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import optrove
-from optrove.backends.ttnn.lifting import lifted
-from optrove.codec.journal import CALLS as CALLS_FILE
+from optrove.frameworks.ttnn.probe.patching import lifted
+from optrove.journal.format import CALLS as CALLS_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

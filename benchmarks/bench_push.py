@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from journals import make_journal
 
-from optrove.codec.journal_content import JournalContent
+from optrove.journal.content import JournalContent
 from optrove.model.records import (
     Attempt,
     DeviceKind,
@@ -31,11 +31,11 @@ from optrove.model.records import (
     Sweep,
 )
 from optrove.model.trove import PlannedCase
-from optrove.store.parts import TroveParts
-from optrove.store.place import place_of
-from optrove.store.reader import open_reader
-from optrove.store.sharing import Shared, send
-from optrove.store.trove import Trove, open_trove
+from optrove.trove.merging import TroveParts
+from optrove.trove.place import place_of
+from optrove.trove.reader import open_reader
+from optrove.trove.sharing import Shared, send
+from optrove.trove.trove import Trove, open_trove
 
 SUPPORT: Final = Path(__file__).parents[1] / "tests" / "support"
 SMALL: Final = 5

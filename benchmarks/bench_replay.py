@@ -22,12 +22,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optrove.flows.planning import How, planned_cases
 from optrove.model.records import DeviceKind, Job, Outcome, Query
-from optrove.run.here import run_here
-from optrove.run.runner import run_jobs
-from optrove.store.place import place_of
-from optrove.store.reader import open_reader
+from optrove.replay.planning import How, planned_cases
+from optrove.replay.runner import run_jobs
+from optrove.replay.worker import run_here
+from optrove.trove.place import place_of
+from optrove.trove.reader import open_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Final
 
 from journals import make_journal
 
-from optrove.codec.journal_content import JournalContent
+from optrove.journal.content import JournalContent
 from optrove.model.records import Query
-from optrove.store.place import place_of
-from optrove.store.prepared_journal import prepare_journal
-from optrove.store.reader import open_reader
-from optrove.store.trove import open_trove
+from optrove.trove.place import place_of
+from optrove.trove.reader import open_reader
+from optrove.trove.trove import open_trove
+from optrove.trove.writing import prepare_journal
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from optrove.store.place import Place
-    from optrove.store.reader import TroveReader
+    from optrove.trove.place import Place
+    from optrove.trove.reader import TroveReader
 
 RUNS: Final = 10
 ROUNDS: Final = 5

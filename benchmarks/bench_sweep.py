@@ -19,11 +19,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from optrove.flows.sweep_plans import Means, SweepPlan, Wanted, plan_sweep
-from optrove.flows.sweeping import begin, swept
-from optrove.run.runner import run_jobs
-from optrove.store.place import place_of
-from optrove.store.reader import open_reader
+from optrove.replay.runner import run_jobs
+from optrove.sweep.planning import Means, SweepPlan, Wanted, plan_sweep
+from optrove.sweep.sweeping import begin, swept
+from optrove.trove.place import place_of
+from optrove.trove.reader import open_reader
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "encoder" / "test_encoder.py"
 BARE = "--bare-loop"
@@ -105,11 +105,11 @@ def bare_loop(store: str, board: str) -> dict[str, float]:
     from importlib import import_module
 
     import optrove
-    from optrove.backends.frameworks import LoadedTables
-    from optrove.backends.ttnn.execution import TtnnExecutor
     from optrove.errors import NotReplayable
+    from optrove.frameworks.installed import LoadedTables
+    from optrove.frameworks.ttnn.execute.execution import TtnnExecutor
     from optrove.model.records import DeviceKind
-    from optrove.run.keys import device_of
+    from optrove.replay.jobs import device_of
 
     plan = _plan(store, board)
     jobs = [each.planned.job for each in plan.cases]

@@ -30,7 +30,7 @@ from typing import Any, Final
 
 from journals import make_journal
 
-from optrove.codec.journal_content import JournalContent
+from optrove.journal.content import JournalContent
 from optrove.model.records import (
     Attempt,
     DeviceKind,
@@ -43,9 +43,9 @@ from optrove.model.records import (
     Sweep,
 )
 from optrove.model.trove import PlannedCase
-from optrove.store.place import place_of
-from optrove.store.reader import open_reader
-from optrove.store.trove import Trove, open_trove
+from optrove.trove.place import place_of
+from optrove.trove.reader import open_reader
+from optrove.trove.trove import Trove, open_trove
 
 RUNS: Final = 10
 SWEEPS: Final = (("5eeb0", "n150"), ("5eeb1", "n150"), ("5eeb2", "n300"))
@@ -54,7 +54,7 @@ LIMITS_MS: Final = {"median": 100, "p99": 300}
 LIMIT_MB: Final = 300
 IDLE: Final = 0.1
 """Seconds of work within a second up to which a server is idle."""
-SERVE: Final = "import sys; from optrove.cli_serve import serve; serve(sys.argv[1:])"
+SERVE: Final = "import sys; from optrove.cli.ask import serve; serve(sys.argv[1:])"
 
 
 def main() -> None:

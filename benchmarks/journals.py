@@ -9,12 +9,9 @@ import itertools
 import random
 from typing import TYPE_CHECKING, Final
 
-from optrove.backends.describe import Describer
-from optrove.backends.frameworks import loaded_tables
-from optrove.capture.journal import Journal
-from optrove.capture.numbering import Numbering, Scope
-from optrove.codec import journal as layout
-from optrove.codec.records import record_to_builtins
+from optrove.frameworks.installed import loaded_tables
+from optrove.journal import format as layout
+from optrove.journal.writer import Journal, Numbering, Scope
 from optrove.model.records import DeviceKind, Environment, Phase, Run, RunKind
 from optrove.model.values import (
     Bool,
@@ -30,6 +27,8 @@ from optrove.model.values import (
     Tile,
     TtnnPlacement,
 )
+from optrove.serializer.describe import Describer
+from optrove.serializer.records import record_to_builtins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

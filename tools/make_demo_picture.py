@@ -13,7 +13,7 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.markup import escape
 
-from optrove.flows.demo import TROVE, Step, prepared, steps
+from optrove.cli.without_hardware import TROVE, Step, prepared, steps
 from optrove.settings import STORE, environment
 
 ROOT = Path(__file__).parents[1]

@@ -12,11 +12,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optrove.codec.canonical import canonical_bytes, fingerprint
-from optrove.codec.identity import case_data, placement_hash, semantic_hash
-from optrove.codec.lines import write_lines
-from optrove.codec.upgrades import CURRENT_VERSION
-from optrove.codec.wire import encode
 from optrove.model.case import Case
 from optrove.model.records import (
     Accounting,
@@ -67,9 +62,18 @@ from optrove.model.values import (
     Tuple,
     Value,
 )
+from optrove.serializer.hashes import (
+    canonical_bytes,
+    case_data,
+    fingerprint,
+    placement_hash,
+    semantic_hash,
+)
+from optrove.serializer.lines import CURRENT_VERSION, write_lines
+from optrove.serializer.wire import encode
 
 if TYPE_CHECKING:
-    from optrove.codec.records import Record
+    from optrove.serializer.records import Record
 
 MEMORY = Struct(
     "ttnn.MemoryConfig",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[1]
 IMAGES: Final = ROOT / "docs" / "images"
 OPTROVE: Final = (sys.executable, "-m", "optrove")
-SERVE: Final = "import sys; from optrove.cli_serve import serve; serve(sys.argv[1:])"
+SERVE: Final = "import sys; from optrove.cli.ask import serve; serve(sys.argv[1:])"
 RECORD: Final = (
     ("trace", "examples/efficientnet", "--board", "n150", "--shadow", "--model", "efficientnet"),
     ("trace", "examples/encoder", "--board", "n300", "--shadow", "--model", "encoder"),

@@ -20,12 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import optrove
-from optrove.backends import plain
-from optrove.backends.base import Tables
-from optrove.backends.build import build
-from optrove.backends.describe import describe
 from optrove.errors import BadData
-from optrove.interop.spellings import ArgumentReader
+from optrove.interop.master_values import ArgumentReader
 from optrove.model.values import (
     DeviceRef,
     FrozenSet,
@@ -40,6 +36,10 @@ from optrove.model.values import (
     TtnnPlacement,
     Value,
 )
+from optrove.serializer import plain
+from optrove.serializer.build import build
+from optrove.serializer.describe import describe
+from optrove.serializer.tables import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -227,7 +227,7 @@ def main() -> int:
         # Only now, since ttnn looks for its board when it is imported.
         import ttnn
 
-        from optrove.backends.ttnn import values
+        from optrove.frameworks.ttnn.convert import table as values
 
         tables = Tables([values.table(), plain.table()])
         ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any
 import ttnn
 from deepseek_weights import PLACES
 
-from optrove.runconfig import (
-    AllGatherConfig,
-    ReduceScatterConfig,
-    Sharding,
-    Weight,
-    replicated,
-)
+from optrove.runconfig import AllGatherConfig, ReduceScatterConfig, Sharding, Weight, replicated
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from optrove import metrics
-    from optrove.backends.ttnn.mock import mock_board
-    from optrove.flows.replay_record import replay_op_record
-    from optrove.flows.serialize import TensorRef, from_jsonable, to_jsonable
-    from optrove.flows.trace import (
+    from optrove.frameworks.ttnn.board.mock import mock_board
+    from optrove.replay.replay_record import replay_op_record
+    from optrove.runconfig.jsonable import TensorRef, from_jsonable, to_jsonable
+    from optrove.tracing.trace import (
         enable_tensor_value_serialization,
         enable_tracing,
         is_tracing_enabled,
@@ -35,15 +35,15 @@ __all__ = [
 # Where each public name lives. Looked up on first use, so that `import optrove` costs nothing.
 _HOMES = {
     "__version__": "optrove.version",
-    "TensorRef": "optrove.flows.serialize",
-    "enable_tensor_value_serialization": "optrove.flows.trace",
-    "enable_tracing": "optrove.flows.trace",
-    "is_tracing_enabled": "optrove.flows.trace",
-    "trace": "optrove.flows.trace",
-    "from_jsonable": "optrove.flows.serialize",
-    "mock_board": "optrove.backends.ttnn.mock",
-    "replay_op_record": "optrove.flows.replay_record",
-    "to_jsonable": "optrove.flows.serialize",
+    "TensorRef": "optrove.runconfig.jsonable",
+    "enable_tensor_value_serialization": "optrove.tracing.trace",
+    "enable_tracing": "optrove.tracing.trace",
+    "is_tracing_enabled": "optrove.tracing.trace",
+    "trace": "optrove.tracing.trace",
+    "from_jsonable": "optrove.runconfig.jsonable",
+    "mock_board": "optrove.frameworks.ttnn.board.mock",
+    "replay_op_record": "optrove.replay.replay_record",
+    "to_jsonable": "optrove.runconfig.jsonable",
 }
 
 

@@ -1,5 +1,5 @@
 """Run the optrove command: ``python -m optrove``."""
 
-from optrove.cli import main
+from optrove.cli.main import main
 
 main()

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from optrove.cli import main
+from optrove.cli.main import main
 from optrove.settings import VARIABLES
 
 ROOT = Path(__file__).parents[2]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from optrove.store.views import VIEWS
+from optrove.trove.views import VIEWS
 
 PAGE = Path(__file__).parents[2] / "docs" / "sharing.md"
 

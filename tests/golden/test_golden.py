@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from optrove.codec.canonical import canonical_bytes, fingerprint
-from optrove.codec.identity import placement_hash, semantic_hash
-from optrove.codec.lines import read_lines, write_lines
-from optrove.codec.records import KINDS, record_from_builtins
-from optrove.codec.upgrades import CURRENT_VERSION
-from optrove.codec.wire import decode, encode
 from optrove.model.case import Case
+from optrove.serializer.hashes import canonical_bytes, fingerprint, placement_hash, semantic_hash
+from optrove.serializer.lines import CURRENT_VERSION, read_lines, write_lines
+from optrove.serializer.records import KINDS, record_from_builtins
+from optrove.serializer.wire import decode, encode
 
 HERE = Path(__file__).parent
 RECORD_FILES = sorted(HERE.glob("records-*.jsonl"))
@@ -64,8 +62,8 @@ def test_a_case_has_the_hashes_that_it_always_had(example):
 
 PRINT_HASH = """
 import sys
-from optrove.codec.canonical import fingerprint
-from optrove.codec.wire import encode
+from optrove.serializer.hashes import fingerprint
+from optrove.serializer.wire import encode
 from optrove.model.values import Int, List, Mapping, Set, Text
 texts = [Text(str(number)) for number in range(50)]
 mixed = Set(frozenset([*texts, *map(Int, range(50))]))

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from optrove.codec.described import case_of, describe_case
 from optrove.model.records import CallOutcome, Outcome, Query
 from optrove.model.trove import Added
-from optrove.store.place import place_of
-from optrove.store.reader import open_reader
-from optrove.store.trove import open_trove
+from optrove.serializer.described import case_of, describe_case
+from optrove.trove.place import place_of
+from optrove.trove.reader import open_reader
+from optrove.trove.trove import open_trove
 from troves import content_of
 
 FILES = sorted(Path(__file__).parent.glob("trove-*.sql"))

@@ -27,7 +27,7 @@ def test_without_an_option_nothing_is_imported(pytester):
 
         def test_modules():
             assert "ttnn" not in sys.modules
-            assert not [name for name in sys.modules if name.startswith("optrove.backends")]
+            assert not [name for name in sys.modules if name.startswith("optrove.frameworks")]
         """
     )
     pytester.runpytest_subprocess().assert_outcomes(passed=1)

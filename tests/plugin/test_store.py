@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from optrove.model.records import CallOutcome, TestOutcome
-from optrove.store.place import place_of
-from optrove.store.reader import open_reader
+from optrove.trove.place import place_of
+from optrove.trove.reader import open_reader
 
 SUPPORT = Path(__file__).parents[1] / "support"
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from optrove.codec.journal_reader import JournalReader, find_journals
-from optrove.flows.trace import summarize_directory
+from optrove.journal.reader import JournalReader, find_journals
 from optrove.model.records import TestOutcome
 from optrove.model.values import Int, Text
-from optrove.store.place import place_of
-from optrove.store.reader import open_reader
+from optrove.tracing.trace import summarize_directory
+from optrove.trove.place import place_of
+from optrove.trove.reader import open_reader
 from tracing import assert_adds_up
 
 SUPPORT = Path(__file__).parents[1] / "support"

@@ -1,9 +1,9 @@
 from hypothesis import given
 
-from optrove.codec.described import case_of, describe_case
-from optrove.codec.text import read
-from optrove.report.argument_changes import argument_changes
-from optrove.report.families import differing
+from optrove.report.cases import differing
+from optrove.report.describe import argument_changes
+from optrove.serializer.described import case_of, describe_case
+from optrove.serializer.text import read
 from strategies import cases
 
 

@@ -5,8 +5,8 @@ from itertools import accumulate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optrove.codec import journal as layout
-from optrove.codec.call_columns import columns_of, pack, unpack
+from optrove.journal import format as layout
+from optrove.journal.calls import columns_of, pack, unpack
 
 large = st.integers(0, 2**32 - 1)
 small = st.integers(0, 3)

@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strategies
-from optrove.backends import numpy as numpy_backend
-from optrove.backends import plain
-from optrove.backends.base import Tables
-from optrove.backends.describe import describe
-from optrove.codec.canonical import canonical_bytes
-from optrove.codec.wire import decode
-from optrove.flows.serialize import from_jsonable, to_jsonable
+from optrove.frameworks import numpy as numpy_backend
 from optrove.model.values import NumpyPlacement, TensorSpec
+from optrove.runconfig.jsonable import from_jsonable, to_jsonable
+from optrove.serializer import plain
+from optrove.serializer.describe import describe
+from optrove.serializer.hashes import canonical_bytes
+from optrove.serializer.tables import Tables
+from optrove.serializer.wire import decode
 
 bounded = settings(max_examples=15)
 T = TypeVar("T")

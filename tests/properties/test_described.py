@@ -10,22 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strategies
-from optrove.backends import plain
-from optrove.backends.base import Tables
-from optrove.backends.describe import Describer
-from optrove.capture.journal import Journal
-from optrove.capture.numbering import Numbering
-from optrove.codec.call_blocks import Dictionary
-from optrove.codec.described import Descriptions, case_of, describe_case
-from optrove.codec.identity import placement_hash, semantic_hash
-from optrove.codec.journal import LINES
-from optrove.codec.journal_content import JournalContent
-from optrove.codec.journal_reader import JournalReader
-from optrove.codec.parts import WrittenParts, part_of
-from optrove.codec.text import read, write
-from optrove.codec.wire import decode, encode
+from optrove.journal.calls import Dictionary
+from optrove.journal.content import JournalContent
+from optrove.journal.format import LINES
+from optrove.journal.reader import JournalReader
+from optrove.journal.writer import Journal, Numbering
 from optrove.model.case import is_replayable
 from optrove.model.values import TtnnPlacement
+from optrove.serializer import plain
+from optrove.serializer.describe import Describer
+from optrove.serializer.described import Descriptions, WrittenParts, case_of, describe_case, part_of
+from optrove.serializer.hashes import placement_hash, semantic_hash
+from optrove.serializer.tables import Tables
+from optrove.serializer.text import read, write
+from optrove.serializer.wire import decode, encode
 
 bounded = settings(max_examples=100, deadline=None)
 tensors = strategies.tensors_of(strategies.structs_of(strategies.leaves))

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from mutations import ends_well, mutate
-from optrove.backends import jsonable
-from optrove.codec.lines import scan_lines
-from optrove.codec.records import KINDS, record_from_builtins
-from optrove.codec.text import read, write
-from optrove.codec.wire import decode, encode
-from optrove.flows.serialize import from_jsonable
+from optrove.runconfig import jsonable
+from optrove.runconfig.jsonable import from_jsonable
+from optrove.serializer.lines import scan_lines
+from optrove.serializer.records import KINDS, record_from_builtins
+from optrove.serializer.text import read, write
+from optrove.serializer.wire import decode, encode
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 DOCUMENTS = 30_000

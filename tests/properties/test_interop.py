@@ -8,15 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import masters
-from optrove.codec.identity import placement_hash
-from optrove.interop.almost_json import NotAlmostJson, parse_almost_json
-from optrove.interop.documents import parse
-from optrove.interop.master_in import read_master
-from optrove.interop.master_out import write_master
-from optrove.interop.printed import UnknownSpelling, read_printed
+from optrove.interop.master_reader import read_master
+from optrove.interop.master_writer import write_master
+from optrove.interop.printed import NotAlmostJson, UnknownSpelling, parse_almost_json, read_printed
 from optrove.interop.text_form import read_text, write_text
+from optrove.interop.understanding import parse
 from optrove.model.records import CallOutcome
 from optrove.model.trove import ExecutionRow, Machine
+from optrove.serializer.hashes import placement_hash
 from strategies import cases, names
 
 machines = st.builds(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optrove.model.scrubbing import Names, Scrubber
+from optrove.trove.scrubbing import Names, Scrubber
 
 users = st.from_regex(r"zq[a-z]{2,6}", fullmatch=True)
 hosts = st.from_regex(r"wx[a-z0-9]{2,6}-[0-9]{1,2}", fullmatch=True)

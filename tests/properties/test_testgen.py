@@ -7,13 +7,12 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optrove.codec.identity import placement_hash
-from optrove.interop.testgen import generate
-from optrove.interop.testgen_cases import Recorded
-from optrove.interop.testgen_layout import Bracket, flat, laid_out
-from optrove.model.case import Case
-from optrove.model.rewrite import rewrite
+from optrove.model.case import Case, rewrite
 from optrove.model.values import Struct, Symbol, TensorSpec, TtnnPlacement
+from optrove.serializer.hashes import placement_hash
+from optrove.testgen.cases import Recorded
+from optrove.testgen.files import generate
+from optrove.testgen.spelling import Bracket, flat, laid_out
 from strategies import cases, values
 from strategies import names as odd_names
 

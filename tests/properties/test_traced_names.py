@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optrove.errors import NotFound
-from optrove.plan.traced import Traced, TracedTensor
-from optrove.plan.traced_names import read_name, write_name
+from optrove.sweep.traced import Traced, TracedTensor, read_name, write_name
 from strategies import structs_of, values
 from trove_rows import memory, shard
 

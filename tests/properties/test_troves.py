@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optrove.codec.described import describe_case
 from optrove.model.records import (
     CallOutcome,
     DeviceKind,
@@ -23,9 +22,10 @@ from optrove.model.records import (
     TestResult,
 )
 from optrove.model.trove import CallBlock, CallGroup, PlannedCase, ScopeFacts
-from optrove.store.place import place_of
-from optrove.store.reader import open_reader
-from optrove.store.trove import open_trove
+from optrove.serializer.described import describe_case
+from optrove.trove.place import place_of
+from optrove.trove.reader import open_reader
+from optrove.trove.trove import open_trove
 from strategies import cases
 from trove_rows import case, tensor
 from troves import FINISHED, attempt_of, content, imported, run_of

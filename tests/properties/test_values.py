@@ -6,12 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strategies
-from optrove.codec.canonical import canonical_bytes
-from optrove.codec.identity import placement_hash, semantic_hash
-from optrove.codec.records import record_from_builtins, record_to_builtins
-from optrove.codec.text import read, write
-from optrove.codec.wire import decode, encode
-from optrove.flows.serialize import from_jsonable, to_jsonable
 from optrove.model.case import Case
 from optrove.model.values import (
     Bool,
@@ -26,8 +20,13 @@ from optrove.model.values import (
     Set,
     Text,
     Tuple,
+    walk,
 )
-from optrove.model.walk import walk
+from optrove.runconfig.jsonable import from_jsonable, to_jsonable
+from optrove.serializer.hashes import canonical_bytes, placement_hash, semantic_hash
+from optrove.serializer.records import record_from_builtins, record_to_builtins
+from optrove.serializer.text import read, write
+from optrove.serializer.wire import decode, encode
 
 bounded = settings(max_examples=100)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from optrove.codec.described import describe_case
 from optrove.model.records import Attempt, DeviceKind, Outcome
-from optrove.report.attempted import Attempted
+from optrove.report.attempts import Attempted
+from optrove.serializer.described import describe_case
 from trove_rows import case, tensor
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from example_runs import run, traced
 from optrove.model.records import DeviceKind, Outcome, RunKind, Sweep
 from optrove.model.trove import PlannedCase
-from optrove.store.place import place_of
-from optrove.store.reader import open_reader
-from optrove.store.run_results import executed
-from optrove.store.trove import open_trove
+from optrove.trove.browsing_runs import executed
+from optrove.trove.place import place_of
+from optrove.trove.reader import open_reader
+from optrove.trove.trove import open_trove
 
 LATER, SWEEP = "1a7e4" + "0" * 27, "5eeb" + "0" * 28
 REASON = "TT_FATAL: not on this release"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from optrove.backends.base import (
+from optrove.model.values import NumpyPlacement, Struct, TensorSpec, TtnnPlacement
+from optrove.serializer.tables import (
     Caching,
     CallableConverter,
     ConverterTable,
@@ -12,7 +13,6 @@ from optrove.backends.base import (
     SymbolConverter,
     TensorConverter,
 )
-from optrove.model.values import NumpyPlacement, Struct, TensorSpec, TtnnPlacement
 
 
 class Touchy:

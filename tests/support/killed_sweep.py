@@ -16,8 +16,9 @@ import time
 from contextlib import closing, suppress
 
 from odd_worker import run_oddly
-from optrove.cli import main
-from optrove.flows import keeping, sweeping
+from optrove.cli.main import main
+from optrove.replay import replay as keeping
+from optrove.sweep import sweeping
 
 LONGEST_SECONDS = 0.3
 AT_ONCE = 100

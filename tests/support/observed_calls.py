@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from optrove.backends.describe import Describer
-from optrove.backends.frameworks import loaded_tables
 from optrove.capture.sinks import DescribedCall, Observed
+from optrove.frameworks.installed import loaded_tables
+from optrove.serializer.describe import Describer
 
 STARTED_NS = 1_768_473_976_345_678_912
 """2026-01-15T10:46:16.345678912Z."""

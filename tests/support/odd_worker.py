@@ -6,11 +6,11 @@ import sys
 import time
 from pathlib import Path
 
-from optrove.backends.executing import Compared, Executed, Raised, Stage
 from optrove.errors import NotReplayable
+from optrove.frameworks.executor import Compared, Executed, Raised, Stage
 from optrove.model.values import Int, Text
-from optrove.run import worker
-from optrove.run.runner import Workers, run_jobs
+from optrove.replay import worker
+from optrove.replay.runner import Workers, run_jobs
 
 
 def run_oddly(jobs, *, workers, **options):

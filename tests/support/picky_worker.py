@@ -9,10 +9,10 @@ import signal
 import sys
 from math import prod
 
-from optrove.backends.executing import Executed, Raised, Stage
 from optrove.errors import NotReplayable
+from optrove.frameworks.executor import Executed, Raised, Stage
 from optrove.model.values import Int, Text
-from optrove.run import worker
+from optrove.replay import worker
 
 
 class PickyExecutor:

@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 
 import optrove
-from optrove.codec.records import record_to_builtins
 from optrove.model.records import CallOutcome, DeviceKind, Job
+from optrove.serializer.records import record_to_builtins
 from tracing import readers_in, seen_in
 
 

@@ -15,11 +15,11 @@ import sys
 import time
 
 from optrove.errors import NoTrove
-from optrove.store.parts import TroveParts
-from optrove.store.place import place_of
-from optrove.store.reader import open_reader
-from optrove.store.sharing import send
-from optrove.store.trove import open_trove
+from optrove.trove.merging import TroveParts
+from optrove.trove.place import place_of
+from optrove.trove.reader import open_reader
+from optrove.trove.sharing import send
+from optrove.trove.trove import open_trove
 
 SMALL = 2_000
 """So little at once that there are many transactions to be killed in."""

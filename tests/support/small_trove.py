@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from optrove.model.records import DeviceKind, Environment, Run, RunKind
 from optrove.model.trove import Imported, ImportedCase, Machine
-from optrove.store.place import place_of
-from optrove.store.trove import open_trove
+from optrove.trove.place import place_of
+from optrove.trove.trove import open_trove
 from trove_rows import case, memory, shard, tensor
 
 LLAMA = "meta-llama/Llama-3.2-1B-Instruct"

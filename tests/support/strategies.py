@@ -6,7 +6,6 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from optrove.codec.text import MAX_INT_BITS
 from optrove.model.case import Case
 from optrove.model.values import (
     Bool,
@@ -34,6 +33,7 @@ from optrove.model.values import (
     TtnnPlacement,
     Tuple,
 )
+from optrove.serializer.text import MAX_INT_BITS
 
 # Surrogates included: lone ones come from file names, and pairs must not be joined.
 texts = st.text(st.characters(), max_size=8) | st.text(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from optrove.model.records import TestOutcome
-from optrove.store.trove import open_trove
+from optrove.trove.trove import open_trove
 from troves import Program, run_of
 
 TRACED = "traced"

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cache
 
 import optrove
-from optrove.backends.watching import Form
-from optrove.capture.journal import Journal
 from optrove.capture.recorder import Recorder
-from optrove.codec import journal as layout
-from optrove.codec.identity import placement_hash
-from optrove.codec.journal_reader import JournalReader, find_journals
+from optrove.frameworks.probe_protocol import Form
+from optrove.journal import format as layout
+from optrove.journal.reader import JournalReader, find_journals
+from optrove.journal.writer import Journal
 from optrove.report.summary import summarize
+from optrove.serializer.hashes import placement_hash
 
 KINDS = {
     layout.CASE: "case",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from optrove.codec.described import describe_case
 from optrove.model.case import Case
 from optrove.model.records import CallOutcome
 from optrove.model.trove import CaseRow, ExecutionRow, Machine
@@ -20,7 +19,8 @@ from optrove.model.values import (
     TtnnPlacement,
     Tuple,
 )
-from optrove.report.configurations import Configuration
+from optrove.serializer.described import describe_case
+from optrove.trove.query import Configuration
 
 
 def core(x, y):

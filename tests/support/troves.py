@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
-from optrove.capture.journal import Journal
-from optrove.capture.numbering import Scope
 from optrove.capture.recorder import Recorder
-from optrove.codec.journal import LINES
-from optrove.codec.journal_content import JournalContent
-from optrove.codec.records import record_to_builtins
+from optrove.journal.content import JournalContent
+from optrove.journal.format import LINES
+from optrove.journal.writer import Journal, Scope
 from optrove.model.records import (
     Attempt,
     DeviceKind,
@@ -26,7 +24,8 @@ from optrove.model.records import (
 )
 from optrove.model.trove import Imported, ImportedCase, Machine
 from optrove.model.values import Int
-from optrove.store.reader import open_reader
+from optrove.serializer.records import record_to_builtins
+from optrove.trove.reader import open_reader
 from tracing import fake_form, perform
 
 ENVIRONMENT = Environment(

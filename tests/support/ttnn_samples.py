@@ -10,8 +10,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from optrove.backends.ttnn.configs import Derived
-from optrove.backends.ttnn.signatures import constructors, properties
+from optrove.frameworks.ttnn.convert.configs import Derived, constructors, properties
 
 SCALARS = {
     "bool": [True, False],

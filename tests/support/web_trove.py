@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from optrove.codec.described import describe_case
 from optrove.model.records import (
     Attempt,
     DeviceKind,
@@ -17,8 +16,9 @@ from optrove.model.records import (
     TestOutcome,
 )
 from optrove.model.trove import PlannedCase
-from optrove.store.place import place_of
-from optrove.store.trove import open_trove
+from optrove.serializer.described import describe_case
+from optrove.trove.place import place_of
+from optrove.trove.trove import open_trove
 from small_trove import LLAMA_CASES, LLAMA_IMPORT, RESNET_IMPORT, imported, run_of
 from trove_rows import case, memory, shard, tensor
 from troves import Program

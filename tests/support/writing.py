@@ -13,8 +13,8 @@ import signal
 import sys
 import time
 
-from optrove.store.place import place_of
-from optrove.store.trove import open_trove
+from optrove.trove.place import place_of
+from optrove.trove.trove import open_trove
 from trove_rows import case, tensor
 from troves import imported
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from optrove.backends.executing import Compared, Executed
+from optrove.frameworks.executor import Compared, Executed
 from optrove.model.records import Attempt, DeviceKind, Outcome
-from optrove.run.auditing import PERTURBATIONS, audited
+from optrove.replay.audit import PERTURBATIONS, audited
 from trove_rows import case, tensor
 
 pytestmark = pytest.mark.torch

@@ -2,7 +2,7 @@
 
 import pytest
 
-from optrove.backends.ttnn.comparing import different
+from optrove.frameworks.ttnn.execute.comparing import different
 
 pytestmark = pytest.mark.torch
 

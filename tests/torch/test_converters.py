@@ -7,15 +7,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optrove.backends import plain
-from optrove.backends import torch as backend
-from optrove.backends.base import Tables
-from optrove.backends.build import build
-from optrove.backends.describe import Describer, describe
-from optrove.codec.identity import placement_hash, semantic_hash
-from optrove.flows.serialize import from_jsonable, to_jsonable
+from optrove.frameworks.torch import convert as backend
 from optrove.model.case import Case
 from optrove.model.values import Handle, Opaque, Symbol, TensorSpec, TorchPlacement
+from optrove.runconfig.jsonable import from_jsonable, to_jsonable
+from optrove.serializer import plain
+from optrove.serializer.build import build
+from optrove.serializer.describe import Describer, describe
+from optrove.serializer.hashes import placement_hash, semantic_hash
+from optrove.serializer.tables import Tables
 
 pytestmark = pytest.mark.torch
 

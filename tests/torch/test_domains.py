@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from optrove.backends.domains import MASKED
-from optrove.backends.torch_inputs import TorchInputs
+from optrove.frameworks.seeded_tensors import TorchInputs
+from optrove.frameworks.value_domains import MASKED
 from optrove.model.values import Int, List, NumpyPlacement, TensorSpec, TorchPlacement
 
 pytestmark = pytest.mark.torch

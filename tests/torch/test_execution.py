@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from optrove.codec.identity import placement_hash
 from optrove.model.case import Case
 from optrove.model.records import DeviceKind, Job, Outcome
 from optrove.model.values import Int, Text, Tuple
-from optrove.run.runner import run_jobs
+from optrove.replay.runner import run_jobs
+from optrove.serializer.hashes import placement_hash
 from recorded_program import jobs_in
 from tracing import tracing
 

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from optrove.codec.journal_reader import JournalReader
-from optrove.flows.trace import summarize_directory
+from optrove.journal.reader import JournalReader
 from optrove.model.records import CallOutcome
+from optrove.tracing.trace import summarize_directory
 from tracing import assert_adds_up
 
 pytestmark = pytest.mark.torch

@@ -15,11 +15,11 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from optrove.backends.torch_probe import TorchProbe
-from optrove.backends.watching import muted
-from optrove.capture.journal import Journal
 from optrove.capture.recorder import Recorder
-from optrove.codec.journal_reader import JournalReader, find_journals
+from optrove.frameworks.probe_protocol import muted
+from optrove.frameworks.torch.probe import TorchProbe
+from optrove.journal.reader import JournalReader, find_journals
+from optrove.journal.writer import Journal
 from optrove.model.case import Case
 from optrove.model.records import CallOutcome
 from optrove.model.values import TensorSpec, Tuple

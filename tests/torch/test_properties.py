@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strategies
-from optrove.backends import plain
-from optrove.backends import torch as backend
-from optrove.backends.base import Tables
-from optrove.backends.describe import describe
-from optrove.codec.canonical import canonical_bytes
-from optrove.codec.wire import decode, encode
-from optrove.flows.serialize import from_jsonable, to_jsonable
+from optrove.frameworks.torch import convert as backend
 from optrove.model.values import Handle, Int, Null, Struct, TensorSpec, Text, TorchPlacement
+from optrove.runconfig.jsonable import from_jsonable, to_jsonable
+from optrove.serializer import plain
+from optrove.serializer.describe import describe
+from optrove.serializer.hashes import canonical_bytes
+from optrove.serializer.tables import Tables
+from optrove.serializer.wire import decode, encode
 
 pytestmark = [
     pytest.mark.torch,

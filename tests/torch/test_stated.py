@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from optrove.backends.ttnn.stated import STATEMENTS, statement
+from optrove.frameworks.ttnn.shadow.golden_overrides import STATEMENTS, statement
 
 pytestmark = pytest.mark.torch
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from optrove.cli import main
-from optrove.codec.oplines import read_op_lines
-from optrove.flows import launch
+from optrove.cli.main import main
 from optrove.model.records import Query
-from optrove.store.place import place_of
-from optrove.store.reader import open_reader
+from optrove.serializer.op_lines import read_op_lines
+from optrove.tracing import launch
+from optrove.trove.place import place_of
+from optrove.trove.reader import open_reader
 from tracing import assert_adds_up
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -192,7 +192,7 @@ def test_a_script_ends_as_it_does_under_python(ending):
         # The frames of the operations differ, since only a traced call is observed.
         assert done.stderr.splitlines()[:3] == plain.stderr.splitlines()[:3]
         assert done.stderr.splitlines()[-1] == plain.stderr.splitlines()[-1]
-    assert "flows/script.py" not in done.stderr
+    assert "tracing/script.py" not in done.stderr
     assert plain.stdout in done.stdout
 
 

@@ -69,7 +69,7 @@ def device(mesh, ttnn):
 def report(ttnn):
     """The report of the shadow, which is on during the test."""
     with optrove.mock_board("galaxy", shadow=True):
-        from optrove.backends.ttnn.shadow import active_report
+        from optrove.frameworks.ttnn.shadow.shadow import active_report
 
         yield active_report()
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from optrove.backends.ttnn.arrangements import LAYING_OUT, PREPARING, plain_shapes
 from optrove.errors import NoNumbers
+from optrove.frameworks.ttnn.probe.prepared_weights import LAYING_OUT, PREPARING, plain_shapes
 from optrove.model.values import Int, List, NumpyPlacement, TensorSpec, TtnnPlacement
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]

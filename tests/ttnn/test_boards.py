@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from optrove.backends.ttnn.boards import BOARDS
-from optrove.backends.ttnn.runtime import prepare
+from optrove.frameworks.ttnn.board.runtime import prepare
+from optrove.frameworks.ttnn.board.table import BOARDS
 
 pytestmark = pytest.mark.ttnn
 

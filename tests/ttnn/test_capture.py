@@ -5,9 +5,9 @@ import sys
 import pytest
 
 import optrove
-from optrove.codec.wire import encode
 from optrove.model.case import is_replayable
 from optrove.model.values import TensorSpec
+from optrove.serializer.wire import encode
 from parts import needs
 from tracing import tracing
 
@@ -382,8 +382,8 @@ def everything(ttnn, kinds):
 
 
 def test_everything_is_as_it_was_afterwards(tmp_path, ttnn, make):
-    from optrove.backends.frameworks import loaded_tables
-    from optrove.backends.ttnn.mutations import watchable
+    from optrove.frameworks.installed import loaded_tables
+    from optrove.frameworks.ttnn.probe.fingerprints import watchable
 
     kinds = watchable(loaded_tables())
     assert ttnn.MatmulMultiCoreReuseProgramConfig in kinds

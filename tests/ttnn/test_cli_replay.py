@@ -7,7 +7,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from optrove.cli import main
+from optrove.cli.main import main
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.slow]
 

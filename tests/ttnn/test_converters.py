@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optrove.backends import plain
-from optrove.backends.base import StructConverter, SymbolConverter, Tables
-from optrove.backends.build import build
-from optrove.backends.describe import Describer, DescriptionCache, describe
-from optrove.backends.ttnn import classes, values
-from optrove.codec.canonical import canonical_bytes
 from optrove.errors import BadData
-from optrove.flows.serialize import from_jsonable, to_jsonable
+from optrove.frameworks.ttnn.convert import table as classes
+from optrove.frameworks.ttnn.convert import table as values
 from optrove.model.values import Callable, Opaque, Struct
+from optrove.runconfig.jsonable import from_jsonable, to_jsonable
+from optrove.serializer import plain
+from optrove.serializer.build import build
+from optrove.serializer.describe import Describer, DescriptionCache, describe
+from optrove.serializer.hashes import canonical_bytes
+from optrove.serializer.tables import StructConverter, SymbolConverter, Tables
 from ttnn_samples import Samples, Strategies
 
 pytestmark = pytest.mark.ttnn

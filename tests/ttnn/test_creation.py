@@ -7,15 +7,15 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from optrove.backends import plain
-from optrove.backends.base import Tables
-from optrove.backends.build import build
-from optrove.backends.describe import Describer
-from optrove.backends.ttnn import creation, values
-from optrove.backends.ttnn.creation import Creations
-from optrove.codec.wire import decode, encode
-from optrove.model.values import Handle, Opaque
-from optrove.model.walk import walk
+from optrove.frameworks.ttnn.convert import table as values
+from optrove.frameworks.ttnn.probe import creation
+from optrove.frameworks.ttnn.probe.creation import Creations
+from optrove.model.values import Handle, Opaque, walk
+from optrove.serializer import plain
+from optrove.serializer.build import build
+from optrove.serializer.describe import Describer
+from optrove.serializer.tables import Tables
+from optrove.serializer.wire import decode, encode
 
 pytestmark = pytest.mark.ttnn
 
@@ -466,7 +466,7 @@ def test_a_trace_capture_is_known_while_it_lasts(ttnn, mesh, watch):
 
 OPENINGS = """
 import optrove
-from optrove.backends.ttnn.creation import Creations
+from optrove.frameworks.ttnn.probe.creation import Creations
 from optrove.model.records import DeviceParameters
 
 with optrove.mock_board("t3k"):

@@ -5,13 +5,13 @@ from dataclasses import is_dataclass
 
 import pytest
 
-from optrove.backends import plain
-from optrove.backends.base import StructConverter, Tables
-from optrove.backends.describe import describe
-from optrove.backends.ttnn import classes, values
-from optrove.flows.serialize import from_jsonable, to_jsonable
-from optrove.model.values import Opaque
-from optrove.model.walk import walk
+from optrove.frameworks.ttnn.convert import table as classes
+from optrove.frameworks.ttnn.convert import table as values
+from optrove.model.values import Opaque, walk
+from optrove.runconfig.jsonable import from_jsonable, to_jsonable
+from optrove.serializer import plain
+from optrove.serializer.describe import describe
+from optrove.serializer.tables import StructConverter, Tables
 from ttnn_samples import Samples
 
 pytestmark = pytest.mark.ttnn

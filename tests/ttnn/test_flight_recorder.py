@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from optrove.codec.wire import encode
+from optrove.serializer.wire import encode
 from tracing import readers_in, seen_in, summary_of
 
 pytestmark = pytest.mark.ttnn

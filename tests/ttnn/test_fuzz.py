@@ -6,9 +6,10 @@ import random
 import pytest
 
 from mutations import ends_well, mutate, places
-from optrove.backends.base import StructConverter
-from optrove.backends.ttnn import classes, values
-from optrove.flows.serialize import from_jsonable, to_jsonable
+from optrove.frameworks.ttnn.convert import table as classes
+from optrove.frameworks.ttnn.convert import table as values
+from optrove.runconfig.jsonable import from_jsonable, to_jsonable
+from optrove.serializer.tables import StructConverter
 from ttnn_samples import Samples, sharded_memories, sharded_specs
 
 pytestmark = pytest.mark.ttnn

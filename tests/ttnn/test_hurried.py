@@ -18,13 +18,13 @@ from types import FunctionType
 
 import pytest
 
-from optrove.backends.ttnn import hurried
-from optrove.backends.ttnn.fingerprints import TtnnFingerprints
-from optrove.backends.ttnn.probe import TtnnProbe
-from optrove.backends.watching import Form
-from optrove.capture.journal import WINDOW_RECORDS, Journal
 from optrove.capture.tracing import active_tracing
-from optrove.codec.journal_reader import JournalReader, find_journals
+from optrove.frameworks.probe_protocol import Form
+from optrove.frameworks.ttnn.probe import fast_path as hurried
+from optrove.frameworks.ttnn.probe.fingerprints import TtnnFingerprints
+from optrove.frameworks.ttnn.probe.probe import TtnnProbe
+from optrove.journal.reader import JournalReader, find_journals
+from optrove.journal.writer import WINDOW_RECORDS, Journal
 from optrove.model.records import CallOutcome
 from parts import C_EXTENSION, leave_out
 from tracing import seen_in, start_recorder, tracing

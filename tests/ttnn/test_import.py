@@ -4,18 +4,18 @@ import importlib
 
 import pytest
 
-from optrove.backends import plain
-from optrove.backends.base import Tables
-from optrove.backends.describe import describe
 from optrove.interop.detect import read_file
 from optrove.model.values import Opaque
+from optrove.serializer import plain
+from optrove.serializer.describe import describe
+from optrove.serializer.tables import Tables
 
 pytestmark = pytest.mark.ttnn
 
 
 @pytest.fixture(scope="module")
 def tables(ttnn):
-    from optrove.backends.ttnn import values
+    from optrove.frameworks.ttnn.convert import table as values
 
     return Tables([values.table(), plain.table()])
 

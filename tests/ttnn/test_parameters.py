@@ -7,12 +7,12 @@ import pytest
 
 import optrove
 from observed_calls import observed
-from optrove.backends.values import numbers, sketch
-from optrove.capture.oplines import OpLines
+from optrove.capture.op_lines import OpLines
 from optrove.capture.parameters import ParameterFiles, parameter_directory
-from optrove.codec.oplines import read_op_lines
-from optrove.codec.wire import encode
 from optrove.errors import NoNumbers
+from optrove.frameworks.tensor_values import numbers, sketch
+from optrove.serializer.op_lines import read_op_lines
+from optrove.serializer.wire import encode
 
 pytestmark = pytest.mark.ttnn
 

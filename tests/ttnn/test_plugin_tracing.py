@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from optrove.model.counted import Counting
+from optrove.model.ops import Counting
 from optrove.model.records import DeviceKind
-from optrove.store.place import place_of
-from optrove.store.reader import open_reader
+from optrove.trove.place import place_of
+from optrove.trove.reader import open_reader
 
 pytestmark = pytest.mark.ttnn
 

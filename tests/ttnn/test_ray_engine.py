@@ -18,13 +18,13 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 from ray.cluster_utils import Cluster
 
 from broken_cases import tensor
-from optrove.codec.identity import placement_hash
 from optrove.errors import UnknownBoard
 from optrove.model.case import Case
 from optrove.model.records import DeviceKind, Job, Outcome
 from optrove.model.values import DeviceRef, Int, Text
-from optrove.run.ray_engine import ray_engine
-from optrove.run.runner import Workers, run_jobs
+from optrove.replay.ray_engine import ray_engine
+from optrove.replay.runner import Workers, run_jobs
+from optrove.serializer.hashes import placement_hash
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.slow]
 

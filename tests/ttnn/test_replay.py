@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from broken_cases import L1, WRONG, heights, memory, right, tensor, unary
-from optrove.codec.identity import placement_hash
-from optrove.codec.records import record_from_builtins
 from optrove.model.case import Case
 from optrove.model.records import DeviceKind, DeviceParameters, Job, Outcome
 from optrove.model.values import (
@@ -28,7 +26,9 @@ from optrove.model.values import (
     Text,
     TtnnPlacement,
 )
-from optrove.run.runner import run_jobs
+from optrove.replay.runner import run_jobs
+from optrove.serializer.hashes import placement_hash
+from optrove.serializer.records import record_from_builtins
 
 pytestmark = pytest.mark.ttnn
 
@@ -230,8 +230,8 @@ def test_the_file_that_a_recording_names_is_left_alone(ttnn_executor, tmp_path):
 @pytest.fixture(scope="module")
 def ttnn_executor():
     """What executes cases one after another in a worker that stays, on a mock N150."""
-    from optrove.run.channel import Ground
-    from optrove.run.workers import WorkerProcess
+    from optrove.replay.messages import Ground
+    from optrove.replay.workers import WorkerProcess
 
     process = WorkerProcess(Ground("run", DeviceKind.MOCK, "n150"))
     yield lambda case, **options: process.perform(mock(case, **options)).attempt

@@ -31,8 +31,8 @@ from optrove.runconfig import (
     save_config,
     save_weights,
 )
-from optrove.runconfig.known import OP_CONFIGS
 from optrove.runconfig.opconfig import names_of
+from optrove.runconfig.ops import OP_CONFIGS
 
 pytestmark = pytest.mark.ttnn
 
@@ -377,7 +377,7 @@ def test_a_weight_that_cannot_be_split_or_named_is_refused_before_anything_is_wr
 
 
 def test_every_field_of_every_op_config_is_an_argument_of_its_ops(ttnn):
-    from optrove.backends.ttnn.op_parameters import OpParameters
+    from optrove.frameworks.ttnn.execute.invoking import OpParameters
 
     parameters = OpParameters(ttnn)
     strange = {}
@@ -412,8 +412,8 @@ def test_the_check_command_finds_wrong_arguments_and_damaged_weights(
 ):
     from click.testing import CliRunner
 
-    from optrove.cli import Commands
-    from optrove.cli_config import COMMANDS
+    from optrove.cli.configure import COMMANDS
+    from optrove.cli.main import Commands
 
     root = Commands(commands={command.name: command for command in COMMANDS})
     folder, file = tmp_path / "weights", tmp_path / "config.json"
@@ -446,9 +446,9 @@ def test_the_check_command_finds_wrong_arguments_and_damaged_weights(
 def test_traced_calls_know_the_entry_that_their_arguments_came_from(
     ttnn, mlp_class, weight_config, mesh, activations, tmp_path
 ):
-    from optrove.flows.query import Asked, configurations, select, with_configs
-    from optrove.flows.stores import reading
     from optrove.report.usage import config_groups
+    from optrove.trove.opening import reading
+    from optrove.trove.query import Asked, configurations, select, with_configs
 
     model = {"model": {"layers": {"0-1": mlp_class.decode_model_config(HF_CONFIG, mesh)}}}
     weights = {"model": {"layers": {"0-1": weight_config}}}

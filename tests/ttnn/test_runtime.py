@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from optrove.backends.ttnn.boards import BOARDS
-from optrove.backends.ttnn.runtime import installed_package, prepare
 from optrove.errors import UnusableCache
+from optrove.frameworks.ttnn.board.runtime import installed_package, prepare
+from optrove.frameworks.ttnn.board.table import BOARDS
 
 pytestmark = pytest.mark.ttnn
 
@@ -29,8 +29,8 @@ print("done")
 PREPARE_FOR_EVER = """
 import shutil
 from pathlib import Path
-from optrove.backends.ttnn.boards import BOARDS
-from optrove.backends.ttnn.runtime import prepare
+from optrove.frameworks.ttnn.board.table import BOARDS
+from optrove.frameworks.ttnn.board.runtime import prepare
 from optrove.settings import cache_directory
 cache = cache_directory()
 while True:

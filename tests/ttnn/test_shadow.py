@@ -6,13 +6,13 @@ import pytest
 import torch
 
 import optrove
-from optrove.backends.ttnn import shadow as module
-from optrove.backends.ttnn.arguments import Signatures
-from optrove.backends.ttnn.effects import MOVES, ONLY_IN_TRAINING, UNWRITTEN, WRITTEN
-from optrove.backends.ttnn.shadow import active_report, at_work, shadow_numerics
-from optrove.backends.ttnn.stated import STATEMENTS
-from optrove.backends.ttnn.twins import Twins
 from optrove.errors import FrameworkMissing, NoNumbers
+from optrove.frameworks.ttnn.probe.arguments import Signatures
+from optrove.frameworks.ttnn.shadow import shadow as module
+from optrove.frameworks.ttnn.shadow.expecting import MOVES, ONLY_IN_TRAINING, UNWRITTEN, WRITTEN
+from optrove.frameworks.ttnn.shadow.golden_overrides import STATEMENTS
+from optrove.frameworks.ttnn.shadow.host_mirrors import Twins
+from optrove.frameworks.ttnn.shadow.shadow import active_report, at_work, shadow_numerics
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 

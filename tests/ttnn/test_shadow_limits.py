@@ -60,7 +60,7 @@ with optrove.mock_board("n150", shadow=True) as board:
         twice = a + a
         ttnn.add_(twice, 1.0)
         print(type(ttnn.add).__name__, int(ttnn.to_torch(a + a).sum()), int(twice.to_torch().sum()))
-    from optrove.backends.ttnn.shadow import active_report
+    from optrove.frameworks.ttnn.shadow.shadow import active_report
     print(dict(active_report().computed), dict(active_report().missing))
     print(seen)
     ttnn.close_device(device)

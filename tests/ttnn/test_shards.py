@@ -2,9 +2,9 @@
 
 import pytest
 
-from optrove.codec.wire import decode
-from optrove.flows.serialize import to_jsonable
 from optrove.report.shards import shard_layout
+from optrove.runconfig.jsonable import to_jsonable
+from optrove.serializer.wire import decode
 
 pytestmark = pytest.mark.ttnn
 

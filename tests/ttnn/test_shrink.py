@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from broken_cases import matmul, tensor
-from optrove.cli import main
-from optrove.codec.identity import placement_hash
+from optrove.cli.main import main
 from optrove.model.case import Case
 from optrove.model.values import Bool
+from optrove.serializer.hashes import placement_hash
 from small_trove import imported, make_trove, run_of
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.slow]

@@ -7,12 +7,12 @@ from math import prod
 import pytest
 
 from masters import configuration, master, memory, tensor
-from optrove.flows.planning import How
-from optrove.flows.vector_files import FileRequest, vectors_from_file, write_vectors
-from optrove.flows.vectors import ModuleRequest, vectors_of
 from optrove.model.records import Outcome
-from optrove.run.runner import run_jobs
+from optrove.replay.planning import How
+from optrove.replay.runner import run_jobs
 from optrove.sweep import MasterConfigLoader, unpack_traced_config
+from optrove.sweep.vector_files import FileRequest, vectors_from_file, write_vectors
+from optrove.sweep.vectors import ModuleRequest, vectors_of
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 

@@ -5,13 +5,7 @@ import json
 import numpy
 import pytest
 
-from optrove.backends import plain
-from optrove.backends.base import Tables
-from optrove.backends.build import build
-from optrove.backends.describe import Describer, describe
-from optrove.backends.ttnn import values
-from optrove.codec.identity import placement_hash
-from optrove.flows.serialize import from_jsonable, to_jsonable
+from optrove.frameworks.ttnn.convert import table as values
 from optrove.model.case import Case
 from optrove.model.values import (
     DeviceRef,
@@ -23,6 +17,12 @@ from optrove.model.values import (
     TensorSpec,
     Tile,
 )
+from optrove.runconfig.jsonable import from_jsonable, to_jsonable
+from optrove.serializer import plain
+from optrove.serializer.build import build
+from optrove.serializer.describe import Describer, describe
+from optrove.serializer.hashes import placement_hash
+from optrove.serializer.tables import Tables
 
 pytestmark = pytest.mark.ttnn
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from optrove.cli import main
+from optrove.cli.main import main
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch, pytest.mark.slow]
 

@@ -4,16 +4,16 @@ import importlib.util
 
 import pytest
 
-from optrove.backends import plain
-from optrove.backends.base import StructConverter, SymbolConverter, Tables
-from optrove.backends.describe import describe
-from optrove.backends.ttnn import classes, values
-from optrove.backends.ttnn.files import place_of_file
-from optrove.backends.ttnn.invoking import Targets
-from optrove.interop.testgen_groups import BY_NAME_ONLY, leading_of
-from optrove.interop.testgen_layout import laid_out, row
-from optrove.interop.testgen_spelling import NO_CONSTRUCTOR, class_path, spelled
+from optrove.frameworks.ttnn.convert import table as classes
+from optrove.frameworks.ttnn.convert import table as values
+from optrove.frameworks.ttnn.execute.files import place_of_file
+from optrove.frameworks.ttnn.execute.invoking import Targets
 from optrove.model.case import Case
+from optrove.serializer import plain
+from optrove.serializer.describe import describe
+from optrove.serializer.tables import StructConverter, SymbolConverter, Tables
+from optrove.testgen.groups import BY_NAME_ONLY, leading_of
+from optrove.testgen.spelling import NO_CONSTRUCTOR, class_path, laid_out, row, spelled
 from ttnn_samples import Samples, sharded_memories
 
 pytestmark = pytest.mark.ttnn

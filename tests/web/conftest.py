@@ -10,10 +10,10 @@ import pytest
 
 from browsers import opened_browser
 from examples_trove import make_examples_trove
-from optrove.store.place import place_of
+from optrove.trove.place import place_of
 from web_trove import make_hostile_trove, make_web_trove
 
-SERVE = "import sys; from optrove.cli_serve import serve; serve(sys.argv[1:])"
+SERVE = "import sys; from optrove.cli.ask import serve; serve(sys.argv[1:])"
 
 
 @pytest.fixture(scope="session")

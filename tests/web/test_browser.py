@@ -6,7 +6,7 @@ The trove is one that an example model has made.
 import pytest
 
 from examples_trove import LATER, MODEL, REASON, sweep_on
-from optrove.store.place import place_of
+from optrove.trove.place import place_of
 
 DESKTOP = {"width": 1280, "height": 860}
 PHONE = {"width": 390, "height": 844}

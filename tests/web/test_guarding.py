@@ -1,8 +1,7 @@
 import pytest
 
 from asking import ask
-from optrove.web.app import make_app
-from optrove.web.guarding import COOKIE, POLICY
+from optrove.web.app import COOKIE, POLICY, make_app
 
 TOKEN = "correct horse battery"  # noqa: S105 - opens nothing but a test
 

@@ -8,9 +8,9 @@ import pytest
 
 from asking import ask
 from optrove.model.records import Query
-from optrove.store.place import place_of
-from optrove.store.reader import open_reader
-from optrove.store.trove import open_trove
+from optrove.trove.place import place_of
+from optrove.trove.reader import open_reader
+from optrove.trove.trove import open_trove
 from optrove.web import answering, catalog
 from optrove.web.answering import Desk
 from optrove.web.app import make_app

@@ -1,1 +1,1 @@
-"""Observe op calls while real code runs, and hand them to whoever asked for them."""
+"""Observe op calls while real code runs, and hand them to the recorder and to sinks."""

@@ -1,4 +1,4 @@
-"""Write ``--trace-params``: one readable JSON file per op call, named by number, op and time.
+"""Write ``--trace-params`` files and ``--sketch`` lines, one per op call.
 
     {directory}/3_ttnn_add_20260115_104616_345678.json
     {"operation_number": 3, "operation_name": "ttnn.add", "timestamp": "20260115_104616_345678",
@@ -26,6 +26,16 @@ numbered when they end; the time is that of their beginning, in local time. Tens
 read are left out and ``values_omitted`` says why; the dtype is then the tensor's own. A tensor in
 several parts has the list of its parts as ``values``, and their number as ``parts``. NaN and
 infinities are the strings "nan", "inf" and "-inf" among values, and {"$float": ...} elsewhere.
+
+One line in the journal for each call that has tensors:
+
+    {"sketch": op_index, "of": [{"at": "args[0]", "count": ..., "min": ..., "max": ..., "mean": ...,
+                                 "std": ..., "zero_share": ..., "nan_count": ...},
+                                {"at": "output", "omitted": "why its numbers mean nothing"}]}
+
+``at`` is ``args[N]``, ``kwargs.NAME`` or ``output``; a tensor within a list or a dictionary has
+``[N]`` or ``["KEY"]`` behind that. Numbers are those after the call, so that an argument that was
+updated in place shows its new ones. Infinities are the strings "inf" and "-inf".
 """
 
 from __future__ import annotations
@@ -40,11 +50,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.backends.values import numbers_dtype, numbers_in_parts
 from optrove.capture.sinks import op_error
-from optrove.codec.parameters import STAMP, file_stem, tensor_count, tensor_form
-from optrove.codec.wire import encode
 from optrove.errors import NoNumbers
+from optrove.frameworks.tensor_values import numbers_dtype, numbers_in_parts, sketch
 from optrove.model.values import (
     List,
     Mapping,
@@ -55,12 +63,15 @@ from optrove.model.values import (
     Tuple,
     Value,
 )
+from optrove.serializer.parameter_files import STAMP, file_stem, tensor_count, tensor_form
+from optrove.serializer.wire import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from optrove.capture.sinks import Observed
-    from optrove.codec.text import Json
+    from optrove.serializer.text import Json
+
 
 FOLDER: Final = "operation_parameters"
 DEFAULT_ROOT: Final = Path("generated/ttnn")
@@ -256,3 +267,59 @@ def spelled(nested: Any) -> Json:
     if isinstance(nested, complex):
         return {"$complex": [spelled(nested.real), spelled(nested.imag)]}
     return nested
+
+
+class Sketches:
+    """The sink of ``--sketch``; OSError when the journal cannot be written.
+
+    ``write`` appends a line to the journal of this process, which is another one after a fork.
+    """
+
+    __slots__ = ("_write",)
+
+    def __init__(self, write: Callable[[Json], None]) -> None:
+        self._write = write
+
+    def completed(self, observed: Observed) -> None:
+        """Write the line of one call, if it has tensors."""
+        found = [_sketched(at, live) for at, live in _tensors(observed)]
+        if found:
+            self._write({"sketch": observed.op_index, "of": found})
+
+    def close(self) -> None:
+        """Do nothing: every line is written when its call has ended."""
+
+
+def _sketched(at: str, live: Any) -> dict[str, Json]:
+    try:
+        facts = sketch(live)
+    except NoNumbers as lack:
+        return {"at": at, "omitted": str(lack)}
+    return {"at": at, **{name: spelled(fact) for name, fact in facts.items()}}
+
+
+def _tensors(observed: Observed) -> Iterator[tuple[str, Any]]:
+    """Yield every tensor of a call with its place."""
+    described = observed.described
+    for position, live in enumerate(observed.arguments):
+        yield from _within(f"args[{position}]", live, described.inputs[position])
+    for name, value in described.keywords:
+        yield from _within(f"kwargs.{name}", observed.keywords[name], value)
+    if described.output is not None:
+        yield from _within("output", observed.result, described.output)
+
+
+def _within(at: str, live: Any, value: Value) -> Iterator[tuple[str, Any]]:
+    """Yield the tensors of one argument; ``value`` is its description, and bounds the work."""
+    match value:
+        case TensorSpec():
+            yield at, live
+        case List(items) | Tuple(items) if type(live) in (list, tuple):
+            for index, (each, item) in enumerate(zip(live, items, strict=True)):
+                yield from _within(f"{at}[{index}]", each, item)
+        case Mapping(entries) if type(live) is dict:
+            for key, item in entries:
+                if isinstance(key, Text) and key.value in live:
+                    yield from _within(f'{at}["{key.value}"]', live[key.value], item)
+        case _:
+            return

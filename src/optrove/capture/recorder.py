@@ -1,4 +1,15 @@
-"""Record every call that the probes report: the flight recorder.
+"""Record every call that the probes report, with its call site and config entry.
+
+Frames of the frameworks and of optrove itself do not count: a call that an operator or a
+composite op made on behalf of the user belongs to the user's line.
+
+An entry tells that it is being unpacked just before the call that gets its arguments. So the
+place of the record that will be taken next is marked with the entry's number. Recording the call
+itself costs nothing more for it.
+
+Limit: where several threads call operations at once, another thread's call may take that record.
+Readers take a mark only if the call is one of the operations that the entry is for, and two
+threads that mark the same record leave it without a mark.
 
 The case of a call is in the journal before the call is made, and a record of the call too; the
 record is completed when the call ends. A repeated call costs a look-up and two stores.
@@ -10,29 +21,162 @@ counted. Both are told at the end.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
-from threading import Lock, RLock
+from pathlib import Path
+from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from optrove.backends.base import unobserved
-from optrove.backends.describe import Describer, DescriptionCache
-from optrove.backends.frameworks import LoadedTables
-from optrove.backends.watching import CURRENT, MUTED, NOTHING_USUAL, Known, Slots, muted
-from optrove.capture.config_marks import ConfigMarks
-from optrove.capture.numbering import Numbering, Scope
-from optrove.capture.sites import Sites
-from optrove.codec import journal as layout
+from optrove.frameworks.installed import LoadedTables
+from optrove.frameworks.probe_protocol import CURRENT, MUTED, NOTHING_USUAL, Known, Slots, muted
+from optrove.journal import format as layout
+from optrove.journal.format import MARK
+from optrove.journal.writer import Numbering, Scope
 from optrove.model.case import Case
+from optrove.model.records import CallSite
+from optrove.serializer.describe import Describer, DescriptionCache
+from optrove.serializer.tables import unobserved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-    from types import FrameType
+    import mmap
+    from collections.abc import Callable, Hashable, Iterator
+    from types import CodeType, FrameType
 
-    from optrove.backends.base import RecipeLookup
-    from optrove.backends.watching import Arguments, Call, Form, Keywords
-    from optrove.capture.journal import Journal, Window
-    from optrove.capture.numbering import Recall
+    from optrove.frameworks.probe_protocol import Arguments, Call, Form, Keywords
+    from optrove.journal.writer import Journal, Recall, Window
+    from optrove.serializer.tables import RecipeLookup
+
+
+INTERNAL: Final = frozenset({"ttnn", "torch"})
+
+
+class Sites:
+    """The sites of one journal, by the id of a code object and the place of an instruction.
+
+    ``by_code`` has None for code that is not the user's. By id, as hashing a code object takes
+    long; all of them are kept, so that no other object gets their ids.
+    """
+
+    def __init__(self, numbering: Numbering) -> None:
+        self.by_code: dict[int, dict[int, int] | None] = {}
+        self._numbering = numbering
+        self._kept: dict[int, CodeType] = {}
+        self._own = (f"{Path(__file__).parents[1]}/", "<frozen")
+
+    def number(self, frame: FrameType) -> int:
+        """Return the number of the nearest user's line at or above ``frame``; 0 if none is."""
+        users, instructions = self._nearest(frame)
+        if users is None or instructions is None:
+            return 0
+        number = instructions.get(users.f_lasti)
+        if number is None:
+            site = _site(users)
+            number = instructions[users.f_lasti] = self._numbering.site(site.file, site.line)
+        return number
+
+    def locate(self, frame: FrameType) -> CallSite | None:
+        """Return the nearest user's line at or above ``frame``."""
+        users, _ = self._nearest(frame)
+        return None if users is None else _site(users)
+
+    def _nearest(self, frame: FrameType | None) -> tuple[FrameType | None, dict[int, int] | None]:
+        """Return the nearest frame of the user, and the sites in its code."""
+        while frame is not None:
+            number = id(frame.f_code)
+            if number not in self._kept:
+                self._learn(frame.f_code, frame)
+            instructions = self.by_code[number]
+            if instructions is not None:
+                return frame, instructions
+            frame = frame.f_back
+        return None, None
+
+    def clear(self) -> None:
+        """Forget all sites, since their numbers belong to another journal."""
+        self.by_code.clear()
+        self._kept.clear()
+
+    def _learn(self, code: CodeType, frame: FrameType) -> None:
+        module = str(frame.f_globals.get("__name__", ""))
+        internal = module.partition(".")[0] in INTERNAL
+        # By its file as well: ttnn gives some of its modules names such as ``core``.
+        internal = internal or code.co_filename.startswith((*self._own, *_directories()))
+        self.by_code[id(code)] = None if internal else {}
+        self._kept[id(code)] = code
+
+
+def _directories() -> Iterator[str]:
+    """Yield where the code of the frameworks lies that have been imported."""
+    for name in INTERNAL:
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if isinstance(file, str):
+            yield f"{Path(file).parent}/"
+
+
+def _site(frame: FrameType) -> CallSite:
+    return CallSite(frame.f_code.co_filename, frame.f_lineno or frame.f_code.co_firstlineno)
+
+
+class ConfigMarks:
+    """The marks of one process; its files are begun when something is unpacked."""
+
+    def __init__(
+        self, journal: Journal, numbering: Numbering, fault: Callable[[str, Exception], None]
+    ) -> None:
+        """Write into ``journal``; what goes wrong is told to ``fault``."""
+        self._numbering = numbering
+        self._fault = fault
+        self.continue_in(journal)
+
+    def continue_in(self, journal: Journal) -> None:
+        """Mark in another journal from now on."""
+        self._journal = journal
+        self._lock = Lock()
+        self._window: Window | None = None
+        self._memory: mmap.mmap | None = None
+        self._last = (-1, 0)
+        self._closed = False
+
+    def close(self) -> None:
+        """Mark nothing any more."""
+        self._closed = True
+
+    def unpacked(self, path: str, ops: tuple[str, ...]) -> None:
+        """Mark the record that this thread will probably take next; never raises."""
+        # What is called within another call, or by ourselves, is not the program's own.
+        if self._closed or CURRENT.get() is not None:
+            return
+        try:
+            number = self._numbering.config(path, ops)
+            with self._lock:
+                self._mark(number)
+        except Exception as error:  # noqa: BLE001 - the recorder's border: counted, told at the end, and the call goes on
+            self._fault("the entries of run configurations", error)
+
+    def _mark(self, number: int) -> None:
+        window, memory = self._current()
+        place = window.taken
+        if place is None:
+            window, memory = self._follow(self._journal.window_after(window))
+            place = 0
+        index, thread = window.first + place, get_ident()
+        if self._last[0] == index and self._last[1] != thread:
+            number, thread = 0, 0
+        self._last = (index, thread)
+        MARK.pack_into(memory, place * MARK.size, number)
+
+    def _current(self) -> tuple[Window, mmap.mmap]:
+        window = self._journal.window
+        if window is self._window and self._memory is not None:
+            return window, self._memory
+        return self._follow(window)
+
+    def _follow(self, window: Window) -> tuple[Window, mmap.mmap]:
+        memory = self._journal.map_configs(window)
+        self._window, self._memory = window, memory
+        return window, memory
+
 
 MAX_KNOWN: Final = 16_384
 """How many different calls are recognised without describing them."""

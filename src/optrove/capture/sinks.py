@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from optrove.codec.oplines import OpError
+from optrove.serializer.op_lines import OpError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from optrove.backends.describe import Describer
     from optrove.model.case import Case, NamedValues
     from optrove.model.records import CallSite, Phase
     from optrove.model.values import Value
+    from optrove.serializer.describe import Describer
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optrove.errors import BadData, BadTarget, Fault
-from optrove.interop.documents import bad, parse
-from optrove.interop.master_in import is_master, read_master
+from optrove.interop.master_reader import is_master, read_master
 from optrove.interop.text_form import is_text_form, read_text
+from optrove.interop.understanding import bad, parse
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from optrove.codec.text import Json
     from optrove.model.trove import Fidelity, Imported
+    from optrove.serializer.text import Json
 
 KNOWN = "a master JSON of tt-metal, op lines, a directory of parameter files, or a text export"
 
@@ -47,7 +47,7 @@ def _read(path: Path, *, strict: bool) -> tuple[tuple[Imported, ...], Fidelity]:
         with path.open("rb") as stream:
             return read_text(stream, str(path), strict=strict)
     if _is_op_line(header):
-        from optrove.interop.call_lines import read_call_lines
+        from optrove.interop.op_lines import read_call_lines
 
         with path.open("rb") as stream:
             return read_call_lines(stream, str(path), strict=strict)
@@ -78,7 +78,7 @@ def _read_document(path: Path, *, strict: bool) -> tuple[tuple[Imported, ...], F
 
 
 def _read_directory(path: Path, *, strict: bool) -> tuple[tuple[Imported, ...], Fidelity]:
-    from optrove.interop.params_dir import parameter_files, read_params_directory
+    from optrove.interop.parameter_directories import parameter_files, read_params_directory
 
     if not parameter_files(path):
         name = "1_ttnn_add_20260115_104616_345678.json"

@@ -1,4 +1,11 @@
-"""Read ttnn objects out of the text that C++ or Python printed of them.
+"""Read ttnn objects from text that C++ or Python printed.
+
+Names of fields are those of ttnn 0.78 to 0.81; each means the same in every class that has it.
+
+    {"x":0,"y":0} - {"x":7,"y":7}          a range of cores: {"start": ..., "end": ...}
+    {[...], [...]}                         a set: braces around items that have no keys
+
+Everything else is JSON and is read as JSON reads it. Nothing is executed.
 
     Shape([1, 8])   {MeshCoordinate([2, 2])}   UnaryOpType::GELU   8-4   {[0-0 - 7-5], [0-6 - 0-6]}
     LayerNormShardedMultiCoreProgramConfig(compute_with_storage_grid_size=(x=4,y=7),inplace=0)
@@ -11,14 +18,195 @@ brace after each range of a shard's grid.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from optrove.interop.ttnn_words import BOOLEANS, NULLS, ROWS, SINGLES
 from optrove.model.values import Bool, Float, Int, List, Null, Set, Struct, Symbol, Text, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from optrove.serializer.text import Json
+
+
+BOOLEANS: Final = frozenset(
+    {
+        "bcast_batch",
+        "bfp8_pack_precise",
+        "config_tensors_in_dram",
+        "deallocate_activation",
+        "dst_full_sync_en",
+        "enable_act_double_buffer",
+        "enable_activation_reuse",
+        "enable_fp32_operand_split",
+        "enable_kernel_stride_folding",
+        "enable_split_reader",
+        "enable_subblock_padding",
+        "enable_weights_double_buffer",
+        "exp_approx_mode",
+        "force_split_reader",
+        "fp32_dest_acc_en",
+        "full_inner_dim",
+        "fuse_batch",
+        "gather_in0",
+        "in_place",
+        "inplace",
+        "legacy_reduction",
+        "legacy_rsqrt",
+        "math_approx_mode",
+        "mcast_in0",
+        "override_output_sharding_config",
+        "override_sharding_config",
+        "packer_l1_acc",
+        "per_core_allocation",
+        "range_lockstep_allocation",
+        "reallocate_halo_output",
+        "reshard_if_not_optimal",
+        "segmented_accumulation",
+        "stream_in1",
+        "transpose_mcast",
+        "transpose_shards",
+        "untilize_out",
+        "use_welford",
+    }
+)
+"""Fields that are true or false, which C++ prints as 1 and 0."""
+
+ENUMERATIONS: Final = {
+    "buffer_type": "BufferType",
+    "math_fidelity": "MathFidelity",
+    "matmul_math_fidelity": "MathFidelity",
+    "memory_layout": "TensorMemoryLayout",
+    "orientation": "ShardOrientation",
+    "shard_distribution_strategy": "ShardDistributionStrategy",
+    "throttle_level": "ThrottleLevel",
+}
+"""Fields that hold a member of an enumeration, whose name is sometimes left out."""
+
+CORE_RANGES: Final = frozenset({"allowed_worker_cores", "hop_cores", "sub_core_grids"})
+"""Fields that hold a set of core ranges, which is printed as an empty list or object if empty."""
+
+ROWS: Final = {"Shape": "shape", "MeshShape": "shape", "MeshCoordinate": "coords"}
+"""The field of classes that are printed as ``Name([...])``."""
+
+SINGLES: Final = {"SubDeviceId": "id", "PlacementShard": "dim"}
+"""The field of classes that are printed as ``Name(1)``."""
+
+HANDLES: Final = {
+    "global_semaphore": "ttnn.GlobalSemaphore",
+    "global_circular_buffer": "ttnn.GlobalCircularBuffer",
+}
+"""What the classes of runtime objects are called that ttnn prints by their address only."""
+
+COMPUTE_CONFIG: Final = "ttnn.WormholeComputeKernelConfig"
+"""The one class of compute configurations, whatever the board; master files leave its name out."""
+
+NULLS: Final = frozenset({"None", "nullopt", "std::nullopt"})
+
+
+_DEEPEST: Final = 100
+_SCALARS: Final = json.JSONDecoder()
+
+
+class NotAlmostJson(ValueError):
+    """Text of another form; says at which character."""
+
+
+def parse_almost_json(text: str) -> Json:
+    """Return what ``text`` says, with ranges and sets as objects and lists."""
+    parser = _Parser(text)
+    value = parser.value(0)
+    parser.end()
+    return value
+
+
+class _Parser:
+    """A recursive-descent parser over one text."""
+
+    __slots__ = ("_at", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def value(self, depth: int) -> Json:
+        """Return the value that begins here, or the range that it begins."""
+        if depth > _DEEPEST:
+            raise NotAlmostJson(f"nested more than {_DEEPEST} levels deep")
+        start = self._single(depth)
+        if not self._takes("-"):
+            return start
+        return {"start": start, "end": self._single(depth)}
+
+    def end(self) -> None:
+        """Refuse text that goes on."""
+        if self._next():
+            raise self._refusal("expected the end")
+
+    def _single(self, depth: int) -> Json:
+        if self._takes("{"):
+            return self._braces(depth + 1)
+        if self._takes("["):
+            return self._items("]", depth + 1)
+        return self._scalar()
+
+    def _scalar(self) -> Json:
+        self._next()
+        try:
+            value, self._at = _SCALARS.raw_decode(self._text, self._at)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise self._refusal("expected a value") from error
+        return value
+
+    def _braces(self, depth: int) -> Json:
+        """Read an object, or a set where the first thing within is no key."""
+        if self._next() in ("", "}", '"'):
+            return self._object(depth)
+        return self._items("}", depth)
+
+    def _object(self, depth: int) -> dict[str, Json]:
+        found: dict[str, Json] = {}
+        while not self._takes("}"):
+            if found:
+                self._need(",")
+            if self._next() != '"':
+                raise self._refusal("expected a key in quotes")
+            key = self._scalar()
+            self._need(":")
+            if key in found:
+                raise self._refusal(f"the key {key!a} comes twice")
+            found[key] = self.value(depth)
+        return found
+
+    def _items(self, closing: str, depth: int) -> list[Json]:
+        items: list[Json] = []
+        while not self._takes(closing):
+            if items:
+                self._need(",")
+            items.append(self.value(depth))
+        return items
+
+    def _next(self) -> str:
+        """Return the next character that is no space; empty at the end."""
+        text = self._text
+        while self._at < len(text) and text[self._at].isspace():
+            self._at += 1
+        return text[self._at : self._at + 1]
+
+    def _takes(self, sign: str) -> bool:
+        if self._next() != sign:
+            return False
+        self._at += 1
+        return True
+
+    def _need(self, sign: str) -> None:
+        if not self._takes(sign):
+            raise self._refusal(f"expected {sign}")
+
+    def _refusal(self, problem: str) -> NotAlmostJson:
+        return NotAlmostJson(f"{problem} at character {self._at + 1}")
+
 
 _TOKEN: Final = re.compile(
     r"\s*(-?\d+\.\d*(?:e[-+]?\d+)?|-?\d+e[-+]?\d+|-?\d+|-?inf\b|-?nan\b|[A-Za-z_][\w:.]*"
@@ -28,7 +216,7 @@ _WHOLE: Final = re.compile(r"-?\d+\Z")
 _REAL: Final = re.compile(r"-?(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+|inf|nan)\Z")
 _NAME: Final = re.compile(r"[A-Za-z_][\w:.]*\Z")
 _TILE: Final = "Tile with shape: "
-_DEEPEST: Final = 60
+_DEEPEST_TEXT: Final = 60
 _LONGEST: Final = 1_000_000
 _LONGEST_NUMBER: Final = 600
 
@@ -99,7 +287,7 @@ class _Reader:
 
     def _value(self) -> Value:
         self._depth += 1
-        if self._depth > _DEEPEST:
+        if self._depth > _DEEPEST_TEXT:
             self._refuse()
         value = self._one()
         self._depth -= 1

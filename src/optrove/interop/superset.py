@@ -1,4 +1,4 @@
-"""Write a bundle that Apache Superset imports: a database, datasets, charts and a dashboard.
+"""Write a bundle that Apache Superset imports: datasets, charts, a dashboard.
 
 The files in it are JSON, which is YAML. Their ids are made from the place of the trove and their
 own names: a bundle that is imported again replaces what it made before, and that of another trove
@@ -10,17 +10,135 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import NAMESPACE_URL, uuid5
 
-from optrove.interop.superset_charts import CHARTS, METRICS, TITLE
-from optrove.model.views import ColumnKind
+from optrove.errors import UnusableResults
+from optrove.model.trove import ColumnKind
+from optrove.trove.opening import located, writing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from optrove.interop.superset_charts import Chart
-    from optrove.model.views import View
+    from optrove.model.trove import View
+    from optrove.trove.opening import Recovered
+    from optrove.trove.place import Place
+
+
+TITLE: Final = "optrove"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number that is computed of a view, and how it is written."""
+
+    name: str
+    label: str
+    expression: str
+    format: str = ",d"
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart of one view; ``kind`` is Superset's name of it, ``width`` is of twelve columns.
+
+    A chart with ``columns`` lists rows as they are, the others show ``metrics`` for each of
+    ``groups``, over ``time`` where it is given. The first metric orders them; ``least`` turns that.
+    """
+
+    name: str
+    view: str
+    kind: str
+    width: int
+    metrics: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    time: str | None = None
+    columns: tuple[str, ...] = ()
+    order: str | None = None
+    least: bool = False
+    limit: int = 1000
+
+
+METRICS: Final = {
+    "v_runs": (Metric("runs", "runs", "COUNT(*)"), Metric("all_calls", "calls", "SUM(calls)")),
+    "v_ops": (
+        Metric("ops", "ops", "COUNT(*)"),
+        Metric("all_cases", "cases", "SUM(cases)"),
+        Metric("all_calls", "calls", "SUM(outermost_calls)"),
+    ),
+    "v_cases": (
+        Metric("all_cases", "cases", "COUNT(*)"),
+        Metric("replayable_share", "recorded completely", "AVG(1.0 * replayable)", ".1%"),
+    ),
+    "v_tensors": (Metric("all_calls", "calls", "SUM(calls)"),),
+    "v_executions": (
+        Metric("all_calls", "calls", "SUM(calls)"),
+        Metric("all_ms", "ms", "SUM(total_ms)", ",.1f"),
+    ),
+    "v_tests": (
+        Metric("tests", "tests", "COUNT(*)"),
+        Metric("pass_share", "passed", "AVG(1.0 * passed)", ".1%"),
+    ),
+    "v_attempts": (
+        Metric("attempts", "attempts", "COUNT(*)"),
+        Metric("pass_share", "passed", "AVG(1.0 * passed)", ".1%"),
+        Metric("mean_ms", "mean ms", "AVG(duration_ms)", ",.2f"),
+    ),
+    "v_failures": (Metric("failures", "failures", "COUNT(*)"),),
+    "v_pcc": (
+        Metric("lowest_pcc", "lowest PCC", "MIN(pcc)", ",.5f"),
+        Metric("mean_pcc", "mean PCC", "AVG(pcc)", ",.5f"),
+        Metric("measured", "measured", "COUNT(pcc)"),
+    ),
+}
+
+CHARTS: Final = (
+    Chart("Cases", "v_cases", "big_number_total", 3, ("all_cases",)),
+    Chart("Calls", "v_ops", "big_number_total", 3, ("all_calls",)),
+    Chart("Attempts that passed", "v_attempts", "big_number_total", 3, ("pass_share",)),
+    Chart("Lowest PCC", "v_pcc", "big_number_total", 3, ("lowest_pcc",)),
+    Chart(
+        *("Ops by calls", "v_ops", "table", 6, ("all_calls", "all_cases"), ("op",)),
+        limit=100,
+    ),
+    Chart("Outcomes of attempts", "v_attempts", "pie", 6, ("attempts",), ("outcome",)),
+    Chart(
+        *("Outcomes by day", "v_attempts", "echarts_timeseries_bar", 6),
+        *(("attempts",), ("outcome",), "started"),
+    ),
+    Chart(
+        *("Lowest PCC by day", "v_pcc", "echarts_timeseries_line", 6),
+        *(("lowest_pcc",), ("board",), "started"),
+    ),
+    Chart(
+        *("Failures by cause", "v_failures", "table", 12, ("failures",)),
+        ("op", "outcome", "board", "cause"),
+        limit=200,
+    ),
+    Chart(
+        *("Least exact ops", "v_pcc", "table", 6, ("lowest_pcc", "mean_pcc", "measured"), ("op",)),
+        *(None, (), None),
+        least=True,
+        limit=100,
+    ),
+    Chart("Calls by dtype", "v_tensors", "pie", 6, ("all_calls",), ("dtype",), limit=20),
+    Chart(
+        *("Tests", "v_tests", "table", 12),
+        columns=("run_started", "model", "board", "test_id", "outcome", "duration_ms", "error"),
+        order="duration_ms",
+    ),
+    Chart(
+        *("Runs", "v_runs", "table", 12),
+        columns=(
+            *("run_started", "run_kind", "model", "board", "ttnn_version", "calls", "tests"),
+            *("tests_passed", "attempts", "attempts_passed", "run_id"),
+        ),
+        order="run_started",
+    ),
+)
+
 
 FOLDER: Final = "optrove"
 _VERSION: Final = "1.0.0"
@@ -245,3 +363,77 @@ def _query_context(chart: Chart) -> dict[str, Any]:
         "result_format": "json",
         "result_type": "full",
     }
+
+
+BUNDLE: Final = "optrove-superset.zip"
+SQL: Final = "views.sql"
+
+_HEAD: Final = """\
+-- The views of an optrove trove on {dialect}, for any BI tool; docs/sharing.md lists their columns.
+-- Run it again after an upgrade: it replaces views that are there.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BiExport:
+    """The files that were written, and whether the trove has the views now."""
+
+    sql: Path
+    bundle: Path
+    installed: bool
+
+
+def export_bi(
+    store: str | None, directory: str, tell: Callable[[Recovered], object], *, install: bool
+) -> BiExport:
+    """Write the views and the bundle to a directory; with ``install``, make the views, too.
+
+    NoTrove when there is none; without ``install`` nothing in it is changed.
+    """
+    from optrove.trove.reader import open_reader
+    from optrove.trove.views import VIEWS, view_statements
+
+    place = located(store)
+    open_reader(place).close()
+    if install:
+        with writing(store, tell, create=False) as trove:
+            trove.make_views()
+    dialect = "sqlite" if place.url is None else "postgresql"
+    statements = "".join(f"{statement.strip()};\n" for statement in view_statements(dialect))
+    files = {
+        SQL: (_HEAD.format(dialect=dialect) + f"BEGIN;\n{statements}COMMIT;\n").encode(),
+        BUNDLE: write_bundle(superset_uri(place), _name(place), VIEWS),
+    }
+    sql, bundle = _written(Path(directory), files)
+    return BiExport(sql, bundle, installed=install)
+
+
+def superset_uri(place: Place) -> str:
+    """Return how Superset finds a trove, with the mask that it has for passwords."""
+    from sqlalchemy.engine import URL, make_url
+
+    if place.path is not None:
+        return URL.create("sqlite", database=str(place.path.absolute())).render_as_string()
+    url = make_url(str(place.url))
+    masked = url if url.password is None else url.set(password="X" * 10)
+    return masked.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def _name(place: Place) -> str:
+    if place.path is not None:
+        path = place.path.absolute()
+        # The usual name tells nothing; the directory does that it is in.
+        return path.parent.parent.name if path.parent.name == ".optrove" else path.stem
+    return str(place.url).partition("?")[0].rpartition("/")[2]
+
+
+def _written(directory: Path, files: dict[str, bytes]) -> list[Path]:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (directory / name).write_bytes(content)
+    except OSError as error:
+        raise UnusableResults(
+            f"{directory} cannot be written: {error}; choose another directory"
+        ) from error
+    return [directory / name for name in files]

@@ -1,4 +1,4 @@
-"""The text form of Cases, for files that are kept in git: one line each, sorted, diffable.
+"""The text form of cases for git: one sorted line each.
 
     {"format":"optrove-text","version":1}
     {"op":"ttnn.add","arguments":{...},"executions":[{"source":...,"count":10}]}
@@ -10,19 +10,29 @@ their bytes, so by op and then by content; equal content gives equal files.
 
 from __future__ import annotations
 
+import heapq
+import tempfile
+from contextlib import ExitStack
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.codec.text import Json, read, write
 from optrove.errors import BadData, Fault
-from optrove.interop.contents import Contents
-from optrove.interop.documents import bad, bad_data, expected
-from optrove.interop.exact_cases import CaseReader
-from optrove.interop.executions import summed
-from optrove.interop.machines import machine_data, read_machine
-from optrove.interop.master_out import Written
-from optrove.interop.runs import EPOCH, UNKNOWN, Execution, Source, model_of, runs_of
-from optrove.interop.sorting import sorted_lines
-from optrove.interop.understanding import Understanding
+from optrove.interop.machines import (
+    EPOCH,
+    UNKNOWN,
+    Execution,
+    Source,
+    machine_data,
+    model_of,
+    read_machine,
+    runs_of,
+    summed,
+)
+from optrove.interop.master_reader import CaseReader
+from optrove.interop.master_writer import Written
+from optrove.interop.understanding import Understanding, bad, bad_data, expected
+from optrove.serializer.hashes import Contents
+from optrove.serializer.text import Json, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +40,23 @@ if TYPE_CHECKING:
 
     from optrove.model.case import Case
     from optrove.model.trove import ExecutionRow, Fidelity, Imported
+
+
+LINES_AT_ONCE: Final = 20_000
+
+
+def sorted_lines(lines: Iterable[bytes], at_once: int = LINES_AT_ONCE) -> Iterator[bytes]:
+    """Yield lines, which end with a newline, in the order of their bytes."""
+    source = iter(lines)
+    with ExitStack() as files:
+        parts = []
+        while part := sorted(islice(source, at_once)):
+            file = files.enter_context(tempfile.TemporaryFile())
+            file.writelines(part)
+            file.seek(0)
+            parts.append(file)
+        yield from heapq.merge(*parts)
+
 
 FORMAT: Final = "optrove-text"
 VERSION: Final = 1

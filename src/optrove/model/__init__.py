@@ -1,1 +1,1 @@
-"""Plain immutable data: the nouns that every other part of optrove speaks."""
+"""The nouns: plain immutable data that every other room uses."""

@@ -7,6 +7,7 @@ nanoseconds, ``*_at`` a moment as ISO 8601 text in UTC. ``case_id`` is the place
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -384,3 +385,8 @@ class Query:
     hidden_ops: bool = False
     vectors: bool = False
     limit: int | None = None
+
+
+def now() -> str:
+    """Return this moment as records have it."""
+    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%S.%f}Z"

@@ -1,4 +1,4 @@
-"""What a trove holds about Cases and Runs beyond the records, and the answers to queries.
+"""Rows and answers of a trove, beyond the records.
 
 A **Recording** is one part of a Run that arrives as a whole: the journal of one process, or what
 one imported file says about one source on one machine. It is added, replaced and removed as a
@@ -8,9 +8,10 @@ whole, which is what makes adding idempotent and merging independent of order.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
-from optrove.model.counted import LeftOut
+from optrove.model.ops import LeftOut
 
 if TYPE_CHECKING:
     from optrove.model.case import Case
@@ -276,3 +277,38 @@ class ModelRow:
     boards: tuple[str, ...] = ()
     last_run_at: str | None = None
     left: LeftOut = field(default_factory=LeftOut)
+
+
+def board_text(board: str | None, machine: Machine) -> str:
+    """Return the board by our name for it, or else by what a file called it."""
+    if board is not None:
+        return board
+    return " ".join(filter(None, (machine.board_type, machine.device_series)))
+
+
+class ColumnKind(Enum):
+    """What the values of a column are, on every database."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    FLAG = "flag"
+    """0 or 1."""
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class ViewColumn:
+    """A column that is promised: its name, what its values are, and what they mean."""
+
+    name: str
+    kind: ColumnKind
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view that is promised: its name, its columns, and what a row is."""
+
+    name: str
+    row: str
+    columns: tuple[ViewColumn, ...]

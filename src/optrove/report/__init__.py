@@ -1,1 +1,1 @@
-"""What was found, as values to be shown: summaries."""
+"""Answers as documents, drawn as text, HTML, Markdown and JSON."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from optrove.model.records import Outcome
-from optrove.report.attempted import said
+from optrove.report.attempts import said
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from optrove.codec.text import Json
     from optrove.model.records import Attempt, Counts
+    from optrove.serializer.text import Json
 
 # Sizes and addresses differ from case to case where the cause is one.
 _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")

@@ -1,4 +1,4 @@
-"""Draw recorded values as text for people, such as the arguments of a call.
+"""Describe recorded values, and differences between arguments, as text.
 
     Tensor(shape=[1, 1, 12544, 32], dtype=BFLOAT8_B, memory=L1_HEIGHT_SHARDED,
            shard(shard_shape=[224, 32], grid=[(0,0)->(7,6)], orientation=ROW_MAJOR))
@@ -9,7 +9,8 @@ None, contiguous strides), and names lose their framework. Nothing reads this te
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from optrove.model.case import argument_order
 from optrove.model.values import (
@@ -36,13 +37,15 @@ from optrove.model.values import (
     TtnnPlacement,
     Tuple,
     Value,
+    key_step,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from optrove.model.case import Case, NamedValues
     from optrove.model.values import MeshPlacement
+
 
 _USUAL_TILE: Final = (32, 32)
 _LONGEST_TEXT: Final = 200
@@ -273,3 +276,75 @@ def _short(type_name: str) -> str:
 
 def _by(shape: Iterable[int]) -> str:
     return "x".join(map(str, shape))
+
+
+NOT_GIVEN: Final = "(not given)"
+
+# They are drawn in a few letters, so that their parts would tell less than the whole.
+_WHOLE: Final = frozenset({"ttnn.CoreCoord", "ttnn.CoreRange", "ttnn.CoreRangeSet", "ttnn.Shape"})
+_KINDS: Final = get_args(Value)
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentChange:
+    """A part of the arguments that differs, and how it reads in the one and the other."""
+
+    path: str
+    a: str
+    b: str
+
+
+def argument_changes(a: Case, b: Case) -> tuple[ArgumentChange, ...]:
+    """Return every part that differs, in the order of the arguments' names."""
+    return tuple(_between(dict(a.arguments), dict(b.arguments), ""))
+
+
+def _between(a: dict[str, Any], b: dict[str, Any], path: str) -> Iterator[ArgumentChange]:
+    for name in sorted(a.keys() | b.keys()):
+        step = name if name.startswith("[") else key_step(name)
+        here = (path + step).removeprefix(".")
+        if name not in a or name not in b:
+            texts = (_text(side[name]) if name in side else NOT_GIVEN for side in (a, b))
+            yield ArgumentChange(here, *texts)
+        elif a[name] != b[name]:
+            yield from _within(a[name], b[name], here)
+
+
+def _within(a: Any, b: Any, path: str) -> Iterator[ArgumentChange]:
+    ours, theirs = _changed_parts(a), _changed_parts(b)
+    if type(a) is not type(b) or ours is None or theirs is None:
+        yield ArgumentChange(path, _text(a), _text(b))
+    else:
+        yield from _between(ours, theirs, path)
+
+
+def _changed_parts(value: Any) -> dict[str, Any] | None:
+    """Return the named parts of a value; None if it is compared as a whole."""
+    match value:
+        case TensorSpec():
+            rest = {"shape": value.shape, "dtype": value.dtype, "identity": value.identity}
+            return {**rest, "storage_number": value.storage, **_changed_fields(value.placement)}
+        case Struct(type_name, named):
+            # A name for the type as well, so that two classes never look like one.
+            return None if type_name in _WHOLE else {"type": type_name, **dict(named)}
+        case List(items) | Tuple(items):
+            return {f"[{place}]": item for place, item in enumerate(items)}
+        case Mapping(items) if all(isinstance(key, Text) for key, _ in items):
+            return {key.value: item for key, item in items if isinstance(key, Text)}
+        case _ if is_dataclass(value) and not isinstance(value, _KINDS):
+            return _changed_fields(value)
+        case _:
+            return None
+
+
+def _changed_fields(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+def _text(part: Any) -> str:
+    if isinstance(part, _KINDS):
+        return drawn(part)
+    if is_dataclass(part):
+        inside = ", ".join(f"{name}={_text(item)}" for name, item in _changed_fields(part).items())
+        return f"{type(part).__name__}({inside})"
+    return str(list(part)) if isinstance(part, tuple) else str(part)

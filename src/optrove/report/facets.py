@@ -1,4 +1,4 @@
-"""Count cases by what can be chosen of them: model, board, dtype, layout, memory, mesh, outcome.
+"""Counts of cases by model, board, dtype, layout, memory, mesh and outcome.
 
 Of each op, the cases are numbered, most called first, and a set of them is the bits of one whole
 number: choosing is "and", counting is counting bits. Calls are kept as sets too, one for each
@@ -15,8 +15,11 @@ from collections import Counter
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+from optrove.model.records import Outcome
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
 
 T = TypeVar("T")
 
@@ -205,3 +208,179 @@ def _planes_of(calls: Mapping[int, int], size: int) -> tuple[int, ...]:
             by_digit[lowest.bit_length() - 1].append(number)
             rest ^= lowest
     return tuple(_set_of(numbers, size) for numbers in by_digit)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Attempts at one op in one run: how many, how long, and how exact their results were."""
+
+    board: str | None = None
+    tried: int = 0
+    passed: int = 0
+    timed: int = 0
+    total_ns: int = 0
+    outputs: int = 0
+    total_pcc: float = 0.0
+    least_pcc: float | None = None
+    most_pcc: float | None = None
+
+    @property
+    def mean_ns(self) -> float | None:
+        """How long one took."""
+        return self.total_ns / self.timed if self.timed else None
+
+    @property
+    def mean_pcc(self) -> float | None:
+        """How exact an output was."""
+        return self.total_pcc / self.outputs if self.outputs else None
+
+    def add(self, outcome: str, duration_ns: int | None, pcc: list[float]) -> None:
+        """Take in an attempt, with the PCC of its outputs."""
+        self.tried += 1
+        self.passed += outcome == "passed"
+        if duration_ns is not None:
+            self.timed += 1
+            self.total_ns += duration_ns
+        for value in pcc:
+            self.outputs += 1
+            self.total_pcc += value
+            self.least_pcc = value if self.least_pcc is None else min(self.least_pcc, value)
+            self.most_pcc = value if self.most_pcc is None else max(self.most_pcc, value)
+
+
+class Tallies:
+    """All attempts that were seen, added up; runs are known by their keys."""
+
+    def __init__(self) -> None:
+        self._by_op: dict[str, dict[int, Tally]] = {}
+        self._by_run: dict[int, Counter[str]] = {}
+
+    def of(self, op: str, run_key: int, board: str | None) -> Tally:
+        """Return what is known of an op in a run, to be added to; the first board is kept."""
+        runs = self._by_op.setdefault(op, {})
+        if run_key not in runs:
+            runs[run_key] = Tally(board)
+        return runs[run_key]
+
+    def count(self, run_key: int, outcome: str, attempts: int = 1) -> None:
+        """Count attempts of a run that ended so."""
+        self._by_run.setdefault(run_key, Counter())[outcome] += attempts
+
+    def of_op(self, op: str) -> dict[int, Tally]:
+        """Return what came of an op, by run."""
+        return dict(self._by_op.get(op, {}))
+
+    def outcomes(self, run_key: int) -> dict[str, int]:
+        """Return how many attempts of a run ended how."""
+        return dict(self._by_run.get(run_key, {}))
+
+
+Group: TypeAlias = list[int]
+"""The cases of one family, by their numbers, most called first."""
+
+
+class FamilyOrder:
+    """The families of numbered cases: made once, so that a page of them takes no search."""
+
+    __slots__ = ("_begins", "_members", "_order", "_rank")
+
+    def __init__(self, families: Sequence[int], calls: Sequence[int]) -> None:
+        """Take the family and the calls of each case; families are numbered from zero."""
+        count = max(families, default=-1) + 1
+        totals = [0] * count
+        sizes = [0] * count
+        for family, called in zip(families, calls, strict=True):
+            totals[family] += called
+            sizes[family] += 1
+        self._begins = array("l", [0])
+        for size in sizes:
+            self._begins.append(self._begins[-1] + size)
+        self._members = array("l", sorted(range(len(families)), key=families.__getitem__))
+        # Families are numbered by their first cases, which are most called: so are equal ones.
+        self._order = array("l", sorted(range(count), key=lambda family: -totals[family]))
+        self._rank = array("l", [0] * count)
+        for rank, family in enumerate(self._order):
+            self._rank[family] = rank
+
+    def after(self, family: int | None, cases: int) -> Iterator[Group]:
+        """Yield the families from after one on, each with those of its cases that are in a set."""
+        chosen = cases.to_bytes(len(self._members) // 8 + 1, "little")
+        begin = 0 if family is None else self._rank[family] + 1
+        for place in range(begin, len(self._order)):
+            following = self._order[place]
+            members = self._members[self._begins[following] : self._begins[following + 1]]
+            group = [each for each in members if chosen[each >> 3] >> (each & 7) & 1]
+            if group:
+                yield group
+
+
+Ground: TypeAlias = tuple[str, str]
+"""Where something was tried: a board, and the kind of device that it was: hw, mock, shadow."""
+
+ANYWHERE: Final[Ground] = ("", "")
+"""Stands for wherever it was tried last."""
+
+_OUTCOMES: Final = tuple(outcome.value for outcome in Outcome)
+_CODES: Final = {outcome: code for code, outcome in enumerate(_OUTCOMES, start=1)}
+_UNKNOWN: Final = len(_OUTCOMES) + 1
+_DIGITS: Final = tuple(
+    bytes(b"01"[code == each] for each in range(256)) for code in range(_UNKNOWN)
+)
+"""Of each code, what makes it the digit 1 and all others 0."""
+
+
+class LastTried:
+    """The last attempts at the cases of one op, by their numbers."""
+
+    __slots__ = ("_grounds", "_sets", "_size")
+
+    def __init__(self, size: int) -> None:
+        """Begin with no attempts at this many cases."""
+        self._size = size
+        self._grounds: dict[Ground, tuple[bytearray, array[int]]] = {}
+        self._sets: dict[Ground, dict[str, int]] = {}
+
+    def add(self, number: int, ground: Ground, outcome: str, key: int) -> None:
+        """Take in an attempt, which is later than all before."""
+        for where in (ANYWHERE, ground):
+            if where not in self._grounds:
+                self._grounds[where] = (bytearray(self._size), array("q", bytes(8 * self._size)))
+            codes, keys = self._grounds[where]
+            codes[number] = _CODES.get(outcome, _UNKNOWN)
+            keys[number] = key
+            self._sets.pop(where, None)
+
+    def grounds(self) -> tuple[Ground, ...]:
+        """Return where something was tried, sorted."""
+        return tuple(sorted(where for where in self._grounds if where != ANYWHERE))
+
+    def outcomes(self, ground: Ground = ANYWHERE) -> dict[str, int]:
+        """Return the sets of cases by what came of their last attempt."""
+        found = self._sets.get(ground)
+        if found is None:
+            found = self._sets[ground] = self._gathered(ground)
+        return found
+
+    def tried(self, ground: Ground = ANYWHERE) -> int:
+        """Return the set of cases that were tried."""
+        every = 0
+        for cases in self.outcomes(ground).values():
+            every |= cases
+        return every
+
+    def last(self, number: int, ground: Ground = ANYWHERE) -> tuple[str, int] | None:
+        """Return outcome and key of the last attempt at a case; None if there was none."""
+        if ground not in self._grounds:
+            return None
+        codes, keys = self._grounds[ground]
+        code = codes[number]
+        return (_OUTCOMES[code - 1], keys[number]) if 0 < code < _UNKNOWN else None
+
+    def _gathered(self, ground: Ground) -> dict[str, int]:
+        if ground not in self._grounds:
+            return {}
+        codes, _ = self._grounds[ground]
+        # The last case is the first digit of the number.
+        backwards = bytes(reversed(codes))
+        present = sorted(code for code in set(codes) if 0 < code < _UNKNOWN)
+        return {_OUTCOMES[code - 1]: int(backwards.translate(_DIGITS[code]), 2) for code in present}

@@ -1,37 +1,190 @@
-"""Make the HTML report of a run in which cases were executed."""
+"""The HTML report of a run that executed cases."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from optrove.model.records import Outcome
-from optrove.report.attempts_text import number
-from optrove.report.board_text import percent
-from optrove.report.causes import by_text, supplied
-from optrove.report.distributions import pcc_chart, time_chart
-from optrove.report.environment import environment_rows
-from optrove.report.failures_page import failures
-from optrove.report.page import BAD, GOOD, IDLE, ODD, Cell, Grid, Page, Tile, filled, shares
+from optrove.model.values import TensorSpec, walk
+from optrove.report.attempts import BACKTRACE, again_command, number, said
+from optrove.report.boards import percent
+from optrove.report.causes import UNSAID, by_text, supplied, without_numbers
+from optrove.report.describe import drawn_arguments
+from optrove.report.page import (
+    BAD,
+    GOOD,
+    IDLE,
+    ODD,
+    Cell,
+    Changes,
+    Failure,
+    Grid,
+    Page,
+    Since,
+    Tile,
+    environment_rows,
+    filled,
+    pcc_chart,
+    shares,
+    time_chart,
+)
+from optrove.report.releases import side_title
 from optrove.report.results import (
     NOT_ATTEMPTED,
+    WORDS,
     XFAILED,
     XPASSED,
     lowest_pcc,
     numberless_text,
     slowest,
     summed,
+    title,
     took,
+    value_text,
+    verdict,
 )
-from optrove.report.results_text import WORDS, title, value_text, verdict
-from optrove.report.runs_text import SHORT_ID, moment
-from optrove.report.since_page import since
-from optrove.report.tables import duration, plural
+from optrove.report.runs import SHORT_ID, moment
+from optrove.report.shards import shard_svg
+from optrove.report.tables import clipped, duration, plural
+from optrove.serializer.described import case_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from optrove.report.releases import Comparison, Side
+    from optrove.model.case import Case
+    from optrove.report.causes import Cause
+    from optrove.report.releases import Change, Comparison, Side
     from optrove.report.results import OpResults, Result, RunResults, Summary
+
+
+_WIDTH: Final = 96
+"""How ttnn begins what only those who build it want to see."""
+_LONGEST_WORDS: Final = 4_000
+_LONGEST_ARGUMENTS: Final = 8_000
+_MOST_CASES: Final = 12
+_MOST_OPS: Final = 8
+_MOST_PICTURES: Final = 3
+_LARGEST_PICTURE: Final = 60_000
+_ALL_PICTURES: Final = 1_000_000
+"""How many letters pictures may have, one and all together: a report is to be sent."""
+
+
+def failures(
+    groups: Sequence[Sequence[Cause[Result]]], found: RunResults, store: str | None
+) -> tuple[Failure, ...]:
+    """Return why cases failed, one for each group of causes that say the same of several ops."""
+    shown, left = [], _ALL_PICTURES
+    for group in groups:
+        example = max((each.example for each in group), key=lambda one: one.calls)
+        case = case_of(example.content)
+        pictures = tuple(_pictures(case, left))
+        left -= sum(len(svg) for _, svg in pictures)
+        first = group[0]
+        words, backtrace = _words(example)
+        ids = [case_id for each in group for case_id in each.case_ids]
+        shown.append(
+            Failure(
+                count=len(ids),
+                verdict=WORDS[first.outcome.value],
+                kind=IDLE if first.outcome is Outcome.NOT_RUN else BAD,
+                text=said(example.attempt).cause or UNSAID,
+                ops=tuple((each.op, each.count) for each in group[:_MOST_OPS]),
+                calls=sum(each.calls for each in group),
+                example=example.attempt.case_id[:SHORT_ID],
+                command=again_command(example.op, example.attempt, found.modules, store),
+                words=words,
+                backtrace=backtrace,
+                arguments=_cut("\n".join(drawn_arguments(case, _WIDTH)), _LONGEST_ARGUMENTS),
+                cases=tuple(one[:SHORT_ID] for one in ids[:_MOST_CASES]),
+                more_cases=max(len(ids) - _MOST_CASES, 0),
+                pictures=pictures,
+            )
+        )
+    return tuple(shown)
+
+
+def _words(result: Result) -> tuple[str, str]:
+    """Return all that was said besides the cause, and apart from it the backtrace."""
+    lines = [line.rstrip() for line in said(result.attempt).words]
+    at = next((at for at, line in enumerate(lines) if line == BACKTRACE), len(lines))
+    told, trace = "\n".join(lines[:at]).strip(), "\n".join(lines[at + 1 :])
+    return _cut(told, _LONGEST_WORDS), _cut(trace, _LONGEST_WORDS)
+
+
+def _cut(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text
+    return f"{text[:longest]}\n... ({len(text) - longest:,} more letters: optrove results --json)"
+
+
+def _pictures(case: Case, left: int) -> Iterator[tuple[str, str]]:
+    """Yield how the sharded tensors of a case lie on the cores, as far as there is room."""
+    drawn = 0
+    for name, value in case.arguments:
+        for path, part in walk(value, name):
+            svg = shard_svg(part) if isinstance(part, TensorSpec) else None
+            if svg is None or drawn >= _MOST_PICTURES or len(svg) > min(_LARGEST_PICTURE, left):
+                continue
+            drawn += 1
+            left -= len(svg)
+            yield path, svg
+
+
+_MOST_ENTRIES: Final = 60
+_MOST_IDS: Final = 6
+_LONGEST: Final = 500
+
+
+def since(a: Side, b: Side, found: Comparison) -> Since:
+    """Return what has changed from the first to the second."""
+    uncompared = {
+        "not run in both": len(found.not_run),
+        "on another kind of device": len(found.unlike),
+        "only before": len(found.only_a),
+        "only now": len(found.only_b),
+    }
+    told = ", ".join(f"{count:,} {what}" for what, count in uncompared.items() if count)
+    tiles = (
+        Tile("broken", f"{len(found.broken):,}", "", BAD if found.broken else ""),
+        Tile("slower", f"{len(found.slower):,}", "", ODD if found.slower else ""),
+        Tile("moved", f"{len(found.moved):,}", "", ODD if found.moved else ""),
+        Tile("fixed", f"{len(found.fixed):,}", "", GOOD if found.fixed else ""),
+        Tile("the same", f"{found.same:,}", f"{found.compared:,} compared"),
+        Tile("not compared", f"{sum(uncompared.values()):,}", told, IDLE if told else ""),
+    )
+    groups = (
+        _changes(BAD, "Broken", found.broken),
+        _changes(ODD, "Slower", found.slower),
+        _changes(ODD, "Moved", found.moved),
+        _changes(GOOD, "Fixed", found.fixed),
+    )
+    changes = tuple(each for each in groups if each.entries)
+    return Since(side_title(a), side_title(b), tiles, changes, tuple(_warnings(a, b)))
+
+
+def _warnings(a: Side, b: Side) -> Iterator[str]:
+    for what in ("board", "device"):
+        before, after = getattr(a, what), getattr(b, what)
+        if before != after:
+            yield f"the {what} is not the same: {before}, {after}"
+
+
+def _changes(kind: str, title: str, changes: Sequence[Change]) -> Changes:
+    groups: dict[tuple[str, str], list[Change]] = {}
+    for each in changes:
+        groups.setdefault((each.before.op, without_numbers(each.text)), []).append(each)
+    ranked = sorted(groups.values(), key=lambda group: -len(group))
+    entries = tuple(
+        (
+            len(group),
+            group[0].before.op,
+            clipped(group[0].text, _LONGEST),
+            tuple(each.before.case_id[:SHORT_ID] for each in group[:_MOST_IDS]),
+        )
+        for group in ranked[:_MOST_ENTRIES]
+    )
+    return Changes(kind, title, entries, max(len(ranked) - _MOST_ENTRIES, 0))
+
 
 _MOST_FAILURES: Final = 150
 _MOST_SLOW: Final = 15

@@ -1,8 +1,11 @@
-"""Sum up a trace from its journals: calls, cases, what was left out, and what was going on.
+"""Summarize a trace from its journals or op lines.
 
 Every observed call is accounted for exactly once: as the first of a new case, as one more of a
 case, as filtered, or as untraceable. ``TraceSummary.accounting`` says which, and adds up. Calls and
 cases are counted as everywhere (``model.counted``), and ``left`` is what that leaves out.
+
+A call's case is that of its ``case_id``. A line without one, as other writers leave it, counts by
+its op and arguments as they were spelled; a line that cannot be read counts as untraceable.
 """
 
 from __future__ import annotations
@@ -12,17 +15,94 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from optrove.codec import journal as layout
-from optrove.codec.identity import placement_hash
-from optrove.model.counted import LeftOut
+from optrove.journal import format as layout
+from optrove.model.case import Case
+from optrove.model.ops import LeftOut, OpCalls, add_up, is_hidden
 from optrove.model.records import Accounting, CallOutcome, CallSite, Counts, Run, TestOutcome
-from optrove.report.op_counts import OpCount, OpTally, counted, counted_cases, op_counts
+from optrove.serializer.hashes import placement_hash
+from optrove.serializer.lines import BadLine
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterable, Mapping
 
-    from optrove.codec.journal_reader import JournalReader, RawCall
-    from optrove.model.case import Case
+    from optrove.journal.reader import JournalReader, RawCall
+    from optrove.model.ops import Counted, Counting
+    from optrove.serializer.op_lines import OpLine
+
+
+@dataclass(frozen=True, slots=True)
+class OpCount:
+    """How often an op was called, with how many different cases, and how often it raised.
+
+    ``nested_calls`` other ops made, and ``nested_cases`` only these; they are not in the others.
+    """
+
+    op: str
+    cases: int
+    calls: int
+    raised: int
+    hidden: bool
+    nested_cases: int = 0
+    nested_calls: int = 0
+
+
+@dataclass(slots=True)
+class OpTally:
+    """Counts of one op that grow while its calls are read."""
+
+    calls: int = 0
+    nested_calls: int = 0
+    raised: int = 0
+    cases: set[str] = field(default_factory=set)
+    nested_cases: set[str] = field(default_factory=set)
+
+    def add(self, case_id: str, *, nested: bool, raised: bool) -> None:
+        """Count a call."""
+        if nested:
+            self.nested_calls += 1
+            self.nested_cases.add(case_id)
+            return
+        self.calls += 1
+        self.raised += raised
+        self.cases.add(case_id)
+
+
+def op_counts(tallies: Mapping[str, OpTally]) -> tuple[OpCount, ...]:
+    """Return the counts of all ops, most called first."""
+    found = [
+        OpCount(
+            op=op,
+            cases=len(tally.cases),
+            calls=tally.calls,
+            raised=tally.raised,
+            hidden=is_hidden(op),
+            nested_cases=len(tally.nested_cases - tally.cases),
+            nested_calls=tally.nested_calls,
+        )
+        for op, tally in tallies.items()
+    ]
+    return tuple(sorted(found, key=lambda count: (-count.calls, count.op)))
+
+
+def counted(ops: Iterable[OpCount], counting: Counting | None = None) -> Counted:
+    """Return what is counted of these ops, and what is left out."""
+    calls = (
+        OpCalls(
+            op=each.op,
+            cases=each.cases + each.nested_cases,
+            calls=each.calls + each.nested_calls,
+            outermost_cases=each.cases,
+            outermost_calls=each.calls,
+        )
+        for each in ops
+    )
+    return add_up(calls, counting)
+
+
+def counted_cases(tallies: Mapping[str, OpTally]) -> set[str]:
+    """Return the ids of the cases that are counted unless more is asked for."""
+    return {each for op, tally in tallies.items() if not is_hidden(op) for each in tally.cases}
+
 
 LOST = "the journal could not be written"
 
@@ -181,3 +261,56 @@ def _in_flight(reader: JournalReader, raw: RawCall) -> InFlight:
 
 def _counts(counter: Counter[str]) -> Counts:
     return tuple((name, count) for name, count in counter.most_common() if count)
+
+
+UNREADABLE = "a line that cannot be read"
+
+
+def summarize_lines(lines: Iterable[OpLine | BadLine], known: Container[str] = ()) -> TraceSummary:
+    """Return the sum of these lines; ``known`` are the cases that were there before."""
+    tallies: dict[str, OpTally] = {}
+    found: set[str] = set()
+    calls = 0
+    faults: Counter[str] = Counter()
+    processes = set()
+    for line in lines:
+        if isinstance(line, BadLine):
+            faults[f"line {line.number}: {line.faults[0]}"] += 1
+            continue
+        processes.add((line.run_id, line.process))
+        calls += 1
+        case_id = _case_id(line)
+        found.add(case_id)
+        tally = tallies.get(line.op) or tallies.setdefault(line.op, OpTally())
+        tally.add(case_id, nested=line.depth > 0, raised=line.error is not None)
+    new = [case_id for case_id in found if case_id not in known]
+    unreadable = faults.total()
+    ops, cases = op_counts(tallies), counted_cases(tallies)
+    total = counted(ops)
+    return TraceSummary(
+        run=None,
+        accounting=Accounting(
+            observed=calls + unreadable,
+            stored=len(new),
+            deduplicated=calls - len(new),
+            untraceable=((UNREADABLE, unreadable),) if unreadable else (),
+        ),
+        calls=total.amount.calls,
+        cases=total.amount.cases,
+        known_cases=len(cases.difference(new)),
+        ops=ops,
+        in_flight=(),
+        tests=(),
+        faults=tuple(faults.most_common()),
+        lost=0,
+        processes=len(processes),
+        unclosed=0,
+        left=total.left,
+    )
+
+
+def _case_id(line: OpLine) -> str:
+    if line.case_id is not None:
+        return line.case_id
+    inputs = tuple((f"args[{place}]", value) for place, value in enumerate(line.inputs))
+    return placement_hash(Case(line.op, inputs + line.keywords))

@@ -1,24 +1,46 @@
-"""Make the HTML report of a run in which models called ops: the ops, and what tests said."""
+"""The HTML report of a traced run, and writing reports to files."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from optrove.model.records import TestOutcome
-from optrove.report.attempts_text import number
-from optrove.report.distributions import pcc_chart
-from optrove.report.environment import environment_rows
-from optrove.report.page import BAD, GOOD, IDLE, ODD, Cell, Grid, Page, Tile, filled, shares
-from optrove.report.runs_text import SHORT_ID, board_text, moment, source_text
+from optrove.errors import BadTarget
+from optrove.model.records import TestOutcome, now
+from optrove.model.trove import board_text
+from optrove.report.attempts import number
+from optrove.report.outcomes import EXECUTED, compared_with, results_of, run_meant, traced_in
+from optrove.report.page import (
+    BAD,
+    GOOD,
+    IDLE,
+    ODD,
+    Cell,
+    Grid,
+    Page,
+    Tile,
+    environment_rows,
+    filled,
+    html,
+    pcc_chart,
+    shares,
+)
+from optrove.report.results_page import results_page
+from optrove.report.runs import SHORT_ID, moment, source_text
 from optrove.report.tables import clipped, duration, plural
-from optrove.report.trace_text import accounting_line
+from optrove.report.trace import accounting_line
+from optrove.trove.opening import reading
+from optrove.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from optrove.model.records import TestResult
+    from optrove.model.records import Run, TestResult
     from optrove.model.trove import OpRow
-    from optrove.report.traced import Traced
+    from optrove.report.outcomes import Traced
+    from optrove.trove.opening import Recovered
+    from optrove.trove.reader import TroveReader
+
 
 _MOST_TESTS: Final = 2_000
 _LONGEST: Final = 400
@@ -132,3 +154,47 @@ def _test_row(test: TestResult) -> tuple[Cell, ...]:
         Cell("" if test.call_ns is None else duration(test.call_ns), test.call_ns),
         Cell(clipped(error, _LONGEST)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A run, and the page about it as HTML."""
+
+    run: Run
+    html: str
+
+
+def report_of(
+    name: str | None,
+    compare: str | None,
+    store: str | None,
+    tell: Callable[[Recovered], object] = lambda _: None,
+) -> Report:
+    """Return the report of a run; of the newest one where none is named.
+
+    ``compare`` is an earlier result, by whatever name; NotFound and NotComparable when there is
+    nothing to report, or nothing to compare.
+    """
+    with reading(store, tell) as reader:
+        run = _meant(reader, name)
+        if run.kind not in EXECUTED:
+            if compare is not None:
+                raise BadTarget(
+                    f"run {run.id[:12]} is of the kind {run.kind.value!r}, and has no results to "
+                    f"compare; compare what was called with: optrove diff {compare} {run.id[:12]}"
+                )
+            return Report(run, _drawn(traced_page(traced_in(reader, run))))
+        found = results_of(reader, run)
+    compared = None if compare is None else compared_with(compare, found, store, tell)
+    return Report(run, _drawn(results_page(found, store, compared)))
+
+
+def _meant(reader: TroveReader, name: str | None) -> Run:
+    runs = reader.runs() if name is None else ()
+    if runs and not any(row.run.kind in EXECUTED for row in runs):
+        return runs[0].run
+    return run_meant(reader, name)
+
+
+def _drawn(page: Page) -> str:
+    return html(replace(page, made=f"optrove {__version__}, {moment(now())} UTC"))

@@ -6,16 +6,17 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
-from optrove.report.configurations import model_label
-from optrove.report.runs_text import board_text, source_text
+from optrove.model.trove import board_text
+from optrove.report.runs import source_text
 from optrove.report.tables import Column, plural, table_lines
+from optrove.trove.query import model_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from optrove.codec.text import Json
     from optrove.model.trove import ConfigCalls, ExecutionRow, TensorFacts
-    from optrove.report.configurations import Configuration
+    from optrove.serializer.text import Json
+    from optrove.trove.query import Configuration
 
 TENSOR_PROPERTIES: Final = ("dtype", "layout", "memory", "mesh", "shape")
 """What cases can be grouped by that is a property of their tensors."""
@@ -178,7 +179,7 @@ def groups_lines(found: Sequence[Group], by: str, width: int | None = None) -> l
 
 
 def usage_data(usage: Usage) -> list[Json]:
-    """Return who uses something for machines; see ``optrove.cli_query`` for the keys."""
+    """Return who uses something for machines; see ``optrove.cli.ask`` for the keys."""
     return [
         {
             "op": use.op,
@@ -194,7 +195,7 @@ def usage_data(usage: Usage) -> list[Json]:
 
 
 def groups_data(found: Sequence[Group], by: str) -> list[Json]:
-    """Return groups for machines; see ``optrove.cli_query`` for the keys."""
+    """Return groups for machines; see ``optrove.cli.ask`` for the keys."""
     return [
         {by: each.value, "calls": each.calls, "cases": each.cases, "models": list(each.models)}
         for each in found

@@ -10,35 +10,39 @@ Definitions, ranges and JSON need no ttnn; weights do.
 
 from __future__ import annotations
 
-from optrove.runconfig.attention_ops import (
-    ConcatHeadsConfig,
-    CreateHeadsConfig,
-    FillCacheConfig,
-    FlashMLAConfig,
-    FlashMLADecodeConfig,
-    PagedFillCacheConfig,
-    PagedUpdateCacheConfig,
-    RotaryEmbeddingConfig,
-    SDPAConfig,
-    SDPADecodeConfig,
-    UpdateCacheConfig,
-)
-from optrove.runconfig.cache import WeightCache
 from optrove.runconfig.create import create_run_config, create_run_configs
 from optrove.runconfig.files import load_config, save_config, save_configs
 from optrove.runconfig.module import Module
-from optrove.runconfig.opconfig import OpConfig
+from optrove.runconfig.opconfig import (
+    FromWeight,
+    MeshDeviceStub,
+    OpConfig,
+    Sharding,
+    column_sharded,
+    replicated,
+    row_sharded,
+    sharded,
+)
 from optrove.runconfig.ops import (
     AddConfig,
     AllGatherAsyncConfig,
     AllGatherConfig,
     AllReduceConfig,
     ConcatConfig,
+    ConcatHeadsConfig,
+    CreateHeadsConfig,
     EmbeddingConfig,
+    FillCacheConfig,
+    FlashMLAConfig,
+    FlashMLADecodeConfig,
+    GatherConfig,
     LayerNormConfig,
     LinearConfig,
     MatmulConfig,
+    MeshPartitionConfig,
     MulConfig,
+    PagedFillCacheConfig,
+    PagedUpdateCacheConfig,
     PermuteConfig,
     ReduceScatterAsyncConfig,
     ReduceScatterConfig,
@@ -48,24 +52,26 @@ from optrove.runconfig.ops import (
     RMSNormConfig,
     RMSNormPostAllGatherConfig,
     RMSNormPreAllGatherConfig,
+    RotaryEmbeddingConfig,
+    ScatterConfig,
+    SDPAConfig,
+    SDPADecodeConfig,
     SliceConfig,
     SoftmaxConfig,
     SparseMatmulConfig,
+    SumConfig,
     ToMemoryConfigConfig,
     TopKConfig,
     TypecastConfig,
+    UpdateCacheConfig,
 )
-from optrove.runconfig.placeholders import FromWeight, MeshDeviceStub
-from optrove.runconfig.routing_ops import (
-    GatherConfig,
-    MeshPartitionConfig,
-    ScatterConfig,
-    SumConfig,
+from optrove.runconfig.weights import (
+    SavedWeight,
+    Weight,
+    WeightCache,
+    load_weight_config,
+    save_weights,
 )
-from optrove.runconfig.saving import save_weights
-from optrove.runconfig.sharding import Sharding, column_sharded, replicated, row_sharded, sharded
-from optrove.runconfig.weight_lists import load_weight_config
-from optrove.runconfig.weights import SavedWeight, Weight
 
 ConfigBase = OpConfig
 """As the documents of DeepSeek's code call it."""

@@ -1,24 +1,71 @@
-"""Find what is wrong with a configuration before anything is loaded: all of it, with its path."""
+"""Check a configuration before anything is loaded, naming every fault by path."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from optrove.backends.describe import describe
-from optrove.backends.frameworks import is_loaded, loaded_tables
 from optrove.errors import Fault
-from optrove.model.values import Callable, Handle, Opaque, TensorSpec
-from optrove.model.walk import walk
-from optrove.runconfig.opconfig import OpConfig, is_declared, names_of
-from optrove.runconfig.placeholders import FromWeight, MeshDeviceStub
+from optrove.frameworks.installed import is_loaded, loaded_tables
+from optrove.model.values import Callable, Handle, Opaque, TensorSpec, walk
+from optrove.runconfig.opconfig import FromWeight, MeshDeviceStub, OpConfig, is_declared, names_of
 from optrove.runconfig.ranges import children, ends, is_inner, step
+from optrove.serializer.describe import describe
 
 if TYPE_CHECKING:
-    from optrove.backends.ttnn.op_parameters import OpParameters
+    from collections.abc import Iterable
+
+    from optrove.frameworks.ttnn.execute.invoking import OpParameters
     from optrove.runconfig.ranges import Tree
+
+
+def gathered(paths: Iterable[str]) -> list[str]:
+    """Return paths with runs of numbers written as ranges, in the order in which they came."""
+    rows = [tuple(path.split(".")) for path in dict.fromkeys(paths)]
+    longest = max(map(len, rows), default=0)
+    # From the end: layers whose experts are the same ranges can be put together afterwards.
+    for place in reversed(range(longest)):
+        rows = _gathered_at(rows, place)
+    return [".".join(row) for row in rows]
+
+
+def gathered_faults(faults: Iterable[Fault]) -> list[Fault]:
+    """Return faults with those put together that say the same about a range of layers."""
+    by_problem: dict[str, list[str]] = {}
+    for fault in faults:
+        by_problem.setdefault(fault.problem, []).append(fault.path)
+    return [
+        Fault(path, problem) for problem, paths in by_problem.items() for path in gathered(paths)
+    ]
+
+
+def _gathered_at(rows: list[tuple[str, ...]], place: int) -> list[tuple[str, ...]]:
+    found: dict[tuple[tuple[str, ...], ...], list[int]] = {}
+    for row in rows:
+        if place < len(row) and row[place].isdecimal():
+            found.setdefault((row[:place], row[place + 1 :]), []).append(int(row[place]))
+        else:
+            found[(row,)] = []
+    result: list[tuple[str, ...]] = []
+    for key, numbers in found.items():
+        if numbers:
+            result.append((*key[0], _spelled(sorted(numbers)), *key[1]))
+        else:
+            result.append(key[0])
+    return result
+
+
+def _spelled(numbers: list[int]) -> str:
+    """Return ``0-2,5`` for 0, 1, 2, 5."""
+    runs = []
+    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in run]
+        first, last = members[0], members[-1]
+        runs.append(str(first) if first == last else f"{first}-{last}")
+    return ",".join(runs)
 
 
 class Signatures:
@@ -45,7 +92,7 @@ def loaded_signatures() -> Signatures:
     """Return the signatures of the ttnn that this process has imported, if it has."""
     if not is_loaded("ttnn"):
         return Signatures(None)
-    from optrove.backends.ttnn.op_parameters import OpParameters
+    from optrove.frameworks.ttnn.execute.invoking import OpParameters
 
     return Signatures(OpParameters(sys.modules["ttnn"]))
 

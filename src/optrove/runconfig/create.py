@@ -1,4 +1,4 @@
-"""Join model configurations and weights to what a forward pass unpacks: the run configuration."""
+"""Join model configurations and weights into a run configuration."""
 
 from __future__ import annotations
 
@@ -6,26 +6,79 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.backends.describe import describe
-from optrove.backends.frameworks import loaded_tables
 from optrove.errors import BadConfig, Fault
-from optrove.model.values import DeviceRef
-from optrove.runconfig.cache import WeightCache
-from optrove.runconfig.checking import Checker, loaded_signatures
-from optrove.runconfig.expecting import saved_problems, weight_problems
-from optrove.runconfig.gathering import gathered_faults
-from optrove.runconfig.opconfig import OpConfig, bound
-from optrove.runconfig.placeholders import MeshDeviceStub
+from optrove.frameworks.installed import loaded_tables
+from optrove.model.values import DeviceRef, Symbol
+from optrove.runconfig.checking import Checker, gathered_faults, loaded_signatures, shape_text
+from optrove.runconfig.opconfig import MeshDeviceStub, OpConfig, bound
 from optrove.runconfig.ranges import children, expand, is_inner, step
-from optrove.runconfig.weights import SavedWeight
+from optrove.runconfig.weights import SavedWeight, WeightCache, file_problem, spread
+from optrove.serializer.describe import describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from optrove.runconfig.cache import LoadedWeight
-    from optrove.runconfig.placeholders import FromWeight
+    from optrove.runconfig.opconfig import FromWeight
     from optrove.runconfig.ranges import Tree
-    from optrove.runconfig.weights import WeightFacts
+    from optrove.runconfig.weights import LoadedWeight, WeightFacts
+
+
+def saved_problems(
+    saved: SavedWeight | None, file: Path, mesh_shape: tuple[int, ...] | None, *, verify: bool
+) -> list[str]:
+    """Return what is wrong with a file before it is loaded; ``saved`` tells how it was written."""
+    if saved is None:
+        return [] if file.exists() else [f"there is no file {file}; run convert_weights"]
+    problem = file_problem(saved, file, verify=verify)
+    if problem is not None:
+        return [problem]
+    if mesh_shape is not None and saved.mesh_shape != mesh_shape:
+        made, found = shape_text(saved.mesh_shape), shape_text(mesh_shape)
+        text = f"{file} was written for a {made} mesh, this one is {found}"
+        return [f"{text}; run convert_weights with this one"]
+    return []
+
+
+def weight_problems(
+    facts: WeightFacts, expected: FromWeight | None, mesh_shape: tuple[int, ...]
+) -> list[str]:
+    """Return in what a weight differs from what the model configuration expects of it."""
+    if expected is None:
+        return []
+    told = [
+        ("shape", expected.shape and shape_text(tuple(expected.shape)), shape_text(facts.shape)),
+        ("dtype", _dtype(expected.dtype), facts.dtype),
+        ("layout", _symbol(expected.layout), facts.layout),
+    ]
+    problems = [
+        f"its {name} is {found}, expected is {wanted}; convert it so, or expect what it is"
+        for name, wanted, found in told
+        if wanted is not None and wanted != found
+    ]
+    memory = expected.memory_config
+    if memory is not None and describe(memory, loaded_tables()) != facts.memory:
+        problems.append("its memory configuration is another one than expected")
+    if expected.sharding is not None:
+        wanted = spread(expected.sharding.dims, mesh_shape, len(facts.shape))
+        if wanted != facts.spread:
+            problems.append(f"it is {_split(facts.spread)}, expected is {_split(wanted)}")
+    return problems
+
+
+def _split(found: tuple[tuple[int, int], ...]) -> str:
+    parts = [f"dimension {dim} in {count} parts" for count, dim in found]
+    return f"split: {' and '.join(parts)}" if parts else "a copy on every chip"
+
+
+def _symbol(live: object) -> str | None:
+    value = describe(live, loaded_tables())
+    return value.name if isinstance(value, Symbol) else None
+
+
+def _dtype(live: object) -> str | None:
+    name = _symbol(live)
+    return None if name is None else f"ttnn.{name.lower()}"
+
 
 MAX_FAULTS: Final = 200
 """How many faults are listed, after those of alike layers were put together."""

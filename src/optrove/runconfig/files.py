@@ -1,4 +1,4 @@
-"""Model configurations as JSON files: one, or one for each mode.
+"""Model configurations as JSON files: read, show, compare and check them.
 
     {"format": "optrove-config", "version": 1, "config": ...}
     {"format": "optrove-config", "version": 1, "configs": {"prefill": ..., "decode": ...}}
@@ -9,24 +9,35 @@ decode is taken as that pair.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.backends.describe import describe
-from optrove.backends.frameworks import loaded_tables
-from optrove.backends.jsonable import inert_from, live_from
-from optrove.codec.text import read
-from optrove.codec.wire import encode
-from optrove.errors import BadConfig, BadData, BadTarget, Fault
-from optrove.runconfig.checking import dynamic_faults
-from optrove.runconfig.gathering import gathered_faults
-from optrove.runconfig.known import compact, complete, table_with
-from optrove.runconfig.weight_lists import write_whole
+from optrove.errors import BadConfig, BadData, BadTarget, Fault, NotComparable
+from optrove.frameworks.installed import loaded_tables
+from optrove.runconfig.checking import (
+    Checker,
+    Signatures,
+    dynamic_faults,
+    gathered,
+    gathered_faults,
+)
+from optrove.runconfig.create import weight_problems
+from optrove.runconfig.jsonable import inert_from, live_from
+from optrove.runconfig.ops import compact, complete, table_with
+from optrove.runconfig.ranges import ends, expand
+from optrove.runconfig.weights import SavedWeight, file_problem, load_weight_config, write_whole
+from optrove.serializer.describe import describe
+from optrove.serializer.text import read
+from optrove.serializer.wire import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from optrove.codec.text import Json
+    from optrove.frameworks.ttnn.execute.invoking import OpParameters
+    from optrove.model.values import Value
+    from optrove.serializer.text import Json
+
 
 FORMAT: Final = "optrove-config"
 VERSION: Final = 1
@@ -110,3 +121,160 @@ def _read(file: Path) -> tuple[dict[str, Json], str]:
     if "config" not in data:
         raise BadTarget(f'{file} has neither "config" nor "configs"; was it cut off?')
     return {"": data["config"]}, file.name
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """The configuration of one mode in a file, as recorded values by their paths."""
+
+    file: Path
+    mode: str
+    entries: dict[str, Value]
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return f"{self.file} {self.mode}".strip()
+
+
+def inspect(file: Path) -> list[Inspected]:
+    """Return the configurations of a file, expanded; BadConfig if their ranges are wrong."""
+    found = []
+    for mode, config in read_inert(file).items():
+        expanded = expand(config)
+        if expanded.faults:
+            raise BadConfig(tuple(gathered_faults(expanded.faults)))
+        found.append(Inspected(file, mode, dict(_described(expanded.tree))))
+    return found
+
+
+def config_faults(
+    file: Path, parameters: OpParameters | None, weights: Path | None = None
+) -> list[Fault]:
+    """Return all that is wrong with the configurations of a file; BadData if it cannot be read.
+
+    Without ``parameters`` arguments are not held against signatures; without ``weights``, the
+    folder of the files, nothing is said about weights.
+    """
+    given = {} if weights is None else load_weight_config(weights)
+    listed = expand(given)
+    faults = list(listed.faults)
+    for mode, config in read_inert(file).items():
+        expanded = expand(config, mode)
+        faults += expanded.faults
+        if not faults:
+            checker = Checker(None, Signatures(parameters), needs_weights=weights is not None)
+            checker.check(expanded.tree, listed.tree or None, mode)
+            faults += checker.faults
+            faults += _weight_faults(checker)
+    return gathered_faults(faults)
+
+
+def _described(tree: Any) -> list[tuple[str, Value]]:
+    tables = loaded_tables()
+    # Layers of one range share their entries, each of which is described once.
+    known: dict[int, Value] = {}
+    found = []
+    for path, entry in ends(tree):
+        if id(entry) not in known:
+            known[id(entry)] = compact(describe(entry, tables))
+        found.append((path, known[id(entry)]))
+    return found
+
+
+def _weight_faults(checker: Checker) -> list[Fault]:
+    problem = "a weight is given for it, but the model configuration has no such entry"
+    faults = [Fault(path, problem) for path in checker.unused]
+    seen: dict[str, str | None] = {}
+    for path, (entry, expected) in checker.asked.items():
+        if not isinstance(entry, SavedWeight):
+            continue
+        if entry.path not in seen:
+            seen[entry.path] = file_problem(entry, Path(entry.path), verify=True)
+        told = seen[entry.path]
+        problems = [] if told is None else [told]
+        problems += weight_problems(entry.facts, expected, entry.mesh_shape)
+        faults += [Fault(path, problem) for problem in problems]
+    return faults
+
+
+__all__ = ["Checked", "check_files", "compared", "gathered", "inspect"]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is wrong with one file; ``signatures`` tells whether ttnn was there to be asked."""
+
+    file: Path
+    faults: tuple[Fault, ...]
+    signatures: bool
+
+
+def check_files(files: Sequence[Path], weights: Path | None) -> list[Checked]:
+    """Check files of configurations; BadData or BadTarget for one that cannot be read."""
+    from optrove.frameworks.ttnn.execute.invoking import installed
+
+    parameters = installed()
+    return [
+        Checked(file, tuple(config_faults(file, parameters, weights)), parameters is not None)
+        for file in files
+    ]
+
+
+def compared(
+    files: Sequence[Path], layers: tuple[str, str] | None, paths: tuple[str, str] | None
+) -> list[tuple[Inspected, Inspected]]:
+    """Return what is to be compared: two files, the two modes of one, or two parts of each.
+
+    NotComparable where there are no two.
+    """
+    found = [inspected for file in files for inspected in inspect(file)]
+    if paths is not None:
+        return [(_part(each, paths[0]), _part(each, paths[1])) for each in found]
+    if layers is not None:
+        return [
+            (_part(each, place + layers[0]), _part(each, place + layers[1]))
+            for each in found
+            for place in [_layers(each, layers)]
+        ]
+    if len(files) == 1:
+        return [_two(found, f"{files[0]} holds one configuration")]
+    modes = {each.mode for each in found}
+    return [_two([each for each in found if each.mode == mode], mode) for mode in sorted(modes)]
+
+
+def _two(found: list[Inspected], told: str) -> tuple[Inspected, Inspected]:
+    if len(found) != 2:  # noqa: PLR2004 - a comparison is of two
+        raise NotComparable(
+            f"{told or 'found'}: {len(found)} to compare; give two files, one with prefill and "
+            f"decode, or --layers A B or --paths A B for two parts of one"
+        )
+    return found[0], found[1]
+
+
+def _part(inspected: Inspected, path: str) -> Inspected:
+    prefix = f"{path}."
+    entries = {
+        "." if place == path else place.removeprefix(prefix): value
+        for place, value in inspected.entries.items()
+        if place == path or place.startswith(prefix)
+    }
+    if not entries:
+        raise NotComparable(
+            f"{inspected.name} has nothing at {path!r}; see its paths with "
+            f"optrove config show {inspected.file}"
+        )
+    return replace(inspected, mode=f"{inspected.mode} {path}".strip(), entries=entries)
+
+
+def _layers(inspected: Inspected, layers: tuple[str, str]) -> str:
+    """Return the path before the numbers of layers: the outermost numbers that there are."""
+    for path in inspected.entries:
+        steps = path.split(".")
+        for place, step in enumerate(steps):
+            if step.isdecimal():
+                return "".join(f"{each}." for each in steps[:place])
+    raise NotComparable(
+        f"{inspected.name} has no numbered layers, asked for are {layers[0]} and {layers[1]}; "
+        f"name the parts with --paths A B"
+    )

@@ -1,4 +1,4 @@
-"""The op configurations: one dataclass for each op that models configure beforehand.
+"""The op configurations: one dataclass for each op that models configure.
 
 A field is called like the argument of the op that it is for, and a test holds each against the
 signatures of the installed ttnn. Activations are no fields: the forward pass gives them.
@@ -7,9 +7,27 @@ signatures of the installed ttnn. Activations are no fields: the forward pass gi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-from optrove.runconfig.opconfig import OpConfig, bound, path_of
+from optrove.model.case import rewrite
+from optrove.model.values import Null, Struct, Value
+from optrove.runconfig.opconfig import (
+    FromWeight,
+    MeshDeviceStub,
+    OpConfig,
+    Sharding,
+    bound,
+    names_of,
+    path_of,
+)
+from optrove.serializer.plain import user_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from optrove.serializer.tables import ConverterTable
+
 
 # The classes of ttnn, by the names that they have there: this module does not need ttnn.
 Tensor: TypeAlias = Any
@@ -375,3 +393,258 @@ class AllReduceConfig(OpConfig):
 _COMPOSED: Final = frozenset(
     ("dim", "dtype", "num_reduce_scatter_links", "num_all_gather_links", "use_composite")
 )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class SDPAConfig(OpConfig):
+    """``ttnn.transformer.scaled_dot_product_attention``, as in prefill."""
+
+    ops: ClassVar[tuple[str, ...]] = (
+        "ttnn.transformer.scaled_dot_product_attention",
+        "ttnn.transformer.chunked_scaled_dot_product_attention",
+    )
+
+    is_causal: bool | None = None
+    scale: float | None = None
+    sliding_window_size: int | None = None
+    attention_sink: Tensor | None = None
+    memory_config: MemoryConfig | None = None
+    program_config: ProgramConfig | None = None
+    compute_kernel_config: ComputeKernelConfig | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class SDPADecodeConfig(SDPAConfig):
+    """``ttnn.transformer.scaled_dot_product_attention_decode``, paged or not."""
+
+    ops: ClassVar[tuple[str, ...]] = (
+        "ttnn.transformer.scaled_dot_product_attention_decode",
+        "ttnn.transformer.paged_scaled_dot_product_attention_decode",
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class FlashMLAConfig(OpConfig):
+    """``ttnn.transformer.flash_mla_prefill``: attention on latent keys."""
+
+    ops: ClassVar[tuple[str, ...]] = ("ttnn.transformer.flash_mla_prefill",)
+
+    head_dim_v: int | None = None
+    is_causal: bool | None = None
+    scale: float | None = None
+    memory_config: MemoryConfig | None = None
+    program_config: ProgramConfig | None = None
+    compute_kernel_config: ComputeKernelConfig | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class FlashMLADecodeConfig(FlashMLAConfig):
+    """``ttnn.transformer.flash_multi_latent_attention_decode``, paged or not."""
+
+    ops: ClassVar[tuple[str, ...]] = (
+        "ttnn.transformer.flash_multi_latent_attention_decode",
+        "ttnn.transformer.paged_flash_multi_latent_attention_decode",
+    )
+
+    sliding_window_size: int | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class RotaryEmbeddingConfig(OpConfig):
+    """``ttnn.experimental.rotary_embedding_llama``, or the one without a matrix."""
+
+    ops: ClassVar[tuple[str, ...]] = (
+        "ttnn.experimental.rotary_embedding_llama",
+        "ttnn.experimental.rotary_embedding",
+    )
+
+    cos_cache: Tensor | None = None
+    sin_cache: Tensor | None = None
+    trans_mat: Tensor | None = None
+    is_decode_mode: bool | None = None
+    token_index: int | None = None
+    memory_config: MemoryConfig | None = None
+    compute_kernel_config: ComputeKernelConfig | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PagedUpdateCacheConfig(OpConfig):
+    """``ttnn.experimental.paged_update_cache``: one token for each user."""
+
+    ops: ClassVar[tuple[str, ...]] = ("ttnn.experimental.paged_update_cache",)
+
+    share_cache: bool | None = None
+    batch_offset: int | None = None
+    compute_kernel_config: ComputeKernelConfig | None = None
+    mesh_coords: Any = None
+    block_size: int | None = None
+    num_kv_heads: int | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PagedFillCacheConfig(OpConfig):
+    """``ttnn.experimental.paged_fill_cache``: all tokens of one user."""
+
+    ops: ClassVar[tuple[str, ...]] = ("ttnn.experimental.paged_fill_cache",)
+
+    batch_idx: int | None = None
+    compute_kernel_config: ComputeKernelConfig | None = None
+    mesh_coords: Any = None
+    block_size: int | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class UpdateCacheConfig(OpConfig):
+    """``ttnn.update_cache``."""
+
+    ops: ClassVar[tuple[str, ...]] = ("ttnn.update_cache", "ttnn.kv_cache.update_cache_for_token_")
+
+    batch_offset: int | None = None
+    compute_kernel_config: ComputeKernelConfig | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class FillCacheConfig(OpConfig):
+    """``ttnn.fill_cache``."""
+
+    ops: ClassVar[tuple[str, ...]] = ("ttnn.fill_cache", "ttnn.kv_cache.fill_cache_for_user_")
+
+    update_idx: int | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class CreateHeadsConfig(OpConfig):
+    """``ttnn.experimental.nlp_create_qkv_heads``, or the one for decode."""
+
+    ops: ClassVar[tuple[str, ...]] = (
+        "ttnn.experimental.nlp_create_qkv_heads",
+        "ttnn.experimental.nlp_create_qkv_heads_decode",
+    )
+
+    num_heads: int | None = None
+    num_kv_heads: int | None = None
+    transpose_k_heads: bool | None = None
+    overlap_qk_coregrid: bool | None = None
+    memory_config: MemoryConfig | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ConcatHeadsConfig(OpConfig):
+    """``ttnn.experimental.nlp_concat_heads``, or the one for decode."""
+
+    ops: ClassVar[tuple[str, ...]] = (
+        "ttnn.experimental.nlp_concat_heads",
+        "ttnn.experimental.nlp_concat_heads_decode",
+    )
+
+    num_heads: int | None = None
+    memory_config: MemoryConfig | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class GatherConfig(OpConfig):
+    """``ttnn.gather``: the numbers at given places."""
+
+    ops: ClassVar[tuple[str, ...]] = ("ttnn.gather",)
+
+    dim: int | None = None
+    memory_config: MemoryConfig | None = None
+    sub_core_grids: CoreRangeSet | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ScatterConfig(OpConfig):
+    """``ttnn.scatter``: numbers put at given places."""
+
+    ops: ClassVar[tuple[str, ...]] = ("ttnn.scatter",)
+
+    dim: int | None = None
+    reduce: str | None = None
+    memory_config: MemoryConfig | None = None
+    sub_core_grids: CoreRangeSet | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class SumConfig(OpConfig):
+    """``ttnn.sum``, such as that of what several experts gave."""
+
+    ops: ClassVar[tuple[str, ...]] = ("ttnn.sum",)
+
+    dim: Any = None
+    keepdim: bool | None = None
+    scalar: float | None = None
+    memory_config: MemoryConfig | None = None
+    compute_kernel_config: ComputeKernelConfig | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class MeshPartitionConfig(OpConfig):
+    """``ttnn.mesh_partition``: each chip keeps its part of what all have."""
+
+    ops: ClassVar[tuple[str, ...]] = ("ttnn.mesh_partition",)
+
+    dim: int | None = None
+    cluster_axis: int | None = None
+    memory_config: MemoryConfig | None = None
+
+
+_HOME: Final = "optrove.runconfig"
+_PREFIX: Final = f"python.dataclass:{_HOME}:"
+
+OP_CONFIGS: Final[tuple[type[OpConfig], ...]] = tuple(
+    kind
+    for kind in tuple(globals().values())
+    if isinstance(kind, type) and issubclass(kind, OpConfig) and kind is not OpConfig
+)
+
+KNOWN: Final[tuple[type, ...]] = (*OP_CONFIGS, FromWeight, MeshDeviceStub, Sharding)
+
+for _kind in KNOWN:
+    # As users import them, and as files name them, wherever they are defined.
+    _kind.__module__ = _HOME
+
+_FIELDS: Final[dict[str, frozenset[str]]] = {
+    f"{_PREFIX}{kind.__name__}": frozenset(names_of(kind)) for kind in KNOWN
+}
+
+
+@cache
+def _known_table() -> ConverterTable:
+    return user_table(KNOWN)
+
+
+def table_with(types: Iterable[type] = ()) -> ConverterTable:
+    """Return the converters of these classes and of ours; TypeError for one without a form."""
+    added = tuple(types)
+    return user_table((*KNOWN, *added)) if added else _known_table()
+
+
+def complete(value: Value) -> Value:
+    """Return a value whose op configurations have all of their fields, None where left out."""
+    return rewrite(value, _completed)
+
+
+def compact(value: Value) -> Value:
+    """Return a value whose op configurations have only the fields that are given."""
+    return rewrite(value, _compacted)
+
+
+def _completed(value: Value) -> Value:
+    names = _FIELDS.get(value.type) if isinstance(value, Struct) else None
+    if names is None or not isinstance(value, Struct):
+        return value
+    missing = names - {name for name, _ in value.fields}
+    return Struct(value.type, (*value.fields, *((name, Null()) for name in missing)))
+
+
+def _compacted(value: Value) -> Value:
+    if not isinstance(value, Struct) or value.type not in _FIELDS:
+        return value
+    given = [(name, item) for name, item in value.fields if not isinstance(item, Null)]
+    return Struct(value.type, tuple(given))
+
+
+def op_config_class(struct: Struct) -> Any:
+    """Return the class of ours that a Struct names, None if it is another's."""
+    name = struct.type.removeprefix(_PREFIX)
+    return next((kind for kind in OP_CONFIGS if kind.__name__ == name), None)

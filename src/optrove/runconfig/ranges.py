@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Any, Final, TypeAlias
 
 from optrove.errors import Fault
-from optrove.model.walk import key_step
+from optrove.model.values import key_step
 from optrove.runconfig.opconfig import OpConfig
 
 Tree: TypeAlias = Any

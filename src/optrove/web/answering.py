@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from optrove.errors import OptroveError
-from optrove.store.reader import open_reader
+from optrove.trove.reader import open_reader
 from optrove.version import __version__
 from optrove.web.catalog import Catalog, early_index
 from optrove.web.compare import prepare_comparisons
-from optrove.web.looking import Look
+from optrove.web.page_request import Look
 from optrove.web.wording import FILTERS, address, share
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
-    from optrove.store.place import Place
-    from optrove.store.reader import TroveReader
-    from optrove.web.looking import Page, View
+    from optrove.trove.place import Place
+    from optrove.trove.reader import TroveReader
+    from optrove.web.page_request import Page, View
     from optrove.web.parameters import Values
 
 _LOG: Final = logging.getLogger(__name__)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.model.records import DeviceKind, Outcome
 from optrove.report.facets import numbers_in
-from optrove.store import browsing
-from optrove.web.looking import PAGE_ROWS, Page, View, not_listed
+from optrove.trove import browsing
 from optrove.web.op import op_named
+from optrove.web.page_request import PAGE_ROWS, Page, View, not_listed
 from optrove.web.parameters import LONGEST, Parameter
 from optrove.web.wording import cut
 
 if TYPE_CHECKING:
-    from optrove.report.tried import Ground
+    from optrove.report.facets import Ground
     from optrove.web.catalog import Op
-    from optrove.web.looking import Look
+    from optrove.web.page_request import Look
 
 PARAMETERS: Final = (
     Parameter("op", "cases of this op"),

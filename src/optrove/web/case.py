@@ -6,22 +6,21 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.codec.described import case_of
-from optrove.codec.text import read
 from optrove.errors import BadData, NotFound
 from optrove.model.case import obstacles
-from optrove.model.values import TensorSpec
-from optrove.model.walk import walk
+from optrove.model.values import TensorSpec, walk
 from optrove.report.describe import drawn, folded, in_reading_order
-from optrove.report.shard_picture import shard_svg
-from optrove.store import browsing
-from optrove.web.looking import PAGE_ROWS, Page, View, several
+from optrove.report.shards import shard_svg
+from optrove.serializer.described import case_of
+from optrove.serializer.text import read
+from optrove.trove import browsing
+from optrove.web.page_request import PAGE_ROWS, Page, View, several
 from optrove.web.parameters import Parameter
 from optrove.web.wording import cut, finite
 
 if TYPE_CHECKING:
     from optrove.model.case import Case
-    from optrove.web.looking import Look
+    from optrove.web.page_request import Look
 
 PARAMETERS: Final = (
     Parameter(

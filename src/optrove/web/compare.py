@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.report.judged_runs import judged_of
-from optrove.report.releases import Side, change_of, have_one_clock
+from optrove.report.releases import Side, change_of, have_one_clock, judged_of
 from optrove.report.results import TIME
-from optrove.store import browsing, browsing_runs
-from optrove.web.looking import PAGE_ROWS, Page, View, not_listed
+from optrove.trove import browsing, browsing_runs
+from optrove.web.page_request import PAGE_ROWS, Page, View, not_listed
 from optrove.web.parameters import AFTER_CASE, Parameter
-from optrove.web.run_rows import named_run, run_rows
+from optrove.web.runs import named_run, run_rows
 from optrove.web.wording import cut, finite
 
 if TYPE_CHECKING:
@@ -21,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from threading import Event
 
-    from optrove.store.browsing_runs import JudgedRow
-    from optrove.store.source import Source
+    from optrove.trove.browsing_runs import JudgedRow
+    from optrove.trove.source import Source
     from optrove.web.catalog import Index
-    from optrove.web.looking import Look
+    from optrove.web.page_request import Look
 
 KINDS: Final = (
     *("broken", "fixed", "moved", "slower", "not_run", "unlike"),

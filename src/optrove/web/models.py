@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.flows.naming import ambiguous, models_meant, unknown
 from optrove.report.facets import NONE, Choice
-from optrove.store import browsing_runs
-from optrove.web.looking import PAGE_ROWS, Page, View, not_listed
+from optrove.trove import browsing_runs
+from optrove.trove.query import ambiguous, models_meant, unknown
 from optrove.web.ops import matches, op_data
+from optrove.web.page_request import PAGE_ROWS, Page, View, not_listed
 from optrove.web.parameters import LONGEST, Parameter
-from optrove.web.run_rows import EXECUTED, run_rows
+from optrove.web.runs import EXECUTED, run_rows
 from optrove.web.wording import cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from optrove.store.browsing import RunFact
+    from optrove.trove.browsing import RunFact
     from optrove.web.catalog import Index
-    from optrove.web.looking import Look
+    from optrove.web.page_request import Look
 
 _SHOWN: Final = 10
 _MOST_BOARDS: Final = 20

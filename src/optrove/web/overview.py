@@ -6,18 +6,18 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.report.facets import NONE, Choice
-from optrove.store import browsing, browsing_runs
+from optrove.trove import browsing, browsing_runs
 from optrove.web.catalog import is_left_out
-from optrove.web.looking import Page, View
 from optrove.web.models import origins
 from optrove.web.ops import op_data
-from optrove.web.run_rows import EXECUTED, run_rows
+from optrove.web.page_request import Page, View
+from optrove.web.runs import EXECUTED, run_rows
 from optrove.web.wording import cut
 
 if TYPE_CHECKING:
-    from optrove.report.tried import Ground
+    from optrove.report.facets import Ground
     from optrove.web.catalog import Index
-    from optrove.web.looking import Look
+    from optrove.web.page_request import Look
 
 _SHOWN: Final = 10
 _LATELY: Final = 6

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import killed
-from optrove.backends.describe import describe
-from optrove.backends.frameworks import loaded_tables
-from optrove.codec.wire import encode
+from optrove.frameworks.installed import loaded_tables
+from optrove.serializer.describe import describe
+from optrove.serializer.wire import encode
 from tracing import readers_in, seen_in, summary_of
 
 KILLS = 200

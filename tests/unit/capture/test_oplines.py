@@ -10,16 +10,16 @@ import pytest
 
 import fakeframework as fake
 import observed_calls
-from optrove.backends import plain
-from optrove.backends.base import Tables
-from optrove.capture import oplines
-from optrove.capture.oplines import CaseIds, OpLines, TestNumbers
-from optrove.codec.identity import placement_hash
-from optrove.codec.lines import BadLine
-from optrove.codec.oplines import OpError, read_op_lines
+from optrove.capture import op_lines as oplines
+from optrove.capture.op_lines import CaseIds, OpLines, TestNumbers
 from optrove.model.case import Case
 from optrove.model.records import CallSite, Phase
 from optrove.model.values import Int, List, Null, TensorSpec
+from optrove.serializer import plain
+from optrove.serializer.hashes import placement_hash
+from optrove.serializer.lines import BadLine
+from optrove.serializer.op_lines import OpError, read_op_lines
+from optrove.serializer.tables import Tables
 
 observed = partial(observed_calls.observed, tables=Tables((plain.table(), fake.table())))
 
@@ -202,9 +202,9 @@ WRITER = textwrap.dedent("""
     import os, sys
     from pathlib import Path
     from observed_calls import observed
-    from optrove.backends import plain
-    from optrove.backends.base import Tables
-    from optrove.capture.oplines import OpLines
+    from optrove.serializer import plain
+    from optrove.serializer.tables import Tables
+    from optrove.capture.op_lines import OpLines
     tables = Tables((plain.table(),))
     sink = OpLines(Path(sys.argv[1]))
     process, calls = int(sys.argv[2]), int(sys.argv[3])

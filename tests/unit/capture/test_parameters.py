@@ -10,9 +10,9 @@ import pytest
 import fakeframework as fake
 import observed_calls
 from observed_calls import STARTED_NS
-from optrove.backends import plain
-from optrove.backends.base import Tables
 from optrove.capture.parameters import ParameterFiles, parameter_directory, remove_empty, spelled
+from optrove.serializer import plain
+from optrove.serializer.tables import Tables
 
 observed = partial(observed_calls.observed, tables=Tables((plain.table(), fake.table())))
 

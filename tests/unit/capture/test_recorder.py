@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy
 import pytest
 
-from optrove.backends.watching import CURRENT, muted
-from optrove.capture import journal as journal_module
 from optrove.capture import recorder as recorder_module
-from optrove.capture.numbering import Scope
-from optrove.codec.wire import encode
+from optrove.frameworks.probe_protocol import CURRENT, muted
+from optrove.journal import writer as journal_module
+from optrove.journal.writer import Scope
 from optrove.model.records import CallOutcome, DeviceParameters, Phase
+from optrove.serializer.wire import encode
 from tracing import fake_form, perform, readers_in, seen_in, start_recorder, summary_of
 
 
@@ -381,7 +381,7 @@ def resident_bytes():
 def test_calls_with_unknown_things_are_counted_when_there_are_too_many_cases(
     recorder, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("optrove.capture.numbering.MAX_OPAQUE", 2)
+    monkeypatch.setattr("optrove.journal.writer.MAX_OPAQUE", 2)
     for _ in range(5):
         perform(recorder, fake_form(), lambda _: None, Thing())
     summary = summary_of(tmp_path)

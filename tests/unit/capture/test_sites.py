@@ -4,8 +4,8 @@ from types import ModuleType
 import pytest
 
 import optrove
-from optrove.capture.numbering import Numbering
-from optrove.capture.sites import Sites
+from optrove.capture.recorder import Sites
+from optrove.journal.writer import Numbering
 from tracing import readers_in, start_recorder
 
 

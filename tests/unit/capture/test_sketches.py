@@ -2,7 +2,7 @@ import numpy
 import pytest
 
 from observed_calls import observed
-from optrove.capture.sketches import Sketches
+from optrove.capture.parameters import Sketches
 from tracing import readers_in, start_recorder
 
 

@@ -6,10 +6,10 @@ import sys
 import pytest
 
 import optrove
+from optrove.capture.runs import new_run
 from optrove.capture.tracing import Tracing, active_tracing
 from optrove.errors import AlreadyTracing, UnusableJournal
-from optrove.flows.runs import new_run
-from optrove.flows.trace import summarize_directory
+from optrove.tracing.trace import summarize_directory
 from tracing import assert_adds_up, fake_form, perform, readers_in, seen_in
 
 
@@ -108,7 +108,7 @@ FORKING = """
 import os, sys
 from pathlib import Path
 from optrove.capture.tracing import Tracing, active_tracing
-from optrove.flows.runs import new_run
+from optrove.capture.runs import new_run
 from tracing import fake_form, perform
 
 tracing = Tracing(Path(sys.argv[1]), new_run("a script", []))

@@ -12,16 +12,16 @@ from masters import (
     rows_of,
     tensor,
 )
-from optrove.codec.identity import placement_hash
 from optrove.errors import BadData, BadTarget
-from optrove.interop.call_lines import write_call_lines
 from optrove.interop.detect import read_file
-from optrove.interop.master_in import read_master
-from optrove.interop.params_dir import write_params_directory
+from optrove.interop.master_reader import read_master
+from optrove.interop.op_lines import write_call_lines
+from optrove.interop.parameter_directories import write_params_directory
 from optrove.interop.text_form import write_text
 from optrove.model.case import Case
 from optrove.model.records import Call, CallOutcome, Phase
 from optrove.model.values import Bool, Float, Int, List, Opaque, Symbol, Text, TorchPlacement
+from optrove.serializer.hashes import placement_hash
 
 MOMENT = "2026-01-15T10:46:16.345678Z"
 

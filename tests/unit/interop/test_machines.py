@@ -1,7 +1,13 @@
 import pytest
 
-from optrove.interop.machines import board_of, machine_data, read_machine
-from optrove.interop.runs import EPOCH, model_of, moment_of
+from optrove.interop.machines import (
+    EPOCH,
+    board_of,
+    machine_data,
+    model_of,
+    moment_of,
+    read_machine,
+)
 from optrove.model.trove import Machine
 
 

@@ -14,7 +14,7 @@ from masters import (
     tensor,
 )
 from optrove.errors import BadData
-from optrove.interop.master_in import read_master
+from optrove.interop.master_reader import read_master
 from optrove.interop.printed import core, core_range, core_ranges
 from optrove.model.records import DeviceKind, RunKind
 from optrove.model.trove import Machine

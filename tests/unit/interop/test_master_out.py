@@ -13,11 +13,9 @@ from masters import (
     rows_of,
     unsupported,
 )
-from optrove.codec.identity import placement_hash
-from optrove.interop.master_in import read_master
-from optrove.interop.master_out import write_master
-from optrove.interop.sorting import sorted_lines
-from optrove.interop.text_form import write_text
+from optrove.interop.master_reader import read_master
+from optrove.interop.master_writer import write_master
+from optrove.interop.text_form import sorted_lines, write_text
 from optrove.model.case import Case
 from optrove.model.values import (
     Callable,
@@ -34,6 +32,7 @@ from optrove.model.values import (
     TtnnPlacement,
     Tuple,
 )
+from optrove.serializer.hashes import placement_hash
 
 
 def exported(pairs, **options):

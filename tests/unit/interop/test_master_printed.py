@@ -15,20 +15,9 @@ from masters import (
     unsupported,
 )
 from optrove.errors import BadData
-from optrove.interop.master_in import read_master
+from optrove.interop.master_reader import read_master
 from optrove.interop.printed import core, core_range, core_ranges
-from optrove.model.values import (
-    Bool,
-    Float,
-    Int,
-    List,
-    Null,
-    Opaque,
-    Struct,
-    Symbol,
-    Text,
-    Tile,
-)
+from optrove.model.values import Bool, Float, Int, List, Null, Opaque, Struct, Symbol, Text, Tile
 
 SHARDED = printed_memory("HEIGHT_SHARDED", PRINTED_SHARDS, PRINTED_ND_SHARDS)
 COMPUTE = {

@@ -1,7 +1,14 @@
 import pytest
 
-from optrove.interop.almost_json import NotAlmostJson, parse_almost_json
-from optrove.interop.printed import UnknownSpelling, core, core_range, core_ranges, read_printed
+from optrove.interop.printed import (
+    NotAlmostJson,
+    UnknownSpelling,
+    core,
+    core_range,
+    core_ranges,
+    parse_almost_json,
+    read_printed,
+)
 from optrove.model.values import Bool, Float, Int, List, Null, Set, Struct, Symbol, Text
 
 

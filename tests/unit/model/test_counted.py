@@ -1,6 +1,6 @@
 import pytest
 
-from optrove.model.counted import Amount, Counted, Counting, LeftOut, OpCalls, add_up
+from optrove.model.ops import Amount, Counted, Counting, LeftOut, OpCalls, add_up
 
 MOVED = OpCalls("ttnn.to_device", cases=3, calls=9, outermost_cases=2, outermost_calls=7)
 ADDED = OpCalls("ttnn.add", cases=4, calls=20, outermost_cases=3, outermost_calls=12)

@@ -1,6 +1,6 @@
 import pytest
 
-from optrove.model.opnames import full_pattern, meant_ops, op_pattern
+from optrove.model.ops import full_pattern, meant_ops, op_pattern
 
 KNOWN = (
     "torch.add",

@@ -1,7 +1,6 @@
 from hypothesis import given
 
-from optrove.model.case import Case
-from optrove.model.rewrite import renamed, rewrite
+from optrove.model.case import Case, renamed, rewrite
 from optrove.model.values import Handle, Int, List, NumpyPlacement, Struct, TensorSpec, Tuple
 from strategies import values
 

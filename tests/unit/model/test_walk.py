@@ -11,8 +11,9 @@ from optrove.model.values import (
     Text,
     TtnnPlacement,
     Tuple,
+    key_step,
+    walk,
 )
-from optrove.model.walk import key_step, walk
 
 
 def test_paths_are_those_of_the_json_form():

@@ -6,9 +6,17 @@ import pytest
 
 from attempts import add, attempted
 from optrove.model.records import HARMLESS, DeviceKind, Measurement, Outcome
-from optrove.report.attempted import attempted_data, counts_of, is_as_recorded, said
-from optrove.report.attempts_text import attempt_lines, attempts_lines, counts_line, number
-from optrove.report.board_text import adapted_data, adapted_lines, board_data, board_lines
+from optrove.report.attempts import (
+    attempt_lines,
+    attempted_data,
+    attempts_lines,
+    counts_line,
+    counts_of,
+    is_as_recorded,
+    number,
+    said,
+)
+from optrove.report.boards import adapted_data, adapted_lines, board_data, board_lines
 from optrove.report.causes import causes
 from trove_rows import tensor
 

@@ -1,12 +1,12 @@
-from optrove.codec.described import describe_case
 from optrove.model.trove import Machine
 from optrove.model.values import Opaque
-from optrove.report.cases_text import (
+from optrove.report.cases import (
     configuration_data,
     configuration_lines,
     heading_lines,
     used_by_lines,
 )
+from optrove.serializer.described import describe_case
 from trove_rows import case, configuration, memory, shard, tensor
 
 SHARDED = memory("L1_HEIGHT_SHARDED", shard((224, 32), (7, 6)))

@@ -1,7 +1,14 @@
 from optrove.model.values import Opaque
-from optrove.report.argument_changes import NOT_GIVEN, ArgumentChange, argument_changes
-from optrove.report.diff import Kind, compare, counted
-from optrove.report.diff_text import Compared, change_lines, diff_data, diff_lines
+from optrove.report.describe import NOT_GIVEN, ArgumentChange, argument_changes
+from optrove.report.diff import (
+    Compared,
+    Kind,
+    change_lines,
+    compare,
+    counted,
+    diff_data,
+    diff_lines,
+)
 from trove_rows import case, case_row, memory, shard, tensor
 
 

@@ -1,14 +1,7 @@
 import pytest
 
 from optrove.model.values import Int, List, Set, Struct
-from optrove.report.families import (
-    Varied,
-    differing,
-    families,
-    family_data,
-    family_lines,
-    varied_text,
-)
+from optrove.report.cases import Varied, differing, families, family_data, family_lines, varied_text
 from trove_rows import case, configuration, tensor
 
 

@@ -1,4 +1,4 @@
-from optrove.report.family_order import FamilyOrder
+from optrove.report.facets import FamilyOrder
 
 FAMILIES = (0, 1, 0, 2, 1, 1)
 CALLS = (9, 8, 3, 2, 2, 2)

@@ -11,12 +11,12 @@ from executed_runs import (
     make_executed,
     run,
 )
-from optrove.codec.described import describe_case
-from optrove.flows.reporting import report_of
 from optrove.model.records import Outcome
-from optrove.report.html import html
+from optrove.report.page import html
 from optrove.report.results import Result, RunResults
 from optrove.report.results_page import results_page
+from optrove.report.traced_page import report_of
+from optrove.serializer.described import describe_case
 
 
 class Tags(HTMLParser):

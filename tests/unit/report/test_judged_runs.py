@@ -4,8 +4,7 @@ from itertools import product
 
 import pytest
 
-from optrove.report.judged_runs import JudgedRun, compared_runs, judged_of
-from optrove.report.releases import Side, compare
+from optrove.report.releases import JudgedRun, Side, compare, compared_runs, judged_of
 
 
 @dataclass

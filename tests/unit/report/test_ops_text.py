@@ -1,8 +1,8 @@
 import pytest
 
-from optrove.model.counted import Amount, LeftOut
+from optrove.model.ops import Amount, LeftOut
 from optrove.model.trove import OpRow
-from optrove.report.ops_text import ops_data, ops_lines, percent
+from optrove.report.ops import ops_data, ops_lines, percent
 
 LLAMA = "meta-llama/Llama-3.2-11B-Vision-Instruct"
 ROWS = (

@@ -5,16 +5,16 @@ import pytest
 
 from executed_runs import SHARDED, attempt, run
 from optrove.model.records import DeviceKind, Measurement, Outcome
-from optrove.report.distributions import pcc_chart, time_chart
+from optrove.report.page import pcc_chart, time_chart
 from optrove.report.results import (
     Result,
     RunResults,
     Waiting,
     numberless_text,
+    results_lines,
     spread,
     summed,
 )
-from optrove.report.results_text import results_lines
 
 
 def result(*args, suite=None, op="ttnn.matmul", **facts):

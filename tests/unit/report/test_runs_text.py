@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from optrove.model.records import RunKind
 from optrove.model.trove import Machine, RunRow
-from optrove.report.runs_text import runs_lines
+from optrove.report.runs import runs_lines
 from small_trove import run_of
 
 LONG = "models/demos/llama/tests/test_decode_in_one_go.py::test_all"

@@ -3,8 +3,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from optrove.model.values import Int, List, Struct, TensorSpec, TorchPlacement
-from optrove.report.shard_picture import shard_file, shard_svg, shard_words
-from optrove.report.shards import shard_layout
+from optrove.report.shards import shard_file, shard_layout, shard_svg, shard_words
 from trove_rows import core, memory, shard, tensor
 
 

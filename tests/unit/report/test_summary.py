@@ -1,10 +1,10 @@
 import pytest
 
-from optrove.codec.identity import placement_hash
-from optrove.model.counted import Amount, Counting, LeftOut
+from optrove.model.ops import Amount, Counting, LeftOut
 from optrove.model.records import TestOutcome, TestResult
 from optrove.report.summary import LOST, summarize
-from optrove.report.trace_text import summary_lines
+from optrove.report.trace import summary_lines
+from optrove.serializer.hashes import placement_hash
 from tracing import assert_adds_up, fake_form, perform, readers_in, start_recorder, summary_of
 
 
@@ -117,7 +117,7 @@ def test_what_other_ops_call_and_what_only_moves_data_is_told_apart(tmp_path):
 
 
 def test_results_of_tests_are_counted_by_outcome(tmp_path):
-    from optrove.codec.records import record_to_builtins
+    from optrove.serializer.records import record_to_builtins
 
     _, journal = start_recorder(tmp_path)
     outcomes = [TestOutcome.PASSED, TestOutcome.PASSED, TestOutcome.FAILED]

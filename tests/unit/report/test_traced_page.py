@@ -1,9 +1,9 @@
 from executed_runs import run
-from optrove.model.counted import Amount, LeftOut
+from optrove.model.ops import Amount, LeftOut
 from optrove.model.records import Measurement, RunKind, TestOutcome, TestResult
 from optrove.model.trove import Machine, OpRow, RunRow
-from optrove.report.html import html
-from optrove.report.traced import Traced
+from optrove.report.outcomes import Traced
+from optrove.report.page import html
 from optrove.report.traced_page import traced_page
 
 

@@ -1,5 +1,4 @@
-from optrove.report.facets import numbers_in
-from optrove.report.tried import LastTried
+from optrove.report.facets import LastTried, numbers_in
 
 N150, T3K = ("n150", "shadow"), ("t3k", "mock")
 

@@ -1,4 +1,3 @@
-from optrove.codec.described import describe_case
 from optrove.report.usage import (
     groups,
     groups_data,
@@ -7,6 +6,7 @@ from optrove.report.usage import (
     usage_lines,
     usage_of,
 )
+from optrove.serializer.described import describe_case
 from trove_rows import case, configuration, memory, tensor
 
 

@@ -1,10 +1,4 @@
-from optrove.report.vectors_text import (
-    DrawnGroup,
-    DrawnVector,
-    DrawnVectors,
-    vector_data,
-    vector_lines,
-)
+from optrove.report.sweep import DrawnGroup, DrawnVector, DrawnVectors, vector_data, vector_lines
 from trove_rows import case
 
 VECTORS = [

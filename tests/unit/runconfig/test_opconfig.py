@@ -14,7 +14,7 @@ from optrove.runconfig import (
     OpConfig,
     column_sharded,
 )
-from optrove.runconfig.known import KNOWN
+from optrove.runconfig.ops import KNOWN
 
 
 @dataclass

@@ -2,7 +2,7 @@ import pytest
 
 from optrove.errors import BadConfig
 from optrove.runconfig import LinearConfig, MeshDeviceStub, SoftmaxConfig, create_run_config
-from optrove.runconfig.gathering import gathered
+from optrove.runconfig.checking import gathered
 from optrove.runconfig.ranges import MAX_ENTRIES, ends, expand
 
 STUB = MeshDeviceStub((1, 1))

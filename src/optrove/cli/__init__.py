@@ -1,0 +1,1 @@
+"""The optrove command: one module per section of ``optrove --help``."""

@@ -1,1 +1,0 @@
-"""Each user verb as one function that wires the stages below."""

@@ -1,0 +1,1 @@
+"""PyTorch: converters, probe and executor."""

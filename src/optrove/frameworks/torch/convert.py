@@ -1,0 +1,191 @@
+"""The converter table of torch: tensors, dtypes, devices, sizes, layouts, results, generators.
+
+A tensor is described by what its handle tells: no number is read, no operation runs, and neither
+``__torch_function__`` nor a function mode notices. Subclasses such as ``nn.Parameter`` count as
+tensors. Some tensors have no recorded form and are Opaque: those whose size torch does not tell
+as numbers (nested and symbolic ones), and quantized ones, for their scales.
+
+Limit: sparse tensors and those within a transform (vmap, grad) have no storage that torch would
+show, so that views of them count as tensors of their own.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from optrove.model.values import TensorSpec, TorchPlacement
+from optrove.serializer.tables import (
+    ConverterTable,
+    Fields,
+    HandleConverter,
+    StructConverter,
+    SymbolConverter,
+    TensorConverter,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import ModuleType
+
+    from optrove.serializer.tables import Describing
+
+_CONSTANTS = ("dtype", "layout", "memory_format", "qscheme")
+
+
+def table() -> ConverterTable:
+    """Return the converters of the installed torch, which is imported now if it was not yet."""
+    torch = importlib.import_module("torch")
+    rule = TensorRule(torch)
+    return ConverterTable(
+        "torch",
+        [
+            *(_constants(torch, kind) for kind in _CONSTANTS),
+            *_results(torch),
+            TensorConverter(
+                "torch.Tensor", torch.Tensor, rule.spec, subclasses=True, storage=rule.storage
+            ),
+            StructConverter(
+                "torch.device",
+                torch.device,
+                lambda live: {"type": live.type, "index": live.index},
+                partial(_make_device, torch),
+                ("type", "index"),
+            ),
+            StructConverter(
+                "torch.Size",
+                torch.Size,
+                lambda live: {"sizes": list(live)},
+                lambda fields: torch.Size(fields["sizes"]),
+                ("sizes",),
+            ),
+            HandleConverter(
+                "torch.Generator",
+                torch.Generator,
+                partial(_make_generator, torch),
+                _generator_recipe,
+                ("device", "seed"),
+                needs_device=False,
+            ),
+        ],
+    )
+
+
+class TensorRule:
+    """How a tensor is described; knows the names of dtypes and layouts."""
+
+    __slots__ = ("_dtypes", "_layouts", "_strided", "_unnoticed")
+
+    def __init__(self, torch: ModuleType) -> None:
+        dtypes = _members(torch, torch.dtype)
+        layouts = _members(torch, torch.layout)
+        self._dtypes = {dtype: f"torch.{name}" for name, dtype in dtypes.items()}
+        self._layouts = {layout: name for name, layout in layouts.items()}
+        self._strided = torch.strided
+        self._unnoticed = torch._C.DisableTorchFunction  # noqa: SLF001 - has no public name
+
+    def spec(self, live: Any, describing: Describing, identity: int, storage: int) -> TensorSpec:  # noqa: ARG002 - the signature of TensorConverter.spec
+        """Return the specification of ``live``; strides only where its layout has them.
+
+        ValueError if it is quantized, or if torch does not tell its sizes as numbers.
+        """
+        with self._unnoticed():
+            if live.is_quantized:
+                raise ValueError("the scales of a quantized tensor have no recorded form")
+            layout = live.layout
+            placement = TorchPlacement(
+                strides=_numbers(live.stride()) if layout is self._strided else (),
+                layout=self._layouts[layout],
+                device=device_name(live.device),
+                requires_grad=live.requires_grad,
+                offset=_numbers((live.storage_offset(),))[0],
+                conjugate=live.is_conj(),
+                negative=live.is_neg(),
+            )
+            shape = _numbers(live.shape)
+            return TensorSpec(shape, self._dtypes[live.dtype], placement, identity, storage)
+
+    def storage(self, live: Any) -> tuple[str, int]:
+        """Return what a tensor and its views share; the tensor itself where torch shows nothing."""
+        with self._unnoticed():
+            try:
+                return ("storage", live.untyped_storage()._cdata)  # noqa: SLF001 - tells storages apart without reading them
+            except NotImplementedError:
+                return ("tensor", id(live))
+
+
+def _numbers(sizes: Iterable[Any]) -> tuple[int, ...]:
+    """Return ``sizes`` as plain numbers; ValueError for symbols, which look like numbers."""
+    found = tuple(sizes)
+    for size in found:
+        if type(size) is not int:
+            raise ValueError("this tensor's size is not a number but a symbol")
+    return found
+
+
+def device_name(live: Any) -> str:
+    """Return a device as torch spells it: ``cpu``, ``cuda:0``."""
+    kind: str = live.type
+    return kind if live.index is None else f"{kind}:{live.index}"
+
+
+def _results(torch: ModuleType) -> list[StructConverter]:
+    """Return the converters of named results, such as what ``torch.max`` along a dimension gives.
+
+    Their module also holds other names for them; each goes by its own.
+    """
+    found = vars(torch.return_types).items()
+    return [
+        _result(kind)
+        for name, kind in sorted(found)
+        if isinstance(kind, type) and issubclass(kind, tuple) and kind.__name__ == name
+    ]
+
+
+def _result(kind: Any) -> StructConverter:
+    names: tuple[str, ...] = kind.__match_args__
+    return StructConverter(
+        f"torch.return_types.{kind.__name__}",
+        kind,
+        lambda live: dict(zip(names, live, strict=True)),
+        lambda fields: kind([fields[name] for name in names]),
+        names,
+    )
+
+
+def _constants(torch: ModuleType, kind: str) -> SymbolConverter:
+    cls = getattr(torch, kind)
+    members = _members(torch, cls)
+    names = {member: name for name, member in members.items()}
+    return SymbolConverter(f"torch.{kind}", cls, members, names.__getitem__)
+
+
+def _members(torch: ModuleType, cls: type) -> dict[str, Any]:
+    """Return the constants of ``cls`` by their one name, which is not that of an alias.
+
+    ``torch.half`` and ``torch.float16`` are one object. Dtypes and memory formats tell their own
+    name to whoever copies them; the other constants have no aliases.
+    """
+    found = {name: member for name, member in vars(torch).items() if isinstance(member, cls)}
+    return {_own_name(name, member): member for name, member in sorted(found.items())}
+
+
+def _own_name(name: str, member: Any) -> str:
+    told = member.__reduce__() if "__reduce__" in vars(type(member)) else name
+    return told.removeprefix("torch.") if isinstance(told, str) else name
+
+
+def _make_device(torch: ModuleType, fields: Fields) -> Any:
+    return torch.device(fields["type"], fields["index"])
+
+
+def _generator_recipe(live: Any) -> Fields:
+    """Return the seed a generator started from; numbers already drawn are not replayed."""
+    return {"device": live.device, "seed": live.initial_seed()}
+
+
+def _make_generator(torch: ModuleType, recipe: Fields, _: Any) -> Any:
+    generator = torch.Generator(device=recipe["device"])
+    generator.manual_seed(recipe["seed"])
+    return generator

@@ -1,0 +1,1 @@
+"""ttnn: boards, converters, probe, executor and shadow."""

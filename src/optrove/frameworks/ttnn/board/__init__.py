@@ -1,0 +1,1 @@
+"""Boards: the table, mock boards, and opening devices."""

@@ -1,0 +1,1 @@
+"""Converters of ttnn types, in both directions."""

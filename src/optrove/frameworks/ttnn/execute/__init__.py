@@ -1,0 +1,1 @@
+"""Execute recorded cases on ttnn."""

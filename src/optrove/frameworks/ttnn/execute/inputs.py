@@ -1,0 +1,284 @@
+"""Make the tensors of a recorded call anew, from their specs.
+
+Where numbers do not matter, memory is allocated on the device and never written: that takes
+microseconds where filling a cache takes a good part of a second. Where they do, ``Numbers``
+gives a host tensor for each chip, which is moved to the device.
+
+One tensor that was passed twice is one tensor again, and views share their memory again where
+ttnn can make such a view of what is there. What cannot be restored is noted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from math import prod
+from operator import ge
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from optrove.frameworks.ttnn.probe.patching import SHADOW_MARK
+from optrove.model.values import TensorSpec, TtnnPlacement
+from optrove.serializer.build import build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from optrove.model.values import MeshPlacement, Struct
+    from optrove.serializer.tables import Tables
+
+USUAL_TILE: Final = (32, 32)
+HOST: Final = "host"
+MAX_CONFIGURATIONS: Final = 4096
+
+
+class Numbers(Protocol):
+    """Who says what is in a tensor."""
+
+    def shards(self, spec: TensorSpec, path: str, memory: Any = None) -> list[Any]:
+        """Return a host tensor for each chip that holds a part, in the order of the chips.
+
+        Where they can, they tell of ``memory``: host tensors have a configuration as well.
+        """
+
+    def padded(self, shards: list[Any], shape: tuple[int, ...]) -> list[Any]:
+        """Return the host tensors with zeros up to a shape."""
+
+    def noted(self, live: Any, shards: list[Any]) -> None:
+        """Take note of what was put into a tensor."""
+
+    def foreign(self, spec: TensorSpec, path: str) -> Any:
+        """Return a tensor of another framework."""
+
+
+class Memories:
+    """The memory configurations that were built already."""
+
+    def __init__(self, tables: Callable[[], Tables]) -> None:
+        self._tables = tables
+        self._known: dict[Struct, Any] = {}
+
+    def build(self, memory: Struct) -> Any:
+        """Return the live configuration; BadData if it cannot be built."""
+        live = self._known.get(memory)
+        if live is None:
+            live = build(memory, self._tables())
+            if len(self._known) >= MAX_CONFIGURATIONS:
+                self._known.clear()
+            self._known[memory] = live
+        return live
+
+
+class Inputs:
+    """The tensors of one call, each made once."""
+
+    def __init__(
+        self,
+        ttnn: ModuleType,
+        memories: Memories,
+        device: Any,
+        numbers: Numbers,
+        *,
+        filled: bool,
+    ) -> None:
+        """Make tensors on ``device``; unless ``filled``, those on the device stay unwritten."""
+        self.notes: list[str] = []
+        self._ttnn: Any = ttnn
+        self._memories = memories
+        self._device = device
+        self._numbers = numbers
+        self._filled = filled
+        self._by_identity: dict[int, Any] = {}
+        self._by_storage: dict[int, Any] = {}
+
+    def make(self, spec: TensorSpec, path: str) -> Any:
+        """Return the tensor of a spec, the same one for the same identity."""
+        live = self._by_identity.get(spec.identity)
+        if live is None:
+            live = self._make(spec, path)
+            self._by_identity[spec.identity] = live
+            self._by_storage.setdefault(spec.storage, live)
+        return live
+
+    def _make(self, spec: TensorSpec, path: str) -> Any:
+        placement = spec.placement
+        if not isinstance(placement, TtnnPlacement):
+            return self._numbers.foreign(spec, path)
+        owner = self._by_storage.get(spec.storage)
+        if owner is not None and isinstance(owner, self._ttnn.Tensor):
+            view = self._view(owner, spec)
+            if view is not None:
+                return view
+            self.notes.append(f"{path} shared memory with another argument; here it has its own")
+        if placement.storage == HOST:
+            return self._on_host(spec, placement, path)
+        if self._device is None:
+            raise ValueError("it lies on a device, and none is open")
+        return self._on_device(spec, placement, path)
+
+    def _view(self, owner: Any, spec: TensorSpec) -> Any:
+        """Return the memory of another tensor in the shape of ``spec``; None where it cannot be."""
+        try:
+            view = self._ttnn.experimental.view(owner, list(spec.shape))
+        except (RuntimeError, TypeError):  # ttnn cannot; the caller says so
+            return None
+        same = view.dtype == self._dtype(spec) and view.layout.name == _placement(spec).layout
+        return view if same else None
+
+    def _on_device(self, spec: TensorSpec, placement: TtnnPlacement, path: str) -> Any:
+        if placement.memory is None:
+            raise ValueError("the recording does not tell its memory")
+        memory = self._memories.build(placement.memory)
+        roomy = _is_roomy(spec, placement)
+        shards = self._numbers.shards(spec, path) if self._filled else []
+        if self._filled:
+            parts = self._numbers.padded(shards, placement.padded_shape) if roomy else shards
+            live = self._moved(self._for_device(parts, placement), memory)
+        else:
+            whole = replace(spec, shape=placement.padded_shape) if roomy else spec
+            live = self._allocated(whole, placement, memory)
+        if roomy:
+            shapes = (self._ttnn.Shape(list(each)) for each in (spec.shape, placement.padded_shape))
+            live = self._ttnn.reshape(live, *shapes)  # a view: ttnn moves nothing
+        live = self._placed(live, placement.mesh, path)
+        if self._filled:
+            self._numbers.noted(live, shards)
+        return live
+
+    def _allocated(self, spec: TensorSpec, placement: TtnnPlacement, memory: Any) -> Any:
+        ttnn = self._ttnn
+        shape, dtype = ttnn.Shape(list(spec.shape)), self._dtype(spec)
+        layout, tile = ttnn.Layout[placement.layout], placement.tile
+        if tile is None or (tile.shape == USUAL_TILE and not tile.transpose_of_faces):
+            return ttnn.allocate_tensor_on_device(shape, dtype, layout, self._device, memory)
+        shards = (
+            {"shard_spec": memory.shard_spec, "memory_layout": memory.memory_layout}
+            if memory.nd_shard_spec is None or memory.shard_spec is not None
+            else {"nd_shard_spec": memory.nd_shard_spec}
+        )
+        own_tile = ttnn.Tile(list(tile.shape), tile.transpose_of_faces)
+        known = ttnn.TensorSpec(
+            shape, dtype, layout, buffer_type=memory.buffer_type, tile=own_tile, **shards
+        )
+        return ttnn.allocate_tensor_on_device(known, self._device)
+
+    def _moved(self, host: Any, memory: Any) -> Any:
+        return self._ttnn.to_device(host, self._device, memory_config=memory)
+
+    def _on_host(self, spec: TensorSpec, placement: TtnnPlacement, path: str) -> Any:
+        memory = None if placement.memory is None else self._memories.build(placement.memory)
+        shards, mesh = self._numbers.shards(spec, path, memory), placement.mesh
+        if mesh is None:
+            return self._joined(shards, placement)
+        if memory not in (None, shards[0].memory_config()) and self._fits(shards):
+            shape, layout = self._ttnn.Shape(list(spec.shape)), shards[0].layout
+            live = self._ttnn.allocate_tensor_on_host(
+                shape, shards[0].dtype, layout, self._device, memory
+            )
+        elif self._device is not None and _is_partial(mesh):
+            live = self._read_in_part(shards, mesh, memory, path)
+        else:
+            live = self._joined(shards, placement)
+        return self._spread(live, mesh)
+
+    def _fits(self, shards: list[Any]) -> bool:
+        """Tell whether a host tensor for all chips of the device can take the place of these."""
+        chips = 0 if self._device is None else self._device.get_num_devices()
+        return not self._filled and chips == len(shards)
+
+    def _read_in_part(self, shards: list[Any], mesh: MeshPlacement, memory: Any, path: str) -> Any:
+        """Return a host tensor for all chips that has the parts of some only.
+
+        ttnn makes such a tensor in one way: it reads those parts from a device.
+        """
+        whole = self._moved(self._completed(shards, mesh), memory)
+        return self._ttnn.from_device(self._on_part(whole, mesh, path))
+
+    def _completed(self, shards: list[Any], mesh: MeshPlacement) -> Any:
+        """Return one host tensor of these parts, with any part for the chips that lack one."""
+        held = dict(zip(mesh.coordinates, shards, strict=True))
+        chips = product(*map(range, self._device.shape))
+        whole = [held.get(chip, shards[0]) for chip in chips]
+        return self._ttnn.from_host_shards(whole, self._device.shape)
+
+    def _for_device(self, shards: list[Any], placement: TtnnPlacement) -> Any:
+        mesh = placement.mesh
+        if mesh is not None and _is_partial(mesh):
+            return self._completed(shards, mesh)
+        return self._joined(shards, placement)
+
+    def _joined(self, shards: list[Any], placement: TtnnPlacement) -> Any:
+        """Return one host tensor of the parts of all chips."""
+        if len(shards) == 1:
+            return shards[0]
+        known = placement.mesh_shape or (placement.mesh and _extent(placement.mesh))
+        shape = known if known and prod(known) == len(shards) else (1, len(shards))
+        return self._ttnn.from_host_shards(shards, self._ttnn.MeshShape(list(shape)))
+
+    def _placed(self, live: Any, mesh: MeshPlacement | None, path: str) -> Any:
+        """Return the tensor spread over the mesh as recorded."""
+        if mesh is None:
+            return live
+        if len(mesh.coordinates) < self._device.get_num_devices():
+            live = self._on_part(live, mesh, path)
+        return self._spread(live, mesh)
+
+    def _spread(self, live: Any, mesh: MeshPlacement) -> Any:
+        """Have a tensor say that it is spread as recorded; a part says it of the whole."""
+        ttnn, chips, size = self._ttnn, mesh.coordinates, prod(mesh.distribution_shape)
+        # On the shadow, what is read from one chip is a tensor of its own.
+        if len(chips) < size and self._device is not None and not hasattr(ttnn, SHADOW_MARK):
+            whole = tuple(product(*map(range, self._device.shape)))
+            chips = whole if len(whole) == size else chips
+        topology = ttnn.TensorTopology(
+            ttnn.MeshShape(list(mesh.distribution_shape)),
+            [
+                ttnn.PlacementReplicate() if dim is None else ttnn.PlacementShard(dim)
+                for dim in mesh.placements
+            ],
+            [ttnn.MeshCoordinate(list(chip)) for chip in chips],
+        )
+        if live.tensor_topology() != topology:
+            live.update_tensor_topology(topology)
+        return live
+
+    def _on_part(self, live: Any, mesh: MeshPlacement, path: str) -> Any:
+        """Return the parts of a tensor that lie on the recorded chips."""
+        wanted = set(mesh.coordinates)
+        pairs = zip(live.device_coords(), self._ttnn.get_device_tensors(live), strict=True)
+        parts = [part for chip, part in pairs if tuple(chip) in wanted]
+        if len(parts) != len(wanted):
+            self.notes.append(f"{path} was on chips that are not here; it was put on all chips")
+            return live
+        return self._ttnn.combine_device_tensors(tensors=parts)
+
+    def _dtype(self, spec: TensorSpec) -> Any:
+        return self._ttnn.DataType[spec.dtype.removeprefix("ttnn.").upper()]
+
+
+def _extent(mesh: MeshPlacement) -> tuple[int, ...]:
+    """Return the shape of the mesh that the parts of a host tensor are meant for.
+
+    ttnn ends the process when a tensor for a line of two chips is moved to a mesh of 1x2.
+    """
+    return tuple(max(places) + 1 for places in zip(*mesh.coordinates, strict=True))
+
+
+def _is_partial(mesh: MeshPlacement) -> bool:
+    """Tell whether chips are missing between those of a tensor, or of the whole it is a part of."""
+    return 0 < len(mesh.coordinates) < max(prod(mesh.distribution_shape), prod(_extent(mesh)))
+
+
+def _is_roomy(spec: TensorSpec, placement: TtnnPlacement) -> bool:
+    """Tell whether a tiled tensor has more padding than its tiles ask for."""
+    shape, padded, tile = spec.shape, placement.padded_shape, placement.tile
+    if tile is None or len(shape) != len(padded) or len(shape) < len(tile.shape):
+        return False
+    sizes = (*(1,) * (len(shape) - len(tile.shape)), *tile.shape)
+    usual = tuple(-(-length // size) * size for length, size in zip(shape, sizes, strict=True))
+    return padded != usual and all(map(ge, padded, usual))
+
+
+def _placement(spec: TensorSpec) -> TtnnPlacement:
+    assert isinstance(spec.placement, TtnnPlacement)  # noqa: S101 - narrows the type; the caller has looked
+    return spec.placement

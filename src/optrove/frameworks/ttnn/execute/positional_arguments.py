@@ -1,0 +1,182 @@
+"""Give arguments that were recorded by their places the names of their parameters.
+
+Imported recordings know some or all arguments by their places only. Those of Python calls are
+passed by place again. Others have the places of C++, where keyword-only parameters count as well
+and an older release may have had more or fewer: these are matched with the parameters that ttnn
+writes into its signatures, in their order and by their types.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from optrove.frameworks.ttnn.probe.arguments import NUMBER
+from optrove.model.values import (
+    Bool,
+    DeviceRef,
+    Float,
+    Int,
+    List,
+    Null,
+    Opaque,
+    Struct,
+    Symbol,
+    TensorSpec,
+    Text,
+    Tuple,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from optrove.frameworks.ttnn.execute.invoking import Target
+    from optrove.frameworks.ttnn.probe.arguments import Overload
+
+PLACE: Final = re.compile(r"arg(\d+)")
+"""What arguments are called of which only the place is known."""
+
+UNWRITTEN: Final = "unsupported type"
+"""What the tracer of tt-metal writes in the place of an argument that it could not print."""
+
+_ROW: Final = re.compile(r"\b(array|SmallVector|vector|span)\b")
+_WORD: Final = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """How arguments are passed: ``places`` are those of which only the place is known, in order.
+
+    ``values`` are the arguments under the names that they go by here: ``named`` says which
+    recorded ones, that only told a place, they stand for. ``roles`` are the names of the
+    parameters that take what is still passed by place. ``notes`` tell what was left out.
+    """
+
+    places: list[str]
+    values: dict[str, Value]
+    named: dict[str, str] = field(default_factory=dict)
+    roles: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def passing(target: Target, arguments: Mapping[str, Value]) -> Passing:
+    """Return how these arguments are passed to the operation."""
+    numbered = sorted((name for name in arguments if PLACE.fullmatch(name)), key=_number)
+    own = {name for name in arguments if name != "self"}
+    if any(overload.required <= own <= overload.names for overload in target.overloads):
+        return Passing([], dict(arguments))
+    if not numbered or not target.overloads:
+        return _to_python(target, arguments, numbered)
+    fitting = _fitting_by_place(target.overloads, numbered, own)
+    if fitting is not None and not any(is_unwritten(arguments[name]) for name in numbered):
+        roles = dict(zip(numbered, fitting.positional, strict=False))
+        return Passing(numbered, dict(arguments), roles=roles)
+    return _in_order_of_c(target, arguments, numbered) or Passing(numbered, dict(arguments))
+
+
+def is_unwritten(value: Value) -> bool:
+    """Tell whether a recorder had something here that it could not write."""
+    return isinstance(value, Opaque) and UNWRITTEN in value.token
+
+
+def _number(name: str) -> int:
+    return int(name[3:])
+
+
+def _to_python(target: Target, arguments: Mapping[str, Value], numbered: list[str]) -> Passing:
+    """Pass arguments to a function written in Python, without absent ones that it never had."""
+    kept, places = dict(arguments), list(numbered)
+    if target.signature is not None and numbered:
+        parameters = target.signature.parameters.values()
+        room = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        loose = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        while not loose and len(places) > len(room) and isinstance(kept[places[-1]], Null):
+            del kept[places.pop()]
+    return Passing(places, kept)
+
+
+def _fitting_by_place(
+    overloads: tuple[Overload, ...], numbered: list[str], own: set[str]
+) -> Overload | None:
+    """Return the overload that takes as many arguments by place, and the others by name."""
+    count, others = len(numbered), own - set(numbered)
+    for overload in overloads:
+        placed = set(overload.positional[:count])
+        fits = count <= len(overload.positional) and others <= overload.names - placed
+        if fits and overload.required <= placed | others:
+            return overload
+    return None
+
+
+def _in_order_of_c(
+    target: Target, arguments: Mapping[str, Value], numbered: list[str]
+) -> Passing | None:
+    """Return the arguments under the names of the first overload along which they lie."""
+    others = {name: value for name, value in arguments.items() if name not in numbered}
+    for overload in target.overloads:
+        found = _along(overload, {name: arguments[name] for name in numbered})
+        if found is None:
+            continue
+        named, notes = found
+        if overload.required <= set(named.values()) | others.keys():
+            values = {new: arguments[old] for old, new in named.items()}
+            return Passing([], {**values, **others}, named, notes=tuple(notes))
+    return None
+
+
+def _along(
+    overload: Overload, values: Mapping[str, Value]
+) -> tuple[dict[str, str], list[str]] | None:
+    """Return which parameter each argument belongs to, and what belongs to none.
+
+    An absent argument belongs to none, and neither do a zero or something unwritten that no
+    parameter takes any more; anything else has to find one.
+    """
+    left = list(overload.written)
+    named: dict[str, str] = {}
+    notes = []
+    for name, value in values.items():
+        if isinstance(value, Null):
+            if left and "None" in left[0][1]:
+                left.pop(0)
+            continue
+        place = next((i for i, (_, kind) in enumerate(left) if takes(kind, value)), None)
+        if place is not None:
+            named[name] = left[place][0]
+            del left[: place + 1]
+        elif is_unwritten(value) or value in (Int(0), Bool(value=False)):
+            notes.append(f"the installed ttnn has no parameter for {name}; it was left out")
+        else:
+            return None
+    return named, notes
+
+
+def takes(annotation: str, value: Value) -> bool:
+    """Tell by the type of a parameter whether it may take a value."""
+    match value:
+        case TensorSpec():
+            return "Tensor" in annotation.replace("tensor.", "")
+        case Bool() | Int() | Float():
+            return bool(NUMBER.search(annotation)) and "Sequence" not in annotation
+        case Text():
+            return "str" in annotation
+        case List() | Tuple():
+            return "Sequence" in annotation or "Shape" in annotation
+        case Struct(type="ttnn.Shape"):
+            return "Shape" in annotation or "Sequence[int]" in annotation
+        case Struct(type=name) | Symbol(type=name) | DeviceRef(type=name):
+            return name.rpartition(".")[2] in _WORD.findall(annotation)
+        case Opaque(type=name):
+            return _takes_unwritten(annotation, name)
+    return True
+
+
+def _takes_unwritten(annotation: str, name: str) -> bool:
+    """Tell by the type in C++ whether a parameter may take what a recorder could not write."""
+    words = {word.removeprefix("Basic") for word in _WORD.findall(name)}
+    kinds = {word.removeprefix("Eltwise") for word in _WORD.findall(annotation)}
+    telling = {word for word in words & kinds if word[:1].isupper()}
+    row = bool(_ROW.search(name))
+    return bool(telling) or (row and bool(re.search(r"Sequence\[.*int|Shape", annotation)))

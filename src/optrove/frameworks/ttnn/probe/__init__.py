@@ -1,0 +1,1 @@
+"""Observe ttnn calls, and record repeated ones on a fast path."""

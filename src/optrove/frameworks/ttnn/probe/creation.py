@@ -1,0 +1,464 @@
+"""Observe how runtime objects are created and devices are opened.
+
+``Creations`` says what to patch, and afterwards knows the recipe of each handle that was made
+while the patches were in place. It holds no handle: nanobind's objects take no weak references,
+so they are known by their id and class. An id passes to another object when its owner dies,
+but the new object's creation is seen as well: every function that ttnn declares to return such
+an object is watched, also those whose results have no recipe.
+
+Limits. A handle has no recipe when it was made before, or by a function that somebody put away
+before the patches other than as a global of a module; should such a handle live at the id of a
+dead one that was seen, it is taken for that. ``ttnn.SubDevice`` cannot be watched, because
+nanobind calls its constructor past all attributes of the class, and so a sub-device manager has
+no recipe either. A mapper for a mere mesh shape, without a device, has none, since a recipe is
+carried out on a device. The configurations of mappers and composers have no readers: they are
+read from the text that ttnn prints of them, and kept if a configuration made of that prints the
+same.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
+from importlib import import_module
+from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from optrove.frameworks.ttnn.probe.patching import Note, OnFault, Signature, members, patches, stubs
+from optrove.model.records import DeviceParameters
+
+if TYPE_CHECKING:
+    from optrove.serializer.tables import Fields
+
+
+# By the signatures of CreateDevice and open_mesh_device and by what open_device says of itself.
+ONE_QUEUE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A device that is open; ``root`` is the number of the one that it is a part of, or its own."""
+
+    parameters: DeviceParameters
+    root: int
+
+
+class Openings:
+    """The devices that were opened and not closed since, by ttnn's own numbers for them.
+
+    Numbers, not the devices, so that none is kept open. The fabric is asked of ttnn after each
+    opening, since closing a device may disable what was set.
+    """
+
+    def __init__(self, ttnn: Any, opened: Callable[[DeviceParameters | None], None]) -> None:
+        self._ttnn = ttnn
+        self._opened = opened
+        self._open: dict[int, _Opened] = {}
+        self._capturing: set[int] = set()
+
+    @property
+    def trace_capture_active(self) -> bool:
+        """Whether some device captures a trace now."""
+        return bool(self._capturing)
+
+    def parameters(self, device: Any) -> DeviceParameters | None:
+        """Return with what a device was opened, None when that was not seen."""
+        found = self._open.get(device.id())
+        return None if found is None else found.parameters
+
+    def notes(self) -> Iterator[tuple[Any, Note]]:
+        """Yield the functions to watch, and what to do after each of their calls."""
+        extension = self._ttnn._ttnn  # noqa: SLF001 - what all public ways to a device go through
+        device, mesh = extension.device, extension.multi_device
+        rows = (
+            (device, ("open_device", "CreateDevice", "CreateDevices"), self._opening),
+            (mesh, ("open_mesh_device",), self._opening),
+            (device, ("close_device", "CloseDevice", "CloseDevices"), self._closing),
+            (mesh, ("close_mesh_device",), self._closing),
+            (mesh.MeshDevice, ("create_submesh", "create_submeshes"), self._parting),
+            (mesh.MeshDevice, ("reshape",), self._reshaping),
+            (self._ttnn, ("begin_trace_capture",), self._beginning),
+            (self._ttnn, ("end_trace_capture",), self._ending),
+        )
+        for owner, names, noting in rows:
+            for name in names:
+                function = getattr(owner, name, None)  # no release has to have all of them
+                if function is not None:
+                    yield function, noting(function)
+
+    def _opening(self, function: Any) -> Note:
+        signature = Signature(function)
+
+        def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+            bound = signature.bind(arguments, keywords)
+            # open_device writes its signature by hand, incompletely; it takes keywords only.
+            given = self._defaults() | (keywords if bound is None else bound)
+            for device in _devices(result):
+                number = device.id()
+                parameters = self._parameters(device, given)
+                self._open[number] = _Opened(parameters, number)
+                self._opened(parameters)
+
+        return note
+
+    def _parting(self, _: Any) -> Note:
+        def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:  # noqa: ARG001 - the signature of a Note
+            whole = arguments[0]
+            if whole.id() not in self._open:  # it was opened before anyone watched
+                self._open[whole.id()] = _Opened(self._parameters(whole, {}), whole.id())
+            parent = self._open[whole.id()]
+            for device in _devices(result):
+                parameters = replace(parent.parameters, mesh_shape=tuple(device.shape))
+                self._open[device.id()] = _Opened(parameters, parent.root)
+                self._opened(parameters)
+
+        return note
+
+    def _reshaping(self, _: Any) -> Note:
+        def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:  # noqa: ARG001 - the signature of a Note
+            device = arguments[0]
+            found = self._open.get(device.id())
+            if found is not None:
+                parameters = replace(found.parameters, mesh_shape=tuple(device.shape))
+                self._open[device.id()] = replace(found, parameters=parameters)
+                self._opened(parameters)
+
+        return note
+
+    def _closing(self, _: Any) -> Note:
+        def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:  # noqa: ARG001 - the signature of a Note
+            closed = {device.id() for device in _devices(_first(arguments, keywords))}
+            # With a mesh its parts are closed; of a part nothing else is a part.
+            ended = {n for n, device in self._open.items() if n in closed or device.root in closed}
+            for number in ended:
+                del self._open[number]
+            self._capturing -= closed | ended
+            if ended and not self._open:
+                self._opened(None)
+
+        return note
+
+    def _beginning(self, _: Any) -> Note:
+        return lambda _result, arguments, keywords: self._capturing.add(
+            _first(arguments, keywords).id()
+        )
+
+    def _ending(self, _: Any) -> Note:
+        return lambda _result, arguments, keywords: self._capturing.discard(
+            _first(arguments, keywords).id()
+        )
+
+    def _defaults(self) -> dict[str, Any]:
+        extension = self._ttnn._ttnn.device  # noqa: SLF001 - the only place that holds them all
+        names = ("l1_small_size", "trace_region_size", "worker_l1_size")
+        sizes = {name: getattr(extension, f"DEFAULT_{name.upper()}", None) for name in names}
+        return {**sizes, "num_command_queues": ONE_QUEUE}
+
+    def _parameters(self, device: Any, given: dict[str, Any]) -> DeviceParameters:
+        return DeviceParameters(
+            mesh_shape=tuple(device.shape),
+            fabric_config=self._fabric(),
+            dispatch_axis=self._axis(device, given),
+            l1_small_size=_integer(given.get("l1_small_size")),
+            trace_region_size=_integer(given.get("trace_region_size")),
+            worker_l1_size=_integer(given.get("worker_l1_size")),
+            command_queues=_integer(given.get("num_command_queues")),
+        )
+
+    def _fabric(self) -> str | None:
+        ask = getattr(self._ttnn, "get_fabric_config", None)
+        return None if ask is None else str(ask().name)
+
+    def _axis(self, device: Any, given: dict[str, Any]) -> str | None:
+        # CreateDevice spells it like the class.
+        config = given.get("dispatch_core_config") or given.get("DispatchCoreConfig")
+        if config is not None:
+            return str(config.axis.name)
+        ask = getattr(self._ttnn.device, "get_dispatch_core_axis", None)
+        return None if ask is None else str(ask(device).name)
+
+
+def _integer(given: Any) -> int | None:
+    return None if given is None else operator.index(given)
+
+
+def _first(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """Return the device that a function was called for, which is its first argument."""
+    if arguments:
+        return arguments[0]
+    return keywords["mesh_device"] if "mesh_device" in keywords else keywords["device"]
+
+
+def _devices(given: Any) -> list[Any]:
+    """Return the devices of a mapping, of a list, or the one that was given."""
+    if isinstance(given, dict):
+        return list(given.values())
+    return given if isinstance(given, list) else [given]
+
+
+LIMIT = 4096
+"""How many handles are remembered; those made first are forgotten first."""
+
+Reading: TypeAlias = Callable[[Any, dict[str, Any]], "Fields | None"]
+"""Given a new handle and the arguments of its creation by name, its recipe, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Creation:
+    """How one handle was made; ``replicates`` as ttnn.ReplicateTensorToMesh would have it."""
+
+    kind: type
+    recipe: Fields
+    number: int
+    replicates: bool = False
+
+
+class Creations:
+    """What was seen of the creation of handles and devices.
+
+    ``opened`` is called with the parameters of each device after it was opened, made as a part
+    of another or reshaped, and with None after the last one was closed. ``on_fault`` is called
+    with a text when a creation was not understood; the watched program never notices.
+    """
+
+    def __init__(
+        self,
+        ttnn: Any,
+        opened: Callable[[DeviceParameters | None], None],
+        on_fault: OnFault,
+    ) -> None:
+        self._ttnn = ttnn
+        self._on_fault = on_fault
+        self._openings = Openings(ttnn, opened)
+        self._readings = _readings(ttnn)
+        self._plain = _plain_forms(ttnn)
+        self._wrapper = import_module("ttnn.distributed.distributed").ReplicateTensorToMeshWrapper
+        self._creations: dict[int, _Creation] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._next_number = count()
+        self._lock = Lock()
+
+    def patches(self) -> Iterator[tuple[Any, str, Any]]:
+        """Yield what to replace: the owner, the name, and the replacement."""
+        notes = [*self._notes(), *self._openings.notes()]
+        yield from patches(notes, self._on_fault)
+
+    def recipe(self, live: Any) -> Fields | None:
+        """Return the fields that a handle was made with, defaults included, or None."""
+        creation = self._find(live)
+        return None if creation is None else dict(creation.recipe)
+
+    def number(self, live: Any) -> int | None:
+        """Return a number that only handles of this recipe have, or None without a recipe."""
+        creation = self._find(live)
+        return None if creation is None else creation.number
+
+    def device_parameters(self, device: Any) -> DeviceParameters | None:
+        """Return with what a device was opened, None when that was not seen."""
+        return self._openings.parameters(device)
+
+    @property
+    def trace_capture_active(self) -> bool:
+        """Whether some device captures a trace now, as far as was seen."""
+        return self._openings.trace_capture_active
+
+    def _find(self, live: Any) -> _Creation | None:
+        if type(live) is self._wrapper:
+            within = self._find(live.unwrap())
+            if within is None or not within.replicates:
+                return None
+            return _Creation(self._wrapper, {}, self._number(self._wrapper, {}))
+        creation = self._creations.get(id(live))
+        return creation if creation is not None and creation.kind is type(live) else None
+
+    def _notes(self) -> Iterator[tuple[Any, Note]]:
+        """Yield every function that returns a handle, and what to do after each call."""
+        returns = _returning(self._ttnn)
+        found = {id(member): member for _, _, member in members()}
+        for function in found.values():
+            if any(returns.search(stub) for stub, _ in stubs(function)):
+                yield function, self._creating(function)
+
+    def _creating(self, function: Any) -> Note:
+        signature = Signature(function)
+        reading = self._readings.get(function.__name__, _nothing)
+        replicates = function.__name__ == "replicate_tensor_to_mesh_mapper"
+
+        def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+            for live in result if isinstance(result, (list, tuple)) else (result,):
+                # First, for what follows may raise, and the old one must not be found then.
+                self._forget(live)
+                bound = signature.bind(arguments, keywords)
+                recipe = None if bound is None else reading(live, bound)
+                if recipe is not None:
+                    number = self._number(type(live), recipe)
+                    self._keep(live, _Creation(type(live), recipe, number, replicates))
+
+        return note
+
+    def _forget(self, live: Any) -> None:
+        with self._lock:
+            self._creations.pop(id(live), None)
+
+    def _keep(self, live: Any, creation: _Creation) -> None:
+        with self._lock:
+            while len(self._creations) >= LIMIT:
+                del self._creations[next(iter(self._creations))]
+            self._creations[id(live)] = creation
+
+    def _number(self, kind: type, recipe: Fields) -> int:
+        try:
+            key = (kind, tuple((name, self._key(value)) for name, value in recipe.items()))
+        except LookupError:  # a value that cannot be compared, so nothing is equal to it
+            return next(self._next_number)
+        with self._lock:
+            if len(self._numbers) >= LIMIT:
+                self._numbers.clear()
+            if key not in self._numbers:
+                self._numbers[key] = next(self._next_number)
+            return self._numbers[key]
+
+    def _key(self, value: Any) -> Hashable:
+        """Return what is equal for equal values only; LookupError where that is not known."""
+        kind = type(value)
+        if isinstance(value, (list, tuple)):
+            return kind, tuple(map(self._key, value))
+        if value is None or isinstance(value, Enum) or kind in (int, str):
+            return kind, value
+        return kind, self._plain[kind](value)
+
+
+def _nothing(_live: Any, _bound: dict[str, Any]) -> Fields | None:
+    return None
+
+
+def _returning(ttnn: Any) -> re.Pattern[str]:
+    """Return what finds the stubs of functions that return a handle which may have a recipe."""
+    extension = ttnn._ttnn  # noqa: SLF001 - the only place that holds these classes
+    classes = (
+        extension.global_semaphore.global_semaphore,
+        extension.global_circular_buffer.global_circular_buffer,
+        ttnn.MeshEvent,
+        ttnn.CppTensorToMesh,
+        ttnn.CppMeshToTensor,
+    )
+    names = "|".join(re.escape(f"{cls.__module__}.{cls.__qualname__}") for cls in classes)
+    return re.compile(rf"->[^>]*\b({names})\b")
+
+
+def _readings(ttnn: Any) -> dict[str, Reading]:
+    """Return how the recipe is read from a call, by the name of the function."""
+    mapper, composer = partial(_mapper, ttnn), partial(_composer, ttnn)
+    return {
+        "create_global_semaphore": partial(
+            _as_given, {"cores": _copy, "initial_value": operator.index, "buffer_type": _copy}
+        ),
+        "create_global_circular_buffer": partial(
+            _as_given,
+            {"sender_receiver_core_mapping": _copy, "size": operator.index, "buffer_type": _copy},
+        ),
+        "record_event": partial(
+            _as_given,
+            {"cq_id": partial(_queue, ttnn), "sub_device_ids": _copy, "device_range": _copy},
+        ),
+        "create_mesh_mapper": mapper,
+        "shard_tensor_to_mesh_mapper": mapper,
+        "replicate_tensor_to_mesh_mapper": mapper,
+        "create_mesh_composer": composer,
+        "concat_mesh_to_tensor_composer": partial(_concatenation, ttnn),
+    }
+
+
+def _as_given(
+    fields: dict[str, Callable[[Any], Any]], _live: Any, bound: dict[str, Any]
+) -> Fields | None:
+    return {name: form(bound[name]) for name, form in fields.items()}
+
+
+def _copy(value: Any) -> Any:
+    """Return the value, in lists of its own, since the caller may change his."""
+    if isinstance(value, tuple):
+        return tuple(map(_copy, value))
+    return list(map(_copy, value)) if isinstance(value, list) else value
+
+
+def _queue(ttnn: Any, given: Any) -> Any:
+    """Return the queue that a number stands for."""
+    return ttnn.QueueId(given) if isinstance(given, int) else given
+
+
+def _mapper(ttnn: Any, live: Any, bound: dict[str, Any]) -> Fields | None:
+    # The overload for a mere shape takes its arguments in the same places.
+    if not isinstance(bound.get("mesh_device"), ttnn.MeshDevice):
+        return None
+    config = live.config()
+    fields = {"placements": list(config.placements), **_overrides(ttnn, config)}
+    return _proven(ttnn.MeshMapperConfig, fields, config)
+
+
+def _composer(ttnn: Any, _live: Any, bound: dict[str, Any]) -> Fields | None:
+    config = bound["config"]
+    dims = [int(dim) for dim in _printed(config)["parts"].split(",") if dim]
+    return _proven(ttnn.MeshComposerConfig, {"dims": dims, **_overrides(ttnn, config)}, config)
+
+
+def _concatenation(ttnn: Any, _live: Any, bound: dict[str, Any]) -> Fields | None:
+    # As ttnn does it: all devices in one row, like shard_tensor_to_mesh_mapper, which shows it.
+    return {
+        "dims": [operator.index(bound["dim"])],
+        "mesh_shape_override": ttnn.MeshShape([bound["mesh_device"].get_num_devices()]),
+        "mesh_offset_override": ttnn.MeshCoordinate([]),
+    }
+
+
+# ttnn leaves out an override that is not set.
+_PRINTED = re.compile(
+    r"\w+\((placements|dims): \[(?P<parts>[^\]]*)\]"
+    r"(, mesh_shape_override=MeshShape\(\[(?P<shape>[\d, ]*)\]\))?"
+    r"(, mesh_offset_override=MeshCoordinate\(\[(?P<offset>[\d, ]*)\]\))?\)"
+)
+
+
+def _printed(config: Any) -> dict[str, Any]:
+    found = _PRINTED.fullmatch(repr(config))
+    if found is None:
+        raise ValueError(f"ttnn prints it as {config!r}, which is not known here")
+    return found.groupdict()
+
+
+def _overrides(ttnn: Any, config: Any) -> Fields:
+    printed = _printed(config)
+    shape, offset = printed["shape"], printed["offset"] or ""
+    sizes = None if shape is None else [int(size) for size in shape.split(",")]
+    return {
+        "mesh_shape_override": None if sizes is None else ttnn.MeshShape(sizes),
+        "mesh_offset_override": ttnn.MeshCoordinate([int(at) for at in offset.split(",") if at]),
+    }
+
+
+def _proven(cls: type, fields: Fields, config: Any) -> Fields:
+    """Return the fields if they make the configuration; ValueError otherwise."""
+    again = cls(**fields)
+    if repr(again) != repr(config):
+        raise ValueError(f"{config!r} was read as {again!r}")
+    return fields
+
+
+def _plain_forms(ttnn: Any) -> dict[type, Callable[[Any], Hashable]]:
+    """Return how values that have no hash of their own are compared."""
+    return {
+        ttnn.CoreCoord: lambda core: (core.x, core.y),
+        ttnn.CoreRangeSet: lambda cores: tuple(
+            (part.start.x, part.start.y, part.end.x, part.end.y) for part in cores.ranges()
+        ),
+        ttnn.MeshShape: tuple,
+        ttnn.MeshCoordinate: lambda at: tuple(at[axis] for axis in range(at.dims())),
+        ttnn.PlacementShard: lambda placement: placement.dim,
+        ttnn.PlacementReplicate: lambda _: None,
+        ttnn.QueueId: int,
+    }

@@ -1,0 +1,1 @@
+"""Numbers on mock boards: torch computes beside each op."""

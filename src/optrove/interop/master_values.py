@@ -1,0 +1,802 @@
+"""Read the arguments of master files, in the spellings of both generations.
+
+What is not told is derived where ttnn derives it too, and every such step is noted:
+
+- the padded shape follows from the alignment: that of the tile, of the shard's width in row-major
+  tensors that are sharded along their width, else none. Version 1 tells the alignment itself;
+- the tile is 32x32 with faces of 16x16 in version 2; version 1 tells it. Neither tells transposes;
+- the chips that hold a part are all those of the mesh, row by row, if there are as many as parts;
+- tensors on meshes of the same shape within one call are on the same device;
+- version 1 tells neither layout nor storage. The layout is TILE where the alignment is that of
+  tiles or the dtype has no other, and the storage is taken to be the device.
+
+Version 2 has what Python's tracer wrote: objects with a ``type``, memory and compute
+configurations without one, plain JSON for the rest. Version 1 has what C++ printed: objects named
+by their class (``{"Tensor": ...}``, ``{"Shape": ...}``) and text for everything else, numbers
+included, so that true and 1 are the same there. Our own parameter files also have objects in the
+form of ``wire``, with a ``$`` key. A name is never guessed: ``arg0`` stays ``arg0``.
+
+Tensors are numbered in the order of their arguments, ``arg0`` first and then by name; each has a
+number of its own, since no file tells which of them are the same. Semaphores printed with the same
+address are the same one. What has no known spelling becomes an Opaque with the text of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.errors import BadData
+from optrove.interop.printed import (
+    BOOLEANS,
+    COMPUTE_CONFIG,
+    CORE_RANGES,
+    ENUMERATIONS,
+    HANDLES,
+    NULLS,
+    NotAlmostJson,
+    UnknownSpelling,
+    as_boolean,
+    core,
+    core_range,
+    core_ranges,
+    parse_almost_json,
+    read_printed,
+)
+from optrove.interop.understanding import Reading
+from optrove.model.case import Case, argument_order
+from optrove.model.values import (
+    Bool,
+    DeviceRef,
+    Float,
+    Handle,
+    Int,
+    List,
+    Mapping,
+    MeshPlacement,
+    Null,
+    Opaque,
+    Set,
+    Struct,
+    Symbol,
+    TensorSpec,
+    Text,
+    Tile,
+    TorchPlacement,
+    TtnnPlacement,
+    Value,
+    key_step,
+)
+from optrove.serializer.text import MAX_INT_BITS
+from optrove.serializer.wire import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from optrove.serializer.text import Json
+
+
+# What follows from the rest of a memory configuration; the hash is ttnn's own and changes.
+_DERIVED = frozenset({"is_sharded", "interleaved", "hash", "created_with_nd_shard_spec", "type"})
+_SWITCHES = ("per_core_allocation", "range_lockstep_allocation")
+_MEMORY_FIELDS = frozenset({"memory_layout", "buffer_type", "shard_spec", "nd_shard_spec"})
+
+
+def member(text: Json, enumeration: str) -> str:
+    """Return the name of a member: ``TILE`` for ``Layout.TILE``, ``Layout::TILE`` and ``TILE``."""
+    if not isinstance(text, str):
+        raise UnknownSpelling(f"{type(text).__name__} is no {enumeration}")
+    head, _, name = text.replace("::", ".").rpartition(".")
+    if head.rpartition(".")[2] not in (enumeration, "") or not name.isidentifier():
+        raise UnknownSpelling(f"{text!r} is no {enumeration}")
+    return name
+
+
+def symbol(text: Json, enumeration: str) -> Symbol:
+    """Return a member of an enumeration of ttnn."""
+    return Symbol(f"ttnn.{enumeration}", member(text, enumeration))
+
+
+def sizes(data: Json) -> tuple[int, ...]:
+    """Return a row of whole numbers, written as a list or as text: ``[4, 8]``, ``{32, 32}``."""
+    if isinstance(data, str):
+        try:
+            data = parse_almost_json(data)
+        except NotAlmostJson as error:
+            raise UnknownSpelling(f"{data!r} is no list of whole numbers") from error
+    if not isinstance(data, list) or not all(_is_whole(item) for item in data):
+        raise UnknownSpelling(f"{str(data)[:80]!r} is no list of whole numbers")
+    return tuple(data)
+
+
+def counts(data: Json) -> tuple[int, ...]:
+    """Return a row of whole numbers from zero on, such as a shape."""
+    row = sizes(data)
+    if any(size < 0 for size in row):
+        raise UnknownSpelling(f"{list(row)} is no shape")
+    return row
+
+
+def _is_whole(data: Json) -> bool:
+    return type(data) is int and data.bit_length() <= MAX_INT_BITS
+
+
+def is_wire(data: dict[str, Any]) -> bool:
+    """Tell whether an object is in the form of ``wire``, as our own parameter files have it."""
+    return any(key.startswith("$") for key in data)
+
+
+def read_wire(data: Json) -> Value:
+    """Read an object in the form of ``wire``."""
+    try:
+        return decode(data)
+    except BadData as error:
+        raise UnknownSpelling(str(error)) from error
+
+
+def is_memory(data: dict[str, Any]) -> bool:
+    """Tell whether an object is a memory configuration."""
+    return "memory_layout" in data and "buffer_type" in data
+
+
+def read_memory(data: dict[str, Any], path: str, reading: Reading) -> Struct:
+    """Read a memory configuration; a part of it without a known spelling is kept as it is.
+
+    As ttnn has it, ``nd_shard_spec`` counts only where the configuration was made with one;
+    otherwise it follows from ``shard_spec``.
+    """
+    if is_wire(data):
+        exact = read_wire(data)
+        if not isinstance(exact, Struct):
+            raise UnknownSpelling("a memory configuration that is none")
+        return exact
+    fields: list[tuple[str, Value]] = [
+        ("memory_layout", symbol(data["memory_layout"], "TensorMemoryLayout")),
+        ("buffer_type", symbol(data["buffer_type"], "BufferType")),
+        ("shard_spec", _shard(data.get("shard_spec"), f"{path}.shard_spec", reading)),
+    ]
+    by_nd = data.get("created_with_nd_shard_spec", 1)
+    nd_spec = data.get("nd_shard_spec") if by_nd else None
+    fields.append(("nd_shard_spec", _shard(nd_spec, f"{path}.nd_shard_spec", reading)))
+    fields += [(name, Bool(value=True)) for name in _SWITCHES if data.get(name)]
+    for key in sorted(data.keys() - _MEMORY_FIELDS - _DERIVED - set(_SWITCHES)):
+        reading.notes.append(f"not kept: {key} of a memory configuration")
+    return Struct("ttnn.MemoryConfig", tuple(fields))
+
+
+def _shard(data: Json, path: str, reading: Reading) -> Value:
+    if data is None or (isinstance(data, str) and data in NULLS):
+        return Null()
+    kind = "NdShardSpec" if path.endswith("nd_shard_spec") else "ShardSpec"
+    try:
+        return read_shards(data, kind)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return reading.keep(kind, data, path)
+
+
+def read_shards(data: Json, kind: str) -> Value:
+    """Read a ShardSpec or an NdShardSpec, as ``kind`` says, from an object or printed text."""
+    if kind == "NdShardSpec":
+        return _nd_shard_spec(parse_almost_json(data) if isinstance(data, str) else data)
+    return of_type(read_printed(data), kind) if isinstance(data, str) else _shard_spec(data)
+
+
+def of_type(value: Value, kind: str) -> Value:
+    """Return ``value`` if it is of the class that the file names; else UnknownSpelling."""
+    named = value.type if isinstance(value, (Struct, Symbol)) else type(value).__name__.lower()
+    if named.rpartition(".")[2] != kind:
+        raise UnknownSpelling(f"a {named} where the file says {kind}")
+    return value
+
+
+def _shard_spec(data: dict[str, Any]) -> Struct:
+    shape = data["shape"] if "shape" in data else data["shard_shape"]
+    return Struct(
+        "ttnn.ShardSpec",
+        (
+            ("grid", _grid(data["grid"])),
+            ("shape", List(tuple(Int(size) for size in sizes(shape)))),
+            ("orientation", symbol(data["orientation"], "ShardOrientation")),
+        ),
+    )
+
+
+def _nd_shard_spec(data: dict[str, Any]) -> Struct:
+    shape = List(tuple(Int(size) for size in sizes(data["shard_shape"])))
+    strategy = data["shard_distribution_strategy"]
+    return Struct(
+        "ttnn.NdShardSpec",
+        (
+            ("grid", _grid(data["grid"])),
+            ("shard_shape", Struct("ttnn.Shape", (("shape", shape),))),
+            ("orientation", symbol(data["orientation"], "ShardOrientation")),
+            ("shard_distribution_strategy", symbol(strategy, "ShardDistributionStrategy")),
+        ),
+    )
+
+
+def _grid(data: Json) -> Struct:
+    """Read core ranges: objects with start and end, or pairs of cores, or one pair alone.
+
+    A list with one range in it may stand for that range, as C++ prints it.
+    """
+    if not isinstance(data, list):
+        raise UnknownSpelling(f"{str(data)[:80]!r} is no grid of cores")
+    if data and all(isinstance(item, dict) and "x" in item for item in data):
+        data = [data]
+    return core_ranges(tuple(_range(item) for item in data))
+
+
+def _range(data: Json) -> Struct:
+    match data:
+        case {"start": start, "end": end} | [start, end] | [{"start": start, "end": end}]:
+            return core_range(read_core(start), read_core(end))
+    raise UnknownSpelling(f"{str(data)[:80]!r} is no range of cores")
+
+
+def read_core(data: Json) -> Struct:
+    """Read the coordinate of a core: an object with x and y."""
+    match data:
+        case {"x": x, "y": y} if len(data) == len(("x", "y")) and _is_whole(x) and _is_whole(y):
+            return core(x, y)
+    raise UnknownSpelling(f"{str(data)[:80]!r} is no core")
+
+
+def is_compute(data: dict[str, Any]) -> bool:
+    """Tell whether an object is a compute configuration, whose class is not told."""
+    return "math_fidelity" in data and "math_approx_mode" in data
+
+
+def read_compute(data: dict[str, Any], path: str, reading: Reading) -> Struct:
+    """Read a compute configuration."""
+    return Struct(COMPUTE_CONFIG, read_fields(data, path, reading))
+
+
+def read_fields(data: dict[str, Any], path: str, reading: Reading) -> tuple[tuple[str, Value], ...]:
+    """Read the fields of a configuration; one without a known spelling is kept as it is."""
+    fields = []
+    for name, item in data.items():
+        if name == "type":
+            continue
+        try:
+            value = _field(name, item)
+        except UnknownSpelling:
+            value = reading.keep(name, item, path + key_step(name))
+        fields.append((name, value))
+    return tuple(fields)
+
+
+def _field(name: str, data: Json) -> Value:
+    if data is None or (isinstance(data, str) and data in NULLS):
+        return Null()
+    if name in ENUMERATIONS:
+        return symbol(data, ENUMERATIONS[name])
+    if name in BOOLEANS:
+        return _truth(data)
+    if name in CORE_RANGES and not data:
+        return core_ranges(())
+    match data:
+        case {"op_type": str(kind), "param": list(params), **rest} if not rest:
+            return _activation(kind, params)
+        case dict():
+            return read_core(data)
+        case list():
+            return _list(data)
+    return plain(data)
+
+
+def _activation(kind: str, params: list[Any]) -> Struct:
+    """Read a fused activation; ttnn itself writes a number for its kind, which is not read."""
+    if not all(type(item) is float for item in params):
+        raise UnknownSpelling("an activation with other parameters than numbers")
+    return Struct(
+        "ttnn.UnaryWithParam",
+        (("op_type", symbol(kind, "UnaryOpType")), ("params", List(tuple(map(Float, params))))),
+    )
+
+
+def _list(data: list[Any]) -> Value:
+    if data and all(isinstance(item, dict) and "start" in item for item in data):
+        return _grid(data)
+    return List(tuple(_list(item) if isinstance(item, list) else plain(item) for item in data))
+
+
+def _truth(data: Json) -> Value:
+    spellings = {"True": True, "False": False, "true": True, "false": False}
+    if isinstance(data, str) and data in spellings:
+        return Bool(value=spellings[data])
+    value = as_boolean("inplace", plain(data))
+    if not isinstance(value, Bool):
+        raise UnknownSpelling(f"{data!r} is neither true nor false")
+    return value
+
+
+def plain(data: Json) -> Value:
+    """Read what JSON has of its own; text that names a member of an enumeration is one."""
+    match data:
+        case None:
+            return Null()
+        case bool():
+            return Bool(data)
+        case int() if _is_whole(data):
+            return Int(data)
+        case float():
+            return Float(data)
+        case str():
+            return _word(data)
+    raise UnknownSpelling(f"{str(data)[:80]!r} is no plain value")
+
+
+def _word(text: str) -> Value:
+    if "::" in text or "." in text:
+        try:
+            value = read_printed(text)
+        except UnknownSpelling:
+            return Text(text)
+        return value if isinstance(value, Symbol) else Text(text)
+    return Text(text)
+
+
+USUAL_TILE: Final = Tile((32, 32), (16, 16))
+_ALWAYS_TILED: Final = frozenset({"ttnn.bfloat8_b", "ttnn.bfloat4_b"})
+_SHARDED_IN_ROWS: Final = frozenset({"WIDTH_SHARDED", "BLOCK_SHARDED"})
+_MOST_CHIPS: Final = 4096
+
+# The kinds of repairs, as they are counted.
+PADDED: Final = "padded shape and tile of a tensor: not told, those of 32x32 tiles"
+ALIGNED: Final = "padded shape of a tensor: not told, computed from its alignment"
+CHIPS: Final = "chips of a tensor: not told, the whole mesh row by row"
+NO_CHIPS: Final = "chips of a tensor: not told, left empty"
+NO_MESH: Final = "mesh of a tensor: not told, left empty"
+STORAGE: Final = "layout and storage of a tensor: not told, by its alignment and on a device"
+VALUES: Final = "not kept: values of a tensor"
+TORCH: Final = "memory of a torch tensor: not told, contiguous on the CPU"
+
+
+def read_tensor(data: dict[str, Any], path: str, reading: Reading) -> TensorSpec:
+    """Read a tensor of version 2 in either form, or of ttnn's own parameter files.
+
+    UnknownSpelling when its shape, dtype, layout or storage is missing or means nothing.
+    """
+    shape = counts(_first(data, "original_shape", "shape"))
+    dtype = f"ttnn.{member(_first(data, 'original_dtype', 'dtype'), 'DataType').lower()}"
+    layout = member(_told(data, "layout"), "Layout")
+    storage = member(_told(data, "storage_type"), "StorageType").lower()
+    told = data.get("memory_config")
+    memory = None if told is None else read_memory(told, f"{path}.memory_config", reading)
+    tile = USUAL_TILE if layout == "TILE" else None
+    mesh_shape, mesh = _spread(data, reading)
+    storage = storage.removesuffix("_storage")
+    reading.notes.append(PADDED)
+    if "values" in data:
+        reading.notes.append(VALUES)
+    placement = TtnnPlacement(
+        padded_shape=padded(shape, _alignment(tile, memory)),
+        layout=layout,
+        tile=tile,
+        storage=storage,
+        memory=memory,
+        mesh_shape=mesh_shape,
+        mesh=mesh,
+        device=0 if storage == "device" else None,
+    )
+    return TensorSpec(shape, dtype, placement)
+
+
+def _first(data: dict[str, Any], *names: str) -> Json:
+    return next((data[name] for name in names if data.get(name) is not None), None)
+
+
+def _told(data: dict[str, Any], name: str) -> Json:
+    if name not in data:
+        raise UnknownSpelling(f"a tensor without {name}")
+    return data[name]
+
+
+def _alignment(tile: Tile | None, memory: Struct | None) -> tuple[int, ...]:
+    if tile is not None:
+        return tile.shape
+    match {} if memory is None else dict(memory.fields):
+        case {"memory_layout": Symbol(_, layout), "shard_spec": Struct(_, fields)}:
+            match dict(fields).get("shape"):
+                case List((*_, Int(width))) if layout in _SHARDED_IN_ROWS and width > 0:
+                    return (width,)
+    return (1,)
+
+
+def padded(shape: tuple[int, ...], alignment: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that a tensor takes up, as ttnn computes it.
+
+    The last two sizes are rounded up; of those before, only where what is behind them does not
+    make up a whole multiple already. A shape of fewer dimensions than the alignment grows.
+    """
+    if any(step < 1 for step in alignment):
+        raise UnknownSpelling(f"an alignment of {list(alignment)}")
+    sides = [1] * (len(alignment) - len(shape)) + list(shape)
+    within = 1
+    for back, step in enumerate(reversed(alignment), start=1):
+        last_two = back <= len(USUAL_TILE.shape)
+        if last_two or within % step:
+            sides[-back] = -(-sides[-back] // step) * step
+        within *= step
+    return tuple(sides)
+
+
+def _spread(
+    data: dict[str, Any], reading: Reading
+) -> tuple[tuple[int, ...] | None, MeshPlacement | None]:
+    """Read the mesh of a tensor and how it is spread over it."""
+    if isinstance(data.get("tensor_placement"), dict):
+        told = data["tensor_placement"]
+        words, shape = re.findall(r"'([^']*)'", str(told["placement"])), "mesh_device_shape"
+    elif isinstance(data.get("mesh_device"), dict):
+        told = data["mesh_device"]
+        words, shape = told.get("placements", []), "shape"
+    else:
+        reading.notes.append(NO_MESH)
+        return None, None
+    mesh_shape = None if told.get(shape) is None else counts(told[shape])
+    distribution = counts(told["distribution_shape"])
+    placements = tuple(_placement(word) for word in words)
+    chips = _chips(distribution, mesh_shape)
+    reading.notes.append(CHIPS if chips else NO_CHIPS)
+    return mesh_shape, MeshPlacement(distribution, placements, chips)
+
+
+def _placement(word: Json) -> int | None:
+    if word == "PlacementReplicate":
+        return None
+    found = re.fullmatch(r"PlacementShard\((-?\d{1,9})\)", str(word))
+    if found is None:
+        raise UnknownSpelling(f"{word!r} is no placement")
+    return int(found[1])
+
+
+def _chips(
+    distribution: tuple[int, ...], mesh_shape: tuple[int, ...] | None
+) -> tuple[tuple[int, ...], ...]:
+    parts = prod(distribution)
+    if mesh_shape is None:
+        return ((0, 0),) if parts == 1 else ()
+    if parts != prod(mesh_shape) or not 0 < parts <= _MOST_CHIPS:
+        return ()
+    return tuple(product(*(range(size) for size in mesh_shape)))
+
+
+def read_printed_tensor(data: dict[str, Any], path: str, reading: Reading) -> TensorSpec:
+    """Read a tensor of version 1: ``{"storage": {}, "tensor_spec": {...}}``."""
+    spec = data["tensor_spec"]
+    lies = spec["tensor_layout"]
+    shape = counts(spec["logical_shape"])
+    dtype = f"ttnn.{member(lies['dtype'], 'DataType').lower()}"
+    where = f"{path}.tensor_spec.tensor_layout.memory_config"
+    memory = read_memory(lies["memory_config"], where, reading)
+    alignment = sizes(lies["alignment"])
+    told = lies["page_config"]["config"]["tile"]
+    tile = Tile(_pair(told["tile_shape"]), _pair(told["face_shape"]))
+    tiled = dtype in _ALWAYS_TILED or _is_that_of_tiles(alignment, tile)
+    reading.notes += [ALIGNED, STORAGE]
+    placement = TtnnPlacement(
+        padded_shape=padded(shape, alignment),
+        layout="TILE" if tiled else "ROW_MAJOR",
+        tile=tile if tiled else None,
+        storage="device",
+        memory=memory,
+        mesh_shape=None,
+        mesh=None,
+        device=0,
+    )
+    return TensorSpec(shape, dtype, placement)
+
+
+def _pair(data: Json) -> tuple[int, int]:
+    height, width = counts(data)
+    return height, width
+
+
+def _is_that_of_tiles(alignment: tuple[int, ...], tile: Tile) -> bool:
+    if len(alignment) < len(tile.shape) or not all(tile.shape):
+        return False
+    return all(step % size == 0 for step, size in zip(alignment[-2:], tile.shape, strict=True))
+
+
+def read_torch_tensor(data: dict[str, Any], reading: Reading) -> TensorSpec:
+    """Read a torch tensor, of which files tell the shape and the dtype only."""
+    shape = counts(data["shape"])
+    dtype = data["dtype"]
+    if not isinstance(dtype, str) or not dtype:
+        raise UnknownSpelling("a torch tensor without dtype")
+    reading.notes += [TORCH, VALUES] if "values" in data else [TORCH]
+    strides = tuple(
+        prod(max(size, 1) for size in shape[place + 1 :]) for place in range(len(shape))
+    )
+    placement = TorchPlacement(strides, "strided", "cpu", requires_grad=False)
+    return TensorSpec(shape, f"torch.{dtype.removeprefix('torch.')}", placement)
+
+
+_CLASS: Final = re.compile(r"[A-Za-z_][\w.]*\Z", re.ASCII)
+_UNSUPPORTED: Final = re.compile(
+    r"\[ unsupported type , (?:std::reference_wrapper<)?(.*?)>?\s*\]\Z"
+)
+_SPECIAL_FLOATS: Final = frozenset({"inf", "-inf", "nan"})
+_MESH_DEVICES: Final = frozenset({"MeshDevice", "Device", "ttnn.MeshDevice"})
+_MALFORMED: Final = (UnknownSpelling, AttributeError, LookupError, TypeError, ValueError)
+
+_MOST_KNOWN: Final = 8192
+
+SPECIAL_FLOAT: Final = "infinite or undefined numbers: written as text"
+BY_TYPE: Final = "nullopt: told by its type"
+UNPARSED: Final = "UnparsedElement: parsed again"
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """The numbers that the tensors, handles and devices of one call have."""
+
+    tensors: int = 0
+    handles: dict[str, int] = field(default_factory=dict)
+    devices: dict[tuple[int, ...] | None, int] = field(default_factory=dict)
+
+    def tensor(self) -> int:
+        self.tensors += 1
+        return self.tensors - 1
+
+    def handle(self, text: str) -> int:
+        return self.handles.setdefault(text, len(self.handles))
+
+    def device(self, mesh_shape: tuple[int, ...] | None) -> int:
+        return self.devices.setdefault(mesh_shape, len(self.devices))
+
+
+class ArgumentReader:
+    """Reads the arguments of the configurations of one file; equal objects are read once."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Value, Reading]] = {}
+
+    def case(
+        self, op: str, arguments: Iterable[tuple[str, Json]], *, printed: bool
+    ) -> tuple[Case, list[tuple[str, Reading]]]:
+        """Return the Case of a configuration, and what was noted about each argument.
+
+        ``printed`` tells that text is what C++ printed, not a string.
+        """
+        numbers = _Numbers()
+        named, parts = [], []
+        for name, data in sorted(arguments, key=lambda item: argument_order(item[0])):
+            reading = Reading()
+            one = _Argument(self._known, numbers, reading, printed=printed)
+            named.append((name, one.value(data, "")))
+            parts.append((name, reading))
+        return Case(op, tuple(named)), parts
+
+
+class _Argument:
+    """Reads one argument; ``reading`` takes what there is to note."""
+
+    __slots__ = ("_known", "_numbers", "_printed", "_reading")
+
+    def __init__(
+        self,
+        known: dict[str, tuple[Value, Reading]],
+        numbers: _Numbers,
+        reading: Reading,
+        *,
+        printed: bool,
+    ) -> None:
+        self._known = known
+        self._numbers = numbers
+        self._reading = reading
+        self._printed = printed
+
+    def value(self, data: Json, path: str) -> Value:
+        """Return the Value of ``data``, which is at ``path`` within the argument."""
+        if isinstance(data, list):
+            items = [self.value(item, f"{path}[{index}]") for index, item in enumerate(data)]
+            return List(tuple(items))
+        if isinstance(data, dict):
+            return self._dict(data, path)
+        if isinstance(data, str):
+            return self._printed_text(data, path) if self._printed else self._text(data)
+        try:
+            return plain(data)
+        except UnknownSpelling:
+            return self._reading.keep("number", data, path)
+
+    def _text(self, data: str) -> Value:
+        if data in _SPECIAL_FLOATS:
+            self._reading.notes.append(SPECIAL_FLOAT)
+            return Float(float(data))
+        return Text(data)
+
+    def _printed_text(self, data: str, path: str) -> Value:
+        unsupported = _UNSUPPORTED.match(data)
+        if unsupported is not None:
+            kind = unsupported[1].strip()
+            if kind.removesuffix("const").strip() == "std::nullopt_t":
+                self._reading.notes.append(BY_TYPE)
+                return Null()
+            return self._reading.keep(kind, data, path)
+        try:
+            return read_printed(data)
+        except UnknownSpelling:
+            return self._reading.keep("text", data, path)
+
+    def _dict(self, data: dict[str, Any], path: str) -> Value:
+        match data:
+            case {"type": str(kind), "shape": shape} if kind in _MESH_DEVICES:
+                return self._device(data, shape, path)
+            case {"type": str(kind), "value": str(text)} if kind in HANDLES:
+                return Handle(HANDLES[kind], None, self._numbers.handle(text))
+        if _is_mapping(data):
+            entries = [
+                (Text(key), self.value(item, path + key_step(key))) for key, item in data.items()
+            ]
+            return Mapping(frozenset(entries))
+        return self._numbered(self._object(data, path))
+
+    def _device(self, data: dict[str, Any], shape: Json, path: str) -> Value:
+        try:
+            mesh_shape = counts(shape)
+        except UnknownSpelling:
+            return self._reading.keep("MeshDevice", data, path)
+        return DeviceRef("ttnn.MeshDevice", mesh_shape, self._numbers.device(mesh_shape))
+
+    def _object(self, data: dict[str, Any], path: str) -> Value:
+        """Return an object that holds no others that are numbered, from memory if possible."""
+        text = json.dumps(data)
+        known = self._known.get(text)
+        if known is None:
+            reading = Reading()
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            known = self._known[text] = (read_object(data, "", reading), reading)
+        value, noted = known
+        self._reading.notes += noted.notes
+        self._reading.kept += [replace(kept, path=path + kept.path) for kept in noted.kept]
+        return value
+
+    def _numbered(self, value: Value) -> Value:
+        if not isinstance(value, TensorSpec):
+            return value
+        number = self._numbers.tensor()
+        placement = value.placement
+        if isinstance(placement, TtnnPlacement) and placement.device is not None:
+            device = self._numbers.device(placement.mesh_shape)
+            if device != placement.device:
+                placement = replace(placement, device=device)
+        return TensorSpec(value.shape, value.dtype, placement, number, number)
+
+
+def _is_mapping(data: dict[str, Any]) -> bool:
+    """Tell whether an object is a dictionary that was an argument, not an object described."""
+    if "type" in data or is_memory(data) or is_compute(data) or data.keys() == {"x", "y"}:
+        return False
+    if is_wire(data):
+        return False
+    return not (len(data) == 1 and _class_reader(next(iter(data))))
+
+
+def read_object(data: dict[str, Any], path: str, reading: Reading) -> Value:
+    """Read an object that describes a ttnn or torch object; what is unknown is kept as it is."""
+    before = len(reading.kept), len(reading.notes)
+    try:
+        return _described(data, path, reading)
+    except _MALFORMED:
+        del reading.kept[before[0] :], reading.notes[before[1] :]
+        return _kept(data, path, reading)
+
+
+def _kept(data: dict[str, Any], path: str, reading: Reading) -> Opaque:
+    """Keep an object under the name of its class; its printed text alone if there is one."""
+    match data:
+        case {"type": str(kind), "value": str(text), **rest} if not rest:
+            return reading.keep(kind, text, path)
+        case {"type": str(kind)}:
+            return reading.keep(kind, data, path)
+    return reading.keep(next(iter(data)) if len(data) == 1 else "object", data, path)
+
+
+def _described(data: dict[str, Any], path: str, reading: Reading) -> Value:
+    if is_memory(data):
+        return read_memory(data, path, reading)
+    if is_compute(data):
+        return read_compute(data, path, reading)
+    if is_wire(data):
+        return read_wire(data)
+    if "type" in data:
+        return _typed(data, path, reading)
+    if data.keys() == {"x", "y"}:
+        return read_core(data)
+    ((name, content),) = data.items()
+    value: Value = _class_reader(name)(name, content, f"{path}.{name}", reading)
+    return value
+
+
+def _typed(data: dict[str, Any], path: str, reading: Reading) -> Value:
+    match data:
+        case {"type": "ttnn.Tensor"}:
+            return read_tensor(data, path, reading)
+        case {"type": "torch.Tensor"}:
+            return read_torch_tensor(data, reading)
+        case {"type": str(kind), "repr": str(text), **rest} if not rest:
+            return _symbol_or_printed(kind, text)
+        case {"type": str(kind), "value": str(text), **rest} if not rest:
+            return _printed_as(kind, text)
+        case {"type": str(kind)} if _CLASS.match(kind):
+            return Struct(f"ttnn.{kind}", read_fields(data, path, reading))
+    raise UnknownSpelling(f"an object of the type {data['type']!r}")
+
+
+def _symbol_or_printed(kind: str, text: str) -> Value:
+    try:
+        return symbol(text, kind)
+    except UnknownSpelling:
+        return _printed_as(kind, text)
+
+
+def _printed_as(kind: str, text: str) -> Value:
+    """Read printed text that the file says to be of ``kind``."""
+    if kind == "NdShardSpec":
+        return read_shards(text, kind)
+    value = read_printed(text)
+    if kind == "set" and isinstance(value, Struct):
+        value = Set(frozenset(_items(value)))
+    return of_type(value, kind)
+
+
+def _items(value: Struct) -> tuple[Value, ...]:
+    match value:
+        case Struct("ttnn.CoreRangeSet", (("ranges", List(items)),)):
+            return items
+    raise UnknownSpelling(f"a {value.type} is no set")
+
+
+def _class_tensor(_: str, data: Json, path: str, reading: Reading) -> Value:
+    return read_printed_tensor(data, path, reading)
+
+
+def _class_memory(_: str, data: Json, path: str, reading: Reading) -> Value:
+    return read_memory(data, path, reading)
+
+
+def _class_shape(name: str, data: Json, path: str, reading: Reading) -> Value:  # noqa: ARG001 - one signature for all readers
+    told = data["shape"] if isinstance(data, dict) else data
+    return Struct(f"ttnn.{name}", (("shape", List(tuple(Int(size) for size in counts(told)))),))
+
+
+def _class_fields(name: str, data: Json, path: str, reading: Reading) -> Value:
+    return Struct(f"ttnn.{name}", read_fields(dict(data), path, reading))
+
+
+_BY_CLASS: Final = {
+    "Tensor": _class_tensor,
+    "MemoryConfig": _class_memory,
+    "Shape": _class_shape,
+}
+"""The readers of objects that are named by their class, as C++ prints them."""
+
+
+def _class_reader(name: str) -> Any:
+    """Return the reader of an object that is named by its class; None if it is none."""
+    if name.endswith("Config") and _CLASS.match(name):
+        return _BY_CLASS.get(name, _class_fields)
+    return _BY_CLASS.get(name)
+
+
+def unparsed_element(data: Json) -> dict[str, Json] | None:
+    """Return what an ``UnparsedElement`` was to say; None if its text cannot be parsed."""
+    text = data.get("element_info") if isinstance(data, dict) else None
+    if not isinstance(text, str):
+        return None
+    try:
+        parsed = parse_almost_json(text)
+    except NotAlmostJson:
+        return None
+    return parsed if isinstance(parsed, dict) else None

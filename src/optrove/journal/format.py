@@ -1,0 +1,190 @@
+"""The layout of journal files, and the lock of one that is being written.
+
+A traced process writes two files, ``NAME.lines`` and ``NAME.calls``, and a third one,
+``NAME.configs``, if it makes calls with arguments from a run configuration.
+
+``NAME.lines`` is JSON Lines, appended and never changed. A number is defined by one line before
+anything refers to it; each kind counts from one, and zero means none.
+
+    {"format": "optrove-journal", "version": 1, "process": ..., "pid": ...,
+     "started_ns": ..., "clock_ns": ...}          a header; the time of day, and the clock then
+    {"run": record}                               the Run as it began, and as it ended
+    {"value": 1, "is": value}                     an argument, or a tensor by itself
+    {"case": 1, "op": ..., "arguments": {name: reference}, "opaque": [type, ...]}
+    {"outputs": 1, "are": [reference, ...]}
+    {"site": 1, "file": ..., "line": ...}
+    {"scope": 1, "test_id": ..., "phase": ..., "module": ..., "mode": ..., "device": {...}}
+    {"error": 1, "text": ...}
+    {"config": 1, "path": ..., "ops": [...]}      an entry of a run configuration, what it is for
+    {"reason": 1, "why": "filtered" | "untraceable", "text": ...}
+    {"test": record}                              a TestResult
+    {"sketch": call, "of": [...]}                 numbers about the tensors of one call
+    {"end": {"finished_at": ..., "exit_code": ..., "faults": {text: count}}}
+
+A reference is the number of a value; or ``{"t": value, "i": identity, "s": storage, "d": device}``,
+a tensor with the numbers that it has within its call; or ``{"is": value}``, written out.
+
+``NAME.calls`` begins with a page that names the format, and tells at byte 16 how many calls could
+not be recorded. Then comes one record of 48 bytes per observed call, whose
+place is its ``op_index``, in the byte order of the machine:
+
+    0   number of the case or reason (32 bits), kind (8), depth (16)     8 bytes
+    8   site, scope                                                    4 + 4
+    16  clock at entry, in nanoseconds; zero: not begun                8
+    24  op_index of the parent plus one; zero: none                    8
+    32  clock at exit                                                  8
+    40  number of the outputs or of the error                          4
+    44  outcome; zero: unfinished                                      4
+
+``NAME.configs`` begins with a page likewise. Then come four bytes for each call: the number of the
+entry from which its arguments were unpacked, or zero. They are stored when something is unpacked,
+at the place of the call that will be recorded next: it counts if that call is one of its ops.
+
+The clock at entry is stored last at entry, and the outcome last at exit, each as a whole. So a
+record whose writer was killed reads as not begun or as unfinished, never as something else.
+
+A writer holds an exclusive lock on the lines file for as long as it writes. The kernel releases it
+when the process ends, in whatever way, so that nothing has to be tidied up.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import struct
+from datetime import datetime, timezone
+from errno import ENOLCK, ENOSYS, EOPNOTSUPP
+from typing import TYPE_CHECKING, Final
+
+from optrove.errors import BadData, Fault, UnusableJournal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+FORMAT: Final = "optrove-journal"
+VERSION: Final = 1
+
+LINES: Final = ".lines"
+CALLS: Final = ".calls"
+CONFIGS: Final = ".configs"
+
+MAGIC: Final = b"optrove calls 1\n"
+CONFIGS_MAGIC: Final = b"optrove configs1"
+MARK: Final = struct.Struct("@I")
+HEADER_SIZE: Final = mmap.ALLOCATIONGRANULARITY
+
+LOST: Final = struct.Struct("@Q")
+LOST_OFFSET: Final = 16
+
+ENTRY: Final = struct.Struct("@QIIQ")
+PARENT: Final = struct.Struct("@Q")
+EXIT: Final = struct.Struct("@QII")
+PARENT_OFFSET: Final = 24
+EXIT_OFFSET: Final = 32
+RECORD_SIZE: Final = 48
+RECORD: Final = struct.Struct("@QIIQQQII")
+
+# What the number of a record stands for.
+CASE: Final = 1
+OPAQUE: Final = 2
+"""A case that holds something of which nothing is known."""
+FILTERED: Final = 3
+"""A reason: the op was not wanted."""
+UNTRACEABLE: Final = 4
+"""A reason: the call could not be described."""
+
+RETURNED: Final = 1
+RAISED: Final = 2
+
+
+def word(number: int, kind: int, depth: int = 0) -> int:
+    """Return the first word of a record."""
+    return number | kind << 32 | depth << 40
+
+
+def calls_beside(lines: Path) -> Path:
+    """Return the calls file of the journal with this lines file."""
+    return lines.with_name(lines.name.removesuffix(LINES) + CALLS)
+
+
+def configs_beside(lines: Path) -> Path:
+    """Return where the journal with this lines file has its entries of run configurations."""
+    return lines.with_name(lines.name.removesuffix(LINES) + CONFIGS)
+
+
+def number_of(first: int) -> int:
+    """Return the number of the case or reason in the first word of a record."""
+    return first & 0xFFFFFFFF
+
+
+def kind_of(first: int) -> int:
+    """Return what the number in the first word of a record stands for."""
+    return first >> 32 & 0xFF
+
+
+def depth_of(first: int) -> int:
+    """Return how many calls are above the one with this first word."""
+    return first >> 40
+
+
+def lost_in(header: bytes) -> int:
+    """Return how many calls were lost, from the first page of a calls file; BadData if it is none.
+
+    A page is what ``HEADER_SIZE`` says.
+    """
+    if len(header) < HEADER_SIZE or not header.startswith(MAGIC):
+        raise BadData((Fault("$", "the calls file does not begin as one; was it overwritten?"),))
+    (lost,) = LOST.unpack_from(header, LOST_OFFSET)
+    return int(lost)
+
+
+def moment_of(wall_ns: int) -> str:
+    """Return a time of day as text; BadData when there is no such."""
+    seconds, rest = divmod(wall_ns, 1_000_000_000)
+    try:
+        moment = datetime.fromtimestamp(seconds, timezone.utc)
+    except (OverflowError, ValueError, OSError) as error:
+        raise BadData((Fault("$", f"{wall_ns} is no time of day"),)) from error
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z"
+
+
+NO_LOCKS: Final = frozenset({ENOLCK, ENOSYS, EOPNOTSUPP})
+"""What file systems answer that know no locks."""
+
+
+def hold_lock(number: int) -> None:
+    """Lock an open lines file until it is closed in every process that has inherited it.
+
+    Does nothing where the file system knows no locks; OSError when another process holds one.
+    """
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+
+
+def is_being_written(lines: Path) -> bool:
+    """Tell whether the process that writes this journal is still at work.
+
+    False also where the file system knows no locks, as its writer could not take one either;
+    UnusableJournal when the file cannot be opened.
+    """
+    try:
+        with lines.open("rb") as stream:
+            return _is_locked(stream.fileno())
+    except OSError as error:
+        raise UnusableJournal(f"the journal {lines} cannot be read: {error}") from error
+
+
+def _is_locked(number: int) -> bool:
+    try:
+        fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            return False
+        raise
+    return False

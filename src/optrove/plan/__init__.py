@@ -1,1 +1,0 @@
-"""Choose, vary and order what is to be executed."""

@@ -1,0 +1,259 @@
+"""Start the parts of the plugin that options or the environment ask for."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from optrove.errors import OptroveError
+from optrove.frameworks.ttnn.board.mock import mock_board
+from optrove.pytest_plugin.session import BOARD, Session, failure_text
+from optrove.report.summary import is_assertion
+from optrove.settings import Settings, read_settings
+from optrove.tracing.results import PLUGIN, numbers_hint
+from optrove.trove.opening import journals_beside, located
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+    from optrove.frameworks.ttnn.board.table import Board
+    from optrove.trove.place import Place as StorePlace
+
+
+_WITH_VALUES = ("trace_params_with_values", "optrove_params_values")
+# Options that say how to trace, and not that one should.
+_TUNING = ("backend", "include", "exclude", "model")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a session is to trace, and what of it is wanted."""
+
+    jsonl: Path | None
+    params: bool
+    params_keep: bool
+    params_dir: Path | None
+    values: bool
+    sketch: bool
+    journal: Path | None
+    store: str | None
+    backend: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the journals go; temporary ones are removed when all has ended in order.
+
+    ``store`` is the trove that takes them in when the session ends.
+    """
+
+    directory: Path
+    temporary: bool
+    store: StorePlace | None = None
+
+
+def asked_of(config: pytest.Config, settings: Settings) -> Asked | None:
+    """Return what is to be traced, None for nothing; UsageError for what makes no sense."""
+    options = config.known_args_namespace
+    base = config.invocation_params.dir
+    jsonl = settings.ops_jsonl if _given(options, "ops_jsonl") is None else options.ops_jsonl
+    asked = Asked(
+        jsonl=_path(base, "--ops-jsonl", jsonl),
+        params=bool(_given(options, "trace_params")),
+        params_keep=bool(_given(options, "trace_params_keep")),
+        params_dir=_path(base, "--optrove-params-dir", _given(options, "optrove_params_dir")),
+        values=any(map(partial(_given, options), _WITH_VALUES)),
+        sketch=bool(_given(options, "optrove_sketch")),
+        journal=_path(base, "--optrove-journal", _given(options, "optrove_journal")),
+        store=_given(options, "optrove_store"),
+        backend=_given(options, "optrove_backend") or "auto",
+        include=_split(_given(options, "optrove_include")),
+        exclude=_split(_given(options, "optrove_exclude")),
+        model=_given(options, "optrove_model"),
+    )
+    _check(asked, options)
+    return asked if _traces(asked) else None
+
+
+def place_of(asked: Asked, run_id: str) -> Place:
+    """Return where the journals of a session go; the same in all of its processes."""
+    if asked.journal is not None:
+        return Place(asked.journal, temporary=False)
+    if asked.store is not None:
+        store = located(asked.store)
+        return Place(journals_beside(store) / run_id, temporary=False, store=store)
+    if asked.jsonl is not None:
+        beside = asked.jsonl.with_name(asked.jsonl.name + ".journal")
+        return Place(beside / run_id, temporary=True)
+    return Place(Path(tempfile.gettempdir()) / f"optrove-{run_id}", temporary=True)
+
+
+def _traces(asked: Asked) -> bool:
+    places = (asked.jsonl, asked.journal, asked.store, asked.params_dir)
+    return asked.params or any(place is not None for place in places)
+
+
+def _check(asked: Asked, options: Namespace) -> None:
+    for name in ("with_values", "keep"):
+        if _given(options, f"trace_params_{name}") and not asked.params:
+            flag = f"--trace-params-{name.replace('_', '-')}"
+            raise pytest.UsageError(f"{flag} says what --trace-params writes: add --trace-params")
+    if asked.store is not None and not asked.store:
+        raise pytest.UsageError("--optrove-store needs a path or a URL, and got an empty one")
+    tuned = [f"--optrove-{name}" for name in _TUNING if _given(options, f"optrove_{name}")]
+    if tuned and not _traces(asked):
+        raise pytest.UsageError(
+            f"{' and '.join(tuned)} without anything to trace into: "
+            f"add --ops-jsonl PATH, --trace-params or --optrove-store PATH"
+        )
+
+
+def _given(options: Namespace, name: str) -> Any:
+    """Return the value of an option; None where somebody else has the flag, by another name."""
+    return getattr(options, name, None)
+
+
+def _path(base: Path, flag: str, given: str | None) -> Path | None:
+    if given is None:
+        return None
+    if not given:
+        raise pytest.UsageError(f"{flag} needs a path, and got an empty one")
+    return base / Path(given).expanduser()
+
+
+def _split(given: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of comma lists."""
+    names = [name.strip() for listed in given or () for name in listed.split(",")]
+    return tuple(name for name in names if name)
+
+
+_REPORT = "optrove_shadow"
+
+
+def start_board(config: pytest.Config, name: str, *, shadow: bool) -> None:
+    """Put ttnn on the mock board until the session ends."""
+    stack = ExitStack()
+    board = stack.enter_context(mock_board(name, shadow=shadow))
+    config.add_cleanup(stack.close)
+    # Whoever told where to keep journals gives the hints, with the names of its own options.
+    hinting = not shadow and getattr(config.known_args_namespace, "optrove_journal", None) is None
+    config.pluginmanager.register(MockBoard(board, shadow=shadow, hinting=hinting), BOARD)
+
+
+class MockBoard:
+    """A session's mock board, and its workers' reports on their numbers.
+
+    One that is ``hinting`` says at the end how failed comparisons come to have numbers.
+    """
+
+    def __init__(self, board: Board, *, shadow: bool, hinting: bool) -> None:
+        self._board = board
+        self._shadow = shadow
+        self._hinting = hinting
+        self._workers: list[dict[str, Any] | None] = []
+
+    def pytest_report_header(self) -> list[str]:
+        """Say on which board the tests run, and what their numbers are worth."""
+        numbers = "numbers by torch" if self._shadow else "kernels do not run: numbers mean nothing"
+        return [f"optrove: mock board {self._board.name}, {self._board.title}; {numbers}"]
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Hand the numbers' report of a worker of pytest-xdist to the process that shows it."""
+        output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output[_REPORT] = _shadow_report()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take the report of a worker of pytest-xdist; a worker that crashed has none."""
+        output: dict[str, Any] = getattr(node, "workeroutput", {})
+        self._workers.append(output.get(_REPORT))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say how many op calls have numbers and why others have none, over all processes."""
+        if self._hinting:
+            self._hint(terminalreporter)
+        found = self._workers or [_shadow_report()]
+        reports = [report for report in found if report is not None]
+        if not reports:
+            return
+        computed = sum(report["computed"] for report in reports)
+        missing: Counter[str] = Counter()
+        for report in reports:
+            missing.update(report["missing"])
+        terminalreporter.section("optrove: numbers on the mock board")
+        terminalreporter.line(f"{computed} op calls computed, {missing.total()} without numbers")
+        for reason, count in missing.most_common():
+            terminalreporter.line(f"{count} x {reason}")
+
+    def _hint(self, terminalreporter: pytest.TerminalReporter) -> None:
+        failed = terminalreporter.getreports("failed")
+        asserted = sum(is_assertion(failure_text(report)) for report in failed)
+        if asserted:
+            hint = numbers_hint(asserted, PLUGIN)
+            terminalreporter.line(f"optrove: hint: {hint}", yellow=True)
+
+
+def _shadow_report() -> dict[str, Any] | None:
+    """Return how many op calls of this process have numbers, or None without the shadow."""
+    from optrove.frameworks.ttnn.shadow.shadow import active_report
+
+    report = active_report()
+    if report is None:
+        return None
+    missing = {str(reason): count for reason, count in report.missing.items()}
+    return {"computed": report.computed.total(), "missing": missing}
+
+
+def start(config: pytest.Config) -> None:
+    """Register what is asked for, before any conftest or test module is imported."""
+    options = config.known_args_namespace
+    try:
+        settings = read_settings()
+        config.pluginmanager.register(Session(), "optrove-session")
+        _start_results(config, options, settings)
+        _start_board(config, options, settings)
+        _start_tracing(config, settings)
+    except OptroveError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def _start_board(config: pytest.Config, options: Namespace, settings: Settings) -> None:
+    # An empty name is one that a script forgot to fill in: not the same as no option at all.
+    name = settings.board if options.optrove_board is None else options.optrove_board
+    if options.optrove_shadow and name is None:
+        raise pytest.UsageError("--optrove-shadow needs a mock board: add --optrove-board NAME")
+    if name is not None:
+        start_board(config, name, shadow=options.optrove_shadow or settings.shadow)
+
+
+def _start_results(config: pytest.Config, options: Namespace, settings: Settings) -> None:
+    given = getattr(options, "results_csv", None)
+    path = settings.results_csv if given is None else given
+    if path is None:
+        return
+    if not path:
+        raise pytest.UsageError("--results-csv needs the path of a file, and got an empty one")
+    from optrove.pytest_plugin.results import start_results
+
+    start_results(config, config.invocation_params.dir / Path(path).expanduser())
+
+
+def _start_tracing(config: pytest.Config, settings: Settings) -> None:
+
+    asked = asked_of(config, settings)
+    if asked is not None:
+        from optrove.pytest_plugin.tracing import start_tracing
+
+        start_tracing(config, asked)

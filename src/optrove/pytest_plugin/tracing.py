@@ -1,0 +1,521 @@
+"""Trace the op calls of a pytest session and summarize them at its end.
+
+Each process that runs tests traces itself. In a session of pytest-xdist these are the workers;
+their controller traces nothing, sums up what they wrote, and tidies up.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from optrove.capture.parameters import ParameterFiles, remove_empty
+from optrove.capture.runs import filter_of, new_run, settled
+from optrove.capture.tracing import Tracing, Wanted
+from optrove.errors import OptroveError
+from optrove.frameworks.installed import loaded_tables
+from optrove.frameworks.probe_protocol import muted
+from optrove.journal.reader import JournalReader, find_journals
+from optrove.journal.writer import Scope
+from optrove.model.records import Measurement, Phase, TestOutcome, TestResult, now
+from optrove.pytest_plugin.items import parameters, subject
+from optrove.pytest_plugin.observer import SEEN
+from optrove.pytest_plugin.session import (
+    BOARD,
+    Progress,
+    has_workers,
+    is_worker,
+    process_number,
+    run_id,
+)
+from optrove.pytest_plugin.start import Asked, place_of
+from optrove.report.ops import left_out_lines
+from optrove.report.summary import TraceSummary, counted, summarize
+from optrove.report.tables import plural
+from optrove.serializer.describe import Describer
+from optrove.serializer.records import record_to_builtins
+from optrove.tracing.results import PLUGIN, hints
+from optrove.tracing.trace import Outputs, parameter_place, sinks_of
+from optrove.trove.opening import (
+    check,
+    journals_in,
+    known_cases,
+    make_directory,
+    owning,
+    remove_journals,
+    take_in,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+
+    from optrove.model.case import NamedValues
+    from optrove.model.records import Counts
+    from optrove.pytest_plugin.start import Place
+    from optrove.report.summary import InFlight
+
+
+_NO_NUMBER_OF_JSON = ("nan", "inf", "-inf")
+
+
+class TestResults:
+    """The test that runs in this process, until its record is handed to ``record``."""
+
+    __test__ = False  # not a test, in spite of its name
+
+    def __init__(self, run_id: str, record: Callable[[TestResult], None]) -> None:
+        self._run_id = run_id
+        self._record = record
+        self._item: pytest.Item | None = None
+        self._begin_anew()
+        self.end = "the session ended before the test did"
+        self.subject: tuple[str | None, str | None] = (None, None)
+
+    def begin(self, item: pytest.Item) -> None:
+        """Expect the reports of a test."""
+        self._item = item
+        self.subject = (None, None)
+        self._begin_anew()
+
+    def add(self, report: pytest.TestReport) -> None:
+        """Take a report; make the record with the last one of its test."""
+        if self._item is None or report.nodeid != self._item.nodeid:
+            return
+        # A test that is run again has a setup again: its runs are told apart.
+        if report.when == "setup":
+            self._begin_anew()
+        self._progress.add(report, getattr(report, SEEN, None))
+        if report.when == "teardown":
+            self._hand_over(self._item, self._progress.outcome())
+
+    def cut_short(self) -> None:
+        """Make the record of a test that has begun and will not end."""
+        if self._item is not None and self._handed_over is not self._progress:
+            self._progress.errors.append(self.end)
+            self._hand_over(self._item, TestOutcome.UNFINISHED)
+
+    def leave(self) -> None:
+        """Expect no more reports of the test; one that was cut short may still be recorded."""
+        if self._handed_over is self._progress:
+            self._item = None
+
+    def _begin_anew(self) -> None:
+        nodeid = "" if self._item is None else self._item.nodeid
+        self._progress = Progress(nodeid, "", time.time())
+        self._started_at = now()
+        self._handed_over: Progress | None = None
+
+    def _hand_over(self, item: pytest.Item, outcome: TestOutcome) -> None:
+        progress, (module, mode) = self._progress, self.subject
+        durations = {phase: round(took * 1e9) for phase, took in progress.durations.items()}
+        self._handed_over = progress
+        self._record(
+            TestResult(
+                run_id=self._run_id,
+                test_id=item.nodeid,
+                outcome=outcome,
+                module=module,
+                mode=mode,
+                started_at=self._started_at,
+                setup_ns=durations.get("setup"),
+                call_ns=durations.get("call"),
+                teardown_ns=durations.get("teardown"),
+                parameters=_described(parameters(item)),
+                metrics=tuple(_measurements(progress.seen["metrics"])),
+                properties=_described(dict(item.user_properties)),
+                error="\n".join(progress.errors) or None,
+            )
+        )
+
+
+def _described(values: Mapping[str, Any]) -> NamedValues:
+    with muted():
+        session = Describer(loaded_tables())
+        return tuple([(str(name), session.describe(value)) for name, value in values.items()])
+
+
+def _measurements(metrics: Iterable[Mapping[str, Any]]) -> Iterable[Measurement]:
+    """Yield the metrics that are numbers; of others only the line of the results has the words."""
+    for metric in metrics:
+        value = metric["value"]
+        if value in _NO_NUMBER_OF_JSON:
+            value = float(value)
+        if isinstance(value, int | float):
+            threshold = metric["threshold"]
+            bound = float(threshold) if threshold in _NO_NUMBER_OF_JSON else threshold
+            yield Measurement(metric["type"], value, bound, metric["passed"])
+
+
+_SHOWN = 5
+NOTHING = (
+    "not a single op call was traced: were all tests skipped, do they import ttnn (or torch), "
+    "is --optrove-backend the right one, do --optrove-include and --optrove-exclude leave any?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the journals of a session hold; no summary if they cannot be read.
+
+    ``problem`` says why they cannot be read, or why the trove could not take them in.
+    """
+
+    summary: TraceSummary | None
+    in_order: bool
+    problem: str | None = None
+
+
+@dataclass(slots=True)
+class Files:
+    """How many parameter files were written to which directory, over all processes."""
+
+    written: Counter[str] = field(default_factory=Counter)
+    left: set[str] = field(default_factory=set)
+    """Directories that were made for them and not empty when their process ended."""
+    problems: list[str] = field(default_factory=list)
+
+
+def find_and_store(place: Place) -> Found:
+    """Sum up the journals of a session, and add them to its trove if it has one."""
+    if place.store is None:
+        return _find(place.directory)
+    try:
+        known = known_cases(place.store, journals_in(place.directory))
+    except OptroveError as error:
+        return replace(_find(place.directory), problem=str(error))
+    found = _find(place.directory, known)
+    if found.summary is None:
+        return found
+    try:
+        if not found.summary.accounting.observed:
+            remove_journals(place.directory)
+            return found
+        take_in(place.store, place.directory)
+    except OptroveError as error:
+        return replace(found, problem=str(error))
+    return found
+
+
+def _find(directory: Path, known: Container[str] = ()) -> Found:
+    try:
+        readers = [JournalReader(lines) for lines in find_journals(directory)]
+        summary = summarize(readers, known)
+    except OptroveError as error:
+        return Found(None, in_order=False, problem=str(error))
+    # A process that was forked off has its own number, and need not end as pytest does.
+    ended = all(one.ending is not None or one.process == one.pid for one in readers)
+    return Found(summary, in_order=ended and not summary.in_flight)
+
+
+def told(found: Found, asked: Asked, place: Place, files: Files) -> Iterator[tuple[str, bool]]:
+    """Yield the lines of the section, each with whether it warns."""
+    if found.summary is None:
+        yield f"the journals cannot be summed up: {found.problem}", True
+    else:
+        yield from _counted(found.summary)
+    if asked.jsonl is not None:
+        yield f"{_lines_written(found.summary)}: {asked.jsonl}", False
+    for directory, count in files.written.items():
+        kept = "" if asked.params_keep else ", removed (keep them with --trace-params-keep)"
+        yield f"{plural(count, 'parameter file')}: {directory}{kept}", False
+    yield from _places(found, place)
+    for problem in files.problems:
+        yield problem, True
+
+
+def _lines_written(summary: TraceSummary | None) -> str:
+    if summary is None or summary.faults:
+        # A fault may have been that of a line.
+        return "one line per observed call"
+    filtered = _total(summary.accounting.filtered)
+    lines = summary.accounting.observed - filtered - len(summary.in_flight)
+    left = ", without those filtered" if filtered else ""
+    return f"{plural(lines, 'line')}, one per observed call{left}"
+
+
+def _places(found: Found, place: Place) -> Iterator[tuple[str, bool]]:
+    """Yield where the calls are."""
+    taken = place.store is not None and found.problem is None
+    if place.store is not None and found.summary is not None and found.summary.ops:
+        known = f"{found.summary.known_cases} of the cases it knew"
+        yield (
+            (f"trove: {place.store}, {known}", False)
+            if taken
+            else (
+                f"the trove could not take the calls in: {found.problem}",
+                True,
+            )
+        )
+    if not taken and not (place.temporary and found.in_order):
+        yield f"journals: {place.directory}", not found.in_order
+
+
+def _counted(summary: TraceSummary) -> Iterator[tuple[str, bool]]:
+    if summary.accounting.observed:
+        yield from _sums(summary)
+    else:
+        yield NOTHING, True
+    yield from _listed("filtered", summary.accounting.filtered, warns=False)
+    yield from _listed("untraceable", summary.accounting.untraceable, warns=True)
+    yield from _listed("faults of the tracer", summary.faults, warns=True)
+    for call in summary.in_flight:
+        yield f"did not end: {_placed(call)}", True
+
+
+def _sums(summary: TraceSummary) -> Iterator[tuple[str, bool]]:
+    accounting = summary.accounting
+    filtered, untraceable = _total(accounting.filtered), _total(accounting.untraceable)
+    total = counted(summary.ops).amount
+    calls, ops = plural(total.calls, "call"), plural(total.ops, "op")
+    yield f"{calls} of {ops}, {plural(total.cases, 'case')}", False
+    for line in left_out_lines(summary.left, options=False):
+        yield line, False
+    sums = (
+        f"{accounting.observed} observed = {accounting.stored} new + "
+        f"{accounting.deduplicated} repeated + {filtered} filtered + {untraceable} untraceable"
+    )
+    adds_up = accounting.adds_up()
+    yield sums if adds_up else f"{sums}: this does not add up, please report it", not adds_up
+
+
+def _listed(title: str, counts: Counts, *, warns: bool) -> Iterator[tuple[str, bool]]:
+    for text, count in counts[:_SHOWN]:
+        yield f"{title}: {count} x {text}", warns
+    if len(counts) > _SHOWN:
+        yield f"{title}: {_total(counts[_SHOWN:])} more for other reasons", warns
+
+
+def _placed(call: InFlight) -> str:
+    site = "" if call.call_site is None else f" at {call.call_site.file}:{call.call_site.line}"
+    test = "" if call.test_id is None else f" in {call.test_id}"
+    return f"{call.op}{test}{site}"
+
+
+def _total(counts: Counts) -> int:
+    return sum(count for _, count in counts)
+
+
+_FILES = "optrove_parameter_files"
+
+
+def start_tracing(config: pytest.Config, asked: Asked) -> None:
+    """Trace this process until its session ends; a controller of pytest-xdist does not."""
+    traced = TracedSession(config, asked)
+    config.add_cleanup(traced.finish)
+    traced.own_journals()
+    config.pluginmanager.register(traced, "optrove-tracing")
+    if not has_workers(config):
+        traced.begin()
+        return
+    # A file that cannot be written to is refused here, before each worker does.
+    for sink in sinks_of(Outputs(jsonl=asked.jsonl)):
+        sink.close()
+
+
+class TracedSession:
+    """The part of the plugin that traces, and says what was traced."""
+
+    def __init__(self, config: pytest.Config, asked: Asked) -> None:
+        self._config = config
+        self._asked = asked
+        self._run_id = run_id(config)
+        self._place = place_of(asked, self._run_id)
+        self._tracing: Tracing | None = None
+        self._parameters: ParameterFiles | None = None
+        self._files = Files()
+        self._tests = TestResults(self._run_id, self._record)
+        self._found: Found | None = None
+        self._finished = False
+        self._owned = ExitStack()
+
+    def own_journals(self) -> None:
+        """Keep others from taking in the journals that this session is going to.
+
+        OptroveError when the trove is going to refuse them.
+        """
+        if self._place.store is not None and not is_worker(self._config):
+            check(self._place.store)
+            make_directory(self._place.directory)
+            self._owned.enter_context(owning(self._place.directory))
+
+    def begin(self) -> None:
+        """Begin to trace; OptroveError when that cannot be."""
+        asked, config = self._asked, self._config
+        outputs = Outputs(asked.jsonl, asked.params_dir, asked.values, asked.sketch)
+        sinks = list(sinks_of(outputs))
+        if asked.params:
+            # As ttnn's own tracer: no files of torch's calls, unless these are what is traced.
+            of = "" if asked.backend == "torch" else "ttnn."
+            self._parameters = ParameterFiles(parameter_place, values=asked.values, of=of)
+            sinks.append(self._parameters)
+        source = " ".join(config.known_args_namespace.file_or_dir) or "pytest"
+        command_line = ("pytest", *map(str, config.invocation_params.args))
+        tracing = Tracing(
+            self._place.directory,
+            new_run(source, command_line, run_id=self._run_id, model=asked.model),
+            wanted=Wanted(asked.backend, filter_of(asked.include, asked.exclude)),
+            sinks=sinks,
+            process=process_number(config),
+            settle=settled,
+        )
+        tracing.start()
+        self._tracing = tracing
+
+    def finish(self, exit_code: int | None = None) -> None:
+        """End the trace, sum it up and tidy up; does nothing the second time."""
+        if self._finished:
+            return
+        self._finished = True
+        if self._tracing is not None:
+            self._tests.cut_short()
+            self._tracing.stop(exit_code)
+            # Its caches hold objects of ttnn, which complains of those that outlive it.
+            self._tracing = None
+        self._tidy_parameters()
+        # One that was told where to keep its journals is summed up by whoever told it.
+        if not is_worker(self._config) and self._asked.journal is None:
+            with self._owned:
+                self._found = find_and_store(self._place)
+            if self._place.temporary and self._found.in_order:
+                self._remove_journals()
+
+    def pytest_report_header(self) -> str:
+        """Say where the calls go."""
+        store = self._place.store
+        where = f"journals in {self._place.directory}" if store is None else f"into {store}"
+        return f"optrove: tracing op calls, {where}"
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Begin now if there are no workers after all, as with ``-n auto --pdb``."""
+        idle = self._tracing is None and not self._finished
+        if idle and config.getoption("dist", "no") == "no":
+            try:
+                self.begin()
+            except OptroveError as error:
+                raise pytest.UsageError(str(error)) from error
+
+    def pytest_collection_finish(self) -> None:
+        """Note on which board ttnn runs, as it has been imported by now, in case of a crash."""
+        tracing = self._tracing
+        if tracing is not None:
+            try:
+                tracing.journal.write({"run": record_to_builtins(settled(tracing.run))})
+            except OSError as error:
+                tracing.recorder.fault("the record of the run", error)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Attribute calls to the test until it has ended."""
+        self._tests.begin(item)
+        yield
+        self._tests.leave()
+        if self._tracing is not None:
+            self._tracing.enter(Scope())
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
+        """Attribute calls to the test's setup."""
+        self._enter(item, Phase.SETUP)
+        yield
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Attribute calls to the test itself."""
+        self._enter(item, Phase.CALL)
+        yield
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
+        """Attribute calls to the test's teardown."""
+        self._enter(item, Phase.TEARDOWN)
+        yield
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take a report; with the last one of a test its result is recorded."""
+        self._tests.add(report)
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Remember why the session ends early."""
+        self._tests.end = f"the session was interrupted: {excinfo.exconly()}"
+
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Remember why the session ends early."""
+        self._tests.end = f"pytest failed: {excinfo.exconly()}"
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """End the trace; a worker of pytest-xdist tells its controller what it has written."""
+        self.finish(int(session.exitstatus))
+        output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            files = self._files
+            output[_FILES] = [dict(files.written), sorted(files.left), files.problems]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take what a worker of pytest-xdist has told; one that crashed has not."""
+        output: dict[str, Any] = getattr(node, "workeroutput", {})
+        written, left, problems = output.get(_FILES, ({}, (), ()))
+        self._files.written.update(written)
+        self._files.left.update(left)
+        self._files.problems.extend(problems)
+
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, exitstatus: int
+    ) -> None:
+        """Say what was traced and where it is, and warn when it is nothing."""
+        if self._found is None or self._config.option.collectonly:
+            return
+        terminalreporter.section("optrove: op calls")
+        for line, warns in told(self._found, self._asked, self._place, self._files):
+            terminalreporter.line(line, yellow=warns)
+        # What a mock board says for itself is not said again.
+        if self._found.summary is not None and not self._config.pluginmanager.has_plugin(BOARD):
+            for hint in hints(self._found.summary, int(exitstatus), PLUGIN):
+                terminalreporter.line(f"hint: {hint}", yellow=True)
+
+    def _enter(self, item: pytest.Item, phase: Phase) -> None:
+        tracing = self._tracing
+        if tracing is not None:
+            module, mode = self._tests.subject = subject(
+                item, lambda error: tracing.recorder.fault(f"what {item.nodeid} tests", error)
+            )
+            tracing.enter(Scope(item.nodeid, phase, module, mode))
+
+    def _record(self, result: TestResult) -> None:
+        if self._tracing is not None:
+            self._tracing.record_test(result)
+
+    def _tidy_parameters(self) -> None:
+        files = self._files
+        try:
+            if self._parameters is not None:
+                written = self._parameters.written()
+                files.written.update({str(place): count for place, count in written.items()})
+                if not self._asked.params_keep:
+                    files.left.update(map(str, self._parameters.remove()))
+            elif files.left:
+                # What workers have left to one another.
+                remove_empty(map(Path, files.left))
+        except OSError as error:
+            files.problems.append(f"parameter files could not be removed: {error}")
+
+    def _remove_journals(self) -> None:
+        directory = self._place.directory
+        try:
+            if directory.exists():
+                shutil.rmtree(directory)
+            if self._asked.jsonl is not None:
+                directory.parent.rmdir()
+        except OSError as error:
+            # Another session's journals are there, or it was faster.
+            if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+                self._files.problems.append(f"journals could not be removed: {error}")

@@ -1,0 +1,259 @@
+"""Plan ``check-board``: every case as recorded, then failing ones adapted.
+
+Three things follow from the board alone, and only these are changed:
+
+- DRAM shards are spread over the banks that it has, where there were more when it was recorded;
+- ``num_links`` is at most the number of ethernet links between its neighbouring chips;
+- a case of more chips than it has is executed on one, with the part that each chip had, unless the
+  operation talks between chips.
+
+Nothing here says that the adapted case computes the same: it is another case, with another hash.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+from optrove.errors import NotFound
+from optrove.frameworks.ttnn.board.table import find_board
+from optrove.model.case import Case, rewrite
+from optrove.model.records import DeviceKind, DeviceParameters
+from optrove.model.values import (
+    DeviceRef,
+    Int,
+    List,
+    MeshPlacement,
+    Struct,
+    Symbol,
+    TensorSpec,
+    TtnnPlacement,
+    Value,
+)
+from optrove.replay.device_choice import Choice, grouped
+from optrove.replay.jobs import ALONE, device_of
+from optrove.replay.planning import every_case
+from optrove.serializer.hashes import placement_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from optrove.frameworks.ttnn.board.table import Board
+    from optrove.model.records import Counts
+    from optrove.replay.device_choice import Where
+    from optrove.replay.planning import How, Planned
+    from optrove.trove.query import Asked
+    from optrove.trove.reader import TroveReader
+
+
+LINKS: Final = "num_links"
+BETWEEN_CHIPS: Final = frozenset(
+    {"cluster_axis", LINKS, "multi_device_global_semaphore", "barrier_semaphore", "topology"}
+)
+"""Parameters that only operations have which talk between chips."""
+
+_TILE: Final = 32
+_SHARDED: Final = ("WIDTH_SHARDED", "HEIGHT_SHARDED")
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptation:
+    """An adapted case, what was changed, and the recorded cases that become it."""
+
+    planned: Planned
+    changes: tuple[str, ...]
+    recorded: tuple[str, ...]
+
+
+def adaptations(cases: Iterable[Planned], board: Board) -> tuple[Adaptation, ...]:
+    """Return all cases that can be adapted to a board, each that they become once."""
+    found: dict[str, Adaptation] = {}
+    for planned in cases:
+        result = adapted(planned, board)
+        if result is not None:
+            new, changes = result
+            known = found.get(new.case_id)
+            before = () if known is None else known.recorded
+            found[new.case_id] = Adaptation(new, changes, (*before, planned.case_id))
+    return tuple(found.values())
+
+
+def adapted(planned: Planned, board: Board) -> tuple[Planned, tuple[str, ...]] | None:
+    """Return a case as it is adapted to a board, and what was changed; None if nothing can be."""
+    case, job = planned.job.case, planned.job
+    adapter = _Adapter(board, _is_alone(planned, board))
+    arguments = tuple(
+        (name, adapter.argument(name, rewrite(value, adapter.part)))
+        for name, value in case.arguments
+    )
+    if not adapter.changes:
+        return None
+    changed = Case(case.op, arguments)
+    device = job.device
+    if adapter.alone:
+        device = replace(device or DeviceParameters(), mesh_shape=ALONE, fabric_config=None)
+    # What came out when it was recorded is no answer for another case.
+    new = replace(job, case=changed, device=device, outputs=None)
+    return replace(planned, job=new, case_id=placement_hash(changed)), tuple(adapter.changes)
+
+
+def _is_alone(planned: Planned, board: Board) -> bool:
+    """Tell whether a case has to do with one chip, and can."""
+    names = {name for name, _ in planned.job.case.arguments}
+    chips = prod(device_of(planned.job).mesh_shape or ALONE)
+    return chips > board.chips and not names & BETWEEN_CHIPS
+
+
+def links_between(board: Board) -> int | None:
+    """Return how many ethernet links neighbouring chips have at least; None without any."""
+    pairs = Counter(frozenset((link.chip, link.other_chip)) for link in board.links)
+    return min(pairs.values(), default=None)
+
+
+@dataclass(slots=True)
+class _Adapter:
+    """Changes the parts of one case, and remembers what it has changed."""
+
+    board: Board
+    alone: bool
+    changes: dict[str, None] = field(default_factory=dict)
+
+    def argument(self, name: str, value: Value) -> Value:
+        links = links_between(self.board)
+        if name == LINKS and isinstance(value, Int) and links is not None and value.value > links:
+            self._say(f"{LINKS} {links} instead of {value.value}")
+            return Int(links)
+        return value
+
+    def part(self, value: Value) -> Value:
+        match value:
+            case TensorSpec(placement=TtnnPlacement(storage="device") as placement):
+                return replace(value, placement=self._placement(placement))
+            case DeviceRef(mesh_shape=shape) if self.alone and prod(shape) > 1:
+                self._say_alone(shape)
+                return replace(value, mesh_shape=ALONE)
+        return value
+
+    def _placement(self, placement: TtnnPlacement) -> TtnnPlacement:
+        shape = placement.mesh_shape
+        if self.alone and shape is not None and prod(shape) > 1:
+            self._say_alone(shape)
+            mesh = MeshPlacement(ALONE, (None, None), ((0, 0),))
+            placement = replace(placement, mesh_shape=ALONE, mesh=mesh)
+        memory = placement.memory
+        if memory is None:
+            return placement
+        return replace(placement, memory=self._memory(memory, placement.padded_shape))
+
+    def _memory(self, memory: Struct, padded_shape: tuple[int, ...]) -> Struct:
+        fields = dict(memory.fields)
+        layout, shards = fields.get("memory_layout"), fields.get("shard_spec")
+        in_dram = fields.get("buffer_type") == Symbol("ttnn.BufferType", "DRAM")
+        if not in_dram or not isinstance(layout, Symbol) or layout.name not in _SHARDED:
+            return memory
+        if not isinstance(shards, Struct) or not self._is_too_wide(shards):
+            return memory
+        banks = prod(self.board.dram_grid)
+        spec = dict(shards.fields)
+        rows, columns = prod(padded_shape[:-1]), padded_shape[-1]
+        height, width = rows, _shard(columns, banks)
+        if layout.name == "HEIGHT_SHARDED":
+            height, width = _shard(rows, banks), columns
+        self._say(f"DRAM shards on {banks} banks instead of {_cores(shards)}")
+        shape = List((Int(height), Int(width)))
+        new = Struct(shards.type, tuple({**spec, "grid": _grid(banks), "shape": shape}.items()))
+        return Struct(memory.type, tuple({**fields, "shard_spec": new}.items()))
+
+    def _is_too_wide(self, shards: Struct) -> bool:
+        return any(x >= self.board.dram_grid[0] or y for x, y in _ends(shards))
+
+    def _say_alone(self, shape: tuple[int, ...]) -> None:
+        self._say(f"one chip instead of {'x'.join(map(str, shape))}")
+
+    def _say(self, text: str) -> None:
+        self.changes[text] = None
+
+
+def _shard(size: int, banks: int) -> int:
+    """Return the size of one of the shards on some banks, in whole tiles."""
+    return -(-size // (banks * _TILE)) * _TILE
+
+
+def _ranges(shards: Struct) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return the rectangles of cores that hold shards, as first and last corner."""
+    grid = dict(shards.fields).get("grid")
+    ranges = dict(grid.fields).get("ranges") if isinstance(grid, Struct) else None
+    found = []
+    for each in ranges.items if isinstance(ranges, List) else ():
+        if isinstance(each, Struct):
+            corners = dict(each.fields)
+            found.append((_core(corners.get("start")), _core(corners.get("end"))))
+    return found
+
+
+def _core(value: Value | None) -> tuple[int, int]:
+    fields = dict(value.fields) if isinstance(value, Struct) else {}
+    x, y = fields.get("x"), fields.get("y")
+    return (x.value, y.value) if isinstance(x, Int) and isinstance(y, Int) else (0, 0)
+
+
+def _ends(shards: Struct) -> list[tuple[int, int]]:
+    return [end for _, end in _ranges(shards)]
+
+
+def _cores(shards: Struct) -> int:
+    return sum((x2 - x1 + 1) * (y2 - y1 + 1) for (x1, y1), (x2, y2) in _ranges(shards))
+
+
+def _grid(banks: int) -> Struct:
+    ends = [Struct("ttnn.CoreCoord", (("x", Int(x)), ("y", Int(0)))) for x in (0, banks - 1)]
+    one = Struct("ttnn.CoreRange", (("start", ends[0]), ("end", ends[1])))
+    return Struct("ttnn.CoreRangeSet", (("ranges", List((one,))),))
+
+
+NEED_NO_BOARD = "cases of other frameworks, which need no board"
+
+
+@dataclass(frozen=True, slots=True)
+class BoardPlan:
+    """The cases that are executed on a mock board, and why others are not."""
+
+    groups: dict[Where, list[Planned]]
+    left_out: Counts = ()
+
+
+def plan_for_board(reader: TroveReader, asked: Asked, how: How, board: str) -> BoardPlan:
+    """Return all cases of ttnn that are meant, for a board; NotFound if there are none.
+
+    Calls made by other ops count, and so do ops that only move data.
+    """
+    cases = every_case(reader, replace(asked, nested=True, all_ops=True), how)
+    groups = grouped(cases, Choice(DeviceKind.MOCK, board))
+    others = sum(len(groups.pop(where)) for where in list(groups) if where.board is None)
+    if not groups:
+        raise NotFound(
+            f"of the {others:,} cases that are meant, none is of ttnn; a board has nothing to say "
+            f"about them"
+        )
+    return BoardPlan(groups, ((NEED_NO_BOARD, others),) if others else ())
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptedPlan:
+    """Adapted cases, in what they differ, and how many had nothing to adapt, by op."""
+
+    groups: dict[Where, list[Planned]]
+    adaptations: tuple[Adaptation, ...]
+    unadapted: Counts
+
+
+def plan_adapted(failed: Iterable[Planned], board: str) -> AdaptedPlan:
+    """Return the cases that a board does not take, adapted to it where that is known."""
+    cases = tuple(failed)
+    found = adaptations(cases, find_board(board))
+    groups = grouped((each.planned for each in found), Choice(DeviceKind.MOCK, board))
+    known = {case_id for each in found for case_id in each.recorded}
+    rest = Counter(each.op for each in cases if each.case_id not in known)
+    return AdaptedPlan(groups, found, tuple(rest.most_common()))

@@ -1,1 +1,0 @@
-"""Execute Jobs in worker processes and judge what came of them."""

@@ -1,0 +1,1 @@
+"""Live objects to Values, Values to JSON, and back; with hashes."""

@@ -1,0 +1,238 @@
+"""Converters for plain Python: paths, slices, and the classes of user code.
+
+User classes get their converter from the class itself, when an object is described or when the
+caller names the class; never from a name that data holds. Their names tell what they are:
+``python.dataclass:module:Class``, ``python.enum:...``, ``python.flag:...``,
+``python.namedtuple:...``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from enum import Enum, Flag
+from os import fspath
+from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.serializer.tables import (
+    Converter,
+    ConverterTable,
+    Fields,
+    StructConverter,
+    SymbolConverter,
+    class_name,
+    is_readable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FRAMEWORK: Final = "python"
+USER_KINDS: Final = (
+    "python.dataclass:",
+    "python.enum:",
+    "python.flag:",
+    "python.namedtuple:",
+)
+"""How the names of user classes begin. Unless the caller names the class, they stay as they are."""
+
+
+def table() -> ConverterTable:
+    """Return the converters of the classes that come with Python."""
+    return ConverterTable(FRAMEWORK, (*_paths(), *_ranges(), *_containers(), *_constants()))
+
+
+def user_table(types: Iterable[type]) -> ConverterTable:
+    """Return converters for the caller's classes; TypeError for one that has no known form."""
+    return ConverterTable(FRAMEWORK, [_required_converter(kind) for kind in dict.fromkeys(types)])
+
+
+def user_converter(kind: type) -> Converter | None:
+    """Return the converter of a dataclass, enum or named tuple; None for any other class.
+
+    A class that adds its fields to a base with a state of its own, or that inherits them
+    without being declared a dataclass itself, may hold more than its fields tell: None.
+    """
+    if issubclass(kind, Flag):
+        return _flag(kind)
+    if issubclass(kind, Enum):
+        return _enum(kind) if all(map(is_readable, kind.__members__)) else None
+    if "__dataclass_fields__" in kind.__dict__ and all(map(_is_stateless, kind.__mro__[1:])):
+        return _dataclass(kind)
+    if issubclass(kind, tuple) and _is_named_tuple(kind):
+        return _named_tuple(kind)
+    return None
+
+
+def _is_stateless(base: type) -> bool:
+    """Tell whether a base of a dataclass adds nothing to it that its fields do not tell.
+
+    So do dataclasses, protocols, and classes that neither make anything of their own when an
+    object is made nor have slots: abstract ones, generic ones, those with methods only.
+    """
+    content = base.__dict__
+    if base is object or "__dataclass_fields__" in content or content.get("_is_protocol"):
+        return True
+    makes_something = "__init__" in content or "__new__" in content
+    return not makes_something and not content.get("__slots__")
+
+
+def _required_converter(kind: Any) -> Converter:
+    converter = user_converter(kind) if isinstance(kind, type) else None
+    if converter is None:
+        raise TypeError(
+            f"{kind!r} was given as a type to build, but it is no dataclass, enum or named tuple; "
+            f"declare it as one of these or leave it out"
+        )
+    return converter
+
+
+def _dataclass(kind: type) -> StructConverter:
+    fields = dataclasses.fields(kind)
+    names = tuple(field.name for field in fields)
+    given = [field.name for field in fields if field.init]
+    computed = [field.name for field in fields if not field.init]
+
+    def make(values: Fields) -> Any:
+        live = kind(**{name: values[name] for name in given})
+        for name in computed:
+            # A field that the constructor does not take, of a class that may be frozen.
+            object.__setattr__(live, name, values[name])
+        return live
+
+    return StructConverter(
+        name=f"python.dataclass:{class_name(kind).spelled(':')}",
+        type=kind,
+        fields=lambda live: {name: getattr(live, name) for name in names},
+        make=make,
+        names=names,
+    )
+
+
+def _enum(kind: type[Enum]) -> SymbolConverter:
+    members = dict(kind.__members__)
+    # By identity, since a member may define its own equality; the first name wins over aliases.
+    names = {id(member): name for name, member in reversed(members.items())}
+    return SymbolConverter(
+        name=f"python.enum:{class_name(kind).spelled(':')}",
+        type=kind,
+        members=members,
+        name_of=lambda live: names[id(live)],
+    )
+
+
+def _flag(kind: type[Flag]) -> StructConverter:
+    # By value: a combination of members has no name in Python 3.10 and has one from 3.11 on.
+    return StructConverter(
+        name=f"python.flag:{class_name(kind).spelled(':')}",
+        type=kind,
+        # Not ``live.value``, which a member of that name would hide.
+        fields=lambda live: {"value": live._value_},
+        make=lambda values: kind(values["value"]),
+        names=("value",),
+    )
+
+
+def _is_named_tuple(kind: type) -> bool:
+    names = getattr(kind, "_fields", None)
+    return type(names) is tuple and all(type(name) is str for name in names)
+
+
+def _named_tuple(kind: type) -> StructConverter:
+    names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]  # tested by _is_named_tuple
+    return StructConverter(
+        name=f"python.namedtuple:{class_name(kind).spelled(':')}",
+        type=kind,
+        fields=lambda live: dict(zip(names, tuple.__iter__(live), strict=True)),
+        make=lambda values: kind(**values),
+        names=names,
+    )
+
+
+def _paths() -> list[Converter]:
+    def path(kind: type, name: str) -> Converter:
+        return StructConverter(
+            name=f"python.{name}",
+            type=kind,
+            fields=lambda live: {"path": _spelled(live)},
+            make=lambda values: kind(values["path"]),
+            names=("path",),
+        )
+
+    # Named here, because Python 3.13 moved the classes to another module.
+    return [
+        path(PosixPath, "PosixPath"),
+        path(PurePosixPath, "PurePosixPath"),
+        path(PureWindowsPath, "PureWindowsPath"),
+    ]
+
+
+def _spelled(live: PurePath) -> str:
+    """Return the text of a path; ValueError where that is the text of another one.
+
+    Before Python 3.12 a Windows path ``./c:a`` is spelled ``c:a``, which lies on drive C.
+    """
+    text = fspath(live)
+    if type(live)(text) != live:
+        raise ValueError(f"{text!r} is how another path is spelled")
+    return text
+
+
+def _ranges() -> list[Converter]:
+    def bounds(live: Any) -> Fields:
+        return {"start": live.start, "stop": live.stop, "step": live.step}
+
+    def steps(kind: Any) -> Converter:
+        return StructConverter(
+            name=f"python.{kind.__name__}",
+            type=kind,
+            fields=bounds,
+            make=lambda values: kind(values["start"], values["stop"], values["step"]),
+            names=("start", "stop", "step"),
+        )
+
+    return [steps(slice), steps(range)]
+
+
+def _containers() -> list[Converter]:
+    return [
+        StructConverter(
+            name="python.bytearray",
+            type=bytearray,
+            fields=lambda live: {"content": bytes(live)},
+            make=lambda values: _bytearray(values["content"]),
+            names=("content",),
+        ),
+        StructConverter(
+            name="python.OrderedDict",
+            type=OrderedDict,
+            fields=lambda live: {"entries": list(live.items())},
+            make=lambda values: _ordered_dict(values["entries"]),
+            names=("entries",),
+        ),
+    ]
+
+
+def _bytearray(content: Any) -> bytearray:
+    # Given a number, Python would make that many zeros, and run out of memory.
+    if type(content) is not bytes:
+        raise TypeError("expected bytes as content")
+    return bytearray(content)
+
+
+def _ordered_dict(entries: Any) -> OrderedDict[Any, Any]:
+    # Given other sequences, Python would take them apart: the string "ab" as a key and its value.
+    if type(entries) is not list or not all(type(entry) is tuple for entry in entries):
+        raise TypeError("expected a list of tuples as entries")
+    made = OrderedDict(entries)
+    if len(made) != len(entries):
+        raise ValueError("two entries have the same key; keep one of them")
+    return made
+
+
+def _constants() -> list[Converter]:
+    def constant(live: Any, name: str) -> Converter:
+        return SymbolConverter(f"python.{name}", type(live), {name: live}, lambda _: name)
+
+    return [constant(Ellipsis, "Ellipsis"), constant(NotImplemented, "NotImplemented")]

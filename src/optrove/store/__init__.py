@@ -1,1 +1,0 @@
-"""Keep what was recorded: one trove in an SQLite file or a PostgreSQL database."""

@@ -1,0 +1,112 @@
+"""Traced configurations for sweep modules: ``MasterConfigLoader`` and what unpacks its names.
+
+from optrove.sweep import MasterConfigLoader, unpack_traced_config
+
+loader = MasterConfigLoader()
+parameters = {"model_traced": loader.get_suite_parameters("sigmoid_accurate")}
+
+def run(input_shape=None, ..., traced_config_name=None, *, device):
+    if traced_config_name:
+        input_shape, dtype, layout, memory, output_memory = unpack_traced_config(
+            traced_config_name
+        )
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from optrove.errors import NotFound
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from optrove.sweep.traced import Traced
+
+__all__ = [
+    "MasterConfigLoader",
+    "unpack_binary_traced_config",
+    "unpack_traced_config",
+    "unpack_traced_tensors",
+]
+
+
+class MasterConfigLoader:
+    """Loads the configurations that models were traced with, as parameters of a suite.
+
+    ``path`` is a trove (a file or a URL) or a master file of tt-metal, of either generation.
+    Without it, TTNN_MASTER_JSON_PATH says where they are; else they are in the usual trove.
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.path = path
+
+    def get_suite_parameters(
+        self,
+        operation_name: str,
+        all_cases: bool = False,  # noqa: FBT001, FBT002 - tt-metal's modules pass it so
+        *,
+        arity: int | None = None,
+    ) -> dict[str, list[Any]]:
+        """Return the parameters of a suite; empty, with a warning, for an op never traced.
+
+        By default these are the traced configurations with different inputs, one name for each.
+        With ``all_cases`` they are lists of live values, for every combination of them.
+        Configurations with another number of tensors than most are left out, and counted in the
+        log; ``arity`` asks for just those with that many.
+        """
+        from optrove.replay.sweep_module import every_combination
+        from optrove.sweep.traced import configurations_of, every_value, write_name
+
+        found = configurations_of(self.path, operation_name, arity)
+        if not found.kept:
+            return {}
+        if all_cases or every_combination.get():
+            return every_value(found)
+        return {"traced_config_name": [write_name(traced) for traced in found.kept]}
+
+
+def unpack_traced_config(name: str) -> tuple[Any, Any, Any, Any, Any]:
+    """Return shape, dtype, layout and memory configuration of the input, and of the result.
+
+    Where the call did not say where its result goes, the last is that of the input.
+    """
+    from optrove.sweep.traced import live, live_tensor
+
+    traced = _read(name, 1, "unpack_traced_config")
+    shape, dtype, layout, memory = live_tensor(traced.tensors[0])
+    output = memory if traced.output is None else live(traced.output)
+    return shape, dtype, layout, memory, output
+
+
+def unpack_binary_traced_config(name: str) -> tuple[Any, Any, Any, Any, Any, Any, Any]:
+    """Return the shape, and of both inputs dtypes, layouts and memory configurations.
+
+    Where the shapes of the inputs differ, the first is ``{"self": shape, "other": shape}``.
+    """
+    from optrove.sweep.traced import live_tensor, shapes
+
+    traced = _read(name, 2, "unpack_binary_traced_config")
+    first, second = map(live_tensor, traced.tensors)
+    return shapes(traced), first[1], second[1], first[2], second[2], first[3], second[3]
+
+
+def unpack_traced_tensors(name: str) -> list[tuple[Any, Any, Any, Any]]:
+    """Return shape, dtype, layout and memory configuration of each input, however many."""
+    from optrove.sweep.traced import live_tensor, read_name
+
+    return [live_tensor(tensor) for tensor in read_name(name).tensors]
+
+
+def _read(name: str, arity: int, function: str) -> Traced:
+    from optrove.sweep.traced import read_name
+
+    traced = read_name(name)
+    if len(traced.tensors) != arity:
+        known = {1: "unpack_traced_config", 2: "unpack_binary_traced_config"}
+        right = known.get(len(traced.tensors), "unpack_traced_tensors")
+        raise NotFound(
+            f"{function} takes calls with {arity} tensor{'s' * (arity > 1)}, and this one of "
+            f"{traced.op} has {len(traced.tensors)}; use {right}"
+        )
+    return traced

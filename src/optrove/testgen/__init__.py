@@ -1,0 +1,1 @@
+"""Generated tests, and shrinking of failing cases."""

@@ -1,0 +1,613 @@
+"""Shrink a failing case to the simplest call that fails in the same way.
+
+A tensor's padded shape follows its shape, and its shards are made smaller with it where whole
+tiles remain. Sizes that stand in lists and shapes among the arguments change with those of tensors.
+
+A reduction never adds anything: arguments only go, dimensions only shrink, configurations only
+become plain. So whoever applies reductions as long as they change a case comes to an end.
+
+Reductions are tried in rounds. Those of a round are executed together, each in isolation; then as
+many of the successful ones as still fail together are applied, and the next round begins.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from optrove.errors import NotReplayable
+from optrove.model.case import Case, renamed, rewrite
+from optrove.model.records import Attempt, Outcome
+from optrove.model.values import (
+    DeviceRef,
+    Int,
+    List,
+    Null,
+    Struct,
+    Symbol,
+    TensorSpec,
+    TtnnPlacement,
+    Tuple,
+    Value,
+    walk,
+)
+from optrove.replay.runner import run_jobs
+from optrove.report.attempts import said
+from optrove.report.causes import without_numbers
+from optrove.serializer.hashes import placement_hash
+
+if TYPE_CHECKING:
+    from optrove.replay.device_choice import Where
+    from optrove.replay.planning import Planned
+    from optrove.replay.runner import Workers
+
+
+TILE: Final = 32
+ALONE: Final = (1, 1)
+
+PLAIN_MEMORY: Final = Struct(
+    "ttnn.MemoryConfig",
+    (
+        ("memory_layout", Symbol("ttnn.TensorMemoryLayout", "INTERLEAVED")),
+        ("buffer_type", Symbol("ttnn.BufferType", "DRAM")),
+        ("shard_spec", Null()),
+        ("nd_shard_spec", Null()),
+    ),
+)
+
+Retensor = Callable[[TensorSpec], TensorSpec]
+
+
+def is_plain(memory: Struct) -> bool:
+    """Tell whether a memory configuration is the simplest one."""
+    return memory == PLAIN_MEMORY
+
+
+def with_tensors(case: Case, change: Retensor) -> Case:
+    """Return a case with each of its tensors as ``change`` returns it."""
+
+    def changed(part: Value) -> Value:
+        return change(part) if isinstance(part, TensorSpec) else part
+
+    return Case(case.op, tuple((name, rewrite(value, changed)) for name, value in case.arguments))
+
+
+def plainly_kept(spec: TensorSpec) -> TensorSpec:
+    """Return a tensor that lies in interleaved DRAM, if it is on a device."""
+    placement = spec.placement
+    if not isinstance(placement, TtnnPlacement) or placement.storage != "device":
+        return spec
+    return replace(spec, placement=replace(placement, memory=PLAIN_MEMORY))
+
+
+def of_dtype(spec: TensorSpec, dtype: str) -> TensorSpec:
+    """Return a tensor with another dtype."""
+    return replace(spec, dtype=dtype)
+
+
+def alone(case: Case) -> Case:
+    """Return a case whose tensors and devices are on one chip."""
+
+    def changed(part: Value) -> Value:
+        match part:
+            case TensorSpec(placement=TtnnPlacement(mesh_shape=(_, *_)) as placement):
+                placement = replace(placement, mesh_shape=ALONE, mesh=None)
+                return replace(part, placement=placement)
+            case DeviceRef():
+                return replace(part, mesh_shape=ALONE)
+        return part
+
+    return Case(case.op, tuple((name, rewrite(value, changed)) for name, value in case.arguments))
+
+
+def resized(size: int, less: int, *, batches_only: bool = False) -> Callable[[Case], Case]:
+    """Return what makes a size smaller wherever it stands, in tensors, lists and shapes.
+
+    With ``batches_only`` the last two dimensions of tensors keep it.
+    """
+
+    def tensor(spec: TensorSpec) -> TensorSpec:
+        kept = len(spec.shape) - 2 if batches_only else len(spec.shape)
+        shape = tuple(
+            less if own == size and place < kept else own for place, own in enumerate(spec.shape)
+        )
+        return reshaped(spec, shape)
+
+    def change(case: Case) -> Case:
+        smaller = with_tensors(case, tensor)
+        if smaller == case:
+            return case
+        given = tuple((name, _listed(value, size, less)) for name, value in smaller.arguments)
+        return Case(case.op, given)
+
+    return change
+
+
+def _listed(value: Value, size: int, less: int) -> Value:
+    """Return an argument that is a list of sizes, or a shape, with the smaller size."""
+
+    def numbers(items: tuple[Value, ...]) -> tuple[Value, ...]:
+        return tuple(Int(less) if item == Int(size) else item for item in items)
+
+    match value:
+        case List(items):
+            return List(numbers(items))
+        case Tuple(items):
+            return Tuple(numbers(items))
+        case Struct("ttnn.Shape", ((name, List(items)),)):
+            return Struct("ttnn.Shape", ((name, List(numbers(items))),))
+    return value
+
+
+def first_dimensions(place: int, less: int) -> Retensor:
+    """Return what makes one dimension of a tensor smaller."""
+
+    def change(spec: TensorSpec) -> TensorSpec:
+        if place >= len(spec.shape) or spec.shape[place] <= less:
+            return spec
+        return reshaped(spec, (*spec.shape[:place], less, *spec.shape[place + 1 :]))
+
+    return change
+
+
+def flattened(spec: TensorSpec) -> TensorSpec:
+    """Return a tensor without dimensions of size 1 before the last two."""
+    rest = tuple(size for size in spec.shape[:-2] if size != 1)
+    return reshaped(spec, (*rest, *spec.shape[-2:]))
+
+
+def reshaped(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
+    """Return a tensor of another shape, laid out as it was; one of torch stays as it is."""
+    if shape == spec.shape:
+        return spec
+    placement = spec.placement
+    if not isinstance(placement, TtnnPlacement):
+        return spec
+    memory = placement.memory
+    if memory is not None:
+        memory = _resharded(memory, _plane(spec.shape), _plane(shape))
+    mesh = placement.mesh
+    if len(shape) != len(spec.shape):
+        # Which dimension was split over the mesh is not known any more by its number.
+        mesh = None
+    placement = replace(placement, padded_shape=_padded(placement, shape), memory=memory, mesh=mesh)
+    return replace(spec, shape=shape, placement=placement)
+
+
+def _plane(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return the rows and columns that shards divide a tensor into."""
+    rows = 1
+    for size in shape[:-1]:
+        rows *= size
+    return rows, shape[-1] if shape else 1
+
+
+def _padded(placement: TtnnPlacement, shape: tuple[int, ...]) -> tuple[int, ...]:
+    if placement.tile is None:
+        return shape
+    tile = placement.tile.shape[-len(shape) :]
+    pairs = zip(shape[-2:], tile, strict=False)
+    last = [-(-size // unit) * unit if unit else size for size, unit in pairs]
+    return (*shape[:-2], *last)
+
+
+def _resharded(memory: Struct, old: tuple[int, int], new: tuple[int, int]) -> Struct:
+    """Return the memory of a smaller tensor, with smaller shards on the same cores."""
+
+    def changed(part: Value) -> Value:
+        match part:
+            case Struct("ttnn.ShardSpec", fields):
+                return Struct(part.type, tuple(_smaller(field, old, new) for field in fields))
+        return part
+
+    found = rewrite(memory, changed)
+    return found if isinstance(found, Struct) else memory
+
+
+def _smaller(
+    field: tuple[str, Value], old: tuple[int, int], new: tuple[int, int]
+) -> tuple[str, Value]:
+    name, value = field
+    match value:
+        case List((Int(rows), Int(columns))) if name == "shape":
+            sizes = (_scaled(rows, old[0], new[0]), _scaled(columns, old[1], new[1]))
+            return name, List(tuple(map(Int, sizes)))
+    return field
+
+
+def _scaled(size: int, old: int, new: int) -> int:
+    """Return the part of a shard that remains, in whole tiles if it had some."""
+    if new >= old or old == 0:
+        return size
+    part, rest = divmod(size * new, old)
+    whole = rest == 0 and part > 0 and (size % TILE != 0 or part % TILE == 0)
+    return part if whole else size
+
+
+PLACE: Final = re.compile(r"arg\d+")
+"""What arguments are called of which only the place is known; others follow them."""
+
+OPERAND: Final = re.compile(
+    r"arg\d+|self|device|mesh_device|(.*_)?(in|out)puts?(_.*)?|tensors?|[qkv]|.*cache.*|grad_.*"
+)
+"""Tensors and devices that no operation does without."""
+
+Change: TypeAlias = Callable[[Case], Case]
+
+_PLAIN_DTYPE: Final = "ttnn.bfloat16"
+_FLOATS: Final = ("ttnn.bfloat8_b", "ttnn.bfloat4_b", "ttnn.float32")
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """One way to make a case simpler; ``words`` says which."""
+
+    words: str
+    change: Change
+
+    def apply(self, case: Case) -> Case:
+        """Return the simpler case; the same one where there is nothing to make simpler."""
+        changed = self.change(case)
+        return case if changed == case else renamed(changed, {})
+
+
+def reductions(case: Case) -> list[Reduction]:
+    """Return all that makes a case simpler at once, the boldest first."""
+    offered = (
+        *_without_several(case),
+        Reduction("all tensors in interleaved DRAM", _tensors_plainly_kept),
+        Reduction("on one chip", _on_one_chip),
+        *_sizes(case, _smallest),
+        Reduction("without batches", _without_batches),
+        *_without_each(case),
+        *_plain_arguments(case),
+        *_plain_tensors(case),
+        *_sizes(case, _half),
+        *_single_sizes(case),
+        Reduction("without dimensions of size 1", _flat),
+        Reduction("all in bfloat16", _in_bfloat16),
+    )
+    seen = {case}
+    found = []
+    for each in offered:
+        simpler = each.apply(case)
+        if simpler not in seen:
+            seen.add(simpler)
+            found.append(each)
+    return found
+
+
+def _dropping(names: Iterable[str]) -> Reduction:
+    gone = frozenset(names)
+
+    def change(case: Case) -> Case:
+        return Case(case.op, tuple(each for each in case.arguments if each[0] not in gone))
+
+    return Reduction(f"without {', '.join(sorted(gone))}", change)
+
+
+def _without_several(case: Case) -> Iterator[Reduction]:
+    """Yield what drops all arguments that are neither tensors nor devices, and each half."""
+    names = [name for name, value in case.arguments if _is_optional(name, value)]
+    middle = len(names) // 2
+    for several in (names, names[:middle], names[middle:]):
+        if len(several) > 1:
+            yield _dropping(several)
+
+
+def _without_each(case: Case) -> Iterator[Reduction]:
+    """Yield what drops one argument, tensors included that are no operands."""
+    places = [name for name, _ in case.arguments if PLACE.fullmatch(name)]
+    last = max(places, key=lambda name: int(name[3:]), default=None)
+    for name, value in case.arguments:
+        droppable = not OPERAND.fullmatch(name) if _needs_device(value) else name == last
+        if droppable or _is_optional(name, value):
+            yield _dropping([name])
+
+
+def _is_optional(name: str, value: Value) -> bool:
+    """Tell whether an argument may be one that is left to its default."""
+    return not PLACE.fullmatch(name) and not _needs_device(value)
+
+
+def _needs_device(value: Value) -> bool:
+    return any(isinstance(part, (TensorSpec, DeviceRef)) for _, part in walk(value))
+
+
+def _plain_arguments(case: Case) -> Iterator[Reduction]:
+    """Yield what makes each memory configuration among the arguments plain."""
+    for name, value in case.arguments:
+        if isinstance(value, Struct) and value.type == PLAIN_MEMORY.type and not is_plain(value):
+            yield Reduction(f"{name} is interleaved DRAM", _replacing(name, PLAIN_MEMORY))
+
+
+def _replacing(name: str, value: Value) -> Change:
+    def change(case: Case) -> Case:
+        given = tuple((own, value if own == name else old) for own, old in case.arguments)
+        return Case(case.op, given)
+
+    return change
+
+
+def _tensors_plainly_kept(case: Case) -> Case:
+    return with_tensors(case, plainly_kept)
+
+
+def _plain_tensors(case: Case) -> Iterator[Reduction]:
+    for number, names in _tensors(case):
+        yield Reduction(f"{names} in interleaved DRAM", _of_one(number, plainly_kept))
+
+
+def _tensors(case: Case) -> Iterator[tuple[int, str]]:
+    """Yield the numbers of the tensors of a case, with the arguments that hold them."""
+    names: dict[int, list[str]] = {}
+    for name, value in case.arguments:
+        for _, part in walk(value):
+            if isinstance(part, TensorSpec):
+                names.setdefault(part.identity, []).append(name)
+    for number, holders in names.items():
+        yield number, ", ".join(dict.fromkeys(holders))
+
+
+def _of_one(number: int, change: Callable[[TensorSpec], TensorSpec]) -> Change:
+    def only(spec: TensorSpec) -> TensorSpec:
+        return change(spec) if spec.identity == number else spec
+
+    return lambda case: with_tensors(case, only)
+
+
+def _sizes(case: Case, smaller: Callable[[int], int]) -> Iterator[Reduction]:
+    """Yield what makes a size smaller wherever it stands, the largest first."""
+    sizes = {size for spec in _specs(case) for size in spec.shape}
+    for size in sorted(sizes, reverse=True):
+        less = smaller(size)
+        if less < size:
+            yield Reduction(f"{size} becomes {less}", resized(size, less))
+
+
+def _smallest(size: int) -> int:
+    return min(size, TILE) if size % TILE == 0 else 1
+
+
+def _half(size: int) -> int:
+    """Return half of a size, in whole tiles if it has some."""
+    if size % TILE == 0:
+        return max(TILE, -(-size // 2 // TILE) * TILE)
+    return max(1, size // 2)
+
+
+def _single_sizes(case: Case) -> Iterator[Reduction]:
+    """Yield what halves one dimension of one tensor only."""
+    known = {spec.identity: spec for spec in _specs(case)}
+    for number, names in _tensors(case):
+        for place, size in enumerate(known[number].shape):
+            less = _half(size)
+            if less < size:
+                change = first_dimensions(place, less)
+                words = f"dimension {place} of {names}: {size} becomes {less}"
+                yield Reduction(words, _of_one(number, change))
+
+
+def _without_batches(case: Case) -> Case:
+    for spec in _specs(case):
+        for size in spec.shape[:-2]:
+            if size > 1:
+                case = resized(size, 1, batches_only=True)(case)
+    return case
+
+
+def _flat(case: Case) -> Case:
+    ranks = [spec for spec in _specs(case) if prod(spec.shape[:-2]) == 1]
+    return with_tensors(case, flattened) if len(ranks) == len(list(_specs(case))) else case
+
+
+def _on_one_chip(case: Case) -> Case:
+    spread = {
+        spec.placement.mesh_shape
+        for spec in _specs(case)
+        if isinstance(spec.placement, TtnnPlacement)
+    }
+    return alone(case) if spread - {None, ALONE} else case
+
+
+def _in_bfloat16(case: Case) -> Case:
+    def plain(spec: TensorSpec) -> TensorSpec:
+        return of_dtype(spec, _PLAIN_DTYPE) if spec.dtype in _FLOATS else spec
+
+    return with_tensors(case, plain)
+
+
+def _specs(case: Case) -> Iterator[TensorSpec]:
+    for _, value in case.arguments:
+        for _, part in walk(value):
+            if isinstance(part, TensorSpec):
+                yield part
+
+
+def measure(case: Case) -> tuple[int, int]:
+    """Return how large a case is: its arguments, and the elements of its tensors."""
+    given = [value for _, value in case.arguments if not isinstance(value, Null)]
+    return len(given), sum(prod(spec.shape) for spec in _specs(case))
+
+
+_ROW: Final = re.compile(r"N(?:(?:,\s*|x)N)+")
+
+Tell = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a case fails; two that are equal fail in the same way, whatever the numbers."""
+
+    outcome: Outcome
+    text: str
+
+
+def failure_of(attempt: Attempt) -> Failure:
+    """Return how an execution failed, without the numbers and shapes in it."""
+    cause = said(attempt).cause or ""
+    return Failure(attempt.outcome, _ROW.sub("N", without_numbers(cause)))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much may be tried: executions in all, and seconds in all."""
+
+    trials: int = 200
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """What a failing case was shrunk to: ``steps`` are the reductions that were left standing.
+
+    ``finished`` says that nothing simpler fails in the same way; else a limit was reached.
+    """
+
+    original: Case
+    case: Case
+    attempt: Attempt
+    steps: tuple[str, ...]
+    trials: int
+    finished: bool
+
+
+def shrink(
+    planned: Planned,
+    where: Where,
+    limits: Limits,
+    tell: Tell = lambda _: None,
+    workers: int | Workers = 1,
+) -> Shrunk:
+    """Return the simplest case that fails like a given one.
+
+    NotReplayable when it does not fail, or not by the operation's own doing.
+    """
+    search = _Search(planned, where, limits, workers, tell)
+    first = search.execute([planned.job.case])[planned.job.case]
+    _check(planned, first, where)
+    return search.run(first)
+
+
+def _check(planned: Planned, attempt: Attempt, where: Where) -> None:
+    """Raise NotReplayable for a case that there is no failure of to shrink."""
+    name = f"case {planned.case_id[:12]} of {planned.op}"
+    cause = said(attempt).cause or "no reason is told"
+    if attempt.outcome is Outcome.PASSED:
+        raise NotReplayable(
+            f"{name} passes on {where}: there is no failure to shrink; name the board or the kind "
+            f"of device on which it fails, with --board and --device"
+        )
+    if attempt.outcome is Outcome.NOT_RUN:
+        raise NotReplayable(f"{name} could not be run on {where}: {cause}")
+    if attempt.outcome is Outcome.WRONG_SPEC:
+        raise NotReplayable(
+            f"{name} gives another output than recorded on {where}: {cause}; what a smaller call "
+            f"would have given was not recorded, so that there is nothing to shrink it by"
+        )
+
+
+@dataclass(slots=True)
+class _Search:
+    """One search; it counts what was tried."""
+
+    planned: Planned
+    where: Where
+    limits: Limits
+    workers: int | Workers
+    tell: Tell
+    trials: int = 0
+    known: dict[Case, Attempt] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+
+    def run(self, first: Attempt) -> Shrunk:
+        """Reduce the case until nothing simpler fails in the same way."""
+        wanted = failure_of(first)
+        original = case = self.planned.job.case
+        attempt = first
+        steps: list[str] = []
+        finished = False
+        while not self._is_over():
+            good = self._successful(case, wanted)
+            if not good:
+                finished = not self._is_over()
+                break
+            applied, case, attempt = self._together(case, good, wanted)
+            steps += [each.words for each in applied]
+            self.tell(f"{self.trials:,} tried, {len(steps):,} steps: {steps[-1]}")
+        return Shrunk(original, case, attempt, tuple(steps), self.trials, finished)
+
+    def _successful(self, case: Case, wanted: Failure) -> list[tuple[Reduction, Attempt]]:
+        """Return the reductions of a case that leave it failing in the same way."""
+        offered = {each.apply(case): each for each in reductions(case)}
+        attempts = self.execute(list(offered))
+        return [
+            (each, attempts[simpler])
+            for simpler, each in offered.items()
+            if simpler in attempts and failure_of(attempts[simpler]) == wanted
+        ]
+
+    def _together(
+        self, case: Case, good: Sequence[tuple[Reduction, Attempt]], wanted: Failure
+    ) -> tuple[list[Reduction], Case, Attempt]:
+        """Apply as many reductions as still fail together: all, three quarters, ..., or one."""
+        chains: dict[Case, list[Reduction]] = {}
+        for share in (4, 3, 2, 1):
+            count = max(1, len(good) * share // 4)
+            simpler, applied = _applied(case, [each for each, _ in good[:count]])
+            chains.setdefault(simpler, applied)
+        alone, known = good[0]
+        attempts = self.execute([each for each in chains if each != alone.apply(case)])
+        for simpler, applied in chains.items():
+            attempt = attempts.get(simpler)
+            if attempt is not None and failure_of(attempt) == wanted:
+                return applied, simpler, attempt
+        return [alone], alone.apply(case), known
+
+    def execute(self, cases: Sequence[Case]) -> dict[Case, Attempt]:
+        """Execute cases, each once in a search, as far as the limits allow."""
+        room = max(0, self.limits.trials - self.trials)
+        found = {case: self.known[case] for case in cases if case in self.known}
+        new = [case for case in cases if case not in found]
+        by_id = {placement_hash(case): case for case in new[:room]}
+        # What a smaller call would give was not recorded.
+        pattern = replace(self.planned.job, device_kind=self.where.device_kind, outputs=None)
+        own = self.planned.job.case
+        jobs = [
+            replace(pattern, case=case, outputs=self.planned.job.outputs if case == own else None)
+            for case in by_id.values()
+        ]
+        if not jobs:
+            return found
+        attempts = run_jobs(jobs, board=self.where.board, workers=self.workers)
+        for attempt in attempts:
+            self.trials += 1
+            found[by_id[attempt.case_id]] = self.known[by_id[attempt.case_id]] = attempt
+            if self._is_late():
+                break
+        close = getattr(attempts, "close", None)
+        if close is not None:
+            close()
+        return found
+
+    def _is_over(self) -> bool:
+        return self.trials >= self.limits.trials or self._is_late()
+
+    def _is_late(self) -> bool:
+        seconds = self.limits.seconds
+        return seconds is not None and time.monotonic() - self.began > seconds
+
+
+def _applied(case: Case, several: Sequence[Reduction]) -> tuple[Case, list[Reduction]]:
+    """Return a case after several reductions, and those that did something."""
+    applied = []
+    for each in several:
+        simpler = each.apply(case)
+        if simpler != case:
+            applied.append(each)
+            case = simpler
+    return case, applied

@@ -1,0 +1,150 @@
+"""Run a Python script under a trace: ``python -m optrove.tracing.script --journal DIR SCRIPT ...``.
+
+The process that ``optrove trace`` starts for a script. The script finds ``sys.argv``, ``sys.path``
+and ``__main__`` as if Python had been started on it; its exit code and tracebacks are its own.
+Tracing ends last of all, after the script's threads and its handlers of ``atexit``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import signal
+import sys
+from contextlib import ExitStack
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from optrove.capture.runs import filter_of, new_run, settled
+from optrove.capture.tracing import BACKENDS, Tracing, Wanted
+from optrove.errors import OptroveError
+from optrove.tracing.trace import Outputs, sinks_of
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Mapping, Sequence
+
+COULD_NOT = 2
+INTERRUPTED = 128 + signal.SIGINT
+
+_WATCHING = "optrove.frameworks."
+"""How the names of the modules begin whose functions stand between a script and a framework."""
+
+
+def main(arguments: Sequence[str]) -> int | str | None:
+    """Trace a script as the arguments say; return what the process ends with."""
+    options = _parser().parse_args(arguments)
+    ending = Ending()
+    try:
+        _prepare(options, ending)
+    except OptroveError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return COULD_NOT
+    return ending.keep(_run(options.script, options.arguments))
+
+
+class Ending:
+    """With what the script ended, for those who ask at the very end."""
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+
+    def keep(self, code: int | str | None) -> int | str | None:
+        """Keep the exit code that the process is going to have; give back what led to it."""
+        self.code = code if isinstance(code, int) else int(code is not None)
+        return code
+
+
+def _prepare(options: Namespace, ending: Ending) -> None:
+    """Put the mock board and the trace in place, to be taken away when the process ends."""
+    stack = ExitStack()
+    # Registered before the script can register anything, so that it is run last.
+    atexit.register(stack.close)
+    if options.board:
+        from optrove.frameworks.ttnn.board.mock import mock_board
+
+        stack.enter_context(mock_board(options.board, shadow=options.shadow))
+    command_line = [options.script, *options.arguments]
+    run = new_run(options.script, command_line, run_id=options.run_id, model=options.model)
+    outputs = Outputs(options.ops_jsonl, options.params_dir, options.params_values, options.sketch)
+    tracing = Tracing(
+        options.journal,
+        settled(run),
+        wanted=Wanted(options.backend, filter_of(options.include, options.exclude)),
+        sinks=sinks_of(outputs),
+        settle=settled,
+    )
+    tracing.start()
+    stack.callback(lambda: tracing.stop(ending.code))
+
+
+def _run(script: str, arguments: Sequence[str]) -> int | str | None:
+    path = str(Path(script).absolute())
+    sys.argv[:] = [script, *arguments]
+    if not getattr(sys.flags, "safe_path", False):
+        # Where `python -m` has put the working directory, Python puts that of the script.
+        sys.path[0] = str(Path(path).resolve().parent)
+    loader = _ScriptLoader("__main__", path)
+    module = ModuleType("__main__")
+    vars(module).update(__file__=path, __loader__=loader, __cached__=None)
+    sys.modules["__main__"] = module
+    try:
+        loader.exec_module(module)
+    except SystemExit as leaving:
+        return leaving.code
+    except BaseException as error:  # noqa: BLE001 - shown as Python shows what nobody caught, and told by the exit code
+        error.__traceback__ = _within(path, error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+class _ScriptLoader(SourceFileLoader):
+    """Loads a script as Python does: without leaving compiled code beside it.
+
+    ``runpy.run_path`` is not used, since scripts see it: in ``sys.argv[0]`` or ``__file__``, one of
+    which is not what Python makes of it, and in a ``__main__`` that is gone at exit.
+    """
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        """Refuse, which is how a loader says that nothing is to be cached."""
+        raise OSError(f"{path} is not cached")
+
+
+def _within(path: str, traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback from the script's own first frame on, without those that watch it."""
+    while traceback is not None and traceback.tb_frame.f_code.co_filename != path:
+        traceback = traceback.tb_next
+    entries = []
+    while traceback is not None:
+        entries.append(traceback)
+        traceback = traceback.tb_next
+    for each in reversed(entries):
+        if not str(each.tb_frame.f_globals.get("__name__")).startswith(_WATCHING):
+            traceback = TracebackType(traceback, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return traceback
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m optrove.tracing.script", allow_abbrev=False)
+    parser.add_argument("--journal", type=Path, required=True)
+    parser.add_argument("--run-id", default=None)
+    parser.add_argument("--board", default=None)
+    parser.add_argument("--shadow", action="store_true")
+    parser.add_argument("--backend", choices=BACKENDS, default="auto")
+    parser.add_argument("--model", default=None)
+    parser.add_argument("--include", action="append", default=[])
+    parser.add_argument("--exclude", action="append", default=[])
+    parser.add_argument("--ops-jsonl", type=Path, default=None)
+    parser.add_argument("--params-dir", type=Path, default=None)
+    parser.add_argument("--params-values", action="store_true")
+    parser.add_argument("--sketch", action="store_true")
+    parser.add_argument("script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,265 @@
+"""Find the trove that is meant, open it, and take in what dead processes have left beside it.
+
+The journals of a trace go to ``<trove>.journals/<run id>/``. Whoever traces owns that directory
+until its calls are in the trove; what has no owner and no writer any more was left behind, and the
+next command that opens the trove takes it in.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from optrove.errors import NoTrove, OptroveError, UnusableJournal
+from optrove.journal.format import LINES
+from optrove.model.trove import Added
+from optrove.settings import read_settings
+from optrove.trove.place import Place, place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from optrove.trove.reader import TroveReader
+    from optrove.trove.trove import Trove
+
+DEFAULT_STORE: Final = Path(".optrove") / "trove.db"
+
+_OWNER: Final = "owner"
+_KEPT: Final = "kept"
+_LONGEST_HEADER: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A run whose journals were left behind: what was added of it, or why nothing could be."""
+
+    directory: Path
+    added: Added
+    problem: str | None = None
+
+
+def located(store: str | None) -> Place:
+    """Return the place of the trove that is meant.
+
+    That is the one given, else that of OPTROVE_STORE, else ``.optrove/trove.db`` here or in the
+    nearest directory above that has one, else the one to be made here.
+    """
+    given = store or read_settings().store
+    if given:
+        return place_of(given)
+    here = Path.cwd()
+    for directory in (here, *here.parents):
+        if (directory / DEFAULT_STORE).exists():
+            return place_of(str(directory / DEFAULT_STORE))
+    return place_of(str(here / DEFAULT_STORE))
+
+
+def journals_beside(place: Place) -> Path:
+    """Return the directory for the journals of runs that are meant for a trove."""
+    if place.path is not None:
+        return place.path.absolute().with_name(place.path.name + ".journals")
+    name = hashlib.sha256(str(place).encode()).hexdigest()[:12]
+    return (DEFAULT_STORE.parent / f"{name}.journals").absolute()
+
+
+def journals_of(store: str | None, run_id: str) -> Path:
+    """Return where the journals of a run go that is meant for a store."""
+    return journals_beside(located(store)) / run_id
+
+
+@contextmanager
+def reading(
+    store: str | None, tell: Callable[[Recovered], object] = lambda _: None
+) -> Iterator[TroveReader]:
+    """Open the trove that is meant for queries; ``tell`` hears of runs that were recovered."""
+    from optrove.trove.reader import open_reader
+
+    place = located(store)
+    for recovered in recover(place):
+        tell(recovered)
+    with open_reader(place) as reader:
+        yield reader
+
+
+@contextmanager
+def writing(
+    store: str | None,
+    tell: Callable[[Recovered], object] = lambda _: None,
+    *,
+    create: bool = True,
+) -> Iterator[Trove]:
+    """Open the trove that is meant for changes, and make it if need be."""
+    from optrove.trove.trove import open_trove
+
+    place = located(store)
+    for recovered in recover(place):
+        tell(recovered)
+    with open_trove(place, create=create) as trove:
+        yield trove
+
+
+def recover(place: Place) -> Iterator[Recovered]:
+    """Take in the runs that were left behind beside a trove, and yield each."""
+    for directory in _left_behind(place):
+        recovered = _recover(place, directory)
+        if recovered is not None:
+            yield recovered
+
+
+def _recover(place: Place, directory: Path) -> Recovered | None:
+    try:
+        with owning(directory):
+            return Recovered(directory, take_in(place, directory))
+    except FileNotFoundError:
+        # Another command was faster.
+        return None
+    except OptroveError as error:
+        return Recovered(directory, Added(), str(error))
+
+
+def check(place: Place) -> None:
+    """Raise now what would keep a trove from taking anything in later."""
+    from optrove.trove.trove import open_trove
+
+    if place.path is None or place.path.exists():
+        with open_trove(place, create=place.path is None):
+            return
+
+
+def make_directory(directory: Path) -> list[Path]:
+    """Make a directory for journals; return all that had to be made, the innermost first."""
+    missing = list(takewhile(lambda each: not each.exists(), (directory, *directory.parents)))
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnusableJournal(
+            f"no journals can be kept in {directory}: {error}; choose another place for the trove"
+        ) from error
+    return missing
+
+
+def remove_made(directory: Path, made: Iterable[Path]) -> None:
+    """Remove journals, and of the directories that were made for them those that are empty."""
+    shutil.rmtree(directory)
+    for each in made:
+        if each.exists() and not any(each.iterdir()):
+            each.rmdir()
+
+
+@contextmanager
+def owning(directory: Path) -> Iterator[None]:
+    """Own a run's directory of journals inside the block: nobody else takes it in."""
+    with (directory / _OWNER).open("wb") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def keep_journals(directory: Path) -> None:
+    """Let the journals of a run stay where they are when they have been taken in."""
+    (directory / _KEPT).touch()
+
+
+def known_cases(place: Place, journals: Iterable[Path]) -> frozenset[str]:
+    """Return those cases of some journals that a trove has already."""
+    from optrove.journal.content import JournalContent
+    from optrove.trove.reader import open_reader
+
+    contents = map(JournalContent, journals)
+    ids = {case_id for content in contents for _, case_id in content.case_ids()}
+    try:
+        with open_reader(place) as reader:
+            return frozenset(reader.known(ids))
+    except NoTrove:
+        return frozenset()
+
+
+def take_in(place: Place, directory: Path) -> Added:
+    """Add the journals of a run to a trove, and remove them unless they are to be kept."""
+    from optrove.journal.content import JournalContent
+    from optrove.trove.trove import open_trove
+
+    contents = map(JournalContent, journals_in(directory))
+    with open_trove(place, create=True) as trove:
+        added = sum_of(map(trove.add_journal, contents))
+    if not (directory / _KEPT).exists():
+        remove_journals(directory)
+    return added
+
+
+def remove_journals(directory: Path) -> None:
+    """Remove the journals of a run, and the directory above when it was the last."""
+    shutil.rmtree(directory)
+    if not any(directory.parent.iterdir()):
+        directory.parent.rmdir()
+
+
+def sum_of(added: Iterable[Added]) -> Added:
+    """Return what several additions have changed together."""
+    every = tuple(added)
+    return Added(
+        runs=sum(each.runs for each in every),
+        recordings=sum(each.recordings for each in every),
+        calls=sum(each.calls for each in every),
+        cases_new=sum(each.cases_new for each in every),
+        cases_known=sum(each.cases_known for each in every),
+    )
+
+
+def _left_behind(place: Place) -> Iterator[Path]:
+    """Yield the directories of runs that nobody owns or writes to, and that hold something new."""
+    beside = journals_beside(place)
+    if not beside.is_dir():
+        return
+    for directory in sorted(beside.iterdir()):
+        journals = journals_in(directory) if directory.is_dir() else ()
+        if journals and not _is_owned(directory) and _is_news(place, directory.name, journals):
+            yield directory
+
+
+def journals_in(directory: Path) -> tuple[Path, ...]:
+    """Return the journals of a run that have at least begun."""
+    return tuple(lines for lines in sorted(directory.glob(f"*{LINES}")) if _header(lines))
+
+
+def _header(lines: Path) -> bytes:
+    with lines.open("rb") as stream:
+        first = stream.readline(_LONGEST_HEADER)
+    return first if first.endswith(b"\n") else b""
+
+
+def _is_owned(directory: Path) -> bool:
+    try:
+        with (directory / _OWNER).open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _is_news(place: Place, run_id: str, journals: Iterable[Path]) -> bool:
+    from optrove.journal.format import is_being_written
+
+    every = tuple(journals)
+    if any(map(is_being_written, every)):
+        return False
+    if place.path is None or not place.path.exists():
+        return True
+    return not all(_is_held(place, run_id, lines) for lines in every)
+
+
+def _is_held(place: Place, run_id: str, lines: Path) -> bool:
+    from optrove.trove.reader import open_reader
+
+    header = json.loads(_header(lines))
+    with open_reader(place) as reader:
+        held = reader.holds(run_id, int(header.get("process", 0)))
+    return held is not None and held[0] >= lines.stat().st_size

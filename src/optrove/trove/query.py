@@ -1,0 +1,498 @@
+"""Which cases a question means, who executed them, and why nothing is left."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from optrove.errors import NotFound
+from optrove.model.ops import (
+    ANY,
+    VECTORS,
+    Counting,
+    LeftOut,
+    OpCalls,
+    add_up,
+    full_pattern,
+    meant_ops,
+)
+from optrove.model.records import Query
+from optrove.model.trove import board_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from optrove.model.trove import (
+        CaseRow,
+        ConfigCalls,
+        ExecutionRow,
+        ModelRow,
+        OpRow,
+        RunRow,
+        TensorFacts,
+    )
+    from optrove.trove.reader import TroveReader
+
+
+_SHOWN: Final = 5
+_ALIKE: Final = 0.55
+
+
+def model_named(reader: TroveReader, name: str) -> str:
+    """Return the one model that has this name, or a part of it; NotFound if none or several do."""
+    known = reader.model_names()
+    found = models_meant(name, known)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ambiguous(f"{len(found)} models have {name!r} in their names", found, "give more")
+    raise unknown(f"no model here is called {name!r}", name, known, "optrove models")
+
+
+def models_meant(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return the model of this very name, or else all whose names have it in them."""
+    every = tuple(known)
+    if name in every:
+        return (name,)
+    return tuple(model for model in every if name and name.casefold() in model.casefold())
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return the names that are most like one, as a list to read; empty if none is."""
+    from difflib import SequenceMatcher
+
+    def likeness(other: str) -> float:
+        whole = other.casefold()
+        parts = {whole, whole.rpartition(".")[2], whole.rpartition("/")[2]}
+        return max(SequenceMatcher(None, asked, part).ratio() for part in parts)
+
+    asked = name.casefold().replace("::", ".")
+    ranked = sorted(((likeness(other), other) for other in known), reverse=True)
+    return ", ".join(other for ratio, other in ranked[:_SHOWN] if ratio >= _ALIKE)
+
+
+def unknown(problem: str, name: str, known: Iterable[str], listing: str) -> NotFound:
+    """Return the error for a name that means nothing here, with the nearest ones."""
+    nearest = near(name, known)
+    about = f"; the nearest: {nearest}" if nearest else ""
+    return NotFound(f"{problem}{about}; list those there are with: {listing}")
+
+
+def ambiguous(problem: str, found: Sequence[str], advice: str) -> NotFound:
+    """Return the error for a name that means several things."""
+    more = ", ..." if len(found) > _SHOWN else ""
+    return NotFound(f"{problem}: {', '.join(found[:_SHOWN])}{more}; {advice}")
+
+
+def run_named(reader: TroveReader, name: str) -> str:
+    """Return the id of the one run that begins so; NotFound when there is none, or several."""
+    found = reader.find_run(name)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        shown = ", ".join(each[:16] for each in found[:_SHOWN])
+        raise NotFound(
+            f"{len(found)} runs begin with {name!r}: {shown}{', ...' * (len(found) > _SHOWN)}; "
+            f"give more of the id"
+        )
+    raise NotFound(f"no run begins with {name!r}; list those there are with: optrove runs")
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One Case of a list: its place in the list, and the executions that the list counts."""
+
+    number: int
+    row: CaseRow
+    executions: tuple[ExecutionRow, ...]
+
+
+def model_label(execution: ExecutionRow) -> str:
+    """Return the model, or the source where no model is known."""
+    return execution.model or execution.source
+
+
+def calls_of(executions: Iterable[ExecutionRow]) -> Counter[tuple[str, str]]:
+    """Return how many calls each model made on each board."""
+    calls: Counter[tuple[str, str]] = Counter()
+    for each in executions:
+        calls[model_label(each), board_text(each.board, each.machine)] += each.count
+    return calls
+
+
+def ranked_models(calls: Counter[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the models, most calls first, each with its boards."""
+    totals: Counter[str] = Counter()
+    for (label, _), count in calls.items():
+        totals[label] += count
+    order = sorted(totals, key=lambda label: (-totals[label], label))
+    return tuple(
+        (label, tuple(sorted(board for name, board in calls if name == label and board)))
+        for label in order
+    )
+
+
+EMPTY: Final = "the trove holds nothing yet; fill it with: optrove trace, optrove import"
+
+_FILTERS: Final = {
+    "run_id": "--run",
+    "model": "--model",
+    "board": "--board",
+    "argument": "--argument",
+    "dtype": "--dtype",
+    "layout": "--layout",
+    "memory": "--memory",
+    "shape": "--shape",
+    "mesh_shape": "--mesh",
+}
+_FACTS: Final = {"mesh_shape": "mesh"}
+_ANY_SIZE: Final = -1
+_EXAMINED: Final = 1000
+_LISTED: Final = 8
+
+
+def nothing_left(reader: TroveReader, bases: Sequence[Query], filters: Query) -> NotFound:
+    """Return the error for ``filters`` that leave nothing of what ``bases`` ask for."""
+    left = sum(map(reader.count, bases))
+    if not left:
+        return _nothing_at_all(reader, bases)
+    steps = [f"{left:,} case{'s' if left != 1 else ''} of {_names(bases)}"]
+    current = tuple(bases)
+    for field, option in _FILTERS.items():
+        value = getattr(filters, field)
+        if value is None:
+            continue
+        narrowed = tuple(replace(base, **{field: value}) for base in current)
+        count = sum(map(reader.count, narrowed))
+        name = f"{option} {_spelled(value)}"
+        if not count:
+            found = _found(reader, current, field)
+            steps.append(f"{name} leaves none of {'it' if left == 1 else 'them'}{found}")
+            return NotFound("nothing is left: " + ", ".join(steps))
+        steps.append(f"{name} leaves {count:,}")
+        current, left = narrowed, count
+    return NotFound("nothing is left: " + ", ".join([*steps, _other_switches(filters)]))
+
+
+def _nothing_at_all(reader: TroveReader, bases: Sequence[Query]) -> NotFound:
+    if not reader.op_names():
+        return NotFound(EMPTY)
+    names = _names(bases)
+    nested = [replace(base, outermost_only=False) for base in bases]
+    if sum(map(reader.count, nested)):
+        return NotFound(f"{names}: only called by other ops; add --nested to see these calls")
+    hidden = [replace(base, hidden_ops=True, outermost_only=False) for base in bases]
+    if sum(map(reader.count, hidden)):
+        return NotFound(f"{names}: moves data only, which is hidden; add --all-ops to see it")
+    return NotFound(f"{names}: has no cases here; list the ops that have: optrove ops --all-ops")
+
+
+def _other_switches(filters: Query) -> str:
+    missing = "--nested" if filters.outermost_only else "--all-ops"
+    return f"all of which are made by other ops or hidden; add {missing}"
+
+
+def _names(bases: Sequence[Query]) -> str:
+    names = [base.op or "the trove" for base in bases]
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
+
+
+def _spelled(value: str | tuple[int, ...]) -> str:
+    if isinstance(value, str):
+        return value
+    return "x".join("*" if size == _ANY_SIZE else str(size) for size in value)
+
+
+def _found(reader: TroveReader, bases: Sequence[Query], field: str) -> str:
+    """Return what there is instead, among the cases that the filters before have left."""
+    cases = [row.case_id for base in bases for row in islice(reader.cases(base), _EXAMINED)]
+    if field in ("run_id", "model"):
+        return ""
+    if field == "board":
+        executions = reader.executions(cases[:_EXAMINED])
+        values = {board_text(each.board, each.machine) for each in executions}
+    else:
+        tensors = reader.tensors(cases[:_EXAMINED])
+        facts = (each for own in tensors.values() for each in own)
+        name = _FACTS.get(field, field)
+        values = {getattr(each, name) or "" for each in facts if _satisfies(each, bases[0])}
+    return _listed(values - {""})
+
+
+def _listed(values: Iterable[str]) -> str:
+    found = sorted(values)
+    more = ", ..." if len(found) > _LISTED else ""
+    return f"; there are: {', '.join(found[:_LISTED])}{more}" if found else ""
+
+
+def _satisfies(facts: TensorFacts, query: Query) -> bool:
+    """Tell whether a tensor has what the query asks of one, as far as it is said in words."""
+    if query.argument is not None and facts.argument != query.argument:
+        return False
+    words = ((query.dtype, facts.dtype), (query.layout, facts.layout))
+    if any(wanted and wanted.lower() != found.lower() for wanted, found in words):
+        return False
+    return query.memory is None or f"_{query.memory}_".lower() in f"_{facts.memory}_".lower()
+
+
+_Row = TypeVar("_Row")
+
+_CASE: Final = re.compile(r"[0-9a-f]{6,64}")
+_BATCH: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked for, as a person writes it; None does not restrict it.
+
+    ``name`` is an op, a pattern of ops, or the beginning of a case's id; -1 in a shape is any size.
+    """
+
+    name: str | None = None
+    model: str | None = None
+    board: str | None = None
+    run: str | None = None
+    argument: str | None = None
+    dtype: str | None = None
+    layout: str | None = None
+    memory: str | None = None
+    shape: tuple[int, ...] | None = None
+    mesh: tuple[int, ...] | None = None
+    nested: bool = False
+    all_ops: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The cases of one op that were asked for: how many there are, of how many of that op."""
+
+    op: str
+    query: Query
+    cases: int
+    every: int
+
+
+def ops_asked(reader: TroveReader, asked: Asked) -> tuple[tuple[OpRow, ...], LeftOut]:
+    """Return all ops that were asked for, hidden ones included, and what is not to be counted.
+
+    NotFound if there are none.
+    """
+    query = replace(query_of(reader, asked), hidden_ops=True)
+    rows = reader.ops(query)
+    if not rows:
+        raise nothing_left(reader, (Query(outermost_only=False, hidden_ops=True),), query)
+    return rows, _left_out(reader, query, rows, Counting(asked.all_ops, asked.nested))
+
+
+def left_out_of(reader: TroveReader, answers: Iterable[Answer]) -> LeftOut:
+    """Return which calls of the cases that were asked for are not counted."""
+    found = LeftOut()
+    for answer in answers:
+        # Whoever is answered about an op that only moves data has asked for it.
+        counting = Counting(all_ops=True, nested=not answer.query.outermost_only)
+        found += _left_out(reader, answer.query, reader.ops(answer.query), counting)
+    return found
+
+
+def _left_out(
+    reader: TroveReader, query: Query, rows: Sequence[OpRow], counting: Counting
+) -> LeftOut:
+    outermost = {row.op: (row.cases, row.calls) for row in rows}
+    every = rows if counting.nested else reader.ops(replace(query, outermost_only=False))
+    calls = (OpCalls(row.op, row.cases, row.calls, *outermost.get(row.op, (0, 0))) for row in every)
+    return add_up(calls, counting).left
+
+
+def select(reader: TroveReader, asked: Asked) -> tuple[Answer, ...]:
+    """Return the cases that were asked for, op by op; NotFound if there are none."""
+    if asked.name is None:
+        raise NotFound("no op is named; list those there are with: optrove ops")
+    filters = query_of(reader, asked)
+    bases = _bases(reader, asked.name, asked)
+    answers = []
+    for base in bases:
+        query = replace(
+            filters,
+            op=base.op,
+            case_id=base.case_id,
+            outermost_only=base.outermost_only,
+            hidden_ops=base.hidden_ops,
+        )
+        cases = reader.count(query)
+        if cases:
+            every = cases if query == base else reader.count(base)
+            answers.append(Answer(base.op or "", query, cases, every))
+    if not answers:
+        raise nothing_left(reader, bases, filters)
+    return tuple(answers)
+
+
+def select_recorded(reader: TroveReader, asked: Asked) -> tuple[Answer, ...]:
+    """Return what ``select`` does for whoever executes it: vectors need their module, and are none.
+
+    Where nothing but vectors is meant, these are returned.
+    """
+    answers = select(reader, asked)
+    return tuple(each for each in answers if not each.op.startswith(VECTORS)) or answers
+
+
+def runs_asked(reader: TroveReader, counting: Counting) -> tuple[RunRow, ...]:
+    """Return all runs, newest first; NotFound if there are none."""
+    return _some(reader.runs(counting=counting))
+
+
+def models_asked(reader: TroveReader, counting: Counting) -> tuple[ModelRow, ...]:
+    """Return all models; NotFound if there are none."""
+    return _some(reader.models(counting))
+
+
+def full_name(reader: TroveReader, name: str) -> str:
+    """Return the full name, or one pattern, of the ops that are meant; NotFound if none are."""
+    found = ops_named(reader, name)
+    pattern = full_pattern(name, reader.op_names())
+    if pattern is None or (len(found) > 1 and ANY not in name):
+        raise ambiguous(f"{name!r} means {len(found)} ops", found, "give the name in full")
+    return pattern
+
+
+def ops_named(reader: TroveReader, name: str) -> tuple[str, ...]:
+    """Return the ops of a trove that a name means; NotFound with the nearest if it means none."""
+    known = reader.op_names()
+    found = meant_ops(name, known)
+    if not found:
+        raise unknown(f"no op here is called {name!r}", name, known, "optrove ops --all-ops")
+    return found
+
+
+def configurations(
+    reader: TroveReader, query: Query, *, by_run: bool = False
+) -> Iterator[Configuration]:
+    """Yield the cases of a query, numbered from one, with the executions that it counts.
+
+    ``by_run`` sums these up for each run. Reads as it goes: whoever stops early has not paid for
+    the rest.
+    """
+    numbered = enumerate(reader.cases(query), start=1)
+    while batch := tuple(islice(numbered, _BATCH)):
+        executions = _executions(reader, [row for _, row in batch], query, by_run=by_run)
+        for number, row in batch:
+            yield Configuration(number, row, tuple(executions[row.case_id]))
+
+
+def configuration(reader: TroveReader, answer: Answer, number: int) -> Configuration:
+    """Return the case with this number; NotFound if there are fewer."""
+    rows = islice(reader.cases(answer.query), number - 1, number)
+    row = next(rows, None)
+    if row is None:
+        raise NotFound(
+            f"{answer.op} has no configuration {number:,} here: there are {answer.cases:,}; "
+            f"choose from 1 to {answer.cases:,}"
+        )
+    return Configuration(number, row, tuple(_executions(reader, [row], answer.query)[row.case_id]))
+
+
+def several_ops(answers: Sequence[Answer]) -> NotFound:
+    """Return the error for a number that may belong to any of several ops."""
+    names = [answer.op for answer in answers]
+    return ambiguous(f"there are {len(names)} ops to take that number of", names, "name one")
+
+
+def with_tensors(
+    reader: TroveReader, cases: Iterable[Configuration]
+) -> Iterator[tuple[Configuration, tuple[TensorFacts, ...]]]:
+    """Yield cases together with what their tensors can be searched by."""
+    rest = iter(cases)
+    while batch := tuple(islice(rest, _BATCH)):
+        facts = reader.tensors([case.row.case_id for case in batch])
+        for case in batch:
+            yield case, facts.get(case.row.case_id, ())
+
+
+def with_configs(
+    reader: TroveReader, cases: Iterable[Configuration]
+) -> Iterator[tuple[Configuration, tuple[ConfigCalls, ...]]]:
+    """Yield cases together with the entries of run configurations that they were called with."""
+    rest = iter(cases)
+    while batch := tuple(islice(rest, _BATCH)):
+        found = reader.config_calls([case.row.case_id for case in batch])
+        for case in batch:
+            yield case, found.get(case.row.case_id, ())
+
+
+def _some(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
+    if not rows:
+        raise NotFound(EMPTY)
+    return rows
+
+
+def query_of(reader: TroveReader, asked: Asked) -> Query:
+    """Return the filters of a question as a query for all ops."""
+    return Query(
+        run_id=None if asked.run is None else run_named(reader, asked.run),
+        model=None if asked.model is None else model_named(reader, asked.model),
+        board=asked.board,
+        argument=asked.argument,
+        dtype=asked.dtype,
+        layout=asked.layout,
+        memory=asked.memory,
+        shape=asked.shape,
+        mesh_shape=asked.mesh,
+        outermost_only=not asked.nested,
+        hidden_ops=asked.all_ops,
+        vectors=asked.all_ops,
+    )
+
+
+def _bases(reader: TroveReader, name: str, asked: Asked) -> tuple[Query, ...]:
+    """Return a query for each op that a name means, or for the one case, without filters."""
+    known = reader.op_names()
+    ops = meant_ops(name, known)
+    if ops:
+        # Whoever names a hidden op or a vector wants to see it; a pattern such as * names none.
+        hidden = asked.all_ops or ANY not in name
+        called = tuple(op for op in ops if hidden or not op.startswith(VECTORS))
+        base = Query(outermost_only=not asked.nested, hidden_ops=hidden)
+        return tuple(replace(base, op=op) for op in called or ops)
+    if _CASE.fullmatch(name.lower()):
+        return (_case_query(reader, name.lower(), asked),)
+    raise unknown(f"no op here is called {name!r}", name, known, "optrove ops --all-ops")
+
+
+def _case_query(reader: TroveReader, prefix: str, asked: Asked) -> Query:
+    found = reader.find_case(prefix)
+    if len(found) > 1:
+        raise ambiguous(f"{len(found)} cases begin with {prefix!r}", found, "give more digits")
+    if not found:
+        known = reader.op_names()
+        about = "" if not near(prefix, known) else f"; ops like it: {near(prefix, known)}"
+        raise NotFound(f"no case begins with {prefix!r}, and no op has that name{about}")
+    query = Query(case_id=found[0], outermost_only=not asked.nested, hidden_ops=True)
+    if not reader.count(query):
+        # All its calls are made by other ops, which is no reason not to show it.
+        query = replace(query, outermost_only=False)
+    (row,) = reader.cases(query)
+    return replace(query, op=row.op)
+
+
+def _executions(
+    reader: TroveReader, rows: Sequence[CaseRow], query: Query, *, by_run: bool = False
+) -> defaultdict[str, list[ExecutionRow]]:
+    found: defaultdict[str, list[ExecutionRow]] = defaultdict(list)
+    for execution in reader.executions([row.case_id for row in rows], by_run=by_run):
+        if counts_for(execution, query):
+            found[execution.case_id].append(execution)
+    return found
+
+
+def counts_for(execution: ExecutionRow, query: Query) -> bool:
+    """Tell whether the calls of a case that a query counts are these."""
+    return (
+        (query.run_id is None or execution.run_id == query.run_id)
+        and (query.model is None or model_label(execution).lower() == query.model.lower())
+        and (query.board is None or (execution.board or "").lower() == query.board.lower())
+        and (execution.outermost or not query.outermost_only)
+    )

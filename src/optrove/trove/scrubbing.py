@@ -1,0 +1,599 @@
+"""Remove paths, host names and user names from a trove.
+
+A text is taken apart at blanks, quotes and brackets, and each piece is looked at once, so that the
+time that it takes grows with its length only, whatever the text is.
+
+The rule, which the documentation promises:
+
+- A path from the root of a file system, from a home directory (``~``) or from a Windows drive keeps
+  its last part only: ``<path>/test_model.py``. Within an installation of Python it keeps its place
+  there: ``<python>/ttnn/operations/binary.py``. A home directory itself becomes ``<path>``.
+- A URL becomes ``<url>``, and ``name@host`` becomes ``<user>@<host>``.
+- The names of hosts and users that are given become ``<host>`` and ``<user>`` wherever they stand
+  as words, whatever their case.
+- Command lines are left out, and so is the host of an environment.
+
+All else stays, relative paths included. What is scrubbed once stays the same when scrubbed again.
+
+Everything is made anew from scrubbed records, so that ids are again hashes of what is there. A
+scrubbed Recording ranks below the one that it was made from: where both meet, the whole one stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pwd
+import re
+import socket
+import tempfile
+import zlib
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from optrove.journal.calls import Changes, rewritten
+from optrove.model.case import Case, rewrite
+from optrove.model.trove import ScopeFacts
+from optrove.model.values import Bytes, Callable, Opaque, Text
+from optrove.serializer.described import case_of, describe_case
+from optrove.serializer.text import write
+from optrove.serializer.wire import decode, encode
+from optrove.trove import reader as answers
+from optrove.trove.stored import StoredConfigCalls
+from optrove.trove.writing import (
+    prepare_attempt,
+    prepare_ending,
+    prepare_run,
+    prepare_scope,
+    prepare_sweep,
+    prepare_test,
+    summed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from optrove.model.case import NamedValues
+    from optrove.model.records import Attempt, Environment, Query, Run, Sweep, TestResult
+    from optrove.model.trove import DescribedCase
+    from optrove.model.values import Value
+    from optrove.trove.merging import Parts
+    from optrove.trove.reader import TroveReader
+    from optrove.trove.stored import (
+        Grouped,
+        Head,
+        Prepared,
+        StoredEnding,
+        StoredPlanned,
+        StoredRun,
+        StoredScope,
+        StoredSweep,
+    )
+    from optrove.trove.writing import StoredAttempt
+
+
+_PIECE: Final = re.compile(r"[^\s\"'`|()\[\]{};,*?]*[/\\~@][^\s\"'`|()\[\]{};,*?]*")
+_SCHEME: Final = re.compile(r"[A-Za-z0-9+.-]*\Z")
+_COLONS: Final = re.compile(r"(:+)")
+_DRIVE: Final = re.compile(r"(?:.*[^A-Za-z0-9/\\.])?[A-Za-z]", re.S)
+_BEGIN: Final = re.compile(
+    r"(?<![\w.\-~/\\])(?<!<path>)(?<!<python>)(?<!<user>)(?<!<host>)(?<!<url>)"
+    r"(?:(?:~[\w.-]*)?/|\\\\+(?=\w[^\\/]*[\\/]))"
+)
+_BELOW_HOME: Final = re.compile(r"[\\/](?:home|users)[\\/]+[^\\/]", re.I)
+_HOME: Final = re.compile(
+    r"[\\/](?:home|users)[\\/]+[^\\/]+[\\/]*\Z|\A(?:/+root|~[^\\/]*)/*\Z", re.I
+)
+_USERS: Final = re.compile(r"[\\/](?:home|users)[\\/]+([^\s/\\:;,\"'`<>|()\[\]{}*?]+)", re.I)
+_INSTALLED: Final = re.compile(
+    r".*[\\/](?:site-packages|dist-packages|lib[\\/]python\d[^\\/]*)[\\/]+"
+)
+_AT: Final = re.compile(r"(?<![\w.+-])[\w+-][\w.+-]*@\w[\w.-]*")
+_ABSOLUTE: Final = re.compile(r"/|~[\w.-]*/|\\\\|[A-Za-z]:[\\/]")
+_SLASHES: Final = re.compile(r"[\\/]+")
+_ALONE: Final = 2
+
+
+def users_in(text: str) -> set[str]:
+    """Return the names of the users whose home directories a text names."""
+    return set(_USERS.findall(text))
+
+
+def without_paths(text: str) -> str:
+    """Return a text whose paths and addresses are replaced."""
+    return _PIECE.sub(lambda found: _piece(found[0]), text)
+
+
+def is_absolute(text: str) -> bool:
+    """Tell whether a text as a whole can be a path from a root or a home directory."""
+    return "\n" not in text and _ABSOLUTE.match(text) is not None
+
+
+def shortened(path: str) -> str:
+    """Return what is kept of a path that does not begin where the project is."""
+    installed = _INSTALLED.match(path)
+    if installed is not None:
+        return "<python>/" + path[installed.end() :].replace("\\", "/")
+    if _HOME.search(path):
+        return "<path>"
+    last = _SLASHES.split(path.rstrip("/\\"))[-1]
+    return f"<path>/{last}" if last else "<path>"
+
+
+def _piece(piece: str) -> str:
+    head, separator, _ = piece.partition("://")
+    if separator:
+        scheme = _SCHEME.search(head)
+        before = head if scheme is None else head[: scheme.start()]
+        return _piece(before) + "<url>" if before else "<url>"
+    parts = deque(_COLONS.split(piece))
+    kept = []
+    while parts:
+        part, colons = parts.popleft(), parts.popleft() if parts else ""
+        # The drive of a path, and not what stands before a path.
+        if colons == ":" and parts[0][:1] in ("/", "\\") and _DRIVE.fullmatch(part):
+            kept.append(part[:-1] + _path(colons + parts.popleft()))
+            colons = parts.popleft() if parts else ""
+        else:
+            kept.append(_path(part))
+        kept.append(colons)
+    return _AT.sub("<user>@<host>", "".join(kept))
+
+
+def _path(part: str) -> str:
+    """Return a part of a piece with the path that it ends with, if any, shortened."""
+    if part[:2] in (":/", ":\\"):
+        return shortened(part[1:])
+    if _BELOW_HOME.search(part):
+        return shortened(part)
+    begin = _BEGIN.search(part)
+    if begin is None:
+        return part
+    path = part[begin.start() :]
+    alone = path[0] == "/" and path.count("/") < _ALONE and not _HOME.search(path)
+    if alone or not path.strip("/\\"):
+        # One part after a slash, such as /tmp or the second half of a fraction, tells nothing.
+        return part
+    return part[: begin.start()] + shortened(path)
+
+
+COMMON: Final = frozenset(
+    {
+        *("admin", "administrator", "build", "builder", "ci", "debian", "default", "dev"),
+        *("developer", "docker", "ec2-user", "guest", "home", "host", "localhost", "nobody"),
+        *("none", "path", "postgres", "public", "python", "root", "runner", "shared", "test"),
+        *("tester", "ubuntu", "unknown", "url", "user", "users", "vagrant", "worker"),
+    }
+)
+"""Names of accounts and hosts that many machines have, and that tell nothing."""
+
+SHORTEST: Final = 3
+"""Shorter names are taken out of paths only: they would be found in everything."""
+
+_SUSPECT: Final = re.compile(r"[/\\~@]")
+_BELOW: Final = r"((?:[\\/]+[^\s/\\:;,\"'`<>|()\[\]{}*?]+)*)[\\/]*"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The hosts and users that are to be told of nowhere, and home directories."""
+
+    hosts: frozenset[str] = frozenset()
+    users: frozenset[str] = frozenset()
+    homes: frozenset[str] = frozenset()
+
+
+class Scrubber:
+    """Scrubs texts, Values and records by the rule of this module."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+
+    def text(self, text: str) -> str:
+        """Return a text without what is to be taken out."""
+        if _SUSPECT.search(text):
+            text = self._homes.sub(_below, text) if self._names.homes else text
+            text = without_paths(text)
+        return self._words.sub(self._placeholder, text) if self._known else text
+
+    def text_or_none(self, text: str | None) -> str | None:
+        """Return the same of a text that may not be there."""
+        return None if text is None else self.text(text)
+
+    def file(self, path: str) -> str:
+        """Return the same of a text that is one path as a whole, blanks in it included."""
+        return self.text(shortened(path) if is_absolute(path) else path)
+
+    def value(self, value: Value) -> Value:
+        """Return a Value whose texts are scrubbed, at whatever depth."""
+        return rewrite(value, self._part)
+
+    def named(self, values: NamedValues) -> NamedValues:
+        """Return the same of Values by name; the names stay."""
+        return tuple((name, self.value(value)) for name, value in values)
+
+    def case(self, case: Case) -> Case:
+        """Return a Case with scrubbed arguments."""
+        return Case(case.op, self.named(case.arguments))
+
+    def concerns(self, content: str) -> bool:
+        """Tell whether there may be anything to scrub in the JSON of something."""
+        return bool(_SUSPECT.search(content) or (self._known and self._words.search(content)))
+
+    def environment(self, environment: Environment) -> Environment:
+        """Return an environment without its host and command line."""
+        return replace(
+            environment,
+            host=None,
+            command_line=(),
+            platform=self.text(environment.platform),
+        )
+
+    def run(self, run: Run) -> Run:
+        """Return a Run of which only what it ran is told."""
+        return replace(
+            run,
+            source=self.source(run.source),
+            model=None if run.model is None else self.source(run.model),
+            environment=self.environment(run.environment),
+        )
+
+    def source(self, source: str) -> str:
+        """Return what was run, ``path [HF_MODEL:name]`` or ``path::test``."""
+        head, separator, rest = source.partition(" [HF_MODEL:")
+        path, colons, test = head.partition("::")
+        return self.file(path) + self.text(colons + test + separator + rest)
+
+    def test(self, result: TestResult) -> TestResult:
+        """Return the result of a test."""
+        return replace(
+            result,
+            test_id=self.source(result.test_id),
+            module=self.text_or_none(result.module),
+            parameters=self.named(result.parameters),
+            properties=self.named(result.properties),
+            error=self.text_or_none(result.error),
+        )
+
+    def attempt(self, attempt: Attempt) -> Attempt:
+        """Return an Attempt; the Case that it is of stays the same."""
+        return replace(
+            attempt,
+            detail=self.text_or_none(attempt.detail),
+            notes=tuple(map(self.text, attempt.notes)),
+            outputs=tuple(map(self.value, attempt.outputs)),
+        )
+
+    def sweep(self, sweep: Sweep) -> Sweep:
+        """Return what a sweep was asked for."""
+        return replace(
+            sweep,
+            targets=tuple(map(self.source, sweep.targets)),
+            filters=tuple((name, self.text(value)) for name, value in sweep.filters),
+            source=self.text_or_none(sweep.source),
+            file=None if sweep.file is None else self.file(sweep.file),
+            modules=tuple(
+                replace(each, name=self.text(each.name), path=self.file(each.path))
+                for each in sweep.modules
+            ),
+            left_out=tuple((self.text(why), count) for why, count in sweep.left_out),
+        )
+
+    def _part(self, value: Value) -> Value:
+        match value:
+            case Text(text):
+                return Text(self.file(text))
+            case Bytes(content):
+                # Every byte is a letter of this encoding, and every placeholder is ASCII.
+                return Bytes(self.file(content.decode("latin-1")).encode("latin-1"))
+            case Callable(name):
+                return Callable(self.text(name))
+            case Opaque(kind, token):
+                return Opaque(self.text(kind), self.text(token))
+        return value
+
+    @cached_property
+    def _homes(self) -> re.Pattern[str]:
+        # Literally, since a home directory may have blanks in its path, where a text ends a path.
+        homes = sorted(self._names.homes, key=len, reverse=True)
+        either = "|".join(map(re.escape, homes))
+        return re.compile(rf"(?:{either})(?![\w.-]){_BELOW}", re.I)
+
+    @cached_property
+    def _known(self) -> dict[str, str]:
+        """The names to be replaced, in lower case, with what stands for them."""
+        hosts = _telling(_hosts(self._names.hosts))
+        return {
+            **dict.fromkeys(_telling(self._names.users), "<user>"),
+            **dict.fromkeys(hosts, "<host>"),
+        }
+
+    @cached_property
+    def _words(self) -> re.Pattern[str]:
+        names = "|".join(map(re.escape, sorted(self._known, key=len, reverse=True)))
+        # A word begins after what is no letter, or with a capital after a small one, as Words do.
+        begins = r"(?:(?<![^\W\d_])|(?<=[a-z])(?=[A-Z]))"
+        return re.compile(rf"{begins}(?i:{names})(?![a-z])")
+
+    def _placeholder(self, found: re.Match[str]) -> str:
+        # Some letters are equal in any case to others than their own small ones.
+        return self._known.get(found[0].lower(), "<user>")
+
+
+def _hosts(names: Iterable[str]) -> Iterator[str]:
+    """Yield the names of hosts with their domains, and without."""
+    for name in names:
+        yield name
+        yield name.partition(".")[0]
+
+
+def _telling(names: Iterable[str]) -> Iterator[str]:
+    lower = {name.lower() for name in names}
+    return (name for name in lower if len(name) >= SHORTEST and name not in COMMON)
+
+
+def _below(found: re.Match[str]) -> str:
+    return shortened(found[0]) if found[1] else "<path>"
+
+
+RULE: Final = 1
+"""The version of the rule: what is scrubbed by another one is something else."""
+_AT_ONCE: Final = 500
+
+
+class ScrubbedParts:
+    """Parts of a trove, scrubbed."""
+
+    def __init__(self, parts: Parts, scrubber: Scrubber) -> None:
+        self._parts = parts
+        self._scrubber = scrubber
+        self._cases: dict[str, str] = {}
+        self._origins: dict[str, str] = {}
+        self._attempts: dict[str, str] = {}
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Tell all inside the block from one and the same state of the trove."""
+        return self._parts.snapshot()
+
+    def runs(self) -> Iterator[StoredRun]:
+        """Yield all Runs, by their ids."""
+        for stored in self._parts.runs():
+            run = answers.run_from(stored.content, stored.environment.content)
+            yield prepare_run(self._scrubber.run(run))._replace(machine=stored.machine)
+
+    def heads(self) -> list[tuple[int, Head]]:
+        """Return what identifies the Recordings, each with a key to ask for it."""
+        return [(key, _scrubbed(head)) for key, head in self._parts.heads()]
+
+    def recording(self, key: int, head: Head, run: StoredRun) -> Prepared:
+        """Return a Recording as a whole."""
+        whole = self._parts.recording(key, head, run)
+        groups = [group for group, _ in whole.executions]
+        self._learn({group.case_id for group in groups})
+        self._learn({each.case_id for each in whole.config_calls})
+        scopes = {name: self._scope(scope) for name, scope in whole.scopes.items()}
+        endings = {name: self._ending(ending) for name, ending in whole.endings.items()}
+        renamed = _Renamed(self._cases, scopes, endings)
+        packed = whole.dictionary
+        return replace(
+            whole,
+            executions=summed((renamed.group(group), each) for group, each in whole.executions),
+            described=self.described,
+            scopes={each.scope_id: each for each in scopes.values()},
+            endings={each.ending_id: each for each in endings.values()},
+            tests=[
+                prepare_test(self._scrubber.test(answers.test_from(each.content)))
+                for each in whole.tests
+            ],
+            dictionary=None if packed is None else rewritten(packed, self._changes()),
+            config_calls=sorted(
+                StoredConfigCalls(each.path, self._cases[each.case_id], each.calls)
+                for each in whole.config_calls
+            ),
+        )
+
+    def case_ids(self, key: int) -> Iterator[str]:
+        """Yield the ids of the Cases of a Recording."""
+        ids = list(self._parts.case_ids(key))
+        self._learn(ids)
+        return iter({self._cases[case_id] for case_id in ids})
+
+    def described(self, ids: Sequence[str]) -> Iterator[DescribedCase]:
+        """Yield Cases by their ids."""
+        return map(self._describe, self._parts.described([self._origins[each] for each in ids]))
+
+    def planned_runs(self) -> frozenset[str]:
+        """Return the ids of the Runs that are sweeps with a plan."""
+        return self._parts.planned_runs()
+
+    def sweep(self, run_id: str) -> tuple[StoredSweep, list[StoredPlanned]] | None:
+        """Return what a sweep was asked for and its plan; None when the Run is none."""
+        found = self._parts.sweep(run_id)
+        if found is None:
+            return None
+        asked, planned = found
+        self._learn({each.case_id for each in planned})
+        # Two Cases that differed by what was taken out are one now, and are planned once.
+        scrubbed = {
+            self._cases[each.case_id]: each._replace(case_id=self._cases[each.case_id])
+            for each in reversed(planned)
+        }
+        plan = list(reversed(scrubbed.values()))
+        sweep = self._scrubber.sweep(answers.sweep_from(asked.content))
+        return prepare_sweep(sweep, plan), plan
+
+    def attempt_ids(self, run_id: str) -> list[str]:
+        """Return the ids of the Attempts of a Run."""
+        ids = self._parts.attempt_ids(run_id)
+        found = [(self._attempt(each).attempt_id, each.attempt_id) for each in self._of(ids)]
+        self._attempts.update(found)
+        return list(dict(found))
+
+    def attempts(self, ids: Iterable[str]) -> Iterator[StoredAttempt]:
+        """Yield Attempts by their ids."""
+        return map(self._attempt, self._of([self._attempts[each] for each in ids]))
+
+    def _of(self, ids: Sequence[str]) -> Iterator[StoredAttempt]:
+        for batch in answers.batches(ids, _AT_ONCE):
+            attempts = list(self._parts.attempts(batch))
+            self._learn({attempt.case_id for attempt in attempts})
+            yield from attempts
+
+    def _attempt(self, stored: StoredAttempt) -> StoredAttempt:
+        attempt = self._scrubber.attempt(answers.attempt_from(stored.content))
+        replayed = attempt.replayed_case_id
+        same = replayed == attempt.case_id
+        case_id = self._cases[attempt.case_id]
+        return prepare_attempt(
+            replace(attempt, case_id=case_id, replayed_case_id=case_id if same else replayed)
+        )
+
+    def _learn(self, ids: Iterable[str]) -> None:
+        """Find out what becomes of some Cases."""
+        unknown = sorted(set(ids) - self._cases.keys())
+        for whole in self._parts.described(unknown):
+            case_id = self._describe(whole).case_id
+            self._cases[whole.case_id] = case_id
+            self._origins.setdefault(case_id, whole.case_id)
+
+    def _describe(self, whole: DescribedCase) -> DescribedCase:
+        if not self._scrubber.concerns(whole.content):
+            return whole
+        return describe_case(self._scrubber.case(case_of(whole.content)))
+
+    def _scope(self, scope: StoredScope) -> StoredScope:
+        return prepare_scope(
+            ScopeFacts(
+                test_id=None if scope.test_id is None else self._scrubber.source(scope.test_id),
+                phase=scope.phase,
+                module=self._scrubber.text_or_none(scope.module),
+                mode=scope.mode,
+                device=scope.device,
+            )
+        )
+
+    def _ending(self, ending: StoredEnding) -> StoredEnding:
+        data = json.loads(ending.content)
+        if ending.raised:
+            return prepare_ending(self._scrubber.text(data), is_error=True)
+        if not self._scrubber.concerns(ending.content):
+            return ending
+        values = [encode(self._scrubber.value(decode(value))) for value in data]
+        return prepare_ending(write(values), is_error=False)
+
+    def _changes(self) -> Changes:
+        return Changes(
+            text=self._scrubber.text,
+            file=self._scrubber.file,
+            test=self._scrubber.source,
+            value=self._scrubber.value,
+            cases=self._cases,
+        )
+
+
+def _scrubbed(head: Head) -> Head:
+    """Return what identifies a Recording when it is scrubbed: less than the whole one."""
+    told = f"scrubbed {RULE} {head.size} {head.digest}"
+    return head._replace(size=0, digest=hashlib.sha256(told.encode()).hexdigest())
+
+
+class _Renamed:
+    """What the ids of a Recording have become."""
+
+    def __init__(
+        self,
+        cases: Mapping[str, str],
+        scopes: Mapping[str, StoredScope],
+        endings: Mapping[str, StoredEnding],
+    ) -> None:
+        self._cases = cases
+        self._scopes = scopes
+        self._endings = endings
+
+    def group(self, group: Grouped) -> Grouped:
+        """Return what calls have in common by the new ids."""
+        scope, ending = group.scope_id, group.ending_id
+        return group._replace(
+            case_id=self._cases[group.case_id],
+            scope_id=None if scope is None else self._scopes[scope].scope_id,
+            ending_id=None if ending is None else self._endings[ending].ending_id,
+        )
+
+
+_RUNS: Final = """
+SELECT DISTINCT e.content, r.source FROM runs r JOIN environments e ON e.key = r.environment_key
+"""
+_DICTIONARIES: Final = "SELECT dictionary FROM recordings WHERE dictionary IS NOT NULL"
+_TELLING_PARTS: Final = 3
+"""How many parts the path of a home directory has at least that tells of its owner: / home me."""
+
+
+def scrubbed_parts(reader: TroveReader, scrubber: Scrubber | None = None) -> ScrubbedParts:
+    """Return what a trove holds, without paths, host names and user names."""
+    # Only those who scrub pay for the import.
+    from optrove.trove.merging import TroveParts
+
+    return ScrubbedParts(TroveParts(reader.source), scrubber or Scrubber(names_in(reader)))
+
+
+def names_in(reader: TroveReader) -> Names:
+    """Return the hosts and users that a trove names where these stand, and those here."""
+    hosts, users, homes = {socket.gethostname()}, set(), set()
+    for account in _accounts():
+        users.add(account.pw_name)
+        if len(Path(account.pw_dir).parts) >= _TELLING_PARTS:
+            homes.add(account.pw_dir)
+    with reader.source.snapshot():
+        for environment, source in reader.source.rows(_RUNS, {}):
+            host = json.loads(environment).get("host")
+            hosts |= {host} if host else set()
+            users |= users_in(environment) | users_in(source)
+        for (dictionary,) in reader.source.rows(_DICTIONARIES, {}):
+            users |= users_in(zlib.decompress(bytes(dictionary)).decode("ascii"))
+    return Names(frozenset(hosts), frozenset(users), frozenset(homes))
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """A reader of a trove without paths, host names and user names, and how to ask it."""
+
+    reader: TroveReader
+    scrubber: Scrubber
+
+    def query(self, query: Query) -> Query:
+        """Return a question in the words that are left."""
+        model = query.model
+        return replace(query, model=None if model is None else self.scrubber.source(model))
+
+
+@contextmanager
+def scrubbed(reader: TroveReader) -> Iterator[Clean]:
+    """Give a reader of the same trove without paths, host names and user names."""
+    from optrove.trove.place import Place
+    from optrove.trove.sharing import send
+    from optrove.trove.trove import open_trove
+
+    with tempfile.TemporaryDirectory(prefix="optrove-scrubbed-") as directory:
+        place = Place(path=Path(directory) / "trove.db")
+        scrubber = Scrubber(names_in(reader))
+        parts = scrubbed_parts(reader, scrubber)
+        with open_trove(place, create=True) as trove:
+            with parts.snapshot():
+                for _ in send(trove, parts, trove.lacking(parts)):
+                    continue
+            with trove.reader() as answering:
+                yield Clean(answering, scrubber)
+
+
+def _accounts() -> Iterator[pwd.struct_passwd]:
+    """Yield the account of this process, which a container may not know."""
+    try:
+        yield pwd.getpwuid(os.getuid())
+    except KeyError:
+        return

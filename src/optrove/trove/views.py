@@ -1,0 +1,360 @@
+"""The views of a trove for BI tools, which stay when tables change.
+
+Columns are added, never removed or given another meaning. Flags are 0 or 1, durations are
+milliseconds, moments without a zone are UTC. They are in a trove only where somebody has asked for
+them, and cost nothing until they are used.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import inspect
+
+from optrove.model.trove import ColumnKind, View, ViewColumn
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+UNUSUAL: Final = "(unusual characters)"
+"""Stands for errors with characters that JSON can hold and a text of a database cannot."""
+
+_MARK: Final = re.compile(r"\[(\w+) ([\w.]+)\]")
+
+_BOTH: Final = {
+    "run": "r.run_id, r.kind AS run_kind, COALESCE(r.model, r.source) AS model, ? AS board, "
+    "e.ttnn_version, [moment r.started_at] AS run_started",
+    "flag": "CASE WHEN ? THEN 1 WHEN NOT ? THEN 0 END",
+    "passed": "CASE WHEN ? = 'passed' THEN 1 ELSE 0 END",
+    "count": "CAST(COALESCE(?, 0) AS BIGINT)",
+    "milliseconds": "CAST(? AS DOUBLE PRECISION) / 1000000",
+}
+
+_SPELLED: Final = {
+    "sqlite": {
+        **_BOTH,
+        "moment": "datetime(?)",
+        "first_line": "substr(?, 1, instr(? || char(10), char(10)) - 1)",
+        "call_ns": "json_extract(?, '$.call_ns')",
+        "error": "CASE WHEN instr(?, '\\ud') = 0 AND instr(?, '\\u0000') = 0 THEN "
+        "substr(json_extract(?, '$.error'), 1, "
+        "instr(json_extract(?, '$.error') || char(10), char(10)) - 1) "
+        f"WHEN instr(?, '\"error\":') > 0 THEN '{UNUSUAL}' END",
+    },
+    "postgresql": {
+        **_BOTH,
+        # Not by a cast, which would refuse the whole answer for one moment that is none.
+        "moment": "CASE WHEN ? ~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}' THEN "
+        "TIMESTAMP '2000-01-01' + make_interval("
+        "CAST(substr(?, 1, 4) AS INTEGER) - 2000, CAST(substr(?, 6, 2) AS INTEGER) - 1, 0, "
+        "CAST(substr(?, 9, 2) AS INTEGER) - 1, CAST(substr(?, 12, 2) AS INTEGER), "
+        "CAST(substr(?, 15, 2) AS INTEGER), CAST(substr(?, 18, 2) AS INTEGER)) END",
+        "first_line": "split_part(?, chr(10), 1)",
+        "call_ns": "CAST(substring(? FROM '^[{]\"call_ns\":([0-9]{1,18})[,}]') AS BIGINT)",
+        "error": "CASE WHEN strpos(?, '\\ud') = 0 AND strpos(?, '\\u0000') = 0 THEN "
+        "split_part(CAST(? AS json) ->> 'error', chr(10), 1) "
+        f"WHEN strpos(?, '\"error\":') > 0 THEN '{UNUSUAL}' END",
+    },
+}
+
+_TEXTS: Final = {
+    "v_runs": """
+SELECT [run e.board], r.source, e.arch, e.device_kind, e.torch_version, e.git_sha,
+    [moment r.finished_at] AS run_finished,
+    [count u.cases] AS cases,
+    [count u.calls] AS calls,
+    [count t.tests] AS tests,
+    [count t.passed] AS tests_passed,
+    [count a.attempts] AS attempts,
+    [count a.passed] AS attempts_passed
+FROM runs r
+JOIN environments e ON e.key = r.environment_key
+LEFT JOIN (
+    SELECT run_key, SUM(cases) AS cases, SUM(calls) AS calls FROM op_usage GROUP BY run_key
+) u ON u.run_key = r.key
+LEFT JOIN (
+    SELECT g.run_key, COUNT(*) AS tests, SUM([passed x.outcome]) AS passed
+    FROM tests x JOIN recordings g ON g.key = x.recording_key GROUP BY g.run_key
+) t ON t.run_key = r.key
+LEFT JOIN (
+    SELECT run_key, COUNT(*) AS attempts, SUM([passed outcome]) AS passed
+    FROM attempts GROUP BY run_key
+) a ON a.run_key = r.key
+""",
+    "v_ops": """
+SELECT c.op, c.cases,
+    [count c.replayable] AS replayable_cases,
+    [count c.calls] AS calls,
+    [count c.outermost_calls] AS outermost_calls,
+    [count u.runs] AS runs,
+    [count u.models] AS models,
+    [count a.attempts] AS attempts,
+    [count a.passed] AS attempts_passed
+FROM (
+    SELECT op, COUNT(*) AS cases, SUM([flag replayable]) AS replayable, SUM(calls) AS calls,
+        SUM(outermost_calls) AS outermost_calls
+    FROM cases GROUP BY op
+) c
+LEFT JOIN (
+    SELECT x.op, COUNT(DISTINCT x.run_key) AS runs,
+        COUNT(DISTINCT COALESCE(r.model, r.source)) AS models
+    FROM op_usage x JOIN runs r ON r.key = x.run_key GROUP BY x.op
+) u ON u.op = c.op
+LEFT JOIN (
+    SELECT y.op, COUNT(*) AS attempts, SUM([passed x.outcome]) AS passed
+    FROM attempts x JOIN cases y ON y.key = x.case_key GROUP BY y.op
+) a ON a.op = c.op
+""",
+    "v_cases": """
+SELECT c.case_id, c.op, c.semantic_id, c.family_id, [flag c.replayable] AS replayable,
+    c.calls, c.outermost_calls,
+    [count u.runs] AS runs,
+    [count a.attempts] AS attempts,
+    [count a.passed] AS attempts_passed
+FROM cases c
+LEFT JOIN (
+    SELECT case_key, COUNT(*) AS runs FROM usage GROUP BY case_key
+) u ON u.case_key = c.key
+LEFT JOIN (
+    SELECT case_key, COUNT(*) AS attempts, SUM([passed outcome]) AS passed
+    FROM attempts GROUP BY case_key
+) a ON a.case_key = c.key
+""",
+    "v_tensors": """
+SELECT c.case_id, c.op, t.place, t.argument, t.shape, t.dtype, t.layout, t.memory, t.mesh, c.calls
+FROM case_tensors t JOIN cases c ON c.key = t.case_key
+""",
+    "v_executions": """
+SELECT [run e.board], c.case_id, c.op, g.process, s.test_id, s.phase, s.module, s.mode, x.outcome,
+    [flag x.outermost] AS outermost, x.calls,
+    [milliseconds x.total_ns] AS total_ms,
+    [milliseconds x.shortest_ns] AS shortest_ms,
+    [milliseconds x.longest_ns] AS longest_ms
+FROM executions x
+JOIN cases c ON c.key = x.case_key
+JOIN recordings g ON g.key = x.recording_key
+JOIN runs r ON r.key = g.run_key
+JOIN environments e ON e.key = r.environment_key
+LEFT JOIN scopes s ON s.key = x.scope_key
+""",
+    "v_tests": """
+SELECT [run e.board], t.test_id, t.outcome, [passed t.outcome] AS passed,
+    CAST([call_ns t.content] AS DOUBLE PRECISION) / 1000000 AS duration_ms,
+    [error t.content] AS error
+FROM tests t
+JOIN recordings g ON g.key = t.recording_key
+JOIN runs r ON r.key = g.run_key
+JOIN environments e ON e.key = r.environment_key
+""",
+    "v_attempts": """
+SELECT a.attempt_id, [run a.board], c.case_id, c.op, a.outcome, [passed a.outcome] AS passed,
+    a.device_kind, a.seed, [moment a.started_at] AS started,
+    [milliseconds a.duration_ns] AS duration_ms,
+    (SELECT MIN(m.value) FROM measurements m WHERE m.attempt_key = a.key AND m.name = 'pcc') AS pcc,
+    CASE WHEN a.replayed_case_id = c.case_id THEN 1 WHEN a.replayed_case_id IS NOT NULL THEN 0 END
+        AS true_replay,
+    a.detail, a.notes
+FROM attempts a
+JOIN cases c ON c.key = a.case_key
+JOIN runs r ON r.key = a.run_key
+JOIN environments e ON e.key = r.environment_key
+""",
+    "v_failures": """
+SELECT a.attempt_id, [run a.board], c.case_id, c.op, a.outcome, a.device_kind,
+    [moment a.started_at] AS started, [first_line a.detail] AS cause, a.detail
+FROM attempts a
+JOIN cases c ON c.key = a.case_key
+JOIN runs r ON r.key = a.run_key
+JOIN environments e ON e.key = r.environment_key
+WHERE a.outcome NOT IN ('passed', 'not_run')
+""",
+    "v_pcc": """
+SELECT a.attempt_id, [run a.board], c.case_id, c.op, a.device_kind,
+    [moment a.started_at] AS started, m.output, m.value AS pcc, m.threshold,
+    [flag m.passed] AS passed
+FROM measurements m
+JOIN attempts a ON a.key = m.attempt_key
+JOIN cases c ON c.key = a.case_key
+JOIN runs r ON r.key = a.run_key
+JOIN environments e ON e.key = r.environment_key
+WHERE m.name = 'pcc'
+""",
+}
+
+
+def view_text(view: str, dialect: str) -> str:
+    """Return the SELECT of a view, for ``sqlite`` or ``postgresql``."""
+    spelled = _SPELLED[dialect]
+    text = _TEXTS[view]
+    while (mark := _MARK.search(text)) is not None:
+        spelling = spelled[mark[1]].replace("?", mark[2])
+        text = text[: mark.start()] + spelling + text[mark.end() :]
+    return text
+
+
+_TEXT, _NUMBER, _FLAG, _TIME = ColumnKind.TEXT, ColumnKind.NUMBER, ColumnKind.FLAG, ColumnKind.TIME
+
+_RUN: Final = (
+    ("run_id", _TEXT, "the run"),
+    ("run_kind", _TEXT, "trace, replay, sweep or import"),
+    ("model", _TEXT, "its model, or what was run where no model is known"),
+    ("board", _TEXT, "its board"),
+    ("ttnn_version", _TEXT, "version of ttnn"),
+    ("run_started", _TIME, "when the run began"),
+)
+_CASE: Final = (
+    ("case_id", _TEXT, "the case"),
+    ("op", _TEXT, "its operation"),
+)
+
+
+def _view(name: str, row: str, *columns: tuple[str, ColumnKind, str]) -> View:
+    return View(name, row, tuple(ViewColumn(*column) for column in columns))
+
+
+VIEWS: Final = (
+    _view(
+        *("v_runs", "A run: something traced, replayed, swept or imported."),
+        *_RUN,
+        ("source", _TEXT, "what was run"),
+        ("arch", _TEXT, "architecture of its chips"),
+        ("device_kind", _TEXT, "hw, mock, shadow or host"),
+        ("torch_version", _TEXT, "version of torch"),
+        ("git_sha", _TEXT, "commit of what was run"),
+        ("run_finished", _TIME, "when it ended; none: interrupted, or going on"),
+        ("cases", _NUMBER, "different cases that it has called"),
+        ("calls", _NUMBER, "its calls, those made by other ops included"),
+        ("tests", _NUMBER, "its tests"),
+        ("tests_passed", _NUMBER, "its tests that passed"),
+        ("attempts", _NUMBER, "executions of cases by it"),
+        ("attempts_passed", _NUMBER, "those that passed"),
+    ),
+    _view(
+        *("v_ops", "An operation of which there are cases."),
+        ("op", _TEXT, "its name"),
+        ("cases", _NUMBER, "different cases"),
+        ("replayable_cases", _NUMBER, "those whose recording holds all that a replay needs"),
+        ("calls", _NUMBER, "calls, those made by other ops included"),
+        ("outermost_calls", _NUMBER, "calls that no other op made"),
+        ("runs", _NUMBER, "runs that called it"),
+        ("models", _NUMBER, "models that called it"),
+        ("attempts", _NUMBER, "executions of its cases by replays and sweeps"),
+        ("attempts_passed", _NUMBER, "those that passed"),
+    ),
+    _view(
+        *("v_cases", "A case: an operation with its arguments."),
+        *_CASE,
+        ("semantic_id", _TEXT, "equal for cases that compute the same, wherever"),
+        ("family_id", _TEXT, "equal for cases that differ in scalar arguments only"),
+        ("replayable", _FLAG, "whether the recording holds all that a replay needs"),
+        ("calls", _NUMBER, "calls, those made by other ops included"),
+        ("outermost_calls", _NUMBER, "calls that no other op made"),
+        ("runs", _NUMBER, "runs that called it"),
+        ("attempts", _NUMBER, "executions by replays and sweeps"),
+        ("attempts_passed", _NUMBER, "those that passed"),
+    ),
+    _view(
+        *("v_tensors", "A tensor among the arguments of a case."),
+        *_CASE,
+        ("place", _NUMBER, "number among the tensors of the case, from 0"),
+        ("argument", _TEXT, "name of the parameter that holds it"),
+        ("shape", _TEXT, "1x1x32x64"),
+        ("dtype", _TEXT, "bfloat16, bfloat8_b, float32, ..."),
+        ("layout", _TEXT, "TILE, ROW_MAJOR, strided, ..."),
+        ("memory", _TEXT, "DRAM_INTERLEAVED, L1_WIDTH_SHARDED, HOST, ..."),
+        ("mesh", _TEXT, "shape of the mesh that it is spread over, such as 2x4"),
+        ("calls", _NUMBER, "calls of the case"),
+    ),
+    _view(
+        *("v_executions", "Calls of a case in a run that agree in all but their time."),
+        *_RUN,
+        *_CASE,
+        ("process", _NUMBER, "number of the process within the run"),
+        ("test_id", _TEXT, "pytest's node id"),
+        ("phase", _TEXT, "setup, call or teardown"),
+        ("module", _TEXT, "path of the module of the model"),
+        ("mode", _TEXT, "prefill or decode"),
+        ("outcome", _TEXT, "returned, raised or unfinished"),
+        ("outermost", _FLAG, "whether no other op made them"),
+        ("calls", _NUMBER, "how many they are"),
+        ("total_ms", _NUMBER, "how long they took together; none: not known"),
+        ("shortest_ms", _NUMBER, "how long the shortest took"),
+        ("longest_ms", _NUMBER, "how long the longest took"),
+    ),
+    _view(
+        *("v_tests", "A test of a run."),
+        *_RUN,
+        ("test_id", _TEXT, "pytest's node id"),
+        ("outcome", _TEXT, "passed, failed, skipped, xfailed, xpassed, error or unfinished"),
+        ("passed", _FLAG, "whether it passed"),
+        ("duration_ms", _NUMBER, "how long its function took"),
+        ("error", _TEXT, "first line of what went wrong"),
+    ),
+    _view(
+        *("v_attempts", "An execution of a case by a replay or a sweep."),
+        ("attempt_id", _TEXT, "the execution"),
+        *_RUN,
+        *_CASE,
+        ("outcome", _TEXT, "passed, numerics, wrong_spec, rejected, ..., not_run"),
+        ("passed", _FLAG, "whether it passed"),
+        ("device_kind", _TEXT, "hw, mock, shadow or host"),
+        ("seed", _TEXT, "seed of the inputs"),
+        ("started", _TIME, "when it began"),
+        ("duration_ms", _NUMBER, "how long it took"),
+        ("pcc", _NUMBER, "the lowest PCC of its outputs; none: not measured, or no number"),
+        ("true_replay", _FLAG, "whether the call was traced as the recorded case"),
+        ("detail", _TEXT, "the operation's or the machine's own words"),
+        ("notes", _TEXT, "what the replay itself has to say"),
+    ),
+    _view(
+        *("v_failures", "An execution of a case that the operation did not pass."),
+        ("attempt_id", _TEXT, "the execution"),
+        *_RUN,
+        *_CASE,
+        ("outcome", _TEXT, "numerics, wrong_spec, rejected, out_of_memory, raised, hung, crashed"),
+        ("device_kind", _TEXT, "hw, mock or shadow"),
+        ("started", _TIME, "when it began"),
+        ("cause", _TEXT, "first line of the operation's or the machine's own words"),
+        ("detail", _TEXT, "all of them"),
+    ),
+    _view(
+        *("v_pcc", "A PCC that was measured."),
+        ("attempt_id", _TEXT, "the execution"),
+        *_RUN,
+        *_CASE,
+        ("device_kind", _TEXT, "hw, shadow or host"),
+        ("started", _TIME, "when it began"),
+        ("output", _NUMBER, "index of the result"),
+        ("pcc", _NUMBER, "the number; none where it is not a number"),
+        ("threshold", _NUMBER, "the bound that it was held against"),
+        ("passed", _FLAG, "whether it kept the bound"),
+    ),
+)
+"""In the order in which they can be made."""
+
+
+def view_statements(dialect: str) -> tuple[str, ...]:
+    """Return the SQL that makes the views, or makes them anew: ``sqlite`` or ``postgresql``."""
+    made = (f"CREATE VIEW {each.name} AS{view_text(each.name, dialect)}" for each in VIEWS)
+    return (*_drops(), *made)
+
+
+def drop_views(connection: Connection) -> bool:
+    """Remove the views, within the transaction of the caller; tell whether there were any."""
+    if not {each.name for each in VIEWS} & set(inspect(connection).get_view_names()):
+        return False
+    for statement in _drops():
+        connection.exec_driver_sql(statement)
+    return True
+
+
+def make_views(connection: Connection) -> None:
+    """Make the views, or make them anew, within the transaction of the caller."""
+    for statement in view_statements(connection.dialect.name):
+        connection.exec_driver_sql(statement)
+
+
+def _drops() -> tuple[str, ...]:
+    return tuple(f"DROP VIEW IF EXISTS {each.name}" for each in reversed(VIEWS))

@@ -1,0 +1,114 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click import unstyle
+from click.testing import CliRunner
+
+import optrove
+from optrove.cli.doctor import Finding, State, is_healthy
+from optrove.cli.main import SECTIONS, finding_lines, main
+from optrove.settings import VARIABLES
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, arguments)
+
+
+def test_the_version_is_the_package_s():
+    assert run("--version").output == f"optrove {optrove.__version__}\n"
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_every_command_has_help_with_an_example(command):
+    help_text = run(command, "--help").output
+    assert "Example:" in help_text
+    assert f"optrove {command}" in help_text
+
+
+def test_every_command_stands_in_the_first_page_of_help():
+    shown = [name for names in SECTIONS.values() for name in names]
+    assert sorted(shown) == sorted(main.commands)
+    front = run("--help").output
+    assert [name for name in shown if f"\n  {name} " not in front] == []
+    assert "..." not in front.partition("Record:")[2]
+
+
+def test_the_first_page_of_help_tells_every_variable():
+    help_text = run("--help").output
+    assert all(variable.name in help_text and variable.help in help_text for variable in VARIABLES)
+
+
+def test_importing_the_command_line_imports_no_framework():
+    script = (
+        "import sys, optrove.cli.main, optrove.pytest_plugin; "
+        "print(sorted({'ttnn', 'torch', 'numpy', 'loguru', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_boards_are_listed_for_people():
+    result = run("boards")
+    assert result.exit_code == 0
+    assert "bh-galaxy" in result.output
+    assert "12x10" in result.output
+
+
+def test_boards_are_listed_for_machines():
+    rows = json.loads(run("boards", "--json").output)
+    n300 = next(row for row in rows if row["board"] == "n300")
+    assert n300["chips"] == 2
+    assert n300["mesh_shapes"] == [[1, 2], [2, 1]]
+    assert n300["compute_grid"] == [8, 8]
+
+
+def test_an_error_of_ours_ends_with_two_and_one_line():
+    result = run("doctor", "--board", "n3000")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: no board is called 'n3000'.")
+    assert result.stdout == ""
+
+
+def test_a_command_that_goes_by_another_name_is_named():
+    result = run("compare", "a", "b")
+    assert result.exit_code == 2
+    assert "optrove diff" in result.stderr
+    assert "optrove results --compare" in result.stderr
+
+
+def test_the_doctor_tells_every_part_to_machines(monkeypatch):
+    # The processes that open boards do without torch, which takes longer to import than all else.
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "support" / "without_torch"))
+    result = run("doctor", "--json")
+    report = json.loads(result.output)
+    parts = {finding["part"] for finding in report["findings"]}
+    assert {"Python", "ttnn", "torch", "boards: real", "boards: mock", "store: SQLite"} <= parts
+    assert all(finding["remedy"] for finding in report["findings"] if finding["state"] != "ok")
+    assert result.exit_code == (0 if report["healthy"] else 1)
+
+
+def test_the_doctor_tells_people_every_word_in_lines_that_they_can_read():
+    remedy = " ".join(f"do{place}" for place in range(40))
+    findings = [Finding("Python", State.OK, "3.12"), Finding("x", State.MISSING, "none", remedy)]
+    first, *rest = (unstyle(line) for line in finding_lines(findings))
+    assert first == "ok       Python  3.12"
+    assert rest[0] == "missing  x       none"
+    assert " ".join(line.strip() for line in rest[1:]) == f"-> {remedy}"
+    assert max(map(len, rest)) <= 100
+
+
+def test_what_is_missing_is_healthy_and_what_is_broken_is_not():
+    missing, broken = (Finding("x", state, "") for state in (State.MISSING, State.BROKEN))
+    assert is_healthy((missing,))
+    assert not is_healthy((missing, broken))
+
+
+def test_python_dash_m_is_the_same_command():
+    command = [sys.executable, "-m", "optrove", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"optrove {optrove.__version__}\n"

@@ -1,0 +1,157 @@
+"""A replay gives a call files of its own, and the trace of it says what was recorded."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from optrove.errors import NotReplayable
+from optrove.frameworks.ttnn.execute.files import (
+    held_by_file,
+    place_of_file,
+    remove_old_files,
+    standing_in,
+    without_directories,
+)
+from optrove.model.case import Case
+from optrove.model.values import Int, Null, Struct, Text
+
+AS_TENSOR = "ttnn.as_tensor"
+
+
+def path(text):
+    return Struct("python.PosixPath", (("path", Text(text)),))
+
+
+@pytest.mark.parametrize(
+    ("op", "argument", "recorded", "name"),
+    [
+        ("ttnn.load_tensor", "file_name", Text("/home/me/w.tensorbin"), "tensor.tensorbin"),
+        ("ttnn.load_tensor", "arg0", path("w.bin"), "tensor.bin"),
+        ("ttnn.dump_tensor", "file_name", path("/w.tensorbin"), "tensor.tensorbin"),
+        ("ttnn.dump_tensor", "file_name", Text("/w/.."), "tensor"),
+        ("ttnn.dump_tensor", "file_name", Text("w.\0/../../a"), "tensor"),
+        (AS_TENSOR, "cache_file_name", path("/cache/w1"), "tensor"),
+    ],
+)
+def test_the_recorded_file_is_replaced_by_one_that_goes_again(op, argument, recorded, name):
+    case = Case(op, ((argument, recorded), ("tensor", Text(name))))
+    with standing_in(op, case) as file:
+        passed = file.instead(dict(case.arguments))
+        assert file.path.name == name
+        assert file.path.parent.is_dir()
+        assert str(file.path) in str(passed[argument])
+        traced = Case(op, ((argument, file.traced), ("tensor", Text(name))))
+        assert traced != case
+        assert file.as_recorded(traced) == case
+    assert not file.path.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments"),
+    [
+        ("ttnn.add", (("file_name", Text("a")),)),
+        ("ttnn.as_tensor", (("tensor", Int(1)),)),
+        ("ttnn.as_tensor", (("cache_file_name", Null()),)),
+    ],
+)
+def test_calls_that_name_no_file_are_left_as_they_are(op, arguments):
+    with standing_in(op, Case(op, arguments)) as file:
+        assert file is None
+
+
+@pytest.mark.parametrize("recorded", [Int(1), Null(), Struct("x.Path", (("name", Text("a")),))])
+def test_what_is_no_path_is_refused(recorded):
+    case = Case("ttnn.load_tensor", (("file_name", recorded),))
+    with pytest.raises(NotReplayable, match="not known which file"), standing_in(case.op, case):
+        pass
+
+
+@pytest.mark.parametrize("arguments", [(), (("arg0", Text("a")), ("file_name", Text("b")))])
+def test_a_call_must_name_one_file(arguments):
+    case = Case("ttnn.dump_tensor", arguments)
+    with pytest.raises(NotReplayable), standing_in(case.op, case):
+        pass
+
+
+def test_a_cache_that_gave_the_tensor_is_not_here():
+    case = Case(AS_TENSOR, (("cache_file_name", Text("w")), ("tensor", Null())))
+    with pytest.raises(NotReplayable, match="has read its cache"), standing_in(AS_TENSOR, case):
+        pass
+
+
+def test_what_is_said_of_the_file_is_said_of_the_recorded_one():
+    case = Case("ttnn.load_tensor", (("file_name", Text("w.bin")),))
+    with standing_in("ttnn.load_tensor", case) as file:
+        assert file.text_as_recorded(f"File {file.path} must end") == "File w.bin must end"
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments", "place"),
+    [
+        ("ttnn.dump_tensor", ("file_name", "tensor"), "$.arguments.file_name"),
+        ("ttnn.dump_tensor", ("arg1", "arg2"), "$.arguments"),
+        ("ttnn.ttnn.dump_tensor", ("arg00", "arg1"), "$.arguments"),
+        ("ttnn.load_tensor", ("arg0", "file_name"), "$.arguments.arg0"),
+        ("ttnn.ttnn.as_tensor", ("cache_file_name", "tensor"), "$.arguments.cache_file_name"),
+        ("ttnn.as_tensor", ("tensor",), None),
+        ("ttnn.add", ("file_name",), None),
+    ],
+)
+def test_whatever_may_name_a_file_is_found_under_any_name(op, arguments, place):
+    case = Case(op, tuple((name, Text("x")) for name in arguments))
+    assert place_of_file(case) == place
+
+
+def test_only_old_files_of_processes_that_are_gone_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    kept = {
+        f"optrove-replay-{os.getpid()}-a",
+        f"optrove-replay-{gone.pid}-new",
+        "optrove-replay-x-a",
+    }
+    for name in (*kept, f"optrove-replay-{gone.pid}-old"):
+        (tmp_path / name).mkdir()
+        if not name.endswith("new"):
+            os.utime(tmp_path / name, (0, 0))
+    remove_old_files()
+    assert {each.name for each in tmp_path.iterdir()} == kept
+
+
+@pytest.mark.parametrize("outputs", [None, (), (Null(),)])
+def test_what_a_file_held_has_to_be_known(outputs):
+    with pytest.raises(NotReplayable, match="was not recorded"):
+        held_by_file(outputs)
+
+
+@pytest.mark.parametrize(
+    ("live", "told"),
+    [
+        ("/var/a/w.tensorbin", "w.tensorbin"),
+        (Path("/home/me/w.tensorbin"), Path("w.tensorbin")),
+        ("w.tensorbin", "w.tensorbin"),
+        ("", ""),
+        (Path(), Path()),
+        (3, 3),
+    ],
+)
+def test_files_are_told_by_their_names(live, told):
+    bind = without_directories("ttnn.load_tensor", lambda arguments, _: {"file_name": arguments[0]})
+    assert bind((live,), {}) == {"file_name": told}
+
+
+def test_other_arguments_are_told_as_they_are():
+    def bind(arguments, keywords):
+        return dict(keywords)
+
+    assert without_directories("ttnn.add", bind) is bind
+    as_tensor = without_directories("ttnn.as_tensor", bind)
+    assert as_tensor((), {"tensor": "/a/b", "cache_file_name": "/a/b"}) == {
+        "tensor": "/a/b",
+        "cache_file_name": "b",
+    }

@@ -1,0 +1,74 @@
+from optrove.frameworks.ttnn.board.table import BOARDS
+from optrove.model.records import DeviceKind, DeviceParameters, Job
+from optrove.model.values import DeviceRef
+from optrove.replay.check_board import adaptations, adapted, links_between
+from optrove.replay.planning import Planned
+from optrove.serializer.hashes import placement_hash
+from trove_rows import case, memory, shard, tensor
+
+
+def planned(one, **options):
+    return Planned(Job(one, DeviceKind.HOST, **options), placement_hash(one))
+
+
+def in_dram(layout, shape, last=(11, 0), **options):
+    return tensor(256, 384, where=memory(f"DRAM_{layout}_SHARDED", shard(shape, last)), **options)
+
+
+def weights(*given, **options):
+    return planned(case("ttnn.linear", input_tensor_b=in_dram(*given, **options)))
+
+
+def test_shards_are_spread_over_the_banks_that_a_board_has():
+    for layout, before, after in (
+        ("WIDTH", (256, 32), (256, 64)),
+        ("HEIGHT", (32, 384), (32, 384)),
+    ):
+        new, changes = adapted(weights(layout, before), BOARDS["p150"])
+        assert changes == ("DRAM shards on 8 banks instead of 12",)
+        assert new.job.case == weights(layout, after, (7, 0)).job.case
+        assert new.case_id == placement_hash(new.job.case)
+
+
+def test_what_a_board_can_hold_stays_as_it_is():
+    assert adapted(weights("WIDTH", (256, 32)), BOARDS["galaxy"]) is None
+    in_l1 = case(
+        "ttnn.relu", a=tensor(256, 384, where=memory("L1_WIDTH_SHARDED", shard((256, 32), (11, 0))))
+    )
+    assert adapted(planned(in_l1), BOARDS["p150"]) is None
+
+
+def test_there_are_no_more_links_than_between_neighbours():
+    assert [links_between(BOARDS[name]) for name in ("n150", "n300", "galaxy", "bh-galaxy")] == [
+        *(None, 2, 4, 2)
+    ]
+    gather = case("ttnn.all_gather", a=tensor(32, 32, mesh=(4, 8)), num_links=4)
+    new, changes = adapted(planned(gather), BOARDS["bh-galaxy"])
+    assert new.job.case == case("ttnn.all_gather", a=tensor(32, 32, mesh=(4, 8)), num_links=2)
+    assert changes == ("num_links 2 instead of 4",)
+    assert adapted(planned(gather), BOARDS["galaxy"]) is None
+
+
+def test_a_case_of_too_many_chips_is_done_by_one():
+    add = case(
+        "ttnn.add", a=tensor(32, 32, mesh=(4, 8)), device=DeviceRef("ttnn.MeshDevice", (4, 8))
+    )
+    opened = DeviceParameters(mesh_shape=(4, 8), fabric_config="FABRIC_1D", l1_small_size=8192)
+    new, changes = adapted(planned(add, device=opened, outputs=()), BOARDS["p150"])
+    assert changes == ("one chip instead of 4x8",)
+    arguments = dict(new.job.case.arguments)
+    assert arguments["a"].placement.mesh_shape == arguments["device"].mesh_shape == (1, 1)
+    assert new.job.device == DeviceParameters(mesh_shape=(1, 1), l1_small_size=8192)
+    assert new.job.outputs is None
+
+
+def test_what_talks_between_chips_cannot_be_done_by_one():
+    gather = case("ttnn.all_gather", a=tensor(32, 32, mesh=(4, 8)), cluster_axis=1)
+    assert adapted(planned(gather), BOARDS["p150"]) is None
+
+
+def test_cases_that_become_the_same_are_tried_once():
+    cases = [weights("WIDTH", (256, 32)), weights("WIDTH", (256, 32), (10, 0))]
+    same, other = adaptations([*cases, weights("HEIGHT", (32, 384))], BOARDS["p150"])
+    assert same.recorded == tuple(each.case_id for each in cases)
+    assert len(other.recorded) == 1

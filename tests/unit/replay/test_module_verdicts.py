@@ -1,0 +1,74 @@
+import sys
+
+import pytest
+
+from optrove.model.records import DeviceKind, Outcome
+from optrove.replay.sweep_module import judge_raised, judge_returned
+
+SHADOW, MOCK = DeviceKind.SHADOW, DeviceKind.MOCK
+
+
+def measured(verdict):
+    return {each.name: each.value for each in verdict.measurements}
+
+
+@pytest.mark.parametrize(
+    ("returned", "outcome", "numbers"),
+    [
+        ((True, "0.9998"), Outcome.PASSED, {"pcc": 0.9998}),
+        ((False, "PCC: 0.25, expected 0.99"), Outcome.NUMERICS, {"pcc": 0.25}),
+        (
+            [(True, "Max ATOL Delta: 3.5, PCC: 1.0"), 1500],
+            Outcome.PASSED,
+            {"pcc": 1.0, "e2e_ns": 1500},
+        ),
+        ([(True, 0.75), None], Outcome.PASSED, {"pcc": 0.75}),
+        ([(False, "shapes differ"), 7], Outcome.NUMERICS, {"e2e_ns": 7}),
+        ((True, "17.5"), Outcome.PASSED, {}),
+        ((True, ""), Outcome.PASSED, {}),
+        ([False, "list of a pair"], Outcome.NUMERICS, {}),
+    ],
+)
+def test_what_run_returns_is_the_verdict(returned, outcome, numbers):
+    verdict = judge_returned(returned, SHADOW)
+    assert (verdict.outcome, measured(verdict)) == (outcome, numbers)
+
+
+@pytest.mark.parametrize("returned", [None, True, (True,), [], "passed", [1, 2, 3], ("yes", "no")])
+def test_another_form_is_a_fault_of_the_module(returned):
+    verdict = judge_returned(returned, SHADOW)
+    assert verdict.outcome is Outcome.RAISED
+    assert "it has to return (passed, message)" in verdict.detail
+
+
+def test_numbers_of_a_mock_board_are_not_judged_and_that_is_said():
+    verdict = judge_returned([(False, "PCC 0.01 is below 0.99"), 5], MOCK)
+    assert (verdict.outcome, measured(verdict)) == (Outcome.PASSED, {"e2e_ns": 5})
+    assert "numbers of a mock board mean nothing" in verdict.notes[0]
+    assert judge_raised(AssertionError("PCC is 0.01"), MOCK).outcome is Outcome.PASSED
+    # What has nothing to do with numbers counts there, too.
+    assert judge_returned((False, "the output has another shape"), MOCK).outcome is Outcome.NUMERICS
+    assert judge_raised(AssertionError("wrong shape"), MOCK).outcome is Outcome.RAISED
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (ValueError("odd"), Outcome.RAISED),
+        (RuntimeError("TT_FATAL @ x.cpp:3: a > b\ninfo:\nno such layout"), Outcome.REJECTED),
+        (RuntimeError("TT_FATAL: Out of Memory: Not enough space"), Outcome.OUT_OF_MEMORY),
+        (AssertionError("pcc=0.5 is too low"), Outcome.NUMERICS),
+        (SystemExit(3), Outcome.RAISED),
+    ],
+)
+def test_what_run_raises_tells_what_kind_of_failure_it_is(error, outcome):
+    assert judge_raised(error, SHADOW).outcome is outcome
+
+
+def test_a_skip_is_no_failure():
+    with pytest.raises(pytest.skip.Exception) as caught:
+        pytest.skip("not on this board")
+    verdict = judge_raised(caught.value, SHADOW)
+    assert verdict.outcome is Outcome.NOT_RUN
+    assert verdict.detail == "the module skips it: not on this board"
+    assert "pytest" in sys.modules

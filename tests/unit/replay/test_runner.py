@@ -1,0 +1,190 @@
+import os
+import sys
+import time
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from optrove.errors import UnknownBoard
+from optrove.model.case import Case
+from optrove.model.records import DeviceKind, DeviceParameters, Job, JobGroup, Outcome, Plan
+from optrove.model.values import DeviceRef, Int
+from optrove.replay.jobs import device_key
+from optrove.replay.runner import Workers, run_jobs
+from optrove.serializer.hashes import placement_hash
+
+ODD = (sys.executable, str(Path(__file__).parents[2] / "support" / "odd_worker.py"))
+
+
+def job(op, number=0, **options):
+    return Job(Case(f"odd.{op}", (("a", Int(number)),)), DeviceKind.HOST, **options)
+
+
+def run(jobs, count=1, **options):
+    return list(run_jobs(jobs, workers=Workers(count, ODD), **options))
+
+
+def test_every_job_gets_one_attempt():
+    jobs = [job("add", number) for number in range(10)]
+    attempts = run(jobs, run_id="the run")
+    assert {each.case_id for each in attempts} == {placement_hash(each.case) for each in jobs}
+    assert {each.outcome for each in attempts} == {Outcome.PASSED}
+    assert {each.run_id for each in attempts} == {"the run"}
+    assert all(each.replayed_case_id == each.case_id for each in attempts)
+
+
+def test_jobs_that_are_not_begun_in_time_are_left_out_and_the_others_end_in_order():
+    jobs = [job("add", number) for number in range(10)]
+    over = Workers(2, ODD, until=time.monotonic())
+    assert list(run_jobs(jobs, workers=over)) == []
+    ample = Workers(2, ODD, until=time.monotonic() + 600)
+    assert len(list(run_jobs(jobs, workers=ample))) == len(jobs)
+
+
+def test_one_process_executes_all_jobs_of_a_worker():
+    attempts = run([job("add", number) for number in range(5)])
+    assert len({each.outputs for each in attempts}) == 1
+
+
+def test_a_crash_and_a_hang_among_many_cost_exactly_those_two():
+    jobs = [job("add", number) for number in range(200)]
+    jobs[70] = job("crash")
+    jobs[130] = job("hang", timeout_ns=500_000_000)
+    told = []
+    attempts = {each.case_id: each for each in run(jobs, 2, tell=told.append)}
+    assert Counter(each.outcome for each in attempts.values()) == {
+        Outcome.PASSED: 198,
+        Outcome.CRASHED: 1,
+        Outcome.HUNG: 1,
+    }
+    crashed = attempts[placement_hash(jobs[70].case)]
+    assert crashed.outcome is Outcome.CRASHED
+    assert "signal 11 (SIGSEGV) while it was called" in crashed.detail
+    assert "last words" in crashed.detail
+    hung = attempts[placement_hash(jobs[130].case)]
+    assert hung.outcome is Outcome.HUNG
+    assert "within 0.5 s while it was called" in hung.detail
+    assert sorted(line.partition(":")[0] for line in told) == ["odd.crash", "odd.hang"]
+
+
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        ("unbuildable", "$.arguments.a: no converter knows it"),
+        ("faulty", "the replay itself failed"),
+        ("crash_while_made", "SIGABRT) while its arguments were made"),
+        (
+            "killed_while_made",
+            "the host has no memory left (numbers of large tensors take it; fewer",
+        ),
+        ("killed", "it was killed from outside, most often because the host has no memory left"),
+    ],
+)
+def test_what_is_not_the_operations_doing_is_not_its_failure(op, words):
+    (attempt,) = run([job(op)])
+    assert attempt.outcome is Outcome.NOT_RUN
+    assert words in attempt.detail
+
+
+@pytest.mark.parametrize(
+    ("mesh", "words"), [((6, 6), "could not be opened"), ((7, 7), "while the device was opened")]
+)
+def test_a_device_that_does_not_open_is_not_the_operations_failure(mesh, words):
+    case = Case("odd.add", (("device", DeviceRef("odd.Device", mesh)),))
+    attempts = run([Job(case, DeviceKind.HOST), job("add")])
+    assert sorted(each.outcome.value for each in attempts) == ["not_run", "passed"]
+    (lost,) = (each for each in attempts if each.outcome is Outcome.NOT_RUN)
+    assert words in lost.detail
+
+
+def test_an_operation_that_refuses_is_rejected_in_its_own_words():
+    (attempt,) = run([job("refuse")])
+    assert attempt.outcome is Outcome.REJECTED
+    assert attempt.detail.splitlines()[0] == "no"
+    assert "TT_FATAL @ x:1: y" in attempt.detail
+
+
+def test_a_crash_on_a_mock_board_is_tried_again_with_slow_dispatch():
+    jobs = [job("crash_unless_slow"), job("add")]
+    attempts = run(jobs, board="galaxy", device_kind=DeviceKind.MOCK)
+    assert {each.outcome for each in attempts} == {Outcome.PASSED}
+    (retried,) = (each for each in attempts if each.notes)
+    assert retried.notes[0].startswith("with fast dispatch the process ended with signal 11")
+    assert retried.notes[0].endswith("TT_METAL_SLOW_DISPATCH_MODE=1")
+
+
+def test_a_crash_with_slow_dispatch_too_is_a_crash():
+    (attempt,) = run([job("crash")], board="galaxy", device_kind=DeviceKind.MOCK)
+    assert attempt.outcome is Outcome.CRASHED
+    assert "with fast dispatch" in attempt.notes[0]
+
+
+def test_a_board_that_has_slow_dispatch_anyway_is_not_tried_twice():
+    (attempt,) = run([job("crash")], board="n300", device_kind=DeviceKind.MOCK)
+    assert attempt.outcome is Outcome.CRASHED
+    assert attempt.notes == ()
+
+
+def test_a_worker_that_cannot_be_set_up_answers_for_all_jobs(monkeypatch):
+    monkeypatch.setenv("ODD_UNABLE", "1")
+    attempts = run([job("add", number) for number in range(20)])
+    assert {(each.outcome, each.detail) for each in attempts} == {
+        (Outcome.NOT_RUN, "this machine is not for odd things")
+    }
+
+
+def test_a_command_that_is_no_worker_answers_for_all_jobs():
+    broken = Workers(1, (sys.executable, "-c", "raise SystemExit('not a worker')"))
+    (attempt,) = run_jobs([job("add")], workers=broken)
+    assert attempt.outcome is Outcome.NOT_RUN
+    assert "not a worker" in attempt.detail
+
+
+def test_workers_close_what_they_have_opened(tmp_path, monkeypatch):
+    marker = tmp_path / "closed"
+    monkeypatch.setenv("ODD_CLOSED", str(marker))
+    run([job("add", number) for number in range(4)], 2)
+    assert set(marker.read_text().split()) == {"closed"}
+
+
+def test_closing_the_iterator_early_ends_the_workers():
+    jobs = [job("add"), *(job("hang", number) for number in range(4))]
+    attempts = run_jobs(jobs, workers=Workers(2, ODD))
+    first = next(attempts)
+    attempts.close()
+    (pid,) = (part.value for part in first.outputs)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_plan_is_executed_like_its_jobs():
+    jobs = (job("add", 1), job("add", 2))
+    plan = Plan("plan", (JobGroup(device_key(jobs[0], None), jobs),))
+    assert len(run(plan)) == 2
+
+
+def test_no_jobs_give_no_attempts():
+    assert run([]) == []
+
+
+def test_an_unknown_board_is_an_error_at_once():
+    with pytest.raises(UnknownBoard, match="galaxy"):
+        run_jobs([], board="galaxi")
+
+
+def test_jobs_of_one_device_come_one_after_another():
+    shapes = [(1, 1), (2, 2)] * 5
+    jobs = [
+        Job(
+            Case("odd.add", (("a", Int(number)), ("device", DeviceRef("odd.Device", shape)))),
+            DeviceKind.HOST,
+            device=DeviceParameters(fabric_config="DISABLED"),
+        )
+        for number, shape in enumerate(shapes)
+    ]
+    by_id = {placement_hash(each.case): each for each in jobs}
+    order = [device_key(by_id[each.case_id], None) for each in run(jobs)]
+    changes = sum(one != other for one, other in pairwise(order))
+    assert changes == 1
