@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.frameworks.installed import loaded_tables
 from optrove.journal import format as layout
-from optrove.journal.writer import Journal, Numbering, Scope
-from optrove.model.records import DeviceKind, Environment, Phase, Run, RunKind
+from optrove.journal.writer import Journal, Numbering
+from optrove.model.records import DeviceKind, Environment, Phase, Run, RunKind, Scope
 from optrove.model.values import (
     Bool,
     DeviceRef,

@@ -16,12 +16,14 @@ from optrove.model.records import (
     CallOutcome,
     DeviceKind,
     Outcome,
+    Phase,
     RunKind,
+    Scope,
     Sweep,
     TestOutcome,
     TestResult,
 )
-from optrove.model.trove import CallBlock, CallGroup, PlannedCase, ScopeFacts
+from optrove.model.trove import CallBlock, CallGroup, PlannedCase
 from optrove.serializer.described import describe_case
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
@@ -60,7 +62,7 @@ class Journal:
         return ((number, self.case(number).case_id) for number, _ in enumerate(CASES, 1))
 
     def scopes(self):
-        return iter([(1, ScopeFacts("test_a", "call")), (2, ScopeFacts(module="layers.0"))])
+        return iter([(1, Scope("test_a", Phase.CALL)), (2, Scope(module="layers.0"))])
 
     def endings(self):
         return iter([(1, False, "[1]"), (1, True, "ValueError: bad"), (2, False, "[1]")])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from optrove.capture.recorder import Recorder
 from optrove.journal.content import JournalContent
 from optrove.journal.format import LINES
-from optrove.journal.writer import Journal, Scope
+from optrove.journal.writer import Journal
 from optrove.model.records import (
     Attempt,
     DeviceKind,
@@ -19,6 +19,7 @@ from optrove.model.records import (
     Phase,
     Run,
     RunKind,
+    Scope,
     TestOutcome,
     TestResult,
 )

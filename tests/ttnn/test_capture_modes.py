@@ -11,7 +11,7 @@ from optrove.capture.tracing import active_tracing
 from optrove.frameworks import fingerprints as plain_fingerprints
 from optrove.frameworks.ttnn.probe import fast_path as hurried
 from optrove.frameworks.ttnn.probe import fingerprints
-from optrove.journal.writer import Scope
+from optrove.model.records import Scope
 from parts import C_EXTENSION, leave_out
 from tracing import tracing
 

@@ -32,9 +32,9 @@ from optrove.frameworks.installed import LoadedTables
 from optrove.frameworks.probe_protocol import CURRENT, MUTED, NOTHING_USUAL, Known, Slots, muted
 from optrove.journal import format as layout
 from optrove.journal.format import MARK
-from optrove.journal.writer import Numbering, Scope
+from optrove.journal.writer import Numbering
 from optrove.model.case import Case
-from optrove.model.records import CallSite
+from optrove.model.records import CallSite, Scope
 from optrove.serializer.describe import Describer, DescriptionCache
 from optrove.serializer.tables import unobserved
 

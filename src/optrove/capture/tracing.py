@@ -21,7 +21,8 @@ from optrove.errors import AlreadyTracing, UnusableJournal
 from optrove.frameworks.import_hooks import when_imported
 from optrove.frameworks.probe_protocol import CURRENT, UNPACKING, muted
 from optrove.journal.format import FILTERED
-from optrove.journal.writer import Journal, Scope
+from optrove.journal.writer import Journal
+from optrove.model.records import Scope
 from optrove.serializer.describe import Describer
 from optrove.serializer.records import record_to_builtins
 

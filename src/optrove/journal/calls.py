@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from optrove.errors import BadData, Fault
 from optrove.journal import format as layout
-from optrove.model.records import Call, CallOutcome, CallSite, DeviceParameters, Phase
+from optrove.model.records import Call, CallOutcome, CallSite, Scope
 from optrove.model.trove import CallBlock
 from optrove.serializer.text import Json, found, read, write
 from optrove.serializer.wire import decode, encode
@@ -262,20 +262,6 @@ def sketches_of(dictionary: bytes) -> dict[int, Json]:
     return {int(index): sketch for index, sketch in Dictionary(dictionary).table("sketches")}
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """What calls belong to, in the words of Call."""
-
-    test_id: str | None = None
-    phase: Phase | None = None
-    module: str | None = None
-    mode: str | None = None
-    device: DeviceParameters | None = None
-
-
-_NO_SCOPE: Final = _Scope()
-
-
 class Dictionary:
     """What the calls of one journal refer to; each thing is made once."""
 
@@ -290,7 +276,7 @@ class Dictionary:
         self._process: int = data["process"]
         self._wall_ns: int = data["started_ns"] - data["clock_ns"]
         self._sites: dict[int, CallSite | None] = {0: None}
-        self._scopes: dict[int, _Scope] = {0: _NO_SCOPE}
+        self._scopes: dict[int, Scope] = {0: Scope()}
         self._outputs: dict[int, tuple[Value, ...]] = {0: ()}
         self._errors: dict[int, str | None] = {0: None}
         self._cases: dict[int, str] = {}
@@ -374,17 +360,8 @@ class Dictionary:
         file, line = _pair(self.entry("sites", number))
         return CallSite(_typed(file, str), _typed(line, int))
 
-    def _scope(self, number: int) -> _Scope:
-        data = _typed(self.entry("scopes", number), dict)
-        told = {name: data.get(name) for name in ("test_id", "module", "mode")}
-        if any(type(text) not in (str, type(None)) for text in told.values()):
-            raise _bad(f"scope {number} names something by what is no text")
-        phase, device = data.get("phase"), data.get("device")
-        return _Scope(
-            **told,
-            phase=None if phase is None else _phase(phase),
-            device=None if device is None else _device(device),
-        )
+    def _scope(self, number: int) -> Scope:
+        return layout.scope_from(self.entry("scopes", number))
 
 
 def _once(known: dict[int, T], number: int, make: Callable[[int], T]) -> T:
@@ -406,20 +383,6 @@ def _pair(data: Json) -> tuple[Json, Json]:
             return first, second
         case _:
             raise _bad(f"expected a list of two, found {found(data)}")
-
-
-def _phase(data: Json) -> Phase:
-    phases = {phase.value: phase for phase in Phase}
-    if type(data) is not str or data not in phases:
-        raise _bad(f"a test has no phase {found(data)}")
-    return phases[data]
-
-
-def _device(data: Json) -> DeviceParameters:
-    # Here, since it takes time to import and few journals need it.
-    from optrove.serializer.records import record_from_builtins
-
-    return record_from_builtins(data, DeviceParameters)
 
 
 def _check(data: Json) -> None:

@@ -32,17 +32,16 @@ from optrove.journal.calls import (
 )
 from optrove.journal.format import is_being_written
 from optrove.journal.reader import FIELDS, JournalLines, undefined
-from optrove.model.records import Accounting, CallOutcome, Counts, DeviceParameters, Phase
-from optrove.model.trove import CallGroup, ScopeFacts
+from optrove.model.records import Accounting, CallOutcome, Counts
+from optrove.model.trove import CallGroup
 from optrove.serializer.described import Part, TensorParts, WrittenParts, described
-from optrove.serializer.records import record_from_builtins, record_to_builtins
 from optrove.serializer.text import Json, found, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from optrove.model.records import Run, TestResult
+    from optrove.model.records import Run, Scope, TestResult
     from optrove.model.trove import CallBlock, DescribedCase
 
 
@@ -357,7 +356,6 @@ _MOST_KEPT: Final = 20_000
 """How many described cases are kept in memory: some kilobytes each."""
 
 _WITH_CASE: Final = (layout.CASE, layout.OPAQUE)
-_SCOPE: Final = ("test_id", "phase", "module", "mode", "device")
 
 
 class JournalContent:
@@ -485,10 +483,10 @@ class JournalContent:
                 self._ids[number] = case.case_id
         yield from sorted(self._ids.items())
 
-    def scopes(self) -> Iterator[tuple[int, ScopeFacts]]:
-        """Yield within what calls were made, with their numbers."""
+    def scopes(self) -> Iterator[tuple[int, Scope]]:
+        """Yield the scopes of calls with their numbers."""
         for number, data in sorted(self._settled.plain["scope"].items()):
-            yield number, _scope(data)
+            yield number, layout.scope_from(data)
 
     def endings(self) -> Iterator[tuple[int, bool, str]]:
         """Yield how calls ended: number, whether by an error, and its text or the outputs.
@@ -536,7 +534,7 @@ class JournalContent:
             "errors": _texts(lines, "error", "text"),
             "sites": _texts(lines, "site", "file", "line"),
             "reasons": _texts(lines, "reason", "why", "text"),
-            "scopes": _scopes(lines),
+            "scopes": {number: write(layout.scope_data(scope)) for number, scope in self.scopes()},
             "sketches": {index: write(of) for index, of in sorted(lines.sketches.items())},
         }
         numbers = {
@@ -606,33 +604,6 @@ def _group(key: tuple[int, int, int, int, bool], tally: Tally) -> CallGroup:
         shortest_ns=tally.shortest_ns if finished else None,
         longest_ns=tally.longest_ns if finished else None,
     )
-
-
-def _scope(data: Json) -> ScopeFacts:
-    phase, device = data.get("phase"), data.get("device")
-    if phase is not None and phase not in {each.value for each in Phase}:
-        raise BadData((Fault("$", f"a test has no phase {found(phase)}"),))
-    return ScopeFacts(
-        test_id=data.get("test_id"),
-        phase=phase,
-        module=data.get("module"),
-        mode=data.get("mode"),
-        device=None if device is None else _device_text(device),
-    )
-
-
-def _device_text(data: Json) -> str:
-    device = record_from_builtins(data, DeviceParameters)
-    return write(record_to_builtins(device))  # type: ignore[arg-type]  # cattrs takes any dataclass of the model
-
-
-def _scopes(lines: JournalParts) -> dict[int, str]:
-    """Return the scopes as a dictionary of calls has them."""
-    spelled = {}
-    for number, data in sorted(lines.plain["scope"].items()):
-        _scope(data)
-        spelled[number] = write({name: data[name] for name in _SCOPE if data.get(name) is not None})
-    return spelled
 
 
 def _texts(lines: JournalParts, kind: str, *names: str) -> dict[int, str]:

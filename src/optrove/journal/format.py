@@ -57,6 +57,8 @@ from errno import ENOLCK, ENOSYS, EOPNOTSUPP
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadData, Fault, UnusableJournal
+from optrove.model.records import DeviceParameters, Phase, Scope
+from optrove.serializer.text import Json, found
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,6 +150,52 @@ def moment_of(wall_ns: int) -> str:
         raise BadData((Fault("$", f"{wall_ns} is no time of day"),)) from error
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z"
 
+
+def scope_data(scope: Scope) -> dict[str, Json]:
+    """Return a scope as JSON, without the fields that are None."""
+    data = {
+        "test_id": scope.test_id,
+        "phase": scope.phase and scope.phase.value,
+        "module": scope.module,
+        "mode": scope.mode,
+        "device": scope.device and device_data(scope.device),
+    }
+    return {name: value for name, value in data.items() if value is not None}
+
+
+def scope_from(data: Json) -> Scope:
+    """Return the scope that ``scope_data`` has written; BadData for anything else."""
+    if type(data) is not dict:
+        raise BadData((Fault("$", f"expected a scope, found {found(data)}"),))
+    texts = {name: data.get(name) for name in ("test_id", "module", "mode")}
+    for name, text in texts.items():
+        if type(text) not in (str, type(None)):
+            raise BadData((Fault("$", f"the {name} of a scope is {found(text)}"),))
+    phase, device = data.get("phase"), data.get("device")
+    if phase is not None and (type(phase) is not str or phase not in _PHASES):
+        raise BadData((Fault("$", f"a test has no phase {found(phase)}"),))
+    return Scope(
+        **texts,
+        phase=None if phase is None else _PHASES[phase],
+        device=None if device is None else _device_from(device),
+    )
+
+
+def device_data(device: DeviceParameters) -> Json:
+    """Return device parameters as JSON, without those that are None."""
+    # Imported here because it takes time, and few journals need it.
+    from optrove.serializer.records import record_to_builtins
+
+    return record_to_builtins(device)  # type: ignore[arg-type]  # cattrs takes any dataclass of the model
+
+
+def _device_from(data: Json) -> DeviceParameters:
+    from optrove.serializer.records import record_from_builtins
+
+    return record_from_builtins(data, DeviceParameters)
+
+
+_PHASES: Final = {phase.value: phase for phase in Phase}
 
 NO_LOCKS: Final = frozenset({ENOLCK, ENOSYS, EOPNOTSUPP})
 """What file systems answer that know no locks."""

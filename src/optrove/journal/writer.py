@@ -38,10 +38,10 @@ from optrove.journal.format import (
     RECORD_SIZE,
     VERSION,
     hold_lock,
+    scope_data,
 )
 from optrove.model.values import Opaque, TensorSpec, TtnnPlacement, Value, walk
 from optrove.serializer.describe import NUMBERED
-from optrove.serializer.records import record_to_builtins
 from optrove.serializer.text import Json, write
 from optrove.serializer.text import write as json_text
 from optrove.serializer.wire import encode
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from optrove.model.case import NamedValues
-    from optrove.model.records import DeviceParameters, Phase
+    from optrove.model.records import Scope
     from optrove.serializer.describe import Describer
 
 
@@ -223,17 +223,6 @@ def _nothing(_: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """What calls belong to: the test and its phase, the module, the mode, the opened device."""
-
-    test_id: str | None = None
-    phase: Phase | None = None
-    module: str | None = None
-    mode: str | None = None
-    device: DeviceParameters | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class NumberedCase:
     """A case's number and arguments, and the types of what nothing is known about.
 
@@ -299,7 +288,7 @@ class Numbering:
 
     def scope(self, scope: Scope) -> int:
         """Return the number of a scope."""
-        return self._written("scope", self._scopes, scope, lambda: _scope_data(scope))
+        return self._written("scope", self._scopes, scope, lambda: scope_data(scope))
 
     def site(self, file: str, line: int) -> int:
         """Return the number of a line of code."""
@@ -411,19 +400,3 @@ class Numbering:
                     known.clear()
                 known[key] = number
             return number
-
-
-def _scope_data(scope: Scope) -> dict[str, Json]:
-    told: dict[str, Json] = {
-        "test_id": scope.test_id,
-        "phase": scope.phase and scope.phase.value,
-        "module": scope.module,
-        "mode": scope.mode,
-        "device": scope.device and device_data(scope.device),
-    }
-    return {name: value for name, value in told.items() if value is not None}
-
-
-def device_data(device: DeviceParameters) -> Json:
-    """Return device parameters as JSON, without those that are None."""
-    return record_to_builtins(device)  # type: ignore[arg-type]  # cattrs takes any dataclass of the model

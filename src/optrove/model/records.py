@@ -164,6 +164,20 @@ class CallSite:
 
 
 @dataclass(frozen=True, slots=True)
+class Scope:
+    """The test, phase, module, mode and opened device that calls belong to.
+
+    ``device`` is set when it differs from the device of the Run.
+    """
+
+    test_id: str | None = None
+    phase: Phase | None = None
+    module: str | None = None
+    mode: str | None = None
+    device: DeviceParameters | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """One observed invocation of a Case.
 

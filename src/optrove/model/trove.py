@@ -66,17 +66,6 @@ class DescribedCase:
 
 
 @dataclass(frozen=True, slots=True)
-class ScopeFacts:
-    """Within what calls were made; ``device`` is the JSON of DeviceParameters that differ."""
-
-    test_id: str | None = None
-    phase: str | None = None
-    module: str | None = None
-    mode: str | None = None
-    device: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class CallGroup:
     """The calls of one Recording that agree in all but their time and place in the order.
 

@@ -24,8 +24,7 @@ from optrove.errors import OptroveError
 from optrove.frameworks.installed import loaded_tables
 from optrove.frameworks.probe_protocol import muted
 from optrove.journal.reader import JournalReader, find_journals
-from optrove.journal.writer import Scope
-from optrove.model.records import Measurement, Phase, TestOutcome, TestResult, now
+from optrove.model.records import Measurement, Phase, Scope, TestOutcome, TestResult, now
 from optrove.pytest_plugin.items import parameters, subject
 from optrove.pytest_plugin.observer import SEEN
 from optrove.pytest_plugin.session import (

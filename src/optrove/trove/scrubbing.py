@@ -38,7 +38,6 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.journal.calls import Changes, rewritten
 from optrove.model.case import Case, rewrite
-from optrove.model.trove import ScopeFacts
 from optrove.model.values import Bytes, Callable, Opaque, Text
 from optrove.serializer.described import case_of, describe_case
 from optrove.serializer.text import write
@@ -49,9 +48,9 @@ from optrove.trove.writing import (
     prepare_attempt,
     prepare_ending,
     prepare_run,
-    prepare_scope,
     prepare_sweep,
     prepare_test,
+    scope_row,
     summed,
 )
 
@@ -468,14 +467,12 @@ class ScrubbedParts:
         return describe_case(self._scrubber.case(case_of(whole.content)))
 
     def _scope(self, scope: StoredScope) -> StoredScope:
-        return prepare_scope(
-            ScopeFacts(
-                test_id=None if scope.test_id is None else self._scrubber.source(scope.test_id),
-                phase=scope.phase,
-                module=self._scrubber.text_or_none(scope.module),
-                mode=scope.mode,
-                device=scope.device,
-            )
+        return scope_row(
+            None if scope.test_id is None else self._scrubber.source(scope.test_id),
+            scope.phase,
+            self._scrubber.text_or_none(scope.module),
+            scope.mode,
+            scope.device,
         )
 
     def _ending(self, ending: StoredEnding) -> StoredEnding:

@@ -20,6 +20,7 @@ from sqlalchemy import case as sql_case
 from sqlalchemy.dialects import sqlite
 
 from optrove.errors import BadData, Fault
+from optrove.journal.format import device_data
 from optrove.model.records import CallOutcome
 from optrove.model.trove import Added, Machine, Removed
 from optrove.serializer.described import Descriptions
@@ -53,8 +54,16 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
 
     from optrove.journal.content import JournalContent
-    from optrove.model.records import Attempt, Environment, Measurement, Run, Sweep, TestResult
-    from optrove.model.trove import CallGroup, DescribedCase, Imported, PlannedCase, ScopeFacts
+    from optrove.model.records import (
+        Attempt,
+        Environment,
+        Measurement,
+        Run,
+        Scope,
+        Sweep,
+        TestResult,
+    )
+    from optrove.model.trove import CallGroup, DescribedCase, Imported, PlannedCase
     from optrove.trove.stored import Describe
 
 
@@ -365,7 +374,7 @@ def prepare_journal(content: JournalContent) -> Prepared:
     groups = [group for group in content.groups() if group.case]
     called = {group.case for group in groups}
     cases = {number: case_id for number, case_id in content.case_ids() if number in called}
-    scopes = {number: prepare_scope(facts) for number, facts in content.scopes()}
+    scopes = {number: prepare_scope(scope) for number, scope in content.scopes()}
     endings = {
         (is_error, number): prepare_ending(text, is_error=is_error)
         for number, is_error, text in content.endings()
@@ -406,11 +415,17 @@ def _config_calls(content: JournalContent, cases: Mapping[int, str]) -> list[Sto
     return [StoredConfigCalls(*key, calls) for key, calls in sorted(counted.items())]
 
 
-def prepare_scope(facts: ScopeFacts) -> StoredScope:
-    """Return within what calls were made as it is stored."""
-    told = [facts.test_id, facts.phase, facts.module, facts.mode, facts.device]
-    scope_id = hashlib.sha256(write(told).encode("ascii")).hexdigest()
-    return StoredScope(scope_id, *map(storable_or_none, told))
+def prepare_scope(scope: Scope) -> StoredScope:
+    """Return the row of a scope."""
+    phase = scope.phase and scope.phase.value
+    device = None if scope.device is None else write(device_data(scope.device))
+    return scope_row(scope.test_id, phase, scope.module, scope.mode, device)
+
+
+def scope_row(*texts: str | None) -> StoredScope:
+    """Return the row of a scope with these columns, in the order of ``StoredScope``."""
+    scope_id = hashlib.sha256(write(list(texts)).encode("ascii")).hexdigest()
+    return StoredScope(scope_id, *map(storable_or_none, texts))
 
 
 def prepare_ending(text: str, *, is_error: bool) -> StoredEnding:

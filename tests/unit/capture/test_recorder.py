@@ -12,8 +12,7 @@ import pytest
 from optrove.capture import recorder as recorder_module
 from optrove.frameworks.probe_protocol import CURRENT, muted
 from optrove.journal import writer as journal_module
-from optrove.journal.writer import Scope
-from optrove.model.records import CallOutcome, DeviceParameters, Phase
+from optrove.model.records import CallOutcome, DeviceParameters, Phase, Scope
 from optrove.serializer.wire import encode
 from tracing import fake_form, perform, readers_in, seen_in, start_recorder, summary_of
 

@@ -12,8 +12,7 @@ from click.testing import CliRunner
 from optrove.capture.tracing import Tracing, Wanted
 from optrove.cli.ask import COMMANDS
 from optrove.cli.main import main
-from optrove.journal.writer import Scope
-from optrove.model.records import Phase
+from optrove.model.records import Phase, Scope
 from optrove.serializer.described import describe_case
 from small_trove import (
     ADD,

@@ -12,7 +12,7 @@ from optrove.journal import format as layout
 from optrove.journal.calls import BLOCK_CALLS, calls_of, reasons_of, sketches_of
 from optrove.journal.content import JournalContent
 from optrove.journal.reader import JournalReader, find_journals
-from optrove.journal.writer import Journal, Scope
+from optrove.journal.writer import Journal
 from optrove.model.records import (
     CallOutcome,
     DeviceParameters,
@@ -20,10 +20,10 @@ from optrove.model.records import (
     Phase,
     Run,
     RunKind,
+    Scope,
     TestOutcome,
     TestResult,
 )
-from optrove.model.trove import ScopeFacts
 from optrove.report.summary import summarize
 from optrove.serializer.described import describe_case
 from optrove.serializer.records import record_to_builtins
@@ -163,8 +163,8 @@ def test_groups_count_every_call_once(lines):
 
 def test_scopes_and_endings_are_told_by_their_numbers(lines):
     content, reader = JournalContent(lines), JournalReader(lines)
-    device = '{"l1_small_size":100,"mesh_shape":[1,8]}'
-    scope = ScopeFacts("test_it.py::test_a", "setup", "attention", "decode", device)
+    device = DeviceParameters((1, 8), l1_small_size=100)
+    scope = Scope("test_it.py::test_a", Phase.SETUP, "attention", "decode", device)
     assert dict(content.scopes()) == {1: scope}
     endings = {(is_error, number): text for number, is_error, text in content.endings()}
     raised = [raw.ending for raw in reader.raw_calls() if raw.outcome is CallOutcome.RAISED]

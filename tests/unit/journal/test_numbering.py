@@ -3,7 +3,8 @@ import pytest
 
 from optrove.frameworks.installed import loaded_tables
 from optrove.journal import writer as module
-from optrove.journal.writer import Journal, Numbering, Scope
+from optrove.journal.writer import Journal, Numbering
+from optrove.model.records import Scope
 from optrove.serializer.describe import Describer
 from optrove.serializer.hashes import placement_hash
 from tracing import readers_in

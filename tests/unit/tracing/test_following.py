@@ -1,4 +1,5 @@
-from optrove.journal.writer import WINDOW_RECORDS, Scope
+from optrove.journal.writer import WINDOW_RECORDS
+from optrove.model.records import Scope
 from optrove.tracing.launch import Follower
 from tracing import fake_form, perform, start_recorder
 
