@@ -6,11 +6,9 @@ each new format version: python tools/make_golden.py tests/golden
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from optrove.model.case import Case
 from optrove.model.records import (
@@ -62,19 +60,28 @@ from optrove.model.values import (
     Tuple,
     Value,
 )
+from optrove.serializer.described import describe_case
 from optrove.serializer.hashes import (
     canonical_bytes,
     case_data,
     fingerprint,
     placement_hash,
-    semantic_hash,
 )
-from optrove.serializer.lines import CURRENT_VERSION, write_lines
+from optrove.serializer.records import record_to_builtins
+from optrove.serializer.text import write
 from optrove.serializer.wire import encode
 
-if TYPE_CHECKING:
-    from optrove.serializer.records import Record
-
+VERSION = 1
+KINDS = {
+    Case: "case",
+    Run: "run",
+    TestResult: "test_result",
+    Call: "call",
+    Job: "job",
+    Plan: "plan",
+    Attempt: "attempt",
+    Query: "query",
+}
 MEMORY = Struct(
     "ttnn.MemoryConfig",
     (
@@ -169,7 +176,7 @@ def canonical_examples() -> dict[str, object]:
         name: {
             "data": case_data(case),
             "placement": placement_hash(case),
-            "semantic": semantic_hash(case),
+            "semantic": describe_case(case).semantic_id,
         }
         for name, case in CASES.items()
     }
@@ -181,12 +188,12 @@ PARAMETERS = DeviceParameters((4, 8), "FABRIC_1D", "ROW", 24576, 1 << 20, 1 << 2
 MEASUREMENT = Measurement("pcc", 0.999, 0.99, passed=True, output=1)
 
 
-def golden_records() -> list[Record]:
+def golden_records() -> list[object]:
     """Return one full and one minimal record of every kind."""
     return [*CASES.values(), *observed_records(), *executed_records()]
 
 
-def observed_records() -> list[Record]:
+def observed_records() -> list[object]:
     """Return records of what was traced."""
     environment = Environment(
         *("0.1.0", "3.12.1", "Linux-x86_64", ("pytest", "-k", "x"), "host", "a" * 40),
@@ -215,8 +222,8 @@ def observed_records() -> list[Record]:
     ]
 
 
-def executed_records() -> list[Record]:
-    """Return records of what was to be executed, and of what came of it."""
+def executed_records() -> list[object]:
+    """Return records of what was to be executed, and of their results."""
     case = CASES["everything"]
     case_id = placement_hash(case)
     job = Job(case, DeviceKind.MOCK, 7, ("pcc", "ulp"), PARAMETERS, 10**9)
@@ -245,11 +252,15 @@ def write_new(path: Path, content: bytes) -> None:
 
 def main(directory: Path) -> None:
     """Write the golden files of the current version into ``directory``."""
-    lines = io.BytesIO()
-    write_lines(lines, golden_records())
+    lines = [
+        {"kind": KINDS[type(record)], "record": record_to_builtins(record)}
+        for record in golden_records()
+    ]
+    header = {"format": "optrove", "version": VERSION}
+    content = "".join(f"{write(line)}\n" for line in [header, *lines])
     examples = json.dumps(canonical_examples(), indent=1, sort_keys=True) + "\n"
-    write_new(directory / f"records-{CURRENT_VERSION}.jsonl", lines.getvalue())
-    write_new(directory / f"canonical-{CURRENT_VERSION}.json", examples.encode("ascii"))
+    write_new(directory / f"records-{VERSION}.jsonl", content.encode("ascii"))
+    write_new(directory / f"canonical-{VERSION}.json", examples.encode("ascii"))
 
 
 if __name__ == "__main__":

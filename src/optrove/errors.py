@@ -1,37 +1,40 @@
-"""Every exception that optrove raises on purpose.
+"""The exceptions that optrove raises on purpose.
 
 OptroveError
-+-- BadSetting           an environment variable with a value that means nothing
++-- BadSetting           an environment variable has a value that is not valid
 +-- UnknownBoard         the name is not in the table of boards
 +-- FrameworkMissing     ttnn or torch is needed and not installed
 +-- UnusableCache        the directory for mock boards' files cannot be used
 +-- FrameworkTooEarly    ttnn was imported before the mock board was set up
 +-- UnusableJournal      the files of a trace cannot be written or read
-+-- AlreadyTracing       this process is being traced, and a second trace was begun
-+-- NothingTraced        a trace without a single call
-+-- BadTarget            what was to be traced cannot be found or run
-+-- UnusableResults      the file for the results of tests cannot be appended to
-+-- NotFound             a trove holds nothing of what was asked for, or more than one of it
-+-- NotComparable        two things whose difference means nothing were to be compared
++-- AlreadyTracing       a second trace was started in a process that is being traced
++-- BadTarget            the program or file to trace cannot be found or run
++-- UnusableResults      a file of results cannot be written
++-- NotFound             a trove holds no match, or more than one
++-- NotComparable        the two things cannot be compared: other shapes, or not numbers
 +-- NoNumbers            a mock tensor was read whose numbers nothing could compute
-+-- NoTrove              there is no trove where one was to be read
-+-- NotATrove            what is there is something else
++-- NoTrove              there is no trove to read
++-- NotATrove            the file or database is not a trove
 +-- NewerTrove           the trove was written by a later optrove
 +-- UnusableTrove        the trove cannot be read or written now: no rights, no space, locked, gone
-|   +-- TookTooLong      a question took longer than whoever asks was ready to wait
-+-- BadQuestion          a page was asked for with parameters that mean nothing
-+-- OpenToOthers         a page was to be served to other machines without a token
+|   +-- TookTooLong      a query took longer than its time limit
++-- BadQuestion          the parameters of a page are not valid
++-- OpenToOthers         pages would be served to other machines without a token
 +-- UnusableCluster      a Ray cluster cannot be reached
-+-- UnusableAddress      the address to serve pages at cannot be had
-+-- NotReplayable        a case cannot be rebuilt or run here; says where and why
-+-- UnusableWeights      weight files that cannot be written, or whose list cannot be read
-+-- BadData              data that cannot be read or built; lists every fault with its path
-    +-- BadConfig        a run configuration that cannot be created; lists every fault likewise
++-- UnusableAddress      the web server cannot listen at the address
++-- NotReplayable        a case cannot be rebuilt or run here; the message says where and why
++-- UnusableWeights      weight files cannot be written, or their list cannot be read
++-- BadData              data cannot be read or built; lists every fault with its path
+    +-- BadConfig        a run configuration cannot be created; lists every fault with its path
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class OptroveError(Exception):
@@ -39,11 +42,11 @@ class OptroveError(Exception):
 
 
 class BadSetting(OptroveError):
-    """An environment variable that cannot be understood."""
+    """An environment variable has a value that is not valid."""
 
 
 class UnknownBoard(OptroveError):
-    """A board name that is not in the table."""
+    """The table of boards has no board of this name."""
 
 
 class FrameworkMissing(OptroveError):
@@ -63,27 +66,23 @@ class UnusableJournal(OptroveError):
 
 
 class AlreadyTracing(OptroveError):
-    """A second trace was begun in a process that is being traced."""
-
-
-class NothingTraced(OptroveError):
-    """A trace ended without a single call."""
+    """A second trace was started in a process that is being traced."""
 
 
 class BadTarget(OptroveError):
-    """What was to be traced cannot be found or run."""
+    """The program or file that was named cannot be found, run or read."""
 
 
 class UnusableResults(OptroveError):
-    """The file for the results of tests cannot be appended to."""
+    """A file of results cannot be written."""
 
 
 class NotFound(OptroveError):
-    """What was asked for is not in the trove, or stands for more than one thing in it."""
+    """The trove holds no match for the request, or more than one."""
 
 
 class NotComparable(OptroveError):
-    """Two things whose difference means nothing: of other shapes, or without numbers."""
+    """Two things cannot be compared: their shapes differ, or they hold no numbers."""
 
 
 class NoNumbers(OptroveError):
@@ -91,52 +90,52 @@ class NoNumbers(OptroveError):
 
 
 class NoTrove(OptroveError):
-    """There is no trove where one was to be read."""
+    """There is no trove to read."""
 
 
 class NotATrove(OptroveError):
-    """What was to be opened as a trove is something else."""
+    """The file or database to open is not a trove."""
 
 
 class NewerTrove(OptroveError):
-    """A trove of a version that this optrove does not know yet."""
+    """The trove has a version that this optrove does not know yet."""
 
 
 class UnusableTrove(OptroveError):
-    """A trove that cannot be read or written now: no rights, no space, locked, server gone."""
+    """The trove cannot be read or written now: no rights, no space, locked, server gone."""
 
 
 class TookTooLong(UnusableTrove):
-    """A question took longer than whoever asks was ready to wait."""
+    """A query took longer than its time limit."""
 
 
 class BadQuestion(OptroveError):
-    """A page was asked for with parameters that mean nothing."""
+    """The parameters of a page are not valid."""
 
 
 class OpenToOthers(OptroveError):
-    """A page was to be served to other machines without a token."""
+    """Pages would be served to other machines without a token."""
 
 
 class UnusableCluster(OptroveError):
-    """A Ray cluster that cannot be reached, or is of another version."""
+    """A Ray cluster cannot be reached, or has another version."""
 
 
 class UnusableAddress(OptroveError):
-    """The address to serve pages at cannot be had."""
+    """The web server cannot listen at the address."""
 
 
 class NotReplayable(OptroveError):
-    """A case that cannot be rebuilt or run here; says nothing about its operation."""
+    """A case cannot be rebuilt or run here; this says nothing about its operation."""
 
 
 class UnusableWeights(OptroveError):
-    """Weight files that cannot be written, or a list of them that cannot be read."""
+    """Weight files cannot be written, or the list of them cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with a document, and where: ``$.arguments.b[3]``."""
+    """One problem of a document, and its path: ``$.arguments.b[3]``."""
 
     path: str
     problem: str
@@ -146,12 +145,21 @@ class Fault:
 
 
 class BadData(OptroveError):
-    """Data that cannot be read or built; ``faults`` names all of them, not just the first."""
+    """Data cannot be read or built; ``faults`` lists all problems, not just the first."""
 
-    def __init__(self, faults: tuple[Fault, ...]) -> None:
-        self.faults = faults
-        super().__init__("\n".join(str(fault) for fault in faults))
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+    @classmethod
+    def at(cls, path: str, problem: str) -> BadData:
+        """Return the error with one fault."""
+        return cls((Fault(path, problem),))
+
+    def within(self, place: str) -> BadData:
+        """Return the error with ``place`` (a file, a line) in front of each path."""
+        return type(self)(Fault(f"{place}: {each.path}", each.problem) for each in self.faults)
 
 
 class BadConfig(BadData):
-    """A run configuration that cannot be created; paths are those of its entries."""
+    """A run configuration cannot be created; paths are those of its entries."""

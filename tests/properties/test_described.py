@@ -20,7 +20,7 @@ from optrove.model.values import TtnnPlacement
 from optrove.serializer import plain
 from optrove.serializer.describe import Describer
 from optrove.serializer.described import Descriptions, WrittenParts, case_of, describe_case, part_of
-from optrove.serializer.hashes import placement_hash, semantic_hash
+from optrove.serializer.hashes import family_of, fingerprint, placement_hash, semantics
 from optrove.serializer.tables import Tables
 from optrove.serializer.text import read, write
 from optrove.serializer.wire import decode, encode
@@ -43,7 +43,11 @@ def test_a_described_case_has_the_hashes_of_the_plain_way(case):
     described = describe_case(case)
     assert described.case_id == placement_hash(case)
     assert described.case_id == hashlib.sha256(described.content.encode("ascii")).hexdigest()
-    assert described.semantic_id == semantic_hash(case)
+    computed = {name: semantics(value) for name, value in case.arguments}
+    kept = {name: encode(value) for name, value in computed.items() if value is not None}
+    assert described.semantic_id == fingerprint({"op": case.op, "arguments": kept})
+    families = {name: encode(family_of(value)) for name, value in case.arguments}
+    assert described.family_id == fingerprint({"op": case.op, "arguments": families})
     assert described.replayable == is_replayable(case)
     assert case_of(described.content) == case
     assert [each.place for each in described.tensors] == [*range(len(described.tensors))]

@@ -8,13 +8,25 @@ from pathlib import Path
 import pytest
 
 from mutations import ends_well, mutate
+from optrove.model.case import Case
+from optrove.model.records import Attempt, Call, Job, Plan, Query, Run, TestResult
 from optrove.runconfig import jsonable
 from optrove.runconfig.jsonable import from_jsonable
-from optrove.serializer.lines import scan_lines
-from optrove.serializer.records import KINDS, record_from_builtins
+from optrove.serializer.op_lines import read_op_lines
+from optrove.serializer.records import record_from_builtins
 from optrove.serializer.text import read, write
 from optrove.serializer.wire import decode, encode
 
+KINDS = {
+    "case": Case,
+    "run": Run,
+    "test_result": TestResult,
+    "call": Call,
+    "job": Job,
+    "plan": Plan,
+    "attempt": Attempt,
+    "query": Query,
+}
 GOLDEN = Path(__file__).parents[1] / "golden"
 DOCUMENTS = 30_000
 
@@ -60,12 +72,17 @@ def test_mutated_documents_end_in_success_or_bad_data():
 @pytest.mark.usefixtures("nothing_installed")
 def test_mutated_bytes_end_in_success_or_bad_data():
     chance = random.Random(20260102)  # noqa: S311 - a repeatable test, not a secret
-    lines = (GOLDEN / "records-1.jsonl").read_bytes().splitlines(keepends=True)
+    _, values = seeds()
+    call = {"run_id": "r", "test_nodeid": None, "module": None, "op_index": 0, "op_name": "ttnn.x"}
+    lines = [
+        f"{write({**call, 'inputs': [value], 'kwargs': {'a': value}, 'output': value})}\n".encode()
+        for value in values
+    ]
     for _ in range(2000):
-        content = bytearray(b"".join([lines[0], *chance.sample(lines[1:], 2)]))
+        content = bytearray(b"".join(chance.sample(lines, 2)))
         for _ in range(chance.randint(1, 4)):
             start = chance.randrange(len(content))
             content[start : start + chance.randint(0, 3)] = chance.randbytes(chance.randint(0, 3))
         if chance.random() < 0.3:
             del content[chance.randrange(len(content)) :]
-        list(scan_lines(io.BytesIO(bytes(content))))
+        list(read_op_lines(io.BytesIO(bytes(content))))

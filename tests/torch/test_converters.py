@@ -14,7 +14,8 @@ from optrove.runconfig.jsonable import from_jsonable, to_jsonable
 from optrove.serializer import plain
 from optrove.serializer.build import build
 from optrove.serializer.describe import Describer, describe
-from optrove.serializer.hashes import placement_hash, semantic_hash
+from optrove.serializer.described import describe_case
+from optrove.serializer.hashes import placement_hash
 from optrove.serializer.tables import Tables
 
 pytestmark = pytest.mark.torch
@@ -239,7 +240,7 @@ def test_the_parts_of_a_result_belong_to_the_same_call(tables):
 def test_hashes_do_not_depend_on_the_order_of_a_dictionary_of_tensors(tables):
     def hashes(argument):
         case = Case("op", (("x", describe(argument, tables)),))
-        return placement_hash(case), semantic_hash(case)
+        return placement_hash(case), describe_case(case).semantic_id
 
     x, z = torch.zeros(2), torch.zeros(2)
     assert hashes([{"a": x, "b": z}, x]) == hashes([{"b": z, "a": x}, x])

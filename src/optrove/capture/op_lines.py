@@ -17,8 +17,8 @@ from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Final
 
 from optrove.capture.sinks import op_error
-from optrove.serializer.hashes import placement_hash
-from optrove.serializer.op_lines import MOMENT, Fragments, OpLine, op_line
+from optrove.serializer.hashes import CanonicalTexts, placement_hash
+from optrove.serializer.op_lines import MOMENT, OpLine, op_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,10 +32,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 class OpLines:
     """The sink of ``--ops-jsonl``; OSError when the file cannot be opened or written."""
 
-    __slots__ = ("_descriptor", "_fragments", "_ids", "_numbers")
+    __slots__ = ("_descriptor", "_ids", "_numbers", "_texts")
 
     def __init__(self, path: Path) -> None:
-        self._fragments = Fragments()
+        self._texts = CanonicalTexts()
         self._ids = CaseIds()
         self._numbers = TestNumbers()
         self._descriptor: int | None = _open(path)
@@ -44,7 +44,7 @@ class OpLines:
         """Append the line of one call."""
         if self._descriptor is None:
             raise ValueError("a call was handed to --ops-jsonl after its file was closed")
-        _append(self._descriptor, op_line(self._line(observed), self._fragments))
+        _append(self._descriptor, op_line(self._line(observed), self._texts))
 
     def close(self) -> None:
         """Close the file; closing twice does no harm."""

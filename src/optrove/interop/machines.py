@@ -23,7 +23,7 @@ from optrove.model.records import (
     RunKind,
 )
 from optrove.model.trove import Imported, ImportedCase, Machine
-from optrove.serializer.hashes import Contents, fingerprint
+from optrove.serializer.hashes import CanonicalTexts, fingerprint
 from optrove.serializer.text import found, write
 
 if TYPE_CHECKING:
@@ -213,10 +213,10 @@ def moment_of(text: object) -> str:
 def runs_of(executions: Iterable[Execution], started_at: str) -> tuple[tuple[Imported, ...], int]:
     """Return the Runs of these executions, and how many different Cases they have."""
     by_source: defaultdict[Source, dict[str, ImportedCase]] = defaultdict(dict)
-    contents = Contents()
+    texts = CanonicalTexts()
     ids: set[str] = set()
     for execution in executions:
-        case_id = _hash(execution, contents)
+        case_id = _case_id(execution, texts)
         ids.add(case_id)
         cases = by_source[execution.source]
         known = cases.get(case_id)
@@ -226,12 +226,11 @@ def runs_of(executions: Iterable[Execution], started_at: str) -> tuple[tuple[Imp
     return tuple(sorted(imported, key=lambda each: (each.run.source, each.run.id))), len(ids)
 
 
-def _hash(execution: Execution, contents: Contents) -> str:
+def _case_id(execution: Execution, texts: CanonicalTexts) -> str:
     try:
-        return contents.case_id(execution.case)
+        return texts.case_id(execution.case)
     except BadData as error:
-        faults = [Fault(f"{execution.path}: {each.path}", each.problem) for each in error.faults]
-        raise BadData(tuple(faults)) from error
+        raise error.within(execution.path) from error
 
 
 def _imported(source: Source, cases: dict[str, ImportedCase], started_at: str) -> Imported:

@@ -48,7 +48,7 @@ from optrove.model.values import (
     Tuple,
     Value,
 )
-from optrove.serializer.hashes import Contents, case_data
+from optrove.serializer.hashes import CanonicalTexts, case_data
 from optrove.serializer.text import write
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ class _Lines:
     places: defaultdict[str, list[tuple[int, int]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    _contents: Contents = field(default_factory=Contents)
+    _texts: CanonicalTexts = field(default_factory=CanonicalTexts)
     _reader: ArgumentReader = field(default_factory=ArgumentReader)
 
     def add(self, case: Case, rows: Sequence[ExecutionRow]) -> None:
@@ -331,7 +331,7 @@ class _Lines:
         # As a reader is going to see them: JSON joins pairs of surrogates, for example.
         arguments = json.loads(json.dumps({name: spelled(value) for name, value in named}))
         configuration: dict[str, Any] = {
-            "config_hash": self._contents.case_id(case),
+            "config_hash": self._texts.case_id(case),
             "arguments": arguments,
             "executions": [_execution(source, count) for source, count in executions],
         }

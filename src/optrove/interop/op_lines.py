@@ -22,9 +22,8 @@ from optrove.interop.understanding import Reading, Understanding, bad_data
 from optrove.model.case import Case
 from optrove.model.records import CallOutcome
 from optrove.model.values import Null, Opaque, key_step, walk
-from optrove.serializer.hashes import Contents
-from optrove.serializer.lines import BadLine
-from optrove.serializer.op_lines import Fragments, OpError, OpLine, op_line, read_op_lines
+from optrove.serializer.hashes import CanonicalTexts
+from optrove.serializer.op_lines import BadLine, OpError, OpLine, op_line, read_op_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,12 +42,12 @@ TORN: Final = "torn line"
 
 def write_call_lines(stream: BinaryIO, calls: Iterable[tuple[Call, Case]]) -> int:
     """Write a line for each call, in this order, and return how many there are."""
-    fragments = Fragments()
+    texts = CanonicalTexts()
     numbers = _Numbers()
     count = 0
     for call, case in calls:
         number, parent = numbers.of(call)
-        stream.write(op_line(_line(call, case, number, parent), fragments))
+        stream.write(op_line(_line(call, case, number, parent), texts))
         count += 1
     return count
 
@@ -151,13 +150,13 @@ def _is_cut_off(line: BadLine) -> bool:
 class _LinesReader:
     """Collects the executions that lines tell of."""
 
-    __slots__ = ("_contents", "executions", "started_at", "understanding")
+    __slots__ = ("_texts", "executions", "started_at", "understanding")
 
     def __init__(self, understanding: Understanding) -> None:
         self.understanding = understanding
         self.executions: list[Execution] = []
         self.started_at = EPOCH
-        self._contents = Contents()
+        self._texts = CanonicalTexts()
 
     def take(self, line: OpLine) -> None:
         """Count one call."""
@@ -183,10 +182,9 @@ class _LinesReader:
 
     def _id(self, case: Case, path: str) -> str:
         try:
-            return self._contents.case_id(case)
+            return self._texts.case_id(case)
         except BadData as error:
-            faults = [Fault(f"{path}: {each.path}", each.problem) for each in error.faults]
-            raise BadData(tuple(faults)) from error
+            raise error.within(path) from error
 
 
 def case_of_line(line: OpLine) -> Case:

@@ -31,7 +31,7 @@ from optrove.interop.machines import (
 from optrove.interop.master_reader import CaseReader
 from optrove.interop.master_writer import Written
 from optrove.interop.understanding import Understanding, bad, bad_data, expected
-from optrove.serializer.hashes import Contents
+from optrove.serializer.hashes import CanonicalTexts, arguments_text
 from optrove.serializer.text import Json, read, write
 
 if TYPE_CHECKING:
@@ -76,14 +76,14 @@ def write_text(stream: BinaryIO, cases: Iterable[tuple[Case, Sequence[ExecutionR
 def _lines(
     cases: Iterable[tuple[Case, Sequence[ExecutionRow]]], counts: list[int]
 ) -> Iterator[bytes]:
-    contents = Contents()
+    texts = CanonicalTexts()
     for case, rows in cases:
         executions = summed(rows)
         counts[0] += 1
         counts[1] += sum(count for _, count in executions)
         told = write([_execution(source, count) for source, count in executions])
         # Not one object, since its keys would be sorted: the op has to come first.
-        text = f'"op":{write(case.op)},"arguments":{contents.arguments(case)}'
+        text = f'"op":{write(case.op)},"arguments":{arguments_text(texts.arguments(case))}'
         yield f'{{{text},"executions":{told}}}\n'.encode("ascii")
 
 

@@ -34,7 +34,7 @@ from optrove.journal.format import is_being_written
 from optrove.journal.reader import FIELDS, JournalLines, undefined
 from optrove.model.records import Accounting, CallOutcome, Counts
 from optrove.model.trove import CallGroup
-from optrove.serializer.described import Part, TensorParts, WrittenParts, described
+from optrove.serializer.described import Part, TensorParts, WrittenParts, describe_parts
 from optrove.serializer.text import Json, found, write
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ class JournalParts(JournalLines):
     def described(self, number: int) -> DescribedCase:
         """Return a case as a trove keeps it."""
         case = self.cases[number]
-        return described(case.op, [(name, self._part(each)) for name, each in case.arguments])
+        return describe_parts(case.op, [(name, self._part(each)) for name, each in case.arguments])
 
     def output_text(self, number: int) -> str:
         """Return what a call gave as a list in canonical JSON."""

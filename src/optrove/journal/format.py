@@ -186,7 +186,7 @@ def device_data(device: DeviceParameters) -> Json:
     # Imported here because it takes time, and few journals need it.
     from optrove.serializer.records import record_to_builtins
 
-    return record_to_builtins(device)  # type: ignore[arg-type]  # cattrs takes any dataclass of the model
+    return record_to_builtins(device)
 
 
 def _device_from(data: Json) -> DeviceParameters:

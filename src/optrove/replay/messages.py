@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final
 from optrove.frameworks.executor import Stage
 from optrove.model.case import Case
 from optrove.model.records import Attempt, DeviceKind, Job
-from optrove.serializer.described import Descriptions, case_id_of
+from optrove.serializer.hashes import CanonicalTexts, case_text, text_hash
 from optrove.serializer.records import record_from_builtins, record_to_builtins
 from optrove.serializer.text import Json, write
 from optrove.serializer.wire import decode, encode
@@ -130,18 +130,17 @@ class Orders:
     """Makes Orders; arguments that repeat are written once."""
 
     def __init__(self) -> None:
-        self._descriptions = Descriptions()
+        self._texts = CanonicalTexts()
 
     def of(self, job: Job) -> Order:
         """Return the Order for a Job; BadData for a Case that no reader would accept."""
-        part = self._descriptions.part
-        parts = [(name, part(value)) for name, value in job.case.arguments]
-        case_id = case_id_of(job.case.op, parts)
-        outputs = None if job.outputs is None else [part(value).content for value in job.outputs]
+        arguments = self._texts.arguments(job.case)
+        case_id = text_hash(case_text(job.case.op, arguments))
+        outputs = None if job.outputs is None else [self._texts.of(each) for each in job.outputs]
         content = {
             "case_id": case_id,
             "op": job.case.op,
-            "arguments": [(name, each.content) for name, each in parts],
+            "arguments": arguments,
             "outputs": outputs,
             "rest": _text_of_rest(replace(job, case=_NO_CASE, outputs=None)),
         }

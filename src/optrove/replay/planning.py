@@ -8,15 +8,14 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final
 
-from optrove.errors import BadData, BadTarget, Fault, NotFound
+from optrove.errors import BadData, BadTarget, NotFound
 from optrove.frameworks.ttnn.execute.files import READING
 from optrove.interop.op_lines import case_of_line
 from optrove.model.records import CallOutcome, DeviceKind, DeviceParameters, Job
 from optrove.model.values import Null
 from optrove.serializer.described import case_of
 from optrove.serializer.hashes import placement_hash
-from optrove.serializer.lines import BadLine
-from optrove.serializer.op_lines import read_op_lines
+from optrove.serializer.op_lines import BadLine, read_op_lines
 from optrove.serializer.records import record_from_builtins
 from optrove.serializer.wire import decode
 from optrove.trove.query import ambiguous, query_of, select, select_recorded
@@ -257,14 +256,9 @@ def _lines(path: Path) -> Iterator[OpLine]:
         with path.open("rb") as stream:
             for line in read_op_lines(stream):
                 if isinstance(line, BadLine):
-                    raise _bad(line)
+                    raise BadData(line.faults).within(f"line {line.number}")
                 yield line
     except OSError as error:
         raise BadTarget(
             f"{str(path)!r} cannot be read: {error}; name a file of op lines"
         ) from error
-
-
-def _bad(line: BadLine) -> BadData:
-    faults = [Fault(f"line {line.number}: {each.path}", each.problem) for each in line.faults]
-    return BadData(tuple(faults))

@@ -20,7 +20,7 @@ from optrove.model.case import Case
 from optrove.model.ops import LeftOut, OpCalls, add_up, is_hidden
 from optrove.model.records import Accounting, CallOutcome, CallSite, Counts, Run, TestOutcome
 from optrove.serializer.hashes import placement_hash
-from optrove.serializer.lines import BadLine
+from optrove.serializer.op_lines import BadLine
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping

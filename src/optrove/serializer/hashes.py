@@ -1,22 +1,24 @@
-"""The identities of a Case: canonical bytes, semantic and placement hash, family.
+"""Hash Cases: canonical text, and the projections behind the semantic and the family hash.
 
-They are the ASCII JSON of the wire form with sorted keys and no spaces, and so depend neither on
-the order of dicts and sets nor on the Python version or its hash seed.
+The canonical text of a Value is the ASCII JSON of its wire form with sorted keys and no spaces. It
+depends neither on the order of dicts and sets nor on the Python version or its hash seed. The text
+of a Case is ``{"arguments":{name:value,...},"op":name}``. Its SHA-256 is the *placement* hash,
+which is the case_id everywhere.
 
-The *placement* hash covers the whole Case. The *semantic* hash covers a projection that leaves
-out what only says where and how: memory configurations, layouts, program and compute
-configurations, topology, core ranges, devices, handles, and arguments that are explicitly None.
-So the same computation can be compared across boards, and two placements are never merged.
+The *semantic* hash covers a projection that leaves out where and how something is computed: memory
+configurations, layouts, program and compute configurations, topology, core ranges, devices,
+handles, and arguments that are explicitly None. So the same computation can be compared across
+boards, and two placements are never merged.
 
-A scalar is replaced by the name of its kind, also within lists, tuples and the values of mappings,
-so that ``batch_idx=3`` and ``batch_idx=4`` are one family, and ``batch_idx=None`` is another.
-Coordinates of chips count as scalars, and so does a set of scalars, however many it holds. All
-that describes tensors, configurations and devices is kept.
+The *family* hash covers a projection that replaces a scalar by the name of its kind, also within
+lists, tuples and the values of mappings: ``batch_idx=3`` and ``batch_idx=4`` are one family,
+``batch_idx=None`` is another. Coordinates of chips count as scalars, and so does a set of scalars,
+however many it holds. Tensors, configurations and devices are kept.
 """
 
 from __future__ import annotations
 
-import hashlib
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -48,17 +50,85 @@ from optrove.serializer.text import Json, write
 from optrove.serializer.wire import encode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from optrove.model.case import Case
+
+_MOST_KNOWN: Final = 8192
+_LONGEST_KNOWN: Final = 8192
+
+
+def canonical_text(value: Value) -> str:
+    """Return the canonical text of ``value``; BadData for what no reader would accept."""
+    return write(encode(value))
 
 
 def canonical_bytes(value: Value) -> bytes:
-    """Return the canonical bytes of ``value``."""
-    return write(encode(value)).encode("ascii")
+    """Return the canonical text of ``value`` as bytes."""
+    return canonical_text(value).encode("ascii")
+
+
+def text_hash(text: str) -> str:
+    """Return the SHA-256 of canonical text, in 64 hex digits."""
+    return sha256(text.encode("ascii")).hexdigest()
 
 
 def fingerprint(data: Json) -> str:
-    """Return the SHA-256 of the canonical JSON of builtins, in 64 hex digits."""
-    return hashlib.sha256(write(data).encode("ascii")).hexdigest()
+    """Return the hash of builtins by their canonical JSON."""
+    return text_hash(write(data))
+
+
+def arguments_text(arguments: Iterable[tuple[str, str]]) -> str:
+    """Return the canonical text of arguments from their own texts, which are sorted by name."""
+    return f"{{{','.join([f'{_name(name)}:{text}' for name, text in arguments])}}}"
+
+
+def case_text(op: str, arguments: Iterable[tuple[str, str]]) -> str:
+    """Return the canonical text of a Case from those of its arguments, sorted by name."""
+    return f'{{"arguments":{arguments_text(arguments)},"op":{_name(op)}}}'
+
+
+@lru_cache(maxsize=4096)
+def _name(text: str) -> str:
+    return write(text)
+
+
+class CanonicalTexts:
+    """The canonical texts of Values; those of Values that repeat are written once."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[Value, str] = {}
+
+    def of(self, value: Value) -> str:
+        """Return the canonical text of ``value``; BadData for what no reader would accept."""
+        text = self._known.get(value)
+        if text is None:
+            text = canonical_text(value)
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            if len(text) <= _LONGEST_KNOWN:
+                self._known[value] = text
+        return text
+
+    def arguments(self, case: Case) -> list[tuple[str, str]]:
+        """Return the texts of the arguments of a Case, by name."""
+        return [(name, self.of(value)) for name, value in case.arguments]
+
+    def case_id(self, case: Case) -> str:
+        """Return the placement hash of a Case."""
+        return text_hash(case_text(case.op, self.arguments(case)))
+
+
+def placement_hash(case: Case) -> str:
+    """Return the identity of the whole Case, in 64 hex digits."""
+    return CanonicalTexts().case_id(case)
+
+
+def case_data(case: Case) -> Json:
+    """Return a Case as builtins, whose canonical JSON is the text of the Case."""
+    return {"op": case.op, "arguments": {name: encode(value) for name, value in case.arguments}}
 
 
 SEMANTIC_TTNN: Final = frozenset(
@@ -91,46 +161,28 @@ SEMANTIC_TTNN: Final = frozenset(
         "ttnn.operations.ccl.MoEActivationFunction",
     }
 )
-"""The ttnn types that say what is computed; every other ttnn type says where or how."""
+"""The ttnn types that determine the computation; all others determine where or how."""
 
 PLACEMENT_TORCH: Final = frozenset(
     {"torch.device", "torch.layout", "torch.memory_format", "torch.Generator", "torch.Stream"}
 )
-"""The torch types that say where or how; every other torch type says what is computed."""
+"""The torch types that determine where or how; all others determine the computation."""
 
 FUSED: Final = "what a configuration computes"
-"""The type of what is left of a configuration that also computes, such as a fused activation."""
+"""The type of the rest of a configuration that also computes, such as a fused activation."""
 
 _NOWHERE: Final = NumpyPlacement(())
 
 
-def case_data(case: Case) -> Json:
-    """Return the JSON-able form of a Case, from which its hashes are made."""
-    arguments = {name: encode(value) for name, value in case.arguments}
-    return {"op": case.op, "arguments": arguments}
-
-
-def placement_hash(case: Case) -> str:
-    """Return the identity of the whole Case, in 64 hex digits."""
-    return fingerprint(case_data(case))
-
-
-def semantic_hash(case: Case) -> str:
-    """Return the identity of what the Case computes, in 64 hex digits."""
-    kept = {name: semantics(value) for name, value in case.arguments}
-    arguments = {name: encode(value) for name, value in kept.items() if value is not None}
-    return fingerprint({"op": case.op, "arguments": arguments})
-
-
 def semantics(argument: Value) -> Value | None:
-    """Return the part of an argument that says what is computed, or None if none does."""
+    """Return the part of an argument that determines the computation; None if there is none."""
     return None if isinstance(argument, Null) else project(argument)
 
 
 def project(value: Value) -> Value | None:
-    """Return ``value`` without where and how; None when nothing else is in it.
+    """Return ``value`` without where and how; None when nothing is left.
 
-    Within a list or tuple that keeps other items, Null marks the place of one that went.
+    Within a list or tuple that keeps other items, Null marks the position of a removed one.
     """
     match value:
         case TensorSpec(shape, dtype, _, identity, storage):
@@ -138,7 +190,7 @@ def project(value: Value) -> Value | None:
         case Struct():
             return _struct(value)
         case Symbol(type_name, _):
-            return value if says_what(type_name) else None
+            return value if is_semantic(type_name) else None
         case DeviceRef() | Handle():
             return None
         case List() | Tuple() | Set() | FrozenSet() | Mapping():
@@ -149,27 +201,27 @@ def project(value: Value) -> Value | None:
             return value
 
 
-def says_what(type_name: str) -> bool:
-    """Tell whether objects of this type say what is computed, not where or how."""
+def is_semantic(type_name: str) -> bool:
+    """Tell whether objects of this type determine the computation, not where or how."""
     if type_name.startswith("ttnn."):
         return type_name in SEMANTIC_TTNN
     return type_name not in PLACEMENT_TORCH
 
 
 def _struct(value: Struct) -> Struct | None:
-    if says_what(value.type):
+    if is_semantic(value.type):
         kept = [(name, project(item)) for name, item in value.fields]
         return Struct(value.type, tuple((name, item) for name, item in kept if item is not None))
-    # A program configuration may carry a fused activation, which does count.
-    computed = [(name, project(item)) for name, item in value.fields if _may_compute(item)]
+    # A program configuration may carry a fused activation, which is computed.
+    computed = [(name, project(item)) for name, item in value.fields if _holds_semantics(item)]
     fields = tuple((name, item) for name, item in computed if item is not None)
     return Struct(FUSED, fields) if fields else None
 
 
-def _may_compute(field: Value) -> bool:
-    """Tell whether a field of a configuration holds a type that says what is computed."""
+def _holds_semantics(field: Value) -> bool:
+    """Tell whether a field of a configuration holds a type that determines the computation."""
     return any(
-        isinstance(part, (Struct, Symbol)) and says_what(part.type) for _, part in walk(field)
+        isinstance(part, (Struct, Symbol)) and is_semantic(part.type) for _, part in walk(field)
     )
 
 
@@ -205,16 +257,16 @@ def _places(items: tuple[Value, ...]) -> tuple[Value, ...] | None:
 
 
 ANY: Final = "any of its kind"
-"""The type of what stands for a scalar, by the name of its kind."""
+"""The type of the Symbol that replaces a scalar; its name is the kind."""
 
 COORDINATES: Final = frozenset(
     {"ttnn.MeshCoordinate", "ttnn.MeshCoordinateRange", "ttnn.MeshCoordinateRangeSet"}
 )
-"""The types that are nothing but coordinates of chips."""
+"""The types that hold only coordinates of chips."""
 
 
 def family_of(value: Value) -> Value:
-    """Return ``value`` with its scalars replaced; the same object when it holds none."""
+    """Return ``value`` with its scalars replaced by their kinds."""
     match value:
         case List(items):
             return List(tuple(map(family_of, items)))
@@ -242,38 +294,3 @@ def _is_scalar(value: Value) -> bool:
 
 def _kind(value: Value) -> str:
     return value.type if isinstance(value, Struct) else type(value).__name__
-
-
-_MOST_KNOWN: Final = 8192
-
-
-class Contents:
-    """Writes Cases as ``identity.placement_hash`` sees them; arguments that repeat only once."""
-
-    __slots__ = ("_known",)
-
-    def __init__(self) -> None:
-        self._known: dict[Value, str] = {}
-
-    def arguments(self, case: Case) -> str:
-        """Return the JSON of the arguments; BadData for what no reader would accept."""
-        return f"{{{','.join([f'{write(n)}:{self._text(value)}' for n, value in case.arguments])}}}"
-
-    def case_id(self, case: Case) -> str:
-        """Return the placement hash of a Case."""
-        return case_id(case.op, self.arguments(case))
-
-    def _text(self, value: Value) -> str:
-        text = self._known.get(value)
-        if text is None:
-            text = write(encode(value))
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[value] = text
-        return text
-
-
-def case_id(op: str, arguments: str) -> str:
-    """Return the placement hash of the Case of this op and the JSON of its arguments."""
-    content = f'{{"arguments":{arguments},"op":{write(op)}}}'
-    return sha256(content.encode("ascii")).hexdigest()

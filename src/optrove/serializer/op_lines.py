@@ -25,13 +25,12 @@ from typing import TYPE_CHECKING, Any, Final
 from optrove.errors import BadData, Fault
 from optrove.model.case import NamedValues, by_name
 from optrove.model.records import CallSite, Phase
-from optrove.model.values import Null, Value, key_step
-from optrove.serializer.lines import BadLine
+from optrove.model.values import Null, Value
+from optrove.serializer.hashes import CanonicalTexts
 from optrove.serializer.text import (
     Faults,
     Json,
     Reader,
-    check_name,
     found,
     optional,
     read,
@@ -42,7 +41,7 @@ from optrove.serializer.text import (
     read_text,
     write,
 )
-from optrove.serializer.wire import bad_data, encode, read_value
+from optrove.serializer.wire import bad_data, read_named_values, read_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,15 +53,23 @@ MOMENT: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 @dataclass(frozen=True, slots=True)
 class OpError:
-    """What a call raised: the qualified name of its class, and its words."""
+    """The exception of a call: the qualified name of its class, and its message."""
 
     type: str
     message: str
 
 
 @dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that could not be read; lines count from one."""
+
+    number: int
+    faults: tuple[Fault, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OpLine:
-    """One op call as its line tells it.
+    """One op call as recorded in its line.
 
     ``output`` is None when the call raised. ``number`` is the line in the file it was read from,
     from one on; it does not count when two are compared.
@@ -92,32 +99,9 @@ class OpLine:
         object.__setattr__(self, "keywords", by_name(self.keywords, self.op))
 
 
-class Fragments:
-    """The JSON text of Values that were written lately, since calls repeat their arguments."""
-
-    __slots__ = ("_known",)
-
-    _LIMIT = 4096
-    _LONGEST = 4096
-
-    def __init__(self) -> None:
-        self._known: dict[Value, str] = {}
-
-    def of(self, value: Value) -> str:
-        """Return the text of ``value``; BadData for what no reader would accept."""
-        text = self._known.get(value)
-        if text is None:
-            text = write(encode(value))
-            if len(self._known) >= self._LIMIT:
-                self._known.clear()
-            if len(text) <= self._LONGEST:
-                self._known[value] = text
-        return text
-
-
-def op_line(line: OpLine, fragments: Fragments | None = None) -> bytes:
+def op_line(line: OpLine, texts: CanonicalTexts | None = None) -> bytes:
     """Return the line of one call, with its newline: ASCII, and no other newline in it."""
-    text = (Fragments() if fragments is None else fragments).of
+    text = (texts or CanonicalTexts()).of
     inputs = ",".join([text(value) for value in line.inputs])
     keywords = ",".join([f"{write(name)}:{text(value)}" for name, value in line.keywords])
     output = "null" if line.output is None else text(line.output)
@@ -187,23 +171,11 @@ def _json(raw: bytes) -> Json:
         if raw.endswith(b"\n"):
             raise
         problem = "the line does not end; its writer was cut off or is still writing"
-        raise BadData((Fault("$", problem),)) from error
+        raise BadData.at("$", problem) from error
 
 
 def _read_inputs(data: Json, path: str, faults: Faults) -> tuple[Value, ...]:
     return read_items(data, path, faults, read_value)
-
-
-def _read_keywords(data: Json, path: str, faults: Faults) -> NamedValues:
-    if type(data) is not dict:
-        faults.append(Fault(path, f"expected an object, found {found(data)}"))
-        return ()
-    named = []
-    for name, item in data.items():
-        where = path + key_step(read_text(name, path, faults))
-        check_name(str(name), where, faults)
-        named.append((str(name), read_value(item, where, faults)))
-    return tuple(named)
 
 
 def _read_moment(data: Json, path: str, faults: Faults) -> str:
@@ -251,7 +223,7 @@ _READERS: Final[dict[str, Reader[Any]]] = {
     "op_index": read_count,
     "op_name": read_name,
     "inputs": _read_inputs,
-    "kwargs": _read_keywords,
+    "kwargs": read_named_values,
     "output": read_value,
     "error": optional(_read_error),
     "parent": optional(read_count),

@@ -1,8 +1,8 @@
-"""JSON text and its limits, and reading typed parts of it with paths for faults.
+"""JSON text, its limits, and readers of typed parts that note faults with their paths.
 
 A reader takes the data, its path and the list of faults. When the data is wrong it adds to the
-list and returns something harmless, so that reading goes on and finds the other faults too;
-whoever started raises BadData at the end if the list is not empty.
+list and returns a harmless value, so that reading goes on and finds the other faults too. The
+caller raises BadData at the end if the list is not empty.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from optrove.errors import BadData, Fault
 from optrove.model.values import key_step
 
 Json: TypeAlias = Any
-"""What ``json`` can write: None, bool, int, float, str, and lists and dicts of these."""
+"""None, bool, int, float, str, and lists and dicts of these."""
 
 MAX_INT_BITS: Final = 2000
-"""How large a whole number may be. Python refuses to read or write numbers in decimal beyond a
-limit that the user may change, but never below 640 digits; 2000 bits stay within it (603)."""
+"""The limit for whole numbers. Python refuses to read or write decimal numbers beyond a limit
+that the user may lower to 640 digits; 2000 bits have 603."""
 
 
 def write(data: Json) -> str:
@@ -29,7 +29,7 @@ def write(data: Json) -> str:
 
 
 def read(text: str | bytes) -> Json:
-    """Return what ``text`` says; BadData when it is not valid JSON in UTF-8.
+    """Return the data that ``text`` spells; BadData when it is not valid JSON in UTF-8.
 
     Stricter than ``json.loads``: no NaN or Infinity, no object with the same key twice, no
     byte order mark, no encoding but UTF-8.
@@ -38,19 +38,19 @@ def read(text: str | bytes) -> Json:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
         return _DECODER.decode(decoded)
     except UnicodeDecodeError as error:
-        raise _bad(f"not UTF-8 at byte {error.start}: {error.reason}; save it as UTF-8") from error
+        raise BadData.at(
+            "$", f"not UTF-8 at byte {error.start}: {error.reason}; save it as UTF-8"
+        ) from error
     except json.JSONDecodeError as error:
-        raise _bad(
-            f"not JSON at character {error.pos + 1}: {error.msg}; is the text complete?"
+        raise BadData.at(
+            "$", f"not JSON at character {error.pos + 1}: {error.msg}; is the text complete?"
         ) from error
     except RecursionError as error:
-        raise _bad("nested too deeply to be read; nothing that optrove writes is") from error
+        raise BadData.at(
+            "$", "nested too deeply to be read; nothing that optrove writes is"
+        ) from error
     except ValueError as error:
-        raise _bad(f"not readable: {error}") from error
-
-
-def _bad(problem: str) -> BadData:
-    return BadData((Fault("$", problem),))
+        raise BadData.at("$", f"not readable: {error}") from error
 
 
 def _refuse_constant(name: str) -> Json:
@@ -65,7 +65,7 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     return found
 
 
-# Made once: to make them anew for each text takes as long as a short text does.
+# Created once: creating them takes as long as encoding a short text.
 _ENCODER: Final = json.JSONEncoder(
     ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False
 )
@@ -81,7 +81,7 @@ _USUAL = 1 << 62
 
 
 def found(data: Json) -> str:
-    """Return a short account of ``data`` for an error message."""
+    """Return a short description of ``data`` for an error message."""
     kinds = {type(None): "null", dict: "an object", list: "a list"}
     kind = kinds.get(type(data))
     if kind is not None:
@@ -103,7 +103,7 @@ def read_text(data: Json, path: str, faults: Faults) -> str:
 
 
 def read_name(data: Json, path: str, faults: Faults) -> str:
-    """Read a string that names something: valid Unicode."""
+    """Read a name: a string of valid Unicode."""
     text = read_text(data, path, faults)
     check_name(text, path, faults)
     return text
@@ -180,14 +180,14 @@ def pair_of(item: Reader[T]) -> Reader[tuple[T, ...]]:
 
 
 def optional(item: Reader[T]) -> Reader[T | None]:
-    """Return a reader of what ``item`` reads, or null."""
+    """Return a reader that takes null, or data for ``item``."""
     return lambda data, path, faults: None if data is None else item(data, path, faults)
 
 
 def read_object(
     data: Json, path: str, faults: Faults, readers: Mapping[str, Reader[Any]]
 ) -> dict[str, Any] | None:
-    """Read an object that has exactly the keys of ``readers``; None when it has not."""
+    """Read an object that has exactly the keys of ``readers``; None when its keys differ."""
     if type(data) is not dict:
         faults.append(Fault(path, f"expected an object, found {found(data)}"))
         return None
@@ -201,7 +201,7 @@ def read_object(
 
 
 def check_keys(data: dict[Any, Json], path: str, faults: Faults, expected: Collection[str]) -> None:
-    """Note the keys that are missing from ``data`` and those that do not belong there."""
+    """Note missing and unknown keys of ``data``."""
     missing = [key for key in expected if key not in data]
     if missing:
         faults.append(Fault(path, f"missing {', '.join(missing)}"))

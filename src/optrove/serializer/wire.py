@@ -27,10 +27,9 @@ import binascii
 import math
 import re
 from collections.abc import Callable as Function
-from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from optrove.errors import BadData, Fault
 from optrove.model.values import (
@@ -84,107 +83,26 @@ from optrove.serializer.text import (
     write,
 )
 
-_integers = list_of(read_integer)
-_size_pair = pair_of(read_count)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-_TILE: dict[str, Reader[Any]] = {
-    "shape": _size_pair,
-    "face_shape": _size_pair,
-    "transpose_within_face": read_bool,
-    "transpose_of_faces": read_bool,
-}
-_MESH: dict[str, Reader[Any]] = {
-    "distribution_shape": read_counts,
-    "placements": list_of(optional(read_integer)),
-    "coordinates": list_of(read_counts),
-}
-_TORCH: dict[str, Reader[Any]] = {
-    "strides": _integers,
-    "layout": read_name,
-    "device": read_name,
-    "requires_grad": read_bool,
-    "offset": read_count,
-    "conjugate": read_bool,
-    "negative": read_bool,
-}
-_NUMPY: dict[str, Reader[Any]] = {"strides": _integers, "offset": read_integer}
+    from optrove.model.case import NamedValues
 
-NO_TENSOR = TensorSpec((), "", NumpyPlacement(()))
-"""What stands for a tensor that could not be read, until BadData is raised."""
-
-
-def tensor_reader(read_memory: Reader[Struct | None]) -> Reader[TensorSpec]:
-    """Return a reader of tensor specs; ``read_memory`` reads their memory configurations."""
-    readers: dict[str, Reader[Any]] = {
-        "shape": read_counts,
-        "dtype": read_name,
-        "identity": read_count,
-        "storage": read_count,
-        "placement": _placement_reader(read_memory),
-    }
-
-    def read_tensor(data: Json, path: str, faults: Faults) -> TensorSpec:
-        fields = read_object(data, path, faults, readers)
-        if fields is None or fields["placement"] is None:
-            return NO_TENSOR
-        return TensorSpec(**fields)
-
-    return read_tensor
-
-
-def _placement_reader(read_memory: Reader[Struct | None]) -> Reader[TensorPlacement | None]:
-    ttnn: dict[str, Reader[Any]] = {
-        "padded_shape": read_counts,
-        "layout": read_name,
-        "tile": optional(_read_tile),
-        "storage": read_name,
-        "memory": optional(read_memory),
-        "mesh_shape": optional(read_counts),
-        "mesh": optional(_read_mesh),
-        "device": optional(read_count),
-    }
-    kinds: dict[str, tuple[type[Any], dict[str, Reader[Any]]]] = {
-        "ttnn": (TtnnPlacement, ttnn),
-        "torch": (TorchPlacement, _TORCH),
-        "numpy": (NumpyPlacement, _NUMPY),
-    }
-
-    def read_placement(data: Json, path: str, faults: Faults) -> TensorPlacement | None:
-        kind = data.get("kind") if type(data) is dict else None
-        if type(kind) is not str or kind not in kinds:
-            known = ", ".join(kinds)
-            faults.append(
-                Fault(path, f"expected a placement of kind {known}, found {found(kind or data)}")
-            )
-            return None
-        placement, readers = kinds[kind]
-        content = {key: item for key, item in data.items() if key != "kind"}
-        fields = read_object(content, path, faults, readers)
-        return None if fields is None else placement(**fields)
-
-    return read_placement
-
-
-def _read_tile(data: Json, path: str, faults: Faults) -> Tile | None:
-    fields = read_object(data, path, faults, _TILE)
-    return None if fields is None else Tile(**fields)
-
-
-def _read_mesh(data: Json, path: str, faults: Faults) -> MeshPlacement | None:
-    fields = read_object(data, path, faults, _MESH)
-    return None if fields is None else MeshPlacement(**fields)
-
+_Readers: TypeAlias = dict[str, Reader[Any]]
+_ValueReader: TypeAlias = Function[[Json, str, Faults, int], Value]
 
 UNREAD: Final = Opaque("unread", "unread")
-"""What stands for a part that could not be read; recognised by being this very object."""
+"""Stands for a part that could not be read; recognized by being this very object."""
 
 MAX_FAULTS: Final = 1000
-"""How many faults are listed. Also ends the reading of lists that contain themselves twice, which
-would otherwise be read 2 to the power of MAX_DEPTH times."""
+"""How many faults are listed. The limit also ends the reading of lists that contain themselves
+twice, which would otherwise be read 2 to the power of MAX_DEPTH times."""
+
+T = TypeVar("T")
 
 
 def decode(data: Json) -> Value:
-    """Return the Value that ``data`` spells; BadData names every fault with its path."""
+    """Return the Value that ``data`` spells; BadData lists every fault with its path."""
     value, faults = decode_partly(data)
     if faults:
         raise bad_data(faults)
@@ -192,22 +110,23 @@ def decode(data: Json) -> Value:
 
 
 def decode_partly(data: Json) -> tuple[Value, Faults]:
-    """Return what can be read of ``data``, with UNREAD for the rest, and every fault."""
+    """Return the Value of ``data``, with UNREAD for the parts that have faults, and the faults."""
     faults: Faults = []
     value = read_value(data, "$", faults)
     return value, faults
 
 
-def bad_data(faults: Faults) -> BadData:
-    """Return the error that lists these faults; it says so where it does not list them all."""
-    if len(faults) < MAX_FAULTS:
-        return BadData(tuple(faults))
-    more = Fault("$", f"more than {MAX_FAULTS} faults; the rest is not listed")
-    return BadData((*faults[:MAX_FAULTS], more))
+def bad_data(faults: Sequence[Fault], limit: int = MAX_FAULTS) -> BadData:
+    """Return the error that lists these faults, or the first ones and that there are more."""
+    if len(faults) < limit:
+        return BadData(faults)
+    return BadData(
+        (*faults[:limit], Fault("$", f"more than {limit} faults; the rest is not listed"))
+    )
 
 
 def read_value(data: Json, path: str, faults: Faults, depth: int = 0) -> Value:
-    """Read a Value that lies ``depth`` levels within others; notes what is wrong in ``faults``."""
+    """Read a Value that is nested ``depth`` levels deep; adds its faults to ``faults``."""
     if len(faults) >= MAX_FAULTS:
         return UNREAD
     if depth > MAX_DEPTH:
@@ -220,30 +139,26 @@ def read_value(data: Json, path: str, faults: Faults, depth: int = 0) -> Value:
     return reader(data, path, faults, depth)
 
 
-def _null(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa: ARG001 - one signature for all readers
-    return Null()
+def read_named_values(
+    data: Json, path: str, faults: Faults, read: Reader[Value] = read_value
+) -> NamedValues:
+    """Read an object of Values by name, such as the arguments of a Case."""
+    if type(data) is not dict:
+        faults.append(Fault(path, f"expected an object, found {found(data)}"))
+        return ()
+    named = []
+    for key, item in data.items():
+        name = read_text(key, path, faults)
+        where = path + key_step(name)
+        check_name(name, where, faults)
+        named.append((name, read(item, where, faults)))
+    return tuple(named)
 
 
-def _bool(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa: ARG001 - one signature for all readers
-    return Bool(data)
-
-
-def _int(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa: ARG001 - one signature for all readers
-    return Int(read_integer(data, path, faults))
-
-
-def _float(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa: ARG001 - one signature for all readers
+def _float(data: Json, path: str, faults: Faults, _: int) -> Value:
     if not math.isfinite(data):
         faults.append(Fault(path, f'{data} is not JSON; write {{"$float": "{data}"}}'))
     return Float(data)
-
-
-def _text(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa: ARG001 - one signature for all readers
-    return Text(data)
-
-
-def _list(data: Json, path: str, faults: Faults, depth: int) -> Value:
-    return List(_read_items(data, path, faults, depth))
 
 
 def _read_items(data: Json, path: str, faults: Faults, depth: int) -> tuple[Value, ...]:
@@ -284,7 +199,7 @@ def _object(data: Json, path: str, faults: Faults, depth: int) -> Value:
     return reader(data, path, faults, depth)
 
 
-def _special_float(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa: ARG001 - one signature for all readers
+def _special_float(data: Json, path: str, faults: Faults, _: int) -> Value:
     name = data["$float"]
     if type(name) is str and name in ("nan", "inf", "-inf"):
         return Float(float(name))
@@ -293,8 +208,7 @@ def _special_float(data: Json, path: str, faults: Faults, depth: int) -> Value: 
 
 
 def _complex(data: Json, path: str, faults: Faults, depth: int) -> Value:
-    parts = _read_items(data["$complex"], f"{path}.$complex", faults, depth - 1)
-    match parts:
+    match _read_items(data["$complex"], f"{path}.$complex", faults, depth - 1):
         case (Float() as real, Float() as imaginary):
             return Complex(real, imaginary)
     faults.append(Fault(f"{path}.$complex", "expected two floating-point numbers"))
@@ -313,29 +227,13 @@ def _encoded(text: Json, path: str, faults: Faults) -> bytes:
     return decoded
 
 
-def _encoded_text(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa: ARG001 - one signature for all readers
+def _encoded_text(data: Json, path: str, faults: Faults, _: int) -> Value:
     content = _encoded(data["$text"], f"{path}.$text", faults)
     try:
         return Text(content.decode("utf-8", "surrogatepass"))
     except UnicodeDecodeError as error:
         faults.append(Fault(f"{path}.$text", f"not UTF-8: {error.reason}"))
         return UNREAD
-
-
-def _bytes(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa: ARG001 - one signature for all readers
-    return Bytes(_encoded(data["$bytes"], f"{path}.$bytes", faults))
-
-
-def _tuple(data: Json, path: str, faults: Faults, depth: int) -> Value:
-    return Tuple(_read_items(data["$tuple"], f"{path}.$tuple", faults, depth))
-
-
-def _set(data: Json, path: str, faults: Faults, depth: int) -> Value:
-    return Set(_read_distinct(data["$set"], f"{path}.$set", faults, depth))
-
-
-def _frozen_set(data: Json, path: str, faults: Faults, depth: int) -> Value:
-    return FrozenSet(_read_distinct(data["$frozenset"], f"{path}.$frozenset", faults, depth))
 
 
 def _read_distinct(data: Json, path: str, faults: Faults, depth: int) -> frozenset[Value]:
@@ -366,19 +264,12 @@ def _map(data: Json, path: str, faults: Faults, depth: int) -> Value:
 
 
 def _refuse_repeats(items: Sequence[Value], path: str, faults: Faults) -> None:
-    """Note items that are there more than once; all must have been read, or they look alike."""
+    """Note repeated items; all must have been read, since unread ones are equal."""
     seen: set[Value] = set()
     for index, item in enumerate(items):
         if item in seen:
             faults.append(Fault(f"{path}[{index}]", "the same as an earlier one; keep one of them"))
         seen.add(item)
-
-
-def _symbol(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa: ARG001 - one signature for all readers
-    return Symbol(
-        read_name(data["$symbol"], f"{path}.$symbol", faults),
-        read_name(data["name"], f"{path}.name", faults),
-    )
 
 
 def _struct(data: Json, path: str, faults: Faults, depth: int) -> Value:
@@ -387,75 +278,158 @@ def _struct(data: Json, path: str, faults: Faults, depth: int) -> Value:
     if type(fields) is not dict:
         faults.append(Fault(f"{path}.fields", f"expected an object, found {found(fields)}"))
         return UNREAD
-    named = []
-    for key, item in fields.items():
-        name = read_text(key, f"{path}.fields", faults)
-        where = f"{path}.fields{key_step(name)}"
-        check_name(name, where, faults)
-        named.append((name, read_value(item, where, faults, depth + 1)))
-    return Struct(type_name, tuple(named))
+
+    def read_field(item: Json, where: str, noted: Faults) -> Value:
+        return read_value(item, where, noted, depth + 1)
+
+    return Struct(type_name, read_named_values(fields, f"{path}.fields", faults, read_field))
 
 
-def _tensor(data: Json, path: str, faults: Faults, depth: int) -> Value:
-    return _tensor_reader(depth)(data["$tensor"], f"{path}.$tensor", faults)
-
-
-@cache
-def _tensor_reader(depth: int) -> Reader[TensorSpec]:
-    """Return the reader of tensors at a depth, of which there are no more than MAX_DEPTH."""
-
-    def read_memory(memory: Json, where: str, noted: Faults) -> Struct | None:
-        return _only_struct(memory, where, noted, depth + 1)
-
-    return tensor_reader(read_memory)
-
-
-def _only_struct(data: Json, path: str, faults: Faults, depth: int) -> Struct | None:
-    value = read_value(data, path, faults, depth)
-    if isinstance(value, Struct):
+def _struct_or_null(data: Json, path: str, faults: Faults, depth: int) -> Struct | None:
+    value = None if data is None else read_value(data, path, faults, depth)
+    if value is None or isinstance(value, Struct):
         return value
     if value is not UNREAD:
         faults.append(Fault(path, f"expected a $struct, found {found(data)}"))
     return None
 
 
-def _device(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa: ARG001 - one signature for all readers
-    return DeviceRef(
-        read_name(data["$device"], f"{path}.$device", faults),
-        read_counts(data["mesh_shape"], f"{path}.mesh_shape", faults),
-        read_count(data["identity"], f"{path}.identity", faults),
-    )
-
-
 def _handle(data: Json, path: str, faults: Faults, depth: int) -> Value:
-    recipe = data["recipe"]
     return Handle(
         read_name(data["$handle"], f"{path}.$handle", faults),
-        None if recipe is None else _only_struct(recipe, f"{path}.recipe", faults, depth + 1),
+        _struct_or_null(data["recipe"], f"{path}.recipe", faults, depth + 1),
         read_count(data["identity"], f"{path}.identity", faults),
     )
 
 
-def _callable(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa: ARG001 - one signature for all readers
-    return Callable(read_name(data["$callable"], f"{path}.$callable", faults))
+def _reader_of(kind: Function[..., T], readers: _Readers) -> Reader[T | None]:
+    """Return the reader of an object whose keys are the fields of ``kind``."""
+
+    def read_fields(data: Json, path: str, faults: Faults) -> T | None:
+        fields = read_object(data, path, faults, readers)
+        return None if fields is None else kind(**fields)
+
+    return read_fields
 
 
-def _opaque(data: Json, path: str, faults: Faults, depth: int) -> Value:  # noqa: ARG001 - one signature for all readers
-    return Opaque(
-        read_name(data["$opaque"], f"{path}.$opaque", faults),
-        read_name(data["token"], f"{path}.token", faults),
+_integers: Final = list_of(read_integer)
+_size_pair: Final = pair_of(read_count)
+
+_read_tile: Final = _reader_of(
+    Tile,
+    {
+        "shape": _size_pair,
+        "face_shape": _size_pair,
+        "transpose_within_face": read_bool,
+        "transpose_of_faces": read_bool,
+    },
+)
+_read_mesh: Final = _reader_of(
+    MeshPlacement,
+    {
+        "distribution_shape": read_counts,
+        "placements": list_of(optional(read_integer)),
+        "coordinates": list_of(read_counts),
+    },
+)
+_PLACEMENTS: Final[dict[str, tuple[type[TensorPlacement], _Readers]]] = {
+    "ttnn": (
+        TtnnPlacement,
+        {
+            "padded_shape": read_counts,
+            "layout": read_name,
+            "tile": optional(_read_tile),
+            "storage": read_name,
+            "mesh_shape": optional(read_counts),
+            "mesh": optional(_read_mesh),
+            "device": optional(read_count),
+        },
+    ),
+    "torch": (
+        TorchPlacement,
+        {
+            "strides": _integers,
+            "layout": read_name,
+            "device": read_name,
+            "requires_grad": read_bool,
+            "offset": read_count,
+            "conjugate": read_bool,
+            "negative": read_bool,
+        },
+    ),
+    "numpy": (NumpyPlacement, {"strides": _integers, "offset": read_integer}),
+}
+"""The placements by the name of their framework. The memory of ttnn's is a Value of its own."""
+
+_KIND_OF: Final = {placement: kind for kind, (placement, _) in _PLACEMENTS.items()}
+
+
+@cache
+def _tensor_reader(depth: int) -> Reader[TensorSpec | None]:
+    """Return the reader of tensors at a depth, of which there are no more than MAX_DEPTH."""
+
+    def read_memory(data: Json, path: str, faults: Faults) -> Struct | None:
+        return _struct_or_null(data, path, faults, depth + 1)
+
+    kinds: dict[str, Reader[TensorPlacement | None]] = {
+        name: _reader_of(kind, {**readers, "memory": read_memory} if name == "ttnn" else readers)
+        for name, (kind, readers) in _PLACEMENTS.items()
+    }
+
+    def read_placement(data: Json, path: str, faults: Faults) -> TensorPlacement | None:
+        kind = data.get("kind") if type(data) is dict else None
+        if type(kind) is not str or kind not in kinds:
+            known = ", ".join(kinds)
+            faults.append(
+                Fault(path, f"expected a placement of kind {known}, found {found(kind or data)}")
+            )
+            return None
+        content = {key: item for key, item in data.items() if key != "kind"}
+        return kinds[kind](content, path, faults)
+
+    return _reader_of(
+        TensorSpec,
+        {
+            "shape": read_counts,
+            "dtype": read_name,
+            "identity": read_count,
+            "storage": read_count,
+            "placement": read_placement,
+        },
     )
 
 
-_ValueReader = Function[[Json, str, Faults, int], Value]
+_NAMED: Final[dict[type[Value], tuple[tuple[str, str, Reader[Any]], ...]]] = {
+    Symbol: (("$symbol", "type", read_name), ("name", "name", read_name)),
+    DeviceRef: (
+        ("$device", "type", read_name),
+        ("mesh_shape", "mesh_shape", read_counts),
+        ("identity", "identity", read_count),
+    ),
+    Callable: (("$callable", "name", read_name),),
+    Opaque: (("$opaque", "type", read_name), ("token", "token", read_name)),
+}
+"""The Values that hold no others: keys of their objects, fields of their classes, readers."""
+
+
+def _named_reader(kind: type[Value]) -> _ValueReader:
+    parts = _NAMED[kind]
+
+    def read_named(data: Json, path: str, faults: Faults, _: int) -> Value:
+        return kind(
+            **{field: reader(data[key], f"{path}.{key}", faults) for key, field, reader in parts}
+        )
+
+    return read_named
+
 
 _BY_TYPE: Final[dict[type, _ValueReader]] = {
-    type(None): _null,
-    bool: _bool,
-    int: _int,
+    type(None): lambda *_: Null(),
+    bool: lambda data, *_: Bool(data),
+    int: lambda data, path, faults, _: Int(read_integer(data, path, faults)),
     float: _float,
-    str: _text,
-    list: _list,
+    str: lambda data, *_: Text(data),
+    list: lambda data, path, faults, depth: List(_read_items(data, path, faults, depth)),
     dict: _object,
 }
 
@@ -463,22 +437,40 @@ _BY_TAG: Final[dict[str, tuple[_ValueReader, tuple[str, ...]]]] = {
     "$float": (_special_float, ()),
     "$complex": (_complex, ()),
     "$text": (_encoded_text, ()),
-    "$bytes": (_bytes, ()),
-    "$tuple": (_tuple, ()),
-    "$set": (_set, ()),
-    "$frozenset": (_frozen_set, ()),
+    "$bytes": (
+        lambda data, path, faults, _: Bytes(_encoded(data["$bytes"], f"{path}.$bytes", faults)),
+        (),
+    ),
+    "$tuple": (
+        lambda data, path, *rest: Tuple(_read_items(data["$tuple"], f"{path}.$tuple", *rest)),
+        (),
+    ),
+    "$set": (
+        lambda data, path, *rest: Set(_read_distinct(data["$set"], f"{path}.$set", *rest)),
+        (),
+    ),
+    "$frozenset": (
+        lambda data, path, *rest: FrozenSet(
+            _read_distinct(data["$frozenset"], f"{path}.$frozenset", *rest)
+        ),
+        (),
+    ),
     "$map": (_map, ()),
-    "$symbol": (_symbol, ("name",)),
     "$struct": (_struct, ("fields",)),
-    "$tensor": (_tensor, ()),
-    "$device": (_device, ("mesh_shape", "identity")),
+    "$tensor": (
+        lambda data, path, faults, depth: (
+            _tensor_reader(depth)(data["$tensor"], f"{path}.$tensor", faults) or UNREAD
+        ),
+        (),
+    ),
     "$handle": (_handle, ("recipe", "identity")),
-    "$callable": (_callable, ()),
-    "$opaque": (_opaque, ("token",)),
+    **{
+        parts[0][0]: (_named_reader(kind), tuple(key for key, *_ in parts[1:]))
+        for kind, parts in _NAMED.items()
+    },
 }
+"""The readers of objects with a ``$`` key, and the keys that such an object has besides."""
 
-
-__all__ = ["decode", "encode"]
 
 _SURROGATE_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
@@ -488,14 +480,14 @@ def encode(value: Value, *, depth: int = 0) -> Json:
 
     BadData for what no reader would accept: nesting beyond the limit, a number beyond the
     limit, a struct or mapping that has a name or key twice, an unreadable name. ``depth`` is how
-    many levels of others the value is going to lie within.
+    deep the value will be nested.
     """
     return _value(value, "$", depth)
 
 
 def _value(value: Value, path: str, depth: int) -> Json:
     if depth > MAX_DEPTH:
-        raise _bad(path, f"nested more than {MAX_DEPTH} levels deep")
+        raise BadData.at(path, f"nested more than {MAX_DEPTH} levels deep")
     match value:
         case Null():
             return None
@@ -513,7 +505,9 @@ def _value(value: Value, path: str, depth: int) -> Json:
 
 def _whole(content: int, path: str) -> int:
     if content.bit_length() > MAX_INT_BITS:
-        raise _bad(path, f"a number of {content.bit_length()} bits; the limit is {MAX_INT_BITS}")
+        raise BadData.at(
+            path, f"a number of {content.bit_length()} bits; the limit is {MAX_INT_BITS}"
+        )
     return content
 
 
@@ -524,13 +518,11 @@ def _scalar(value: Float | Complex | Text | Bytes) -> Json:
         case Complex(real, imaginary):
             return {"$complex": [_scalar(real), _scalar(imaginary)]}
         case Text(text):
-            return {"$text": _base64(_utf8(text))} if _SURROGATE_PAIR.search(text) else text
+            if not _SURROGATE_PAIR.search(text):
+                return text
+            return {"$text": _base64(text.encode("utf-8", "surrogatepass"))}
         case Bytes(content):
             return {"$bytes": _base64(content)}
-
-
-def _utf8(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
 
 
 def _base64(content: bytes) -> str:
@@ -556,16 +548,12 @@ def _items(items: tuple[Value, ...], path: str, depth: int) -> list[Json]:
 
 
 def _distinct(items: frozenset[Value], path: str, depth: int) -> list[Json]:
-    return _sorted([_value(item, path, depth + 1) for item in items])
-
-
-def _sorted(items: list[Json]) -> list[Json]:
-    return sorted(items, key=write)
+    return sorted([_value(item, path, depth + 1) for item in items], key=write)
 
 
 def _mapping(items: frozenset[tuple[Value, Value]], path: str, depth: int) -> Json:
     if len({key for key, _ in items}) != len(items):
-        raise _bad(path, "a mapping with the same key twice")
+        raise BadData.at(path, "a mapping with the same key twice")
     texts = [key.value for key, _ in items if isinstance(key, Text)]
     if len(texts) == len(items) and all(_is_plain_key(text) for text in texts):
         values = {key.value: item for key, item in items if isinstance(key, Text)}
@@ -577,7 +565,7 @@ def _mapping(items: frozenset[tuple[Value, Value]], path: str, depth: int) -> Js
         ]
         for key, item in items
     ]
-    return {"$map": _sorted(pairs)}
+    return {"$map": sorted(pairs, key=write)}
 
 
 def _is_plain_key(text: str) -> bool:
@@ -592,7 +580,7 @@ def _compound(value: Struct | TensorSpec | Handle, path: str, depth: int) -> Jso
                 for name, item in named
             }
             if len(encoded) != len(named):
-                raise _bad(path, "a struct with the same field twice")
+                raise BadData.at(path, "a struct with the same field twice")
             return {"$struct": _name(type_name, path), "fields": encoded}
         case TensorSpec(shape, dtype, placement, identity, storage):
             content: dict[str, Json] = {"shape": list(shape), "dtype": _name(dtype, path)}
@@ -606,15 +594,9 @@ def _compound(value: Struct | TensorSpec | Handle, path: str, depth: int) -> Jso
 
 def _placement(placement: TensorPlacement, path: str, depth: int) -> Json:
     content = {field.name: _plain(getattr(placement, field.name)) for field in fields(placement)}
-    match placement:
-        case TtnnPlacement():
-            if placement.memory is not None:
-                content["memory"] = _value(placement.memory, f"{path}.memory", depth + 1)
-            return {"kind": "ttnn", **content}
-        case TorchPlacement():
-            return {"kind": "torch", **content}
-        case NumpyPlacement():
-            return {"kind": "numpy", **content}
+    if isinstance(placement, TtnnPlacement) and placement.memory is not None:
+        content["memory"] = _value(placement.memory, f"{path}.memory", depth + 1)
+    return {"kind": _KIND_OF[type(placement)], **content}
 
 
 def _plain(part: Any) -> Json:
@@ -628,25 +610,17 @@ def _plain(part: Any) -> Json:
 
 
 def _named(value: Symbol | DeviceRef | Callable | Opaque, path: str) -> Json:
-    match value:
-        case Symbol(type_name, name):
-            return {"$symbol": _name(type_name, path), "name": _name(name, path)}
-        case DeviceRef(type_name, mesh_shape, identity):
-            content = {"$device": _name(type_name, path), "mesh_shape": list(mesh_shape)}
-            return {**content, "identity": identity}
-        case Callable(name):
-            return {"$callable": _name(name, path)}
-        case Opaque(type_name, token):
-            return {"$opaque": _name(type_name, path), "token": _name(token, path)}
+    encoded: dict[str, Json] = {}
+    for key, field, _ in _NAMED[type(value)]:
+        part = getattr(value, field)
+        encoded[key] = _name(part, path) if type(part) is str else _plain(part)
+    return encoded
 
 
 def _name(text: str, path: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise _bad(path, f"the name {text!a} holds a surrogate; names are valid Unicode") from error
+        problem = f"the name {text!a} holds a surrogate; names are valid Unicode"
+        raise BadData.at(path, problem) from error
     return text
-
-
-def _bad(path: str, problem: str) -> BadData:
-    return BadData((Fault(path, problem),))

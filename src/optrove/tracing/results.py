@@ -23,8 +23,8 @@ from optrove.report.runs import source_text
 from optrove.report.summary import TraceSummary, summarize
 from optrove.report.tables import plural
 from optrove.report.trace import in_flight_lines, summary_data, summary_lines
-from optrove.serializer.hashes import placement_hash
-from optrove.serializer.op_lines import Fragments, OpError, OpLine, op_line
+from optrove.serializer.hashes import CanonicalTexts, placement_hash
+from optrove.serializer.op_lines import OpError, OpLine, op_line
 from optrove.settings import model_name
 from optrove.tracing.launch import NO_TESTS, USAGE_ERROR, Recorded, Sketched, read_recorded
 from optrove.tracing.targets import TargetKind
@@ -87,14 +87,14 @@ UNFINISHED: Final = OpError("Unfinished", "the process ended before the call did
 
 def write_journal_lines(journals: Iterable[Path], path: Path) -> int:
     """Append a line for each call of these journals to a file; return how many there are."""
-    fragments = Fragments()
+    texts = CanonicalTexts()
     count = 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as stream:
             for journal in journals:
                 for line in lines_of(JournalReader(journal)):
-                    stream.write(op_line(line, fragments))
+                    stream.write(op_line(line, texts))
                     count += 1
     except OSError as error:
         raise UnusableResults(

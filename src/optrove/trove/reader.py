@@ -312,7 +312,7 @@ def counted(rows: Iterable[tuple[Any, ...]]) -> dict[int, Counts]:
     return {key: tuple(each) for key, each in order.items()}
 
 
-# cattrs, which reads records, takes long to import; most questions do without.
+# Imported when needed: most queries read no whole records.
 
 
 def run_from(content: str, environment: str) -> Run:

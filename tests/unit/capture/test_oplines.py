@@ -17,8 +17,7 @@ from optrove.model.records import CallSite, Phase
 from optrove.model.values import Int, List, Null, TensorSpec
 from optrove.serializer import plain
 from optrove.serializer.hashes import placement_hash
-from optrove.serializer.lines import BadLine
-from optrove.serializer.op_lines import OpError, read_op_lines
+from optrove.serializer.op_lines import BadLine, OpError, read_op_lines
 from optrove.serializer.tables import Tables
 
 observed = partial(observed_calls.observed, tables=Tables((plain.table(), fake.table())))

@@ -1,6 +1,5 @@
 """Whatever is wrong with data ends in BadData that says where."""
 
-import io
 import sys
 
 import pytest
@@ -8,9 +7,8 @@ import pytest
 from optrove.errors import BadData
 from optrove.model.case import Case
 from optrove.model.records import Call, CallOutcome
-from optrove.model.values import Int, Text
+from optrove.model.values import Text
 from optrove.runconfig.jsonable import from_jsonable, to_jsonable
-from optrove.serializer.lines import BadLine, GoodLine, header_line, record_line, scan_lines
 from optrove.serializer.records import record_from_builtins
 from optrove.serializer.text import MAX_INT_BITS, read
 from optrove.serializer.wire import decode
@@ -247,71 +245,6 @@ def test_every_fault_of_a_record_is_named():
 @pytest.mark.parametrize("data", [None, 1, "x", [], [["op", "x"]], {1: 2}, {"op": "x"}])
 def test_a_record_of_the_wrong_shape_is_a_fault(data):
     faults_of(record_from_builtins, data, Case)
-
-
-GOOD = record_line(Case("ttnn.add", (("a", Int(1)),)))
-
-
-def scan(*lines):
-    return list(scan_lines(io.BytesIO(b"".join(lines))))
-
-
-def test_a_bad_line_does_not_hide_the_others():
-    found = scan(header_line(), GOOD, b"{\n", GOOD, b"\xff\n", b'{"kind":"x","record":{}}\n', GOOD)
-    assert [(type(line), line.number) for line in found] == [
-        (GoodLine, 2),
-        (BadLine, 3),
-        (GoodLine, 4),
-        (BadLine, 5),
-        (BadLine, 6),
-        (GoodLine, 7),
-    ]
-
-
-def test_a_truncated_last_line_is_told_from_a_whole_one():
-    for length in range(1, len(GOOD)):
-        *_, last = scan(header_line(), GOOD, GOOD[:length])
-        assert isinstance(last, BadLine)
-        assert last.number == 3
-        assert "cut off" in last.faults[0].problem
-
-
-@pytest.mark.parametrize(
-    ("header", "advice"),
-    [
-        (b"[]\n", "header"),
-        (b'{"format":"other","version":1}\n', "header"),
-        (b'{"format":"optrove"}\n', "version"),
-        (b'{"format":"optrove","version":true}\n', "version"),
-        (b'{"format":"optrove","version":0}\n', "version"),
-        (b'{"format":"optrove","version":99}\n', "pip install --upgrade optrove"),
-    ],
-)
-def test_a_bad_header_is_reported_alone_with_advice(header, advice):
-    (line,) = scan(header, GOOD)
-    assert isinstance(line, BadLine)
-    assert line.number == 1
-    assert advice in line.faults[0].problem
-
-
-@pytest.mark.parametrize(
-    ("content", "advice"), [(b"", "empty"), (header_line()[:-1], "cut off")], ids=["empty", "cut"]
-)
-def test_a_file_that_ends_in_its_header_is_reported(content, advice):
-    (line,) = scan(content)
-    assert advice in line.faults[0].problem
-
-
-def test_a_record_without_its_parts_is_a_bad_line():
-    _, first, second = scan(header_line(), GOOD, b'{"kind":"case"}\n', b"[]\n")
-    assert isinstance(first, BadLine)
-    assert isinstance(second, BadLine)
-
-
-def test_the_path_of_a_fault_starts_at_the_line():
-    bad = GOOD.replace(b'"a":1', b'"a":{"$x":1}')
-    (line,) = scan(header_line(), bad)
-    assert line.faults[0].path == "$.record.arguments.a"
 
 
 def test_an_outcome_has_to_be_one_of_the_known():

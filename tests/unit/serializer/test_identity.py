@@ -20,7 +20,8 @@ from optrove.model.values import (
     TtnnPlacement,
     Tuple,
 )
-from optrove.serializer.hashes import SEMANTIC_TTNN, placement_hash, project, semantic_hash
+from optrove.serializer.described import describe_case
+from optrove.serializer.hashes import SEMANTIC_TTNN, placement_hash, project
 
 DRAM, L1 = (
     Struct("ttnn.MemoryConfig", (("buffer_type", Symbol("ttnn.BufferType", name)),))
@@ -35,6 +36,10 @@ def tensor(
 ):
     placement = TtnnPlacement(shape, "TILE", None, "DEVICE", memory, mesh_shape, None)
     return TensorSpec(shape, dtype, placement, identity, storage)
+
+
+def semantic_hash(case):
+    return describe_case(case).semantic_id
 
 
 def case(op="ttnn.relu", **arguments):

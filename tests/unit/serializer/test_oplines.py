@@ -7,9 +7,9 @@ import pytest
 from optrove.errors import BadData
 from optrove.model.records import CallSite, Phase
 from optrove.model.values import Bool, Float, Int, List, Null, Text, Tuple
-from optrove.serializer.lines import BadLine
+from optrove.serializer.hashes import CanonicalTexts
 from optrove.serializer.op_lines import (
-    Fragments,
+    BadLine,
     OpError,
     OpLine,
     op_line,
@@ -64,9 +64,9 @@ def test_a_written_call_is_read_back(line):
 def test_remembered_values_are_written_as_new_ones():
     zeros = OpLine("run", None, None, 0, "a.b", (Int(0), Bool(value=False), Float(0.0)), (), Null())
     negative = replace(zeros, inputs=(Float(-0.0), Null(), Int(1), Bool(value=True)))
-    fragments = Fragments()
+    texts = CanonicalTexts()
     for line in (FULL, zeros, negative, FULL, negative, zeros):
-        assert op_line(line, fragments) == op_line(line)
+        assert op_line(line, texts) == op_line(line)
 
 
 def test_a_line_is_ascii_and_holds_no_other_newline():
