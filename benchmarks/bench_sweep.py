@@ -18,12 +18,18 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from optrove.model.records import Sweep
 from optrove.replay.runner import run_jobs
-from optrove.sweep.planning import Means, SweepPlan, Wanted, plan_sweep
+from optrove.sweep.planning import plan_sweep
 from optrove.sweep.sweeping import begin, swept
 from optrove.trove.place import place_of
+from optrove.trove.query import Asked
 from optrove.trove.reader import open_reader
+
+if TYPE_CHECKING:
+    from optrove.sweep.vectors import SweepPlan
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "encoder" / "test_encoder.py"
 BARE = "--bare-loop"
@@ -53,7 +59,7 @@ def main() -> None:
 def compare(store: str, board: str, rounds: int) -> int:
     """Print what both ways take, and return 1 when the sweep takes too long beside the loop."""
     plan = _plan(store, board)
-    print(f"{len(plan.cases)} cases on a mock {board}, best of {rounds} rounds")
+    print(f"{len(plan.vectors)} cases on a mock {board}, best of {rounds} rounds")
     found: dict[str, list[tuple[float, float]]] = {"bare loop": [], "1 worker": [], "2 workers": []}
     for _ in range(rounds):
         found["bare loop"].append(_bare(store, board))
@@ -73,13 +79,13 @@ def compare(store: str, board: str, rounds: int) -> int:
 
 def _plan(store: str, board: str) -> SweepPlan:
     with open_reader(place_of(store)) as reader:
-        return plan_sweep(Wanted(), Means(board=board), lambda: reader, store)
+        return plan_sweep(Sweep(board=board), Asked(), lambda: reader, store)
 
 
 def _sweep(store: str, plan: SweepPlan, workers: int) -> tuple[float, float]:
     """Return the seconds per case that a sweep takes, as the clock and as processors tell."""
     place = place_of(store)
-    begun = begin(place, Wanted(), Means(), plan)
+    begun = begin(place, Sweep(), plan)
     before = _processor_time()
     moments = [time.perf_counter() for _ in swept(begun, place, run_jobs, jobs=workers)]
     return (moments[-1] - moments[0]) / (len(moments) - 1), (_processor_time() - before) / len(
@@ -112,7 +118,7 @@ def bare_loop(store: str, board: str) -> dict[str, float]:
     from optrove.replay.jobs import device_of
 
     plan = _plan(store, board)
-    jobs = [each.planned.job for each in plan.cases]
+    jobs = [each.job for each in plan.vectors]
     jobs.sort(key=lambda job: str(device_of(job)))
     moments = []
     with optrove.mock_board(board):
@@ -131,7 +137,7 @@ def bare_loop(store: str, board: str) -> dict[str, float]:
 
 def _starts(store: str, board: str, plan: SweepPlan) -> None:
     """Print what a sweep costs that executes nothing, and one that executes a single case."""
-    case = plan.cases[0].planned
+    case = plan.vectors[0]
     nothing = _seconds("sweep", "no.such.op", "--store", store)
     dry = _seconds("sweep", "--dry-run", "--board", board, "--store", store)
     one = _seconds("sweep", case.case_id[:16], "--board", board, "--store", store)

@@ -7,12 +7,11 @@ from math import prod
 import pytest
 
 from masters import configuration, master, memory, tensor
-from optrove.model.records import Outcome
-from optrove.replay.planning import How
+from optrove.model.records import Outcome, Sweep
 from optrove.replay.runner import run_jobs
 from optrove.sweep import MasterConfigLoader, unpack_traced_config
-from optrove.sweep.vector_files import FileRequest, vectors_from_file, write_vectors
-from optrove.sweep.vectors import ModuleRequest, vectors_of
+from optrove.sweep.vector_files import vectors_from_file, write_vectors
+from optrove.sweep.vectors import module_vectors
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 
@@ -176,9 +175,9 @@ def traced(place, monkeypatch):
 
 @pytest.mark.slow
 def test_the_examples_run_with_only_the_import_line_changed(place, tmp_path):
-    sigmoid = vectors_of(ModuleRequest(place / "sigmoid.py", board="n150"))
-    adding = vectors_of(ModuleRequest(place / "adding.py", board="n150"))
-    assert Counter(each.suite for each in sigmoid.planned) == {
+    sigmoid = module_vectors(place / "sigmoid.py", Sweep(board="n150"))
+    adding = module_vectors(place / "adding.py", Sweep(board="n150"))
+    assert Counter(each.suite for each in sigmoid.vectors) == {
         "nightly": 1,
         "xfail_wide": 1,
         "model_traced": 30,
@@ -186,15 +185,15 @@ def test_the_examples_run_with_only_the_import_line_changed(place, tmp_path):
     assert sigmoid.left_out == (("invalid: tiles only", 1),)
     assert sigmoid.notes == ("ttnn.sigmoid_accurate: 31 traced, 30 distinct",)
     assert adding.notes == ("ttnn.add: 3 traced, 2 distinct, 1 without 2 tensors left out",)
-    assert {each.job.timeout_ns for each in sigmoid.planned} == {60 * 10**9}
+    assert {each.job.timeout_ns for each in sigmoid.vectors} == {60 * 10**9}
 
     write_vectors(adding, tmp_path / "adding.json")
-    again = vectors_from_file(FileRequest(tmp_path / "adding.json", How()))
-    assert again.planned == adding.planned
+    again = vectors_from_file(tmp_path / "adding.json", Sweep())
+    assert again.vectors == adding.vectors
 
-    jobs = [each.job for each in (*sigmoid.planned, *again.planned)]
+    jobs = [each.job for each in (*sigmoid.vectors, *again.vectors)]
     attempts = {each.case_id: each for each in run_jobs(jobs, board="n150")}
-    suites = {each.case_id: each.suite for each in (*sigmoid.planned, *again.planned)}
+    suites = {each.case_id: each.suite for each in (*sigmoid.vectors, *again.vectors)}
     rejected = [each for each in attempts.values() if suites[each.case_id] == "xfail_wide"]
     assert [each.outcome for each in rejected] == [Outcome.REJECTED]
     passed = [each for each in attempts.values() if suites[each.case_id] != "xfail_wide"]
@@ -225,8 +224,9 @@ def test_all_cases_gives_live_values_for_every_combination(place, ttnn):
         "input_a_memory_config",
         "input_b_memory_config",
     ]
-    request = ModuleRequest(place / "sigmoid.py", "model_traced", board="n150", all_cases=True)
-    assert len(vectors_of(request).planned) == prod(counts.values()) == 900
+    sweep = Sweep(suite="model_traced", board="n150")
+    found = module_vectors(place / "sigmoid.py", sweep, all_cases=True)
+    assert len(found.vectors) == prod(counts.values()) == 900
 
 
 def test_names_give_the_exact_shards_that_were_traced(place, ttnn):

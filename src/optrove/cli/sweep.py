@@ -55,14 +55,14 @@ from optrove.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from optrove.model.records import Sweep
     from optrove.report.releases import Comparison, Side
     from optrove.report.results import RunResults
     from optrove.report.sweep import DrawnVectors
-    from optrove.sweep.planning import Means, Placed, SweepPlan, Wanted
-    from optrove.sweep.sweeping import Begun, RunJobs
-    from optrove.sweep.vector_files import Exported
-    from optrove.sweep.vectors import VectorSet
+    from optrove.sweep.sweeping import Engine, SweepRun
+    from optrove.sweep.vectors import Group, SweepPlan
     from optrove.trove.place import Place
+    from optrove.trove.query import Asked
 
     Compared = tuple[Side, Side, Comparison]
 
@@ -145,21 +145,23 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
       optrove sweep sweeps/sigmoid.py --result-dest results_export
       optrove sweep --resume
     """
-    from optrove.sweep.planning import SweepPlan
     from optrove.sweep.sweeping import engine_named, finished
+    from optrove.sweep.vectors import SweepPlan
     from optrove.trove.opening import located
+    from optrove.trove.query import Asked
 
-    wanted, means, place = _wanted(given), _means(given), located(store)
-    _check(wanted, means, resume=resume, dry_run=dry_run)
-    begun = _resumed(store, wanted, means) if resume else None
+    asked = Asked(**{name: given[name] for name in Asked.__slots__ if name in given})
+    asked_sweep, place = _sweep(given, asked), located(store)
+    _check(asked_sweep, resume=resume, dry_run=dry_run)
+    begun = _resumed(store, asked_sweep) if resume else None
     more: dict[str, object] = {"store": str(place), "resumed": begun is not None}
-    plan = SweepPlan(()) if begun else _planned(wanted, means, store)
+    plan = SweepPlan() if begun else _planned(asked_sweep, asked, store)
     if dry_run:
         _show_plan(plan, as_json=as_json)
         return
-    # An engine that cannot be had leaves no sweep behind.
-    with engine_named(means.engine) as execute:
-        begun = begun or _begin(place, wanted, means, plan)
+    # Without an engine no sweep begins.
+    with engine_named(asked_sweep.engine) as execute:
+        begun = begun or _begin(place, asked_sweep, plan)
         interrupted = _execute(begun, place, execute, jobs)
     found = finished(place, begun.run)
     more |= {"exported": _export(found, result_dest), "interrupted": interrupted}
@@ -170,123 +172,122 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
     sys.exit(INTERRUPTED if interrupted else _exit_code(found))
 
 
-def _wanted(given: Mapping[str, Any]) -> Wanted:
-    from optrove.sweep.planning import Wanted
-    from optrove.trove.query import Asked
+def _sweep(given: Mapping[str, Any], asked: Asked) -> Sweep:
+    """Return the options of the command as they are stored with the run."""
+    from optrove.model.records import DeviceKind, Sweep
+    from optrove.replay.judge import PEAK_L1, WARM
+    from optrove.sweep.planning import IN_PROCESS, filters_of
 
-    filters = {name: given[name] for name in Asked.__slots__ if name in given}
     path: Path | None = given["file_path"]
     source = given["vector_source"]
-    return Wanted(
+    measures = ((WARM, given["perf"]), (PEAK_L1, given["measure_memory"]))
+    return Sweep(
         targets=given["targets"],
-        asked=Asked(**filters),
+        filters=filters_of(asked, given["vector_id"]),
         suite=given["suite_name"],
         source="file" if source is None and path is not None else source,
-        file=None if path is None else path.absolute(),
-        vector_id=given["vector_id"],
-        randomize=given["randomize"],
-    )
-
-
-def _means(given: Mapping[str, Any]) -> Means:
-    from optrove.replay.judge import PEAK_L1, WARM
-    from optrove.replay.planning import How
-    from optrove.sweep.planning import HERE, Means
-
-    asked = ((WARM, given["perf"]), (PEAK_L1, given["measure_memory"]))
-    return Means(
-        device=given["device"],
+        file=None if path is None else str(path.absolute()),
+        engine=given["engine"] if given["vector_id"] is None else IN_PROCESS,
+        device_kind=None if given["device"] is None else DeviceKind(given["device"]),
         board=given["mock_board"],
-        engine=given["engine"] if given["vector_id"] is None else HERE,
-        how=How(given["seed"], given["timeout"]),
-        budget=given["budget"],
-        measured=tuple(name for name, wanted in asked if wanted),
+        seed=given["seed"],
+        order_seed=given["randomize"],
+        timeout_ns=_nanoseconds(given["timeout"]),
+        budget_ns=_nanoseconds(given["budget"]),
+        measured=tuple(name for name, wanted in measures if wanted),
     )
 
 
-def _check(wanted: Wanted, means: Means, *, resume: bool, dry_run: bool) -> None:
-    from optrove.sweep.planning import filters_of
+def _nanoseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1e9)
 
-    if resume and (dry_run or wanted.vector_id is not None):
+
+def _check(asked: Sweep, *, resume: bool, dry_run: bool) -> None:
+    filters = [name for name, _ in asked.filters]
+    if resume and (dry_run or "vector_id" in filters):
         other = "--dry-run" if dry_run else "--vector-id"
         raise click.UsageError(f"--resume executes what is left of a sweep; leave out {other}")
-    if wanted.source == "trove" and wanted.file is not None:
+    if asked.source == "trove" and asked.file is not None:
         raise click.UsageError("--file-path is for --vector-source file or vectors_export")
-    if wanted.source in ("file", "vectors_export"):
-        filters = [name for name, _ in filters_of(wanted) if name != "vector_id"]
-        if filters:
-            raise click.UsageError(f"--{filters[0]} chooses recorded cases, and these are files")
-    if means.board is not None and means.device == "hw":
+    if asked.source in ("file", "vectors_export") and filters not in ([], ["vector_id"]):
+        raise click.UsageError(f"--{filters[0]} chooses recorded cases, and these are files")
+    if (
+        asked.board is not None
+        and asked.device_kind is not None
+        and asked.device_kind.value == "hw"
+    ):
         raise click.UsageError("--board is a mock board and --device hw a real one; give one")
 
 
-def _planned(wanted: Wanted, means: Means, store: str | None) -> SweepPlan:
+def _planned(asked_sweep: Sweep, asked: Asked, store: str | None) -> SweepPlan:
     from optrove.sweep.planning import plan_sweep
     from optrove.trove.opening import reading
 
     with ExitStack() as stack:
         plan = plan_sweep(
-            wanted, means, lambda: stack.enter_context(reading(store, tell_recovered)), store
+            asked_sweep, asked, lambda: stack.enter_context(reading(store, tell_recovered)), store
         )
     for note in plan.notes:
         click.echo(f"optrove: {note}", err=True)
     return plan
 
 
-def _resumed(store: str | None, wanted: Wanted, means: Means) -> Begun | None:
+def _resumed(store: str | None, asked: Sweep) -> SweepRun | None:
     from optrove.errors import NoTrove
     from optrove.sweep.sweeping import resumed
     from optrove.trove.opening import reading
 
     try:
         with reading(store, tell_recovered) as reader:
-            found = resumed(reader, wanted, means)
+            found = resumed(reader, asked)
     except NoTrove:
         found = None
     if found is None:
-        click.echo("optrove: there is no such sweep to go on with; a new one begins", err=True)
+        click.echo("optrove: there is no such sweep to resume; a new one begins", err=True)
         return None
-    left = f"{len(found.left):,} of {len(found.left) + found.done:,} cases are left"
+    left = len(found.left.vectors)
     name = f"run {found.run.id[:_ID_SHOWN]} ({found.run.source})"
-    click.echo(f"optrove: going on with {name}: {left}", err=True)
+    click.echo(
+        f"optrove: resuming {name}: {left:,} of {left + found.done:,} cases are left", err=True
+    )
     return found
 
 
-def _begin(place: Place, wanted: Wanted, means: Means, plan: SweepPlan) -> Begun:
+def _begin(place: Place, asked: Sweep, plan: SweepPlan) -> SweepRun:
     from optrove.sweep.sweeping import begin
 
-    for where in dict.fromkeys(each.where for each in plan.cases):
+    for where in dict.fromkeys(plan.where[each.case_id] for each in plan.vectors):
         why = "" if where.why is None else f": {where.why}"
         click.echo(f"optrove: on {where}{why}", err=True)
-    return begin(place, wanted, means, plan)
+    return begin(place, asked, plan)
 
 
-def _execute(begun: Begun, place: Place, execute: RunJobs, jobs: int | None) -> bool:
-    """Execute what is left, and tell how it goes; return whether the user has interrupted it."""
+def _execute(begun: SweepRun, place: Place, execute: Engine, jobs: int | None) -> bool:
+    """Execute what is left, and show progress; return whether the user interrupted it."""
     from optrove.sweep.sweeping import swept
 
-    if not begun.left:
+    planned = len(begun.left.vectors)
+    if not planned:
         return False
     done = 0
-    with watching(len(begun.left), "sweeping") as watch:
+    with watching(planned, "sweeping") as watch:
         attempts = swept(begun, place, execute, jobs=jobs, tell=watch.tell)
         try:
-            for placed, attempt in attempts:
+            for each, attempt in attempts:
                 done += 1
-                watch.advance(passed=_is_well(placed, attempt.outcome.value))
+                watch.advance(passed=_is_well(each.suite or "", attempt.outcome.value))
         except KeyboardInterrupt:
             attempts.close()
-            left = len(begun.left) - done
+            left = planned - done
             watch.tell(f"interrupted, {left:,} cases are left: go on with optrove sweep --resume")
             return True
-    if done < len(begun.left):
-        left = len(begun.left) - done
+    if done < planned:
+        left = planned - done
         click.echo(f"optrove: the time is over, {left:,} cases were not attempted", err=True)
     return False
 
 
-def _is_well(placed: Placed, outcome: str) -> bool:
-    suite = placed.planned.suite or ""
+def _is_well(suite: str, outcome: str) -> bool:
     return outcome == "passed" or (suite.startswith("xfail_") and outcome != "not_run")
 
 
@@ -313,14 +314,14 @@ def _show_plan(plan: SweepPlan, *, as_json: bool) -> None:
 
     cases = [
         DrawnCase(
-            op=each.planned.op,
-            case_id=each.planned.case_id,
-            device=each.where.device_kind.value,
-            board=each.where.board,
-            suite=each.planned.suite,
-            calls=each.planned.calls,
+            op=each.op,
+            case_id=each.case_id,
+            device=plan.where[each.case_id].device_kind.value,
+            board=plan.where[each.case_id].board,
+            suite=each.suite,
+            calls=each.calls,
         )
-        for each in plan.cases
+        for each in plan.vectors
     ]
     if as_json:
         click.echo(json.dumps(plan_data(cases, plan.left_out), indent=2))
@@ -403,18 +404,19 @@ def vectors(
 
 def _of_module(
     file: Path, store: str | None, *, suite_name: str | None, board: str | None, **asked: Any
-) -> VectorSet:
-    from optrove.sweep.vectors import ModuleRequest, vectors_of
+) -> SweepPlan:
+    from optrove.model.records import Sweep
+    from optrove.sweep.vectors import module_vectors, shuffled
 
-    order = {name: asked.pop(name) for name in ("randomize", "all_cases")}
+    seed, all_cases = asked.pop("randomize"), asked.pop("all_cases")
     _refuse_filters(asked)
-    return vectors_of(ModuleRequest(file, suite_name, board=board, store=store, **order))
+    request = Sweep(suite=suite_name, board=board)
+    return shuffled(module_vectors(file, request, store, all_cases=all_cases), seed)
 
 
 def _of_ops(
     target: str, store: str | None, *, suite_name: str | None, board: str | None, **asked: Any
-) -> VectorSet:
-    from optrove.replay.planning import How
+) -> SweepPlan:
     from optrove.sweep.vectors import op_vectors, shuffled
     from optrove.trove.opening import reading
     from optrove.trove.query import Asked
@@ -428,7 +430,7 @@ def _of_ops(
     seed, all_cases = asked.pop("randomize"), asked.pop("all_cases")
     question = Asked(name=target, board=asked.pop("recorded_on"), **asked)
     with reading(store, tell_recovered) as reader:
-        found = op_vectors(reader, question, How(), all_cases=all_cases)
+        found = op_vectors(reader, question, all_cases=all_cases)
     return shuffled(found, seed)
 
 
@@ -440,24 +442,25 @@ def _refuse_filters(chosen: dict[str, Any]) -> None:
 
 
 def _drawing(
-    target: str, found: VectorSet, exported: Sequence[Exported], *, shown: bool
+    target: str, found: SweepPlan, exported: Sequence[Group], *, shown: bool
 ) -> DrawnVectors:
     from optrove.report.sweep import DrawnGroup, DrawnVector, DrawnVectors
 
-    groups = [
-        DrawnGroup(each.needs.hardware, each.needs.mesh_text, each.vectors, str(each.file))
-        for each in exported
-    ] or [
-        DrawnGroup(each.needs.hardware, each.needs.mesh_text, len(each.members))
-        for each in found.groups
-    ]
     return DrawnVectors(
-        name=target if found.module is None else found.module.name,
+        name=found.modules[0].name if found.modules else target,
         vectors=[
             DrawnVector(each.case_id, each.job.case, each.suite, each.calls)
-            for each in found.planned
+            for each in found.vectors
         ],
-        groups=groups,
+        groups=[
+            DrawnGroup(
+                each.hardware,
+                each.mesh_text,
+                len(each.vectors),
+                None if each.file is None else str(each.file),
+            )
+            for each in exported or found.groups
+        ],
         left_out=found.left_out,
         shown=shown,
     )

@@ -1,4 +1,4 @@
-"""Traced configurations for sweep modules: ``MasterConfigLoader`` and what unpacks its names.
+"""Traced configurations for sweep modules: ``MasterConfigLoader`` and the unpacking functions.
 
 from optrove.sweep import MasterConfigLoader, unpack_traced_config
 
@@ -32,10 +32,10 @@ __all__ = [
 
 
 class MasterConfigLoader:
-    """Loads the configurations that models were traced with, as parameters of a suite.
+    """Loads the traced configurations of ops, as parameters of a suite.
 
-    ``path`` is a trove (a file or a URL) or a master file of tt-metal, of either generation.
-    Without it, TTNN_MASTER_JSON_PATH says where they are; else they are in the usual trove.
+    ``path`` is a trove (a file or a URL) or a master file of tt-metal, version 1 or 2. The default
+    is TTNN_MASTER_JSON_PATH, then the default trove.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
@@ -50,10 +50,10 @@ class MasterConfigLoader:
     ) -> dict[str, list[Any]]:
         """Return the parameters of a suite; empty, with a warning, for an op never traced.
 
-        By default these are the traced configurations with different inputs, one name for each.
+        By default these are the names of the traced configurations with different inputs.
         With ``all_cases`` they are lists of live values, for every combination of them.
         Configurations with another number of tensors than most are left out, and counted in the
-        log; ``arity`` asks for just those with that many.
+        log; ``arity`` selects those with that many tensors.
         """
         from optrove.replay.sweep_module import every_combination
         from optrove.sweep.traced import configurations_of, every_value, write_name
@@ -69,7 +69,7 @@ class MasterConfigLoader:
 def unpack_traced_config(name: str) -> tuple[Any, Any, Any, Any, Any]:
     """Return shape, dtype, layout and memory configuration of the input, and of the result.
 
-    Where the call did not say where its result goes, the last is that of the input.
+    If the call did not ask for a memory configuration of its result, it is that of the input.
     """
     from optrove.sweep.traced import live, live_tensor
 
@@ -80,9 +80,9 @@ def unpack_traced_config(name: str) -> tuple[Any, Any, Any, Any, Any]:
 
 
 def unpack_binary_traced_config(name: str) -> tuple[Any, Any, Any, Any, Any, Any, Any]:
-    """Return the shape, and of both inputs dtypes, layouts and memory configurations.
+    """Return the shape, and the dtypes, layouts and memory configurations of both inputs.
 
-    Where the shapes of the inputs differ, the first is ``{"self": shape, "other": shape}``.
+    If the shapes of the inputs differ, the first item is ``{"self": shape, "other": shape}``.
     """
     from optrove.sweep.traced import live_tensor, shapes
 
@@ -102,11 +102,11 @@ def _read(name: str, arity: int, function: str) -> Traced:
     from optrove.sweep.traced import read_name
 
     traced = read_name(name)
-    if len(traced.tensors) != arity:
-        known = {1: "unpack_traced_config", 2: "unpack_binary_traced_config"}
-        right = known.get(len(traced.tensors), "unpack_traced_tensors")
+    found = len(traced.tensors)
+    if found != arity:
+        functions = {1: "unpack_traced_config", 2: "unpack_binary_traced_config"}
         raise NotFound(
-            f"{function} takes calls with {arity} tensor{'s' * (arity > 1)}, and this one of "
-            f"{traced.op} has {len(traced.tensors)}; use {right}"
+            f"{function} takes calls with {arity} tensor{'s' * (arity > 1)}, and this call of "
+            f"{traced.op} has {found}; use {functions.get(found, 'unpack_traced_tensors')}"
         )
     return traced

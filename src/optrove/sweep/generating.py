@@ -1,8 +1,11 @@
 """Make the vectors of a sweep module: ``python -m optrove.sweep.generating FILE OUTPUT ...``.
 
-The process that ``optrove vectors`` and ``optrove sweep`` start for a module, since it is the
-user's code: it may crash, end the process, or be meant for another board. What it gives, or what
-was wrong, goes to a file of JSON.
+``optrove vectors`` and ``optrove sweep`` run this module in a process for each sweep module,
+because a sweep module is the user's code: it may crash, end the process, or need another board.
+The vectors, or the error, are written to OUTPUT as JSON.
+
+A suite has a list of values for each parameter. A name with commas stands for several parameters
+whose values belong together: ``"input_shape,dtype": [([1, 32], a), ([1, 64], b)]``.
 """
 
 from __future__ import annotations
@@ -12,10 +15,13 @@ import faulthandler
 import json
 import logging
 import sys
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from itertools import product
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from optrove.errors import BadTarget, NotReplayable, OptroveError
 from optrove.frameworks.executor import refuse_inert
@@ -33,25 +39,19 @@ from optrove.replay.sweep_module import (
 )
 from optrove.serializer.describe import describe
 from optrove.serializer.described import Descriptions
-from optrove.sweep.permutations import permutations
+from optrove.sweep.traced import MOST_VECTORS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from types import ModuleType
 
     from optrove.model.values import Value
     from optrove.serializer.tables import Tables
 
-SAME: Final = "the same as another vector"
-INVALID: Final = "invalid"
-UNRECORDABLE: Final = "cannot be recorded"
-
-_RESERVED: Final = "$"
-
 
 @dataclass(slots=True)
 class Generated:
-    """What a module gives; ``vectors`` are suite, case_id and content of a Case for each.
+    """The vectors of a module; for each its suite, its case id and the content of its Case.
 
     ``permutations == len(vectors) + sum(left_out.values())``.
     """
@@ -66,53 +66,44 @@ class Generated:
 
 
 def generate(file: Path, suite: str | None = None, *, all_cases: bool = False) -> Generated:
-    """Import a module and make the vectors of a suite, or of all; BadTarget for its faults.
+    """Import a module and make the vectors of one suite, or of all; BadTarget for its faults.
 
     With ``all_cases`` its loaders give every combination of traced values.
     """
-    notes = _Notes()
-    logger = logging.getLogger("optrove")
-    level = logger.level
-    logger.addHandler(notes)
-    logger.setLevel(logging.INFO)
-    token = every_combination.set(all_cases)
-    try:
-        module = load_module(file)
-    finally:
-        every_combination.reset(token)
-        logger.removeHandler(notes)
-        logger.setLevel(level)
-    found = Generated(module_name(file), _timeout(module, file), notes=notes.lines)
-    making = _Making(module, file, found)
+    notes: list[str] = []
+    module = _imported(file, notes, all_cases=all_cases)
+    found = Generated(module_name(file), _timeout(module, file), notes=notes)
     parameters = {str(name): suites for name, suites in vars(module)["parameters"].items()}
-    for name in _chosen(parameters, suite, file):
-        making.suite(name, parameters[name])
+    for name in parameters:
+        if not name.isprintable() or not name or name.startswith("$"):
+            raise BadTarget(f"{file} has a suite called {name!r}; give it a name that can be read")
+    if suite is not None and suite not in parameters:
+        listed = ", ".join(parameters) or "none at all"
+        raise BadTarget(f"{file} has no suite {suite!r}; it has {listed}")
+    generator = _Generator(module, file, found)
+    for name in parameters if suite is None else [suite]:
+        generator.add_suite(name, parameters[name])
     return found
 
 
-class _Notes(logging.Handler):
-    """Keeps what optrove logs while a module is imported, such as how much was traced."""
+def _imported(file: Path, notes: list[str], *, all_cases: bool) -> ModuleType:
+    """Import a module, and add the log messages of its loaders to the notes."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
+    class Notes(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            notes.append(record.getMessage())
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line."""
-        self.lines.append(record.getMessage())
-
-
-def _chosen(parameters: Mapping[str, Any], suite: str | None, file: Path) -> list[str]:
-    names = list(parameters)
-    for name in names:
-        if not name.isprintable() or not name or name.startswith(_RESERVED):
-            raise BadTarget(f"{file} has a suite called {name!r}; give it a name that can be read")
-    if suite is None:
-        return names
-    if suite not in names:
-        listed = ", ".join(names) or "none at all"
-        raise BadTarget(f"{file} has no suite {suite!r}; it has {listed}")
-    return [suite]
+    logger = logging.getLogger("optrove")
+    handler, level = Notes(), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    token = every_combination.set(all_cases)
+    try:
+        return load_module(file)
+    finally:
+        every_combination.reset(token)
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def _timeout(module: ModuleType, file: Path) -> float | None:
@@ -124,8 +115,8 @@ def _timeout(module: ModuleType, file: Path) -> float | None:
     return float(given)
 
 
-class _Making:
-    """Makes vectors of one module, and counts what is left out."""
+class _Generator:
+    """Adds the vectors of a module's suites to a Generated, and counts those left out."""
 
     def __init__(self, module: ModuleType, file: Path, found: Generated) -> None:
         self._module = module
@@ -135,7 +126,7 @@ class _Making:
         self._descriptions = Descriptions()
         self._known: set[str] = set()
 
-    def suite(self, name: str, parameters: Any) -> None:
+    def add_suite(self, name: str, parameters: Any) -> None:
         """Make the vectors of one suite."""
         found = self._found
         found.suites.append(name)
@@ -144,7 +135,9 @@ class _Making:
             if found.permutations == before:
                 self._check_arguments(name, vector)
             found.permutations += 1
-            self._vector(name, vector)
+            reason = self._add(name, vector)
+            if reason is not None:
+                found.left_out[reason] = found.left_out.get(reason, 0) + 1
         if found.permutations == before:
             found.notes.append(f"suite {name} has no vectors: a list of its parameters is empty")
 
@@ -156,31 +149,26 @@ class _Making:
                 f"{problem}; name its arguments like the parameters, and one more `device`"
             )
 
-    def _vector(self, suite: str, vector: dict[str, Any]) -> None:
-        reason = self._invalid(suite, vector)
-        if reason is not None:
-            self._leave_out(f"{INVALID}: {reason}")
-            return
+    def _add(self, suite: str, vector: dict[str, Any]) -> str | None:
+        """Add a vector; return the reason if it is left out."""
+        invalid = self._invalid(suite, vector)
+        if invalid is not None:
+            return f"invalid: {invalid}"
         tables = self._tables()
         named = {name: describe(item, tables) for name, item in vector.items()}
         problem = _unrecordable(named, tables)
         if problem is not None:
-            self._leave_out(f"{UNRECORDABLE}: {problem}")
-            return
+            return f"cannot be recorded: {problem}"
         case = Case(f"{VECTORS}{self._found.name}.{suite}", tuple(named.items()))
         described = self._descriptions.of(case)
         if described.case_id in self._known:
-            self._leave_out(SAME)
-            return
+            return "the same as another vector"
         self._known.add(described.case_id)
         self._found.vectors.append((suite, described.case_id, described.content))
-
-    def _leave_out(self, reason: str) -> None:
-        left_out = self._found.left_out
-        left_out[reason] = left_out.get(reason, 0) + 1
+        return None
 
     def _invalid(self, suite: str, vector: dict[str, Any]) -> str | None:
-        """Return why the module does not want a vector; None if it does."""
+        """Return why the module calls a vector invalid; None if it is valid."""
         invalidate = getattr(self._module, "invalidate_vector", None)
         if invalidate is None:
             return None
@@ -197,7 +185,7 @@ class _Making:
 
 
 def _unrecordable(named: Mapping[str, Value], tables: Tables) -> str | None:
-    """Return why a vector could not be made again elsewhere; None if it can."""
+    """Return why a vector could not be rebuilt elsewhere; None if it can."""
     for name, value in named.items():
         for _, part in walk(value):
             if isinstance(part, TensorSpec):
@@ -211,8 +199,64 @@ def _unrecordable(named: Mapping[str, Value], tables: Tables) -> str | None:
     return None
 
 
+def permutations(suite: str, parameters: Any) -> Iterator[dict[str, Any]]:
+    """Return the keyword arguments of each vector of a suite, the last parameter fastest.
+
+    BadTarget names the suite if it has too many, or another form. A suite without parameters has
+    no vectors.
+    """
+    columns = _columns(suite, parameters)
+    if not columns:
+        return iter(())
+    count = prod(len(values) for _, values in columns)
+    if count > MOST_VECTORS:
+        sizes = " x ".join(f"{len(values)} {','.join(names)}" for names, values in columns)
+        raise BadTarget(
+            f"suite {suite!r} has {count:,} permutations ({sizes}), and at most {MOST_VECTORS:,} "
+            f"are allowed; give fewer values, or divide it into several suites"
+        )
+    chosen = product(*(values for _, values in columns))
+    names = [name for several, _ in columns for name in several]
+    return (
+        dict(zip(names, (item for values in each for item in values), strict=True))
+        for each in chosen
+    )
+
+
+def _columns(suite: str, parameters: Any) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
+    """Return the parameters that belong together, each time with the tuples of their values."""
+    if not isinstance(parameters, Mapping):
+        raise BadTarget(
+            f"suite {suite!r} is of {type(parameters).__name__}; "
+            f"give a dictionary with a list of values for each parameter"
+        )
+    found = []
+    for name, values in parameters.items():
+        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+            raise BadTarget(
+                f"parameter {name!r} of suite {suite!r} is of {type(values).__name__}; "
+                f"give a list of values, also for a single one"
+            )
+        names = tuple(part.strip() for part in str(name).split(","))
+        several = [tuple(_together(suite, names, value)) for value in values]
+        found.append((names, several))
+    return found
+
+
+def _together(suite: str, names: tuple[str, ...], value: Any) -> Iterable[Any]:
+    """Return a value for each of the names."""
+    if len(names) == 1:
+        return (value,)
+    if not isinstance(value, (tuple, list)) or len(value) != len(names):
+        raise BadTarget(
+            f"suite {suite!r} has a value for {','.join(names)} that is no tuple of "
+            f"{len(names)}; give one value for each of these parameters"
+        )
+    return value
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Make vectors as the arguments say, and write them down, or what is wrong."""
+    """Make the vectors that the arguments name, and write them or the error to a file."""
     parser = argparse.ArgumentParser(prog="python -m optrove.sweep.generating", allow_abbrev=False)
     parser.add_argument("file", type=Path)
     parser.add_argument("output", type=Path)

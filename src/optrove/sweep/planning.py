@@ -1,72 +1,136 @@
-"""Plan a sweep: which cases and vectors run, in which order, on what.
+"""Plan a sweep: which cases and vectors run, in which order, on which device.
 
-The rule is that of lists: ``*``, which is also meant where nothing is named, stands for the ops
-that compute and for the cases that models have called themselves. Whatever else there is, is left
-out unless it is asked for. Vectors that modules have left in a trove are not recorded cases.
+``*``, which is also the default, stands for the ops that compute, and for the cases that models
+call themselves. Other ops and cases are left out unless they are asked for. Vectors that modules
+have left in a trove are not recorded cases.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadTarget, NotFound
 from optrove.model.ops import ANY, VECTORS
-from optrove.model.records import DeviceKind, Sweep, SweepModule
-from optrove.model.trove import PlannedCase
-from optrove.replay.device_choice import Choice, Where, grouped, settled
-from optrove.replay.planning import How, Planned, planned_cases, timeout_ns
+from optrove.model.records import DeviceKind, Sweep
+from optrove.replay.device_choice import Choice, grouped, settled
+from optrove.replay.planning import How, planned_cases
 from optrove.replay.sweep_module import module_name
-from optrove.sweep.grouping import most_called_first, shuffled
-from optrove.sweep.vector_files import EXPORT, FileRequest, vectors_from_file
-from optrove.sweep.vectors import ModuleRequest, module_file, place_for_module, vectors_of
+from optrove.sweep.vector_files import EXPORT, vectors_from_file
+from optrove.sweep.vectors import (
+    SweepPlan,
+    module_device,
+    module_file,
+    module_vectors,
+    shuffled,
+)
 from optrove.trove.query import Asked, query_of, select_recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from optrove.model.records import Counts, Query
-    from optrove.sweep.vectors import VectorSet
+    from optrove.replay.planning import Planned
     from optrove.trove.reader import TroveReader
 
+FILE: Final = "file"
+
+LOCAL: Final = "local"
+RAY: Final = "ray"
+IN_PROCESS: Final = "here"
+"""Engines: worker processes, the nodes of a Ray cluster, and this process."""
+
+VECTOR_ID: Final = "vector_id"
+"""The filter of a sweep of a single vector."""
 
 MOVING: Final = "of data-movement ops (--all-ops adds them)"
 NESTED: Final = "called by other ops only (--nested adds them)"
 MOVING_AND_NESTED: Final = "of data-movement ops (--all-ops --nested adds them)"
-"""The reason in place of MOVING where some of these are called by other ops only."""
+"""The reason in place of MOVING if only other ops call some of these cases."""
+
+_REPEATED: Final = "the same as another"
+_NS: Final = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedCases:
-    """The recorded cases of a sweep, and how many are not among them, by the reason."""
+def filters_of(asked: Asked, vector_id: str | None = None) -> tuple[tuple[str, str], ...]:
+    """Return filters as a Sweep has them: by name, as text."""
+    found = [(name, getattr(asked, name)) for name in Asked.__slots__ if name != "name"]
+    return tuple(
+        (name, "x".join(map(str, value)) if isinstance(value, tuple) else str(value))
+        for name, value in (*found, (VECTOR_ID, vector_id))
+        if value not in (None, False)
+    )
 
-    cases: tuple[Planned, ...]
-    left_out: Counts = ()
 
+def plan_sweep(
+    sweep: Sweep, asked: Asked, reading: Callable[[], TroveReader], store: str | None = None
+) -> SweepPlan:
+    """Return the plan of a sweep; NotFound or BadTarget if it has no cases.
 
-def recorded_cases(
-    reader: TroveReader, names: Sequence[str], asked: Asked, how: How
-) -> RecordedCases:
-    """Return the cases of the ops that are named, of ``*`` if none is; NotFound if there are none.
-
-    ``asked`` are the filters, which hold for what is left out, too.
+    ``asked`` are the filters of recorded cases; ``reading`` opens the trove, and is called only if
+    recorded cases are wanted. ``store`` is the trove of modules' loaders.
     """
-    wanted = names or (ANY,)
-    queries = [query for name in wanted for query in _queries(reader, name, asked)]
-    found = tuple(each for query in queries for each in planned_cases(reader, query, how))
-    left_out = _left_out(reader, wanted, asked)
-    if not found:
-        others = "".join(f"; there are {count:,} {reason}" for reason, count in left_out)
-        raise NotFound(
-            f"the trove holds no such case{others}; list what there is with: optrove ops"
+    if sweep.source in (EXPORT, FILE):
+        parts = _file_parts(sweep)
+    else:
+        parts = _target_parts(sweep, asked, reading, store)
+    plan = _only(_placed(_joined(list(parts)), sweep), dict(sweep.filters).get(VECTOR_ID))
+    if sweep.order_seed is None and sweep.budget_ns is not None:
+        most_called_first = sorted(plan.vectors, key=lambda each: -(each.calls or 0))
+        return replace(plan, vectors=tuple(most_called_first))
+    return shuffled(plan, sweep.order_seed)
+
+
+def _file_parts(sweep: Sweep) -> Iterator[SweepPlan]:
+    """Yield the vectors of files, for each target if there are any."""
+    if sweep.source == FILE and sweep.file is None:
+        raise BadTarget("--vector-source file needs the file: add --file-path FILE")
+    for target in sweep.targets or (None,):
+        module = None if target is None else module_file(target)
+        name = target if module is None else module_name(module)
+        yield vectors_from_file(Path(sweep.file or EXPORT), sweep, name, module)
+
+
+def _target_parts(
+    sweep: Sweep, asked: Asked, reading: Callable[[], TroveReader], store: str | None
+) -> Iterator[SweepPlan]:
+    """Yield the vectors of each module, then the cases of ops."""
+    files = {target: module_file(target) for target in sweep.targets}
+    ops = [target for target, file in files.items() if file is None]
+    modules = [file for file in files.values() if file is not None]
+    filters = [name for name, _ in sweep.filters if name != VECTOR_ID]
+    if ops and sweep.suite is not None:
+        raise BadTarget(f"{ops[0]!r} is an op, which has no suites; leave out --suite-name")
+    if modules and filters:
+        raise BadTarget(
+            f"{modules[0]} is a module, whose vectors have no {filters[0]}; filters are for ops"
         )
-    return RecordedCases(found, left_out)
+    for file in modules:
+        yield module_vectors(file, sweep, store)
+    if ops or not modules:
+        timeout = None if sweep.timeout_ns is None else sweep.timeout_ns / _NS
+        yield recorded_cases(reading(), ops, asked, How(sweep.seed, timeout))
+
+
+def recorded_cases(reader: TroveReader, ops: Sequence[str], asked: Asked, how: How) -> SweepPlan:
+    """Return the cases of ops, by default of ``*``; NotFound if there are none.
+
+    The filters ``asked`` also apply to the counts of cases left out.
+    """
+    names = ops or (ANY,)
+    queries = [query for name in names for query in _queries(reader, name, asked)]
+    vectors = tuple(each for query in queries for each in planned_cases(reader, query, how))
+    left_out = _left_out(reader, names, asked)
+    if not vectors:
+        others = "".join(f"; there are {count:,} {reason}" for reason, count in left_out)
+        raise NotFound(f"the trove holds no such case{others}; list the ops with: optrove ops")
+    return SweepPlan(vectors, left_out)
 
 
 def _queries(reader: TroveReader, name: str, asked: Asked) -> Iterator[Query]:
     if name == ANY:
-        # One question for all ops: the most called case of all comes first.
+        # One query for all ops: the most called case of all comes first.
         yield replace(query_of(reader, asked), vectors=False)
         return
     for answer in select_recorded(reader, replace(asked, name=name)):
@@ -85,271 +149,77 @@ def _left_out(reader: TroveReader, names: Sequence[str], asked: Asked) -> Counts
 
 
 def _count(reader: TroveReader, names: Iterable[str], asked: Asked) -> int:
-    """Return how many cases are meant; those of an op that several names mean count once."""
+    """Return how many cases the names mean; an op that several names mean counts once."""
     found: dict[str, int] = {}
     for name in names:
-        for op, cases in _by_op(reader, name, asked):
-            found[op] = max(cases, found.get(op, 0))
+        for query in _queries(reader, name, asked):
+            if query.op is not None:
+                counts = [(query.op, reader.count(query))]
+            else:
+                counts = [(row.op, row.cases) for row in reader.ops(query)]
+            for op, cases in counts:
+                found[op] = max(cases, found.get(op, 0))
     return sum(found.values())
 
 
-def _by_op(reader: TroveReader, name: str, asked: Asked) -> Iterator[tuple[str, int]]:
-    for query in _queries(reader, name, asked):
-        if query.op is not None:
-            yield query.op, reader.count(query)
-        else:
-            yield from ((row.op, row.cases) for row in reader.ops(query))
-
-
-TROVE: Final = "trove"
-FILE: Final = "file"
-SOURCES: Final = (TROVE, EXPORT, FILE)
-
-LOCAL: Final = "local"
-RAY: Final = "ray"
-HERE: Final = "here"
-"""Engines: worker processes, the nodes of a Ray cluster, and this very process."""
-
-VECTOR_ID: Final = "vector_id"
-"""What a sweep of a single vector is known by among the filters."""
-
-_TWICE: Final = "the same as another"
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which cases are wanted, as a person writes it; ``asked`` are the filters of recorded cases.
-
-    ``file`` is a file of vectors or a directory of such, ``vector_id`` the beginning of an id.
-    """
-
-    targets: tuple[str, ...] = ()
-    asked: Asked = field(default_factory=Asked)
-    suite: str | None = None
-    source: str | None = None
-    file: Path | None = None
-    vector_id: str | None = None
-    randomize: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """On what a sweep runs and what is measured; ``budget`` is in seconds, as is the timeout."""
-
-    device: str | None = None
-    board: str | None = None
-    engine: str = LOCAL
-    how: How = field(default_factory=How)
-    budget: float | None = None
-    measured: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A planned case, and on what it is executed."""
-
-    where: Where
-    planned: Planned
-
-
-@dataclass(frozen=True, slots=True)
-class SweepPlan:
-    """What is executed in this order; ``left_out`` says what is not, and why."""
-
-    cases: tuple[Placed, ...]
-    left_out: Counts = ()
-    modules: tuple[SweepModule, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def rows(self) -> list[PlannedCase]:
-        """The plan as it is kept in a trove."""
-        return [
-            PlannedCase(
-                each.planned.case_id, each.where.device_kind, each.where.board, each.planned.suite
-            )
-            for each in self.cases
-        ]
-
-
-def plan_sweep(
-    wanted: Wanted, means: Means, reading: Callable[[], TroveReader], store: str | None
-) -> SweepPlan:
-    """Return what a sweep executes; NotFound or BadTarget when that is nothing.
-
-    ``reading`` gives a reader of the trove, and is asked only if recorded cases are wanted.
-    """
-    planner = _Planner(wanted, means, store)
-    if wanted.source in (EXPORT, FILE):
-        plan = planner.of_files()
-    elif wanted.targets:
-        plan = planner.of_targets(reading)
-    else:
-        plan = planner.of_ops(reading(), ())
-    return _ordered(_only(plan, wanted.vector_id), wanted, means)
-
-
-def sweep_of(wanted: Wanted, means: Means, plan: SweepPlan) -> Sweep:
-    """Return what was asked for as it is kept."""
-    choice = means.device
-    return Sweep(
-        targets=wanted.targets,
-        filters=filters_of(wanted),
-        suite=wanted.suite,
-        source=wanted.source,
-        file=None if wanted.file is None else str(wanted.file),
-        modules=plan.modules,
-        engine=means.engine,
-        device_kind=None if choice is None else DeviceKind(choice),
-        board=means.board,
-        seed=means.how.seed,
-        order_seed=wanted.randomize,
-        timeout_ns=timeout_ns(means.how),
-        budget_ns=timeout_ns(How(timeout=means.budget)),
-        measured=means.measured,
-        left_out=plan.left_out,
-    )
-
-
-def filters_of(wanted: Wanted) -> tuple[tuple[str, str], ...]:
-    """Return the filters by their names, as text."""
-    names = [name for name in Asked.__slots__ if name != "name"]
-    found = [(name, getattr(wanted.asked, name)) for name in names]
-    given = [(name, _text(value)) for name, value in found if value not in (None, False)]
-    return (*given, *([] if wanted.vector_id is None else [(VECTOR_ID, wanted.vector_id)]))
-
-
-def _text(value: object) -> str:
-    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-@dataclass(frozen=True, slots=True)
-class _Planner:
-    """Finds the cases of one request."""
-
-    wanted: Wanted
-    means: Means
-    store: str | None
-
-    def of_ops(self, reader: TroveReader, names: Sequence[str]) -> SweepPlan:
-        """Return the recorded cases of ops that the filters leave; of all ops if none is named."""
-        found = recorded_cases(reader, names, self.wanted.asked, self.means.how)
-        return SweepPlan(self._placed(found.cases), found.left_out)
-
-    def of_targets(self, reading: Callable[[], TroveReader]) -> SweepPlan:
-        """Return the vectors of modules and the cases of ops, target by target."""
-        files = [(target, module_file(target)) for target in self.wanted.targets]
-        ops = [target for target, file in files if file is None]
-        modules = [file for _, file in files if file is not None]
-        if ops and self.wanted.suite is not None:
-            raise BadTarget(f"{ops[0]!r} is an op, which has no suites; leave out --suite-name")
-        filters = [name for name, _ in filters_of(self.wanted) if name != VECTOR_ID]
-        if modules and filters:
-            raise BadTarget(
-                f"{modules[0]} is a module, whose vectors have no {filters[0]}; filters are for ops"
-            )
-        parts = [self._of_module(file) for file in modules]
-        if ops:
-            parts.append(self.of_ops(reading(), ops))
-        return _joined(parts)
-
-    def of_files(self) -> SweepPlan:
-        """Return the vectors of files, for the targets that are named if any are."""
-        wanted = self.wanted
-        path = wanted.file or Path(EXPORT)
-        if wanted.source == FILE and wanted.file is None:
-            raise BadTarget("--vector-source file needs the file: add --file-path FILE")
-        parts = []
-        for target in wanted.targets or (None,):
-            module = None if target is None else module_file(target)
-            name = target if module is None else module_name(module)
-            request = FileRequest(path, self.means.how, name, wanted.suite, module)
-            parts.append(self._of_vectors(vectors_from_file(request)))
-        return _joined(parts)
-
-    def _of_module(self, file: Path) -> SweepPlan:
-        means = self.means
-        request = ModuleRequest(
-            file=file,
-            suite=self.wanted.suite,
-            device=means.device,
-            board=means.board,
-            store=self.store,
-            how=means.how,
-        )
-        return self._of_vectors(vectors_of(request))
-
-    def _of_vectors(self, found: VectorSet) -> SweepPlan:
-        vectors = [each for each in found.planned if each.op.startswith(VECTORS)]
-        others = [each for each in found.planned if not each.op.startswith(VECTORS)]
-        placed: list[Placed] = []
-        if vectors:
-            where = found.where or place_for_module(self.means.device, self.means.board)
-            placed += [Placed(where, each) for each in vectors]
-        modules = () if found.module is None else (_with_timeout(found.module, vectors),)
-        return SweepPlan(
-            (*placed, *self._placed(others)), found.left_out, modules, tuple(found.notes)
-        )
-
-    def _placed(self, cases: Iterable[Planned]) -> tuple[Placed, ...]:
-        """Return cases with what they run on, in the order in which they came."""
-        every = list(cases)
-        groups = grouped(every, self._choice())
-        places = {each.case_id: where for where, some in groups.items() for each in some}
-        return tuple(Placed(places[each.case_id], each) for each in every)
-
-    def _choice(self) -> Choice:
-        means = self.means
-        if means.engine == RAY and means.device == DeviceKind.HARDWARE.value:
-            # The boards are on the nodes of the cluster, and need not be here.
-            return Choice(DeviceKind.HARDWARE)
-        return settled(means.device, means.board)
-
-
-def _with_timeout(module: SweepModule, vectors: Iterable[Planned]) -> SweepModule:
-    told = next((each.job.timeout_ns for each in vectors), None)
-    return replace(module, timeout_ns=told)
-
-
-def _joined(parts: Iterable[SweepPlan]) -> SweepPlan:
+def _joined(parts: Sequence[SweepPlan]) -> SweepPlan:
     """Return several plans as one, in which every case is once."""
-    every = list(parts)
-    cases: dict[str, Placed] = {}
-    counts: dict[str, int] = {}
-    for part in every:
-        for placed in part.cases:
-            if cases.setdefault(placed.planned.case_id, placed) is not placed:
-                counts[_TWICE] = counts.get(_TWICE, 0) + 1
-        for reason, count in part.left_out:
-            counts[reason] = counts.get(reason, 0) + count
-    return SweepPlan(
-        tuple(cases.values()),
-        tuple(counts.items()),
-        tuple(dict.fromkeys(module for part in every for module in part.modules)),
-        tuple(note for part in every for note in part.notes),
+    vectors: dict[str, Planned] = {}
+    left_out: dict[str, int] = {}
+    for part in parts:
+        before = len(vectors)
+        for each in part.vectors:
+            vectors.setdefault(each.case_id, each)
+        repeated = len(part.vectors) - (len(vectors) - before)
+        for reason, count in ((_REPEATED, repeated), *part.left_out):
+            if count:
+                left_out[reason] = left_out.get(reason, 0) + count
+    modules = (
+        replace(module, timeout_ns=part.vectors[0].job.timeout_ns)
+        for part in parts
+        for module in part.modules
     )
+    return SweepPlan(
+        tuple(vectors.values()),
+        tuple(left_out.items()),
+        tuple(dict.fromkeys(modules)),
+        {case_id: where for part in parts for case_id, where in part.where.items()},
+        tuple(note for part in parts for note in part.notes),
+    )
+
+
+def _placed(plan: SweepPlan, sweep: Sweep) -> SweepPlan:
+    """Return a plan with a device for each case; the vectors of modules come first."""
+    where = dict(plan.where)
+    vectors = [each for each in plan.vectors if each.op.startswith(VECTORS)]
+    others = [each for each in plan.vectors if not each.op.startswith(VECTORS)]
+    missing = [each.case_id for each in vectors if each.case_id not in where]
+    if missing:
+        where |= dict.fromkeys(missing, module_device(sweep.device_kind, sweep.board))
+    if sweep.engine == RAY and sweep.device_kind is DeviceKind.HARDWARE:
+        # The boards are on the nodes of the cluster, and need not be here.
+        choice = Choice(DeviceKind.HARDWARE)
+    else:
+        kind = None if sweep.device_kind is None else sweep.device_kind.value
+        choice = settled(kind, sweep.board)
+    for place, some in grouped(others, choice).items():
+        where |= {each.case_id: place for each in some}
+    return replace(plan, vectors=(*vectors, *others), where=where)
 
 
 def _only(plan: SweepPlan, vector_id: str | None) -> SweepPlan:
-    """Return the one case whose id begins so; all of them if none is named."""
+    """Return the one case whose id begins with ``vector_id``; the whole plan without it."""
     if vector_id is None:
         return plan
-    found = [each for each in plan.cases if each.planned.case_id.startswith(vector_id.lower())]
-    if len(found) != 1:
-        many = f"{len(found)} of the {len(plan.cases):,} vectors that are meant"
+    found = [each for each in plan.vectors if each.case_id.startswith(vector_id.lower())]
+    if len(found) > 1:
         raise NotFound(
-            f"{many} begin with {vector_id!r}; give more of the id"
-            if found
-            else f"none of the {len(plan.cases):,} vectors that are meant begins with "
-            f"{vector_id!r}; list them with: optrove sweep --dry-run --json"
+            f"{len(found)} of the {len(plan.vectors):,} vectors begin with {vector_id!r}; give "
+            f"more of the id"
         )
-    return replace(plan, cases=tuple(found), left_out=())
-
-
-def _ordered(plan: SweepPlan, wanted: Wanted, means: Means) -> SweepPlan:
-    cases = list(plan.cases)
-    if wanted.randomize is not None:
-        cases = shuffled(cases, wanted.randomize)
-    elif means.budget is not None:
-        cases = most_called_first(cases, lambda each: each.planned.calls)
-    return replace(plan, cases=tuple(cases))
+    if not found:
+        raise NotFound(
+            f"none of the {len(plan.vectors):,} vectors begins with {vector_id!r}; list them with: "
+            f"optrove sweep --dry-run --json"
+        )
+    return replace(plan, vectors=tuple(found), left_out=())

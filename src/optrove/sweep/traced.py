@@ -1,10 +1,12 @@
-"""Traced configurations of an op: specs, names, and where they are found.
+"""Traced configurations of an op: read from a trove or a file, named, combined, and built.
+
+A name states a whole configuration, on one line:
 
     ttnn.add(1x1x32x64 bfloat16 TILE L1_HEIGHT_SHARDED[32x64 ROW_MAJOR 0,0-7,3] on 4x8
              | 1x1x32x64 bfloat16 ROW_MAJOR HOST) -> DRAM_INTERLEAVED
 
-on one line. A memory that these words do not tell, such as one of nd shards, is followed by all of
-it, packed: ``DRAM_BLOCK_SHARDED~eJx...``.
+A memory configuration that these words cannot state, such as one with nd shards, is appended in
+packed form: ``DRAM_BLOCK_SHARDED~eJx...``.
 """
 
 from __future__ import annotations
@@ -15,8 +17,12 @@ import logging
 import re
 import zlib
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
 from pathlib import Path
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import (
@@ -29,6 +35,7 @@ from optrove.errors import (
     UnusableTrove,
 )
 from optrove.frameworks.installed import attempt, is_importable, joined_tables
+from optrove.model.case import Case, renamed, rewrite
 from optrove.model.ops import meant_ops
 from optrove.model.values import (
     Int,
@@ -37,6 +44,7 @@ from optrove.model.values import (
     Struct,
     Symbol,
     TensorSpec,
+    Tile,
     TtnnPlacement,
     Value,
     walk,
@@ -54,26 +62,30 @@ from optrove.trove.query import Asked, near, select
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from optrove.model.case import Case
+log = logging.getLogger(__name__)
 
+MOST_VECTORS: Final = 10_000
+"""The most permutations of a suite, and the most combinations of an op's specs."""
 
-MEMORY_CONFIG: Final = "ttnn.MemoryConfig"
-USUAL_TILE: Final = (32, 32)
+_ASPECTS: Final = ("dtype", "layout", "memory")
+_MEMORY_CONFIG: Final = "ttnn.MemoryConfig"
+_DEFAULT_TILE: Final = (32, 32)
+_FACES: Final = (16, 16)
 
-_RESULTS: Final = ("output", "optional_output")
-"""How the names of parameters begin that take tensors for results."""
+_OUTPUTS: Final = ("output", "optional_output")
+"""Parameters whose names begin so take tensors for results."""
 
 _FIRST: Final = (r"arg(\d+)", r"\w*_q", r"\w*_k", r"input\w*", "predicate", "true_value", "query")
 _LAST: Final = (r"bias\w*", "beta", r"residual\w*")
-"""Which parameters come before and after all others. Cases know their arguments by name, and in
-signatures these stand at the ends; within a row the order is that of the alphabet."""
+"""The parameters that come before and after all others in signatures; a case has its arguments by
+name only. Parameters of the same rank are in alphabetical order."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracedTensor:
-    """The spec of one input: ``memory`` is None on the host, ``tile`` where it is the usual one.
+    """The spec of one input; ``memory`` is None on the host, ``tile`` for the default tile.
 
-    ``shape`` is what one chip holds, ``mesh`` the chips that hold such a part; None for one.
+    ``shape`` is the part on one chip, ``mesh`` the chips that hold such a part; None for one.
     """
 
     shape: tuple[int, ...]
@@ -86,7 +98,7 @@ class TracedTensor:
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """One traced configuration; ``output`` is the memory that the call asked for, if it did."""
+    """One traced configuration; ``output`` is the memory that the call asked for, if any."""
 
     op: str
     tensors: tuple[TracedTensor, ...]
@@ -94,8 +106,8 @@ class Traced:
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
-    """The configurations of an op that a sweep runs, and what became of the others.
+class Configurations:
+    """The distinct configurations of an op, and the counts of the others.
 
     ``traced == len(kept) + repeated + other_arity + untensored``.
     """
@@ -117,99 +129,146 @@ class Distinct:
         return text
 
 
-def traced_of(case: Case) -> Traced | None:
-    """Return what a sweep takes over from a case; None if it has no tensor of ttnn."""
-    specs = tensors_of(case)
-    if not specs:
-        return None
-    return Traced(case.op, tuple(map(_tensor, specs)), _output(case))
+def distinct(op: str, cases: Iterable[Case], arity: int | None = None) -> Configurations:
+    """Return the first configuration for each combination of inputs, in order.
 
-
-def tensors_of(case: Case) -> list[TensorSpec]:
-    """Return the tensors of ttnn that a case takes, in the usual order of parameters."""
-    found = []
-    for name, value in sorted(case.arguments, key=lambda argument: _place(argument[0])):
-        if name.startswith(_RESULTS):
-            continue
-        found += [
-            part
-            for _, part in walk(value)
-            if isinstance(part, TensorSpec) and isinstance(part.placement, TtnnPlacement)
-        ]
-    return found
-
-
-def _place(name: str) -> tuple[int, int, str]:
-    for rank, pattern in enumerate(_FIRST):
-        match = re.fullmatch(pattern, name)
-        if match is not None:
-            return rank, int(match[1]) if match.groups() else 0, name
-    for rank, pattern in enumerate(_LAST, start=len(_FIRST) + 1):
-        if re.fullmatch(pattern, name):
-            return rank, 0, name
-    return len(_FIRST), 0, name
-
-
-def distinct(op: str, cases: Iterable[Case], arity: int | None = None) -> Distinct:
-    """Return the configurations with different inputs, the first of each, in their order.
-
-    They have as many tensors as most have, or as ``arity`` says.
+    They have as many tensors as most cases have, or ``arity``.
     """
-    told = [traced_of(case) for case in cases]
-    found = [each for each in told if each is not None]
-    wanted = _usual_arity(found) if arity is None else arity
-    fitting = [each for each in found if len(each.tensors) == wanted]
+    traced = [traced_of(case) for case in cases]
+    found = [each for each in traced if each is not None]
+    if arity is None:
+        counts = Counter(len(each.tensors) for each in found)
+        arity = max(counts, key=lambda count: (counts[count], -count), default=0)
+    fitting = [each for each in found if len(each.tensors) == arity]
     kept: dict[tuple[TracedTensor, ...], Traced] = {}
     for each in fitting:
         kept.setdefault(each.tensors, each)
-    return Distinct(
+    return Configurations(
         op=op,
-        traced=len(told),
-        arity=wanted,
+        traced=len(traced),
+        arity=arity,
         kept=tuple(kept.values()),
         repeated=len(fitting) - len(kept),
         other_arity=len(found) - len(fitting),
-        untensored=len(told) - len(found),
+        untensored=len(traced) - len(found),
     )
 
 
-def _usual_arity(found: Sequence[Traced]) -> int:
-    counts = Counter(len(each.tensors) for each in found)
-    return max(counts, key=lambda arity: (counts[arity], -arity), default=0)
+def traced_of(case: Case) -> Traced | None:
+    """Return the configuration of a case; None if it has no tensor of ttnn."""
+    specs = tensors_of(case)
+    if not specs:
+        return None
+    memories = {
+        name: value
+        for name, value in case.arguments
+        if isinstance(value, Struct) and value.type == _MEMORY_CONFIG
+    }
+    output = memories.get("memory_config") or next(iter(memories.values()), None)
+    return Traced(case.op, tuple(map(_traced_tensor, specs)), output)
 
 
-def _tensor(spec: TensorSpec) -> TracedTensor:
+def tensors_of(case: Case) -> list[TensorSpec]:
+    """Return the input tensors of ttnn of a case, in the usual order of parameters."""
+    return [
+        part
+        for name, value in sorted(case.arguments, key=lambda argument: _rank(argument[0]))
+        if not name.startswith(_OUTPUTS)
+        for _, part in walk(value)
+        if isinstance(part, TensorSpec) and isinstance(part.placement, TtnnPlacement)
+    ]
+
+
+def _rank(name: str) -> tuple[int, int, str]:
+    for rank, pattern in enumerate((*_FIRST, *_LAST)):
+        match = re.fullmatch(pattern, name)
+        if match is not None:
+            last = rank >= len(_FIRST)
+            return rank + last, int(match[1]) if match.groups() else 0, name
+    return len(_FIRST), 0, name
+
+
+def _traced_tensor(spec: TensorSpec) -> TracedTensor:
     placement = spec.placement
     assert isinstance(placement, TtnnPlacement)  # noqa: S101 - chosen so; narrows the type
-    tile = None if placement.tile is None else placement.tile.shape
-    shape = placement.mesh_shape
+    tile, mesh = placement.tile, placement.mesh_shape
     return TracedTensor(
         shape=spec.shape,
         dtype=spec.dtype,
         layout=placement.layout,
-        tile=None if tile == USUAL_TILE else tile,
+        tile=None if tile is None or tile.shape == _DEFAULT_TILE else tile.shape,
         memory=None if placement.storage == "host" else placement.memory,
-        mesh=shape if shape and any(size != 1 for size in shape) else None,
+        mesh=mesh if mesh and any(size != 1 for size in mesh) else None,
     )
 
 
-def _output(case: Case) -> Struct | None:
-    """Return the memory that a call asked for: what its name says, else the first there is."""
-    found = {
-        name: value
-        for name, value in case.arguments
-        if isinstance(value, Struct) and value.type == MEMORY_CONFIG
-    }
-    if "memory_config" in found:
-        return found["memory_config"]
-    return next(iter(found.values()), None)
+def combinations(op: str, cases: Sequence[Case]) -> tuple[Configurations, tuple[Case, ...]]:
+    """Return the configurations of an op, and a case for every combination of their specs.
+
+    The shapes of one call stay together, since most others would not fit. Arguments that are not
+    tensors are those of the first case. BadTarget for more than 10,000 combinations.
+    """
+    found = distinct(op, cases)
+    if not found.kept:
+        return found, ()
+    base = next(case for case in cases if len(tensors_of(case)) == found.arity)
+    shapes = dict.fromkeys(tuple(each.shape for each in one.tensors) for one in found.kept)
+    placements = [
+        [dict.fromkeys(getattr(tensor, aspect) for tensor in tensors) for aspect in _ASPECTS]
+        for tensors in zip(*(one.tensors for one in found.kept), strict=True)
+    ]
+    count = len(shapes) * prod(len(values) for each in placements for values in each)
+    if count > MOST_VECTORS:
+        raise BadTarget(
+            f"{op} was traced with specs that make {count:,} combinations, and at most "
+            f"{MOST_VECTORS:,} are allowed; choose fewer cases (--model, --dtype, --memory, "
+            f"--shape)"
+        )
+    made = (
+        [
+            TracedTensor(shape, dtype, layout, memory=memory)
+            for shape, (dtype, layout, memory) in zip(chosen, placed, strict=True)
+        ]
+        for chosen in shapes
+        for placed in product(*(product(*each) for each in placements))
+    )
+    return found, tuple(dict.fromkeys(_with_tensors(base, tensors) for tensors in made))
+
+
+def _with_tensors(base: Case, tensors: Sequence[TracedTensor]) -> Case:
+    """Return a case with these specs for its inputs, each a tensor of its own."""
+    numbers = {id(spec): number for number, spec in enumerate(tensors_of(base))}
+
+    def changed(part: Value) -> Value:
+        if id(part) not in numbers or not isinstance(part, TensorSpec):
+            return part
+        number = numbers[id(part)]
+        tensor, placement = tensors[number], part.placement
+        if isinstance(placement, TtnnPlacement):
+            tiled = tensor.layout == "TILE"
+            placement = replace(
+                placement,
+                padded_shape=_padded(tensor.shape) if tiled else tensor.shape,
+                layout=tensor.layout,
+                tile=Tile(_DEFAULT_TILE, _FACES) if tiled else None,
+                memory=tensor.memory,
+            )
+        return TensorSpec(tensor.shape, tensor.dtype, placement, number, number)
+
+    arguments = tuple((name, rewrite(value, changed)) for name, value in base.arguments)
+    # Numbers tensors as recordings do: in the order of the names.
+    return renamed(Case(base.op, arguments), {})
+
+
+def _padded(shape: tuple[int, ...]) -> tuple[int, ...]:
+    last = [-(-size // unit) * unit for size, unit in zip(shape[-2:], _DEFAULT_TILE, strict=False)]
+    return (*shape[:-2], *last)
 
 
 _HOST: Final = "HOST"
 _SCALAR: Final = "scalar"
-_LAYOUTS: Final = "INTERLEAVED|HEIGHT_SHARDED|WIDTH_SHARDED|BLOCK_SHARDED|ND_SHARDED"
 _LONGEST_PACKED: Final = 1_000_000
-
+_LAYOUTS: Final = "INTERLEAVED|HEIGHT_SHARDED|WIDTH_SHARDED|BLOCK_SHARDED|ND_SHARDED"
 _NAME: Final = re.compile(r"(?P<op>[\w.]+)\((?P<tensors>[^()]+)\)(?: -> (?P<output>\S.*))?")
 _TENSOR: Final = re.compile(
     rf"(?P<shape>{_SCALAR}|\d+(?:x\d+)*) (?P<dtype>[\w.]+) (?P<layout>[A-Z_]+)"
@@ -219,105 +278,97 @@ _MEMORY: Final = re.compile(
     rf"(?P<buffer>[A-Z0-9_]+)_(?P<layout>{_LAYOUTS})"
     r"(?:\[(?P<shape>\d+(?:x\d+)*) (?P<orientation>[A-Z_]+) (?P<ranges>\S+)\])?"
 )
-_ODD: Final = re.compile(r"[^A-Z0-9_]")
+_NOT_IN_SYMBOLS: Final = re.compile(r"[^A-Z0-9_]")
 _RANGE: Final = re.compile(r"(\d+),(\d+)-(\d+),(\d+)")
 
 
 def write_name(traced: Traced) -> str:
     """Return the name of a configuration, from which ``read_name`` makes an equal one."""
-    tensors = " | ".join(map(_tensor_text, traced.tensors))
-    output = "" if traced.output is None else f" -> {_memory_text(traced.output)}"
+    tensors = " | ".join(map(_write_tensor, traced.tensors))
+    output = "" if traced.output is None else f" -> {_write_memory(traced.output)}"
     return f"{traced.op}({tensors}){output}"
 
 
 def read_name(name: str) -> Traced:
-    """Return the configuration that a name tells; NotFound if it is not such a name."""
-    match = _NAME.fullmatch(name)
-    tensors = [] if match is None else [_TENSOR.fullmatch(each) for each in _parts(match)]
-    if match is None or not tensors or None in tensors:
-        raise _no_name(name)
+    """Return the configuration that a name states; NotFound for any other text."""
     try:
+        match = _match(_NAME, name)
         return Traced(
             op=match["op"],
-            tensors=tuple(_tensor_of_name(each) for each in tensors if each is not None),
-            output=None if match["output"] is None else _memory(match["output"]),
+            tensors=tuple(map(_read_tensor, match["tensors"].split(" | "))),
+            output=None if match["output"] is None else _read_memory(match["output"]),
         )
     except (ValueError, BadData, zlib.error, binascii.Error) as error:
-        raise _no_name(name) from error
+        raise NotFound(
+            f"{name[:200]!r} is not the name of a traced configuration; "
+            f"use the names that MasterConfigLoader.get_suite_parameters returns"
+        ) from error
 
 
-def _parts(match: re.Match[str]) -> list[str]:
-    return match["tensors"].split(" | ")
+def _match(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+    match = pattern.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!a} does not match {pattern.pattern}")
+    return match
 
 
-def _no_name(name: str) -> NotFound:
-    return NotFound(
-        f"{name[:200]!r} is no name of a traced configuration; "
-        f"take the names that MasterConfigLoader.get_suite_parameters gives"
-    )
-
-
-def _sizes(text: str) -> tuple[int, ...]:
+def _read_sizes(text: str) -> tuple[int, ...]:
     return () if text == _SCALAR else tuple(map(int, text.split("x")))
 
 
-def _text(sizes: tuple[int, ...]) -> str:
+def _write_sizes(sizes: tuple[int, ...]) -> str:
     return "x".join(map(str, sizes)) or _SCALAR
 
 
-def _tensor_text(tensor: TracedTensor) -> str:
-    tile = "" if tensor.tile is None else _text(tensor.tile)
-    memory = _HOST if tensor.memory is None else _memory_text(tensor.memory)
-    mesh = "" if tensor.mesh is None else f" on {_text(tensor.mesh)}"
+def _write_tensor(tensor: TracedTensor) -> str:
+    tile = "" if tensor.tile is None else _write_sizes(tensor.tile)
+    memory = _HOST if tensor.memory is None else _write_memory(tensor.memory)
+    mesh = "" if tensor.mesh is None else f" on {_write_sizes(tensor.mesh)}"
     dtype = tensor.dtype.removeprefix("ttnn.")
-    return f"{_text(tensor.shape)} {dtype} {tensor.layout}{tile} {memory}{mesh}"
+    return f"{_write_sizes(tensor.shape)} {dtype} {tensor.layout}{tile} {memory}{mesh}"
 
 
-def _tensor_of_name(match: re.Match[str]) -> TracedTensor:
+def _read_tensor(text: str) -> TracedTensor:
+    match = _match(_TENSOR, text)
     dtype, tile = match["dtype"], match["tile"]
-    rows, columns = _sizes(tile) if tile else (0, 0)
+    rows, columns = _read_sizes(tile) if tile else (0, 0)
     return TracedTensor(
-        shape=_sizes(match["shape"]),
+        shape=_read_sizes(match["shape"]),
         dtype=dtype if "." in dtype else f"ttnn.{dtype}",
         layout=match["layout"],
         tile=(rows, columns) if tile else None,
-        memory=None if match["memory"] == _HOST else _memory(match["memory"]),
-        mesh=_sizes(match["mesh"]) if match["mesh"] else None,
+        memory=None if match["memory"] == _HOST else _read_memory(match["memory"]),
+        mesh=_read_sizes(match["mesh"]) if match["mesh"] else None,
     )
 
 
-def _memory_text(memory: Struct) -> str:
+def _write_memory(memory: Struct) -> str:
     fields = dict(memory.fields)
-    head = f"{_symbol(fields.get('buffer_type'))}_{_symbol(fields.get('memory_layout'))}"
-    plain = head + _shard_text(fields.get("shard_spec"))
-    try:
-        if _memory(plain) == memory:
-            return plain
-    except ValueError:  # these words cannot tell it
-        plain = ""
+    head = "_".join(
+        _NOT_IN_SYMBOLS.sub("_", value.name) if isinstance(value, Symbol) else "UNKNOWN"
+        for value in (fields.get("buffer_type"), fields.get("memory_layout"))
+    )
+    text = head + _write_shards(fields.get("shard_spec"))
+    with suppress(ValueError):  # words cannot state this configuration
+        if _read_memory(text) == memory:
+            return text
     packed = zlib.compress(write(encode(memory)).encode("ascii"), 9)
     return f"{head}~{base64.urlsafe_b64encode(packed).decode('ascii')}"
 
 
-def _symbol(value: Value | None) -> str:
-    return _ODD.sub("_", value.name) if isinstance(value, Symbol) else "UNKNOWN"
-
-
-def _shard_text(shard: Value | None) -> str:
-    if not isinstance(shard, Struct):
-        return ""
-    match dict(shard.fields):
+def _write_shards(shard: Value | None) -> str:
+    match dict(shard.fields) if isinstance(shard, Struct) else {}:
         case {
             "grid": Struct(fields=(("ranges", List(ranges)),)),
             "orientation": Symbol(name=orientation),
             "shape": List(shape),
         }:
-            sizes = _text(tuple(size.value for size in shape if isinstance(size, Int)))
-            return f"[{sizes} {orientation} {'+'.join(map(_range_text, ranges))}]"
+            sizes = _write_sizes(tuple(size.value for size in shape if isinstance(size, Int)))
+            return f"[{sizes} {orientation} {'+'.join(map(_write_range, ranges))}]"
     return ""
 
 
-def _range_text(value: Value) -> str:
+def _write_range(value: Value) -> str:
     match value:
         case Struct(fields=(("end", Struct(fields=end)), ("start", Struct(fields=start)))):
             numbers = [item.value for _, item in (*start, *end) if isinstance(item, Int)]
@@ -325,77 +376,63 @@ def _range_text(value: Value) -> str:
     return ""
 
 
-def _memory(text: str) -> Struct:
-    """Return the memory configuration that a text tells; ValueError if it tells none."""
-    head, packed, content = text.partition("~")
-    if packed:
-        return _unpacked(content)
-    match = _MEMORY.fullmatch(head)
-    if match is None:
-        raise ValueError(f"{text!a} is no memory")
+def _read_memory(text: str) -> Struct:
+    """Return the memory configuration that a text states; ValueError for any other text."""
+    head, is_packed, packed = text.partition("~")
+    if is_packed:
+        content = base64.urlsafe_b64decode(packed)
+        unpacked = zlib.decompressobj().decompress(content, _LONGEST_PACKED)
+        found = decode(read(unpacked.decode("ascii")))
+        if not isinstance(found, Struct) or found.type != _MEMORY_CONFIG:
+            raise ValueError("the packed value is not a memory configuration")
+        return found
+    match = _match(_MEMORY, head)
     return Struct(
-        MEMORY_CONFIG,
+        _MEMORY_CONFIG,
         (
             ("buffer_type", Symbol("ttnn.BufferType", match["buffer"])),
             ("memory_layout", Symbol("ttnn.TensorMemoryLayout", match["layout"])),
             ("nd_shard_spec", Null()),
-            ("shard_spec", Null() if match["shape"] is None else _shards(match)),
+            ("shard_spec", Null() if match["shape"] is None else _read_shards(match)),
         ),
     )
 
 
-def _unpacked(content: str) -> Struct:
-    packed = zlib.decompressobj()
-    text = packed.decompress(base64.urlsafe_b64decode(content), _LONGEST_PACKED)
-    found = decode(read(text.decode("ascii")))
-    if not isinstance(found, Struct) or found.type != MEMORY_CONFIG:
-        raise ValueError("something else than a memory configuration was packed")
-    return found
-
-
-def _shards(match: re.Match[str]) -> Struct:
-    ranges = [_RANGE.fullmatch(each) for each in match["ranges"].split("+")]
-    if None in ranges:
-        raise ValueError(f"{match['ranges']!a} are no ranges of cores")
-    told = tuple(_core_range(each) for each in ranges if each is not None)
+def _read_shards(match: re.Match[str]) -> Struct:
+    ranges = tuple(map(_read_range, match["ranges"].split("+")))
     return Struct(
         "ttnn.ShardSpec",
         (
-            ("grid", Struct("ttnn.CoreRangeSet", (("ranges", List(told)),))),
+            ("grid", Struct("ttnn.CoreRangeSet", (("ranges", List(ranges)),))),
             ("orientation", Symbol("ttnn.ShardOrientation", match["orientation"])),
-            ("shape", List(tuple(map(Int, _sizes(match["shape"]))))),
+            ("shape", List(tuple(map(Int, _read_sizes(match["shape"]))))),
         ),
     )
 
 
-def _core_range(match: re.Match[str]) -> Struct:
-    def core(x: str, y: str) -> Struct:
-        return Struct("ttnn.CoreCoord", (("x", Int(int(x))), ("y", Int(int(y)))))
-
-    return Struct(
-        "ttnn.CoreRange", (("end", core(match[3], match[4])), ("start", core(match[1], match[2])))
+def _read_range(text: str) -> Struct:
+    numbers = [Int(int(number)) for number in _match(_RANGE, text).groups()]
+    start, end = (
+        Struct("ttnn.CoreCoord", (("x", x), ("y", y))) for x, y in (numbers[:2], numbers[2:])
     )
+    return Struct("ttnn.CoreRange", (("end", end), ("start", start)))
 
 
-log = logging.getLogger(__name__)
-
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-FRAMEWORK = "ttnn."
-
-
-def configurations_of(source: str | Path | None, op: str, arity: int | None = None) -> Distinct:
+def configurations_of(
+    source: str | Path | None, op: str, arity: int | None = None
+) -> Configurations:
     """Return the distinct configurations of an op, and log how many were traced.
 
-    The source is a trove or a file; without one TTNN_MASTER_JSON_PATH says it, or it is the usual
-    trove. None are found of an op that was never traced, which is logged as a warning.
+    The source is a trove or a file; the default is TTNN_MASTER_JSON_PATH, then the default trove.
+    An op that was never traced has none, which is logged as a warning.
     """
-    given = str(source) if source is not None else read_settings().master
+    source = str(source) if source is not None else read_settings().master
     try:
-        name, cases = _cases_in(given, op)
+        name, cases = _cases_in(source, op)
     except (NoTrove, NotATrove, UnusableTrove, BadTarget) as error:
         if not executing.get():
             raise
-        # Names say all of a configuration: whoever executes them needs no trove.
+        # A name states its configuration: executing vectors needs no trove.
         log.warning("%s: %s", op, error)
         name, cases = op, []
     found = distinct(name, cases, arity)
@@ -406,43 +443,40 @@ def configurations_of(source: str | Path | None, op: str, arity: int | None = No
 
 
 def _cases_in(source: str | None, op: str) -> tuple[str, list[Case]]:
+    """Return the full name of an op and its cases in a trove or a file, most called first."""
     path = None if source is None or "://" in source else Path(source).expanduser()
     if path is not None and path.exists() and not is_sqlite_file(path):
         return _cases_in_file(path, op)
-    return _cases_in_trove(source, op)
+    with reading(source) as reader:
+        name = _full_name(op, reader.op_names(), str(located(source)))
+        if name is None:
+            return op, []
+        asked = Asked(name=name)
+        try:
+            (answer,) = select(reader, asked)
+        except NotFound:  # only other ops call it
+            (answer,) = select(reader, replace(asked, nested=True))
+        return name, [case_of(row.content) for row in reader.cases(answer.query)]
 
 
 def _cases_in_file(path: Path, op: str) -> tuple[str, list[Case]]:
-    # Reading files is the business of modules that a trove does without.
+    # Reading a trove does not need the modules that read files.
     from optrove.interop.detect import read_file
 
     imported, _ = read_file(path)
-    counts: dict[Case, int] = {}
+    counts: Counter[Case] = Counter()
     for each in (case for one in imported for case in one.cases):
-        counts[each.case] = counts.get(each.case, 0) + each.count
-    meant = _meant(op, {case.op for case in counts}, str(path))
-    if meant is None:
+        counts[each.case] += each.count
+    name = _full_name(op, {case.op for case in counts}, str(path))
+    if name is None:
         return op, []
-    found = [case for case in counts if case.op == meant]
-    return meant, sorted(found, key=lambda case: -counts[case])
+    found = [case for case in counts if case.op == name]
+    return name, sorted(found, key=lambda case: -counts[case])
 
 
-def _cases_in_trove(store: str | None, op: str) -> tuple[str, list[Case]]:
-    with reading(store) as reader:
-        meant = _meant(op, reader.op_names(), str(located(store)))
-        if meant is None:
-            return op, []
-        asked = Asked(name=meant)
-        try:
-            (answer,) = select(reader, asked)
-        except NotFound:  # it is only ever called by other ops
-            (answer,) = select(reader, replace(asked, nested=True))
-        return meant, [case_of(row.content) for row in reader.cases(answer.query)]
-
-
-def _meant(op: str, known: Iterable[str], where: str) -> str | None:
-    """Return the op of ttnn that a name means; None, after a warning, if it means none."""
-    ours = sorted(name for name in known if name.startswith(FRAMEWORK))
+def _full_name(op: str, known: Iterable[str], where: str) -> str | None:
+    """Return the op of ttnn that a name means; None, after a warning, if there is none."""
+    ours = sorted(name for name in known if name.startswith("ttnn."))
     found = meant_ops(op, ours)
     if len(found) == 1:
         return found[0]
@@ -456,7 +490,7 @@ def _meant(op: str, known: Iterable[str], where: str) -> str | None:
 
 
 def live(value: Value) -> Any:
-    """Return the live object of ttnn that a value describes; FrameworkMissing without ttnn."""
+    """Return the object of ttnn that a value describes; FrameworkMissing without ttnn."""
     table = attempt("ttnn") if is_importable("ttnn") else ModuleNotFoundError("not installed")
     if isinstance(table, Exception):
         raise FrameworkMissing(
@@ -468,60 +502,39 @@ def live(value: Value) -> Any:
 
 def live_tensor(tensor: TracedTensor) -> tuple[list[int], Any, Any, Any]:
     """Return shape, dtype, layout and memory configuration of an input, as objects of ttnn."""
-    memory = None if tensor.memory is None else live(tensor.memory)
-    return list(tensor.shape), _dtype(tensor), _layout(tensor), memory
+    dtype, layout, memory = (_live_aspect(each, getattr(tensor, each)) for each in _ASPECTS)
+    return list(tensor.shape), dtype, layout, memory
 
 
-def _dtype(tensor: TracedTensor) -> Any:
-    return live(Symbol("ttnn.DataType", tensor.dtype.rpartition(".")[2].upper()))
-
-
-def _layout(tensor: TracedTensor) -> Any:
-    return live(Symbol("ttnn.Layout", tensor.layout))
+def _live_aspect(aspect: str, value: Any) -> Any:
+    if aspect == "dtype":
+        return live(Symbol("ttnn.DataType", value.rpartition(".")[2].upper()))
+    if aspect == "layout":
+        return live(Symbol("ttnn.Layout", value))
+    return None if value is None else live(value)
 
 
 def shapes(traced: Traced) -> list[int] | dict[str, list[int]]:
-    """Return the one shape of all inputs; where they differ, those of the first two by name."""
-    told = [list(tensor.shape) for tensor in traced.tensors]
-    if all(shape == told[0] for shape in told):
-        return told[0]
-    if len(told) == len(("self", "other")):
-        return {"self": told[0], "other": told[1]}
-    return {f"input_{letter}": shape for letter, shape in zip(LETTERS, told, strict=False)}
+    """Return the shape of the inputs if all have the same; else the shapes by name."""
+    found = [list(tensor.shape) for tensor in traced.tensors]
+    if all(shape == found[0] for shape in found):
+        return found[0]
+    if len(found) == len(("self", "other")):
+        return {"self": found[0], "other": found[1]}
+    return {f"input_{letter}": shape for letter, shape in zip(ascii_lowercase, found, strict=False)}
 
 
-def every_value(found: Distinct) -> dict[str, list[Any]]:
-    """Return the different values of each parameter, for every combination of them."""
-    kept = found.kept
-    columns: dict[str, list[Any]] = {"input_shape": _different(map(shapes, kept))}
-    inputs = list(zip(*(traced.tensors for traced in kept), strict=True))
-    for aspect, make in (("dtype", _dtype), ("layout", _layout), ("memory_config", _memory_config)):
-        for letter, tensors in zip(LETTERS, inputs, strict=False):
-            columns[f"input_{letter}_{aspect}"] = [make(one) for one in _by(aspect, tensors)]
+def every_value(found: Configurations) -> dict[str, list[Any]]:
+    """Return the distinct values of each parameter, for every combination of them."""
+    by_shapes = {tuple(each.shape for each in one.tensors): shapes(one) for one in found.kept}
+    columns: dict[str, list[Any]] = {"input_shape": list(by_shapes.values())}
+    inputs = list(zip(*(one.tensors for one in found.kept), strict=True))
+    for aspect in _ASPECTS:
+        parameter = "memory_config" if aspect == "memory" else aspect
+        for letter, tensors in zip(ascii_lowercase, inputs, strict=False):
+            values = dict.fromkeys(getattr(tensor, aspect) for tensor in tensors)
+            columns[f"input_{letter}_{parameter}"] = [_live_aspect(aspect, each) for each in values]
     if found.arity == 1:
-        outputs = _different(traced.output for traced in kept)
-        columns["output_memory_config"] = [
-            None if output is None else live(output) for output in outputs
-        ]
+        outputs = dict.fromkeys(one.output for one in found.kept)
+        columns["output_memory_config"] = [_live_aspect("memory", each) for each in outputs]
     return columns
-
-
-def _memory_config(tensor: TracedTensor) -> Any:
-    return None if tensor.memory is None else live(tensor.memory)
-
-
-def _by(aspect: str, tensors: Iterable[TracedTensor]) -> list[TracedTensor]:
-    """Return tensors that differ in one aspect, the first of each."""
-    name = aspect.removesuffix("_config")
-    found: dict[Any, TracedTensor] = {}
-    for tensor in tensors:
-        found.setdefault(getattr(tensor, name), tensor)
-    return list(found.values())
-
-
-def _different(values: Iterable[Any]) -> list[Any]:
-    found: list[Any] = []
-    for value in values:
-        if value not in found:
-            found.append(value)
-    return found

@@ -1,8 +1,10 @@
-"""Make the vectors of sweep modules and of recorded ops, and group them by what they need."""
+"""Sweep plans, and the vectors of sweep modules and of recorded ops."""
 
 from __future__ import annotations
 
 import json
+import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,232 +17,253 @@ from typing import TYPE_CHECKING, Any, Final
 from optrove.errors import BadTarget, NotFound
 from optrove.frameworks.installed import is_importable
 from optrove.frameworks.ttnn.board.table import BOARDS
-from optrove.model.records import DeviceKind, Job, SweepModule
+from optrove.model.records import Counts, DeviceKind, Job, Sweep, SweepModule
 from optrove.model.values import Text
 from optrove.replay.device_choice import Where, has_board, settled
 from optrove.replay.jobs import device_of
-from optrove.replay.planning import How, Planned, planned_cases, timeout_ns
+from optrove.replay.planning import How, Planned, planned_cases
 from optrove.replay.sweep_module import SWEEPS
 from optrove.replay.workers import ending
 from optrove.serializer.described import case_of
 from optrove.serializer.hashes import placement_hash
 from optrove.settings import STORE, environment, read_settings
-from optrove.sweep import grouping as schedule
-from optrove.sweep.grouping import Needs, grouped
-from optrove.sweep.permutations import combinations
-from optrove.sweep.traced import read_name
+from optrove.sweep.traced import combinations, read_name
 from optrove.trove.query import select
 
 if TYPE_CHECKING:
-    from optrove.model.records import Counts
-    from optrove.sweep.grouping import Group
+    from collections.abc import Iterable, Mapping
+
     from optrove.trove.query import Asked
     from optrove.trove.reader import TroveReader
 
-_PLACES: Final = (Path(SWEEPS), Path("tests") / "sweep_framework" / SWEEPS)
-_NUMBERS: Final = "modules judge numbers"
-_NO_NUMBERS: Final = "without torch there are no numbers to judge"
-_USUAL_BOARD: Final = next(iter(BOARDS))
-_TRACED_NAME: Final = "traced_config_name"
+_DIRECTORIES: Final = (Path(SWEEPS), Path("tests") / "sweep_framework" / SWEEPS)
+_DEFAULT_BOARD: Final = next(iter(BOARDS))
+_NOT_IN_FILE_NAMES: Final = re.compile(r"[^\w.+-]+")
+_NS: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class ModuleRequest:
-    """Which vectors of a module are wanted, and on what they are to run.
+class Group:
+    """Vectors that were recorded on the same board and mesh.
 
-    ``device`` and ``board`` are what the user gave; ``store`` is the trove that the module's own
-    loaders use, ``randomize`` the seed of another order. With ``all_cases`` the loaders give every
-    combination of traced values.
+    ``hardware`` is None where the board is unknown, ``mesh`` for a single chip. ``file`` is the
+    vector file of the group, once it is exported.
     """
 
-    file: Path
-    suite: str | None = None
-    device: str | None = None
-    board: str | None = None
-    store: str | None = None
-    how: How = field(default_factory=How)
-    randomize: int | None = None
-    all_cases: bool = False
+    hardware: str | None
+    mesh: tuple[int, ...] | None
+    vectors: tuple[Planned, ...]
+    file: Path | None = None
+
+    @property
+    def mesh_text(self) -> str | None:
+        """The mesh in the form ``4x8``."""
+        return None if self.mesh is None else "x".join(map(str, self.mesh))
+
+    @property
+    def suffix(self) -> str:
+        """The end of the name of the group's file: ``.hw_galaxy.mesh_4x8``."""
+        hardware = "" if self.hardware is None else f".hw_{self.hardware}"
+        mesh = "" if self.mesh is None else f".mesh_{self.mesh_text}"
+        return file_stem(hardware + mesh)
 
 
 @dataclass(frozen=True, slots=True)
-class VectorSet:
-    """Vectors, and what was left out: all permutations are in the one or counted in the other.
+class SweepPlan:
+    """The vectors of a sweep in order, and the counts of those left out by reason.
 
-    ``where`` is on what a module's vectors are to run; ``notes`` are lines to be told.
+    ``where`` is the device of each vector by its case id; vectors that are listed or exported only
+    need none. ``notes`` are lines for the user.
     """
 
-    planned: tuple[Planned, ...]
+    vectors: tuple[Planned, ...] = ()
     left_out: Counts = ()
-    module: SweepModule | None = None
-    where: Where | None = None
+    modules: tuple[SweepModule, ...] = ()
+    where: Mapping[str, Where] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
-    def groups(self) -> tuple[Group[Planned], ...]:
-        """The vectors by the hardware and mesh that they were traced on."""
-        return grouped(self.planned, needs_of)
+    def groups(self) -> tuple[Group, ...]:
+        """The vectors by the board and mesh on which they were recorded, largest group first."""
+        return grouped_by_hardware(self.vectors)
+
+
+def grouped_by_hardware(vectors: Iterable[Planned]) -> tuple[Group, ...]:
+    """Return vectors by the board and mesh on which they were recorded, largest group first."""
+    found: dict[tuple[str | None, tuple[int, ...] | None], list[Planned]] = {}
+    for each in vectors:
+        mesh = device_of(each.job).mesh_shape or _traced_mesh(each)
+        several = mesh is not None and any(size != 1 for size in mesh)
+        found.setdefault((each.board, mesh if several else None), []).append(each)
+    groups = [Group(*key, tuple(members)) for key, members in found.items()]
+    return tuple(sorted(groups, key=lambda group: (-len(group.vectors), group.suffix)))
+
+
+def _traced_mesh(planned: Planned) -> tuple[int, ...] | None:
+    """Return the mesh that the name of a traced configuration states."""
+    value = dict(planned.job.case.arguments).get("traced_config_name")
+    if planned.suite is None or not isinstance(value, Text):
+        return None
+    try:
+        traced = read_name(value.value)
+    except NotFound:  # the module makes names of its own
+        return None
+    return next((tensor.mesh for tensor in traced.tensors if tensor.mesh is not None), None)
+
+
+def file_stem(name: str) -> str:
+    """Return the name of a module or op as a part of a file name."""
+    return _NOT_IN_FILE_NAMES.sub("_", name)
+
+
+def file_digest(file: Path) -> str:
+    """Return the SHA-256 of a file's content."""
+    return sha256(file.read_bytes()).hexdigest()
+
+
+def shuffled(plan: SweepPlan, seed: int | None) -> SweepPlan:
+    """Return a plan in the order that a seed gives; the same plan without a seed."""
+    if seed is None:
+        return plan
+    vectors = list(plan.vectors)
+    random.Random(seed).shuffle(vectors)  # noqa: S311 - an order, not a secret
+    return replace(plan, vectors=tuple(vectors))
 
 
 def module_file(target: str) -> Path | None:
-    """Return the file of the sweep module that is meant; None if no module is.
+    """Return the file of the sweep module that a target names; None if it names no module.
 
-    That is a file of Python, or a dotted name below ``sweeps`` or ``tests/sweep_framework/sweeps``
-    here or above. BadTarget for a file that is not there.
+    A target is a Python file, or a dotted name below ``sweeps`` or ``tests/sweep_framework/sweeps``
+    in the working directory or above it. BadTarget for a file that does not exist.
     """
     path = Path(target).expanduser()
     if path.suffix == ".py" or (path.is_file() and "/" in target):
         if not path.is_file():
             raise BadTarget(f"there is no file {target!r}; name a sweep module, or an op")
         return path.absolute()
-    named = Path(*target.split(".")).with_suffix(".py") if target.isprintable() else None
+    if not target.isprintable():
+        return None
+    named = Path(*target.split(".")).with_suffix(".py")
     here = Path.cwd()
-    for directory in (here, *here.parents):
-        for place in _PLACES if named is not None else ():
-            if named is not None and (directory / place / named).is_file():
-                return directory / place / named
-    return None
+    candidates = (
+        directory / sweeps / named for directory in (here, *here.parents) for sweeps in _DIRECTORIES
+    )
+    return next((file for file in candidates if file.is_file()), None)
 
 
-def vectors_of(request: ModuleRequest) -> VectorSet:
-    """Make the vectors of a module, in a process of its own; BadTarget names it if that fails."""
-    where = place_for_module(request.device, request.board)
-    told = _generated(request, where)
-    path = str(request.file.absolute())
-    module = SweepModule(told["name"], path, file_digest(request.file))
-    timeout = request.how.timeout or told["timeout"]
-    how = replace(request.how, timeout=timeout)
-    planned = [
-        Planned(_job(content, path, where, how), case_id, suite=suite)
-        for suite, case_id, content in told["vectors"]
-    ]
-    left_out = tuple(sorted(told["left_out"].items()))
-    found = VectorSet(tuple(planned), left_out, module, where, tuple(told["notes"]))
-    if not planned:
-        raise NotFound(_nothing(request, found))
-    if (request.board or read_settings().board) is None:
-        found = replace(found, where=_large_enough(where, found))
-    return shuffled(found, request.randomize)
+def module_vectors(
+    file: Path, sweep: Sweep, store: str | None = None, *, all_cases: bool = False
+) -> SweepPlan:
+    """Make the vectors of a module in a process of its own, for the device that ``sweep`` names.
 
-
-def _large_enough(where: Where, vectors: VectorSet) -> Where:
-    """Return where vectors can run that were traced on a mesh, if nobody has chosen a board."""
-    chips = max(prod(group.needs.mesh or (1,)) for group in vectors.groups)
-    board = next((name for name, board in BOARDS.items() if board.chips >= chips), None)
-    if board is None or where.board is None or chips == 1:
-        return where
-    return replace(where, board=board, why=f"the smallest that has {chips} chips, as was traced")
-
-
-def op_vectors(
-    reader: TroveReader, asked: Asked, how: How, *, all_cases: bool = False
-) -> VectorSet:
-    """Return the recorded cases of the ops that are meant, or every combination of their specs.
-
-    NotFound if there are none; BadTarget for more combinations than a suite may have.
+    ``store`` is the trove of the module's own loaders; with ``all_cases`` these give every
+    combination of traced values. BadTarget names the module if it fails, NotFound if it has no
+    vectors.
     """
-    answers = select(reader, asked)
-    planned = [each for one in answers for each in planned_cases(reader, one.query, how)]
-    if not all_cases:
-        return VectorSet(tuple(planned))
-    found: list[Planned] = []
-    notes: list[str] = []
-    for answer in answers:
-        cases = [each for each in planned if each.op == answer.op]
-        combined = combinations(answer.op, [each.job.case for each in cases])
-        notes.append(f"{combined.of}, {len(combined.cases):,} combinations")
-        base = cases[0]
-        for case in combined.cases:
-            job = replace(base.job, case=case, outputs=None)
-            found.append(Planned(job, placement_hash(case), board=base.board))
-    return VectorSet(tuple(found), notes=tuple(notes))
-
-
-def place_for_module(device: str | None, board: str | None) -> Where:
-    """Return on what a module runs: as asked, else with numbers, since it judges them itself."""
-    if not is_importable("ttnn") and device is None and board is None:
-        return Where(DeviceKind.HOST, why="ttnn is not installed")
-    choice = settled(device, board)
-    if choice.device_kind is DeviceKind.HARDWARE:
-        return Where(DeviceKind.HARDWARE)
-    asked = board or read_settings().board
-    if device is None and asked is None and has_board():
-        return Where(DeviceKind.HARDWARE, why="a board is here, and no other was asked for")
-    kind, why = choice.device_kind or DeviceKind.SHADOW, None
-    if device is None:
-        numbers = is_importable("torch")
-        kind = DeviceKind.SHADOW if numbers else DeviceKind.MOCK
-        why = _NUMBERS if numbers else _NO_NUMBERS
-    return Where(kind, choice.board or _USUAL_BOARD, why)
-
-
-def shuffled(vectors: VectorSet, seed: int | None) -> VectorSet:
-    """Return the vectors in the order that a seed gives; the same without one."""
-    if seed is None:
-        return vectors
-    return replace(vectors, planned=tuple(schedule.shuffled(vectors.planned, seed)))
-
-
-def needs_of(planned: Planned) -> Needs:
-    """Return the board and mesh that a vector was traced on; one chip of any board is none."""
-    mesh = device_of(planned.job).mesh_shape or _traced_mesh(planned)
-    several = mesh is not None and any(size != 1 for size in mesh)
-    return Needs(planned.board, mesh if several else None)
-
-
-def _traced_mesh(planned: Planned) -> tuple[int, ...] | None:
-    """Return the mesh that the name of a traced configuration tells."""
-    value = dict(planned.job.case.arguments).get(_TRACED_NAME)
-    if planned.suite is None or not isinstance(value, Text):
-        return None
-    try:
-        traced = read_name(value.value)
-    except NotFound:  # names of the module's own making
-        return None
-    return next((tensor.mesh for tensor in traced.tensors if tensor.mesh is not None), None)
-
-
-def _job(content: str, path: str, where: Where, how: How) -> Job:
-    return Job(
-        case=case_of(content),
-        device_kind=where.device_kind,
-        seed=how.seed,
-        timeout_ns=timeout_ns(how),
-        module=path,
+    where = module_device(sweep.device_kind, sweep.board)
+    path = str(file.absolute())
+    options = [] if sweep.suite is None else [f"--suite={sweep.suite}"]
+    options += [] if where.board is None else [f"--board={where.board}"]
+    options += ["--all-cases"] if all_cases else []
+    made = _generated(path, options, store)
+    timeout_ns = sweep.timeout_ns
+    if timeout_ns is None and made["timeout"] is not None:
+        timeout_ns = round(made["timeout"] * _NS)
+    vectors = tuple(
+        Planned(
+            Job(
+                case=case_of(content),
+                device_kind=where.device_kind,
+                seed=sweep.seed,
+                timeout_ns=timeout_ns,
+                module=path,
+            ),
+            case_id,
+            suite=suite,
+        )
+        for suite, case_id, content in made["vectors"]
+    )
+    left_out = tuple(sorted(made["left_out"].items()))
+    if not vectors:
+        reasons = [*(f"{count:,} {reason}" for reason, count in left_out), *made["notes"]]
+        suite = f"suite {sweep.suite!r} of " if sweep.suite else ""
+        raise NotFound(
+            f"there are no vectors in {suite}{file}: {'; '.join(reasons) or 'it has no suites'}"
+        )
+    if (sweep.board or read_settings().board) is None:
+        where = large_enough(where, vectors)
+    return SweepPlan(
+        vectors,
+        left_out,
+        (SweepModule(made["name"], path, file_digest(file)),),
+        dict.fromkeys((each.case_id for each in vectors), where),
+        tuple(made["notes"]),
     )
 
 
-def file_digest(file: Path) -> str:
-    """Return the SHA-256 of what a file holds."""
-    return sha256(file.read_bytes()).hexdigest()
-
-
-def _nothing(request: ModuleRequest, found: VectorSet) -> str:
-    reasons = "; ".join(f"{count:,} {reason}" for reason, count in found.left_out)
-    told = "; ".join(filter(None, (reasons, *found.notes)))
-    which = f"suite {request.suite!r} of " if request.suite else ""
-    return f"there is not a single vector in {which}{request.file}: {told or 'it has no suites'}"
-
-
-def _generated(request: ModuleRequest, where: Where) -> dict[str, Any]:
-    """Have a process import the module; return what it wrote down."""
+def _generated(file: str, options: list[str], store: str | None) -> dict[str, Any]:
+    """Run ``optrove.sweep.generating`` in a process, and return the content of its output file."""
     with tempfile.TemporaryDirectory(prefix="optrove-vectors-") as directory:
         output = Path(directory) / "vectors.json"
-        words = [sys.executable, "-m", "optrove.sweep.generating"]
-        words += [str(request.file.absolute()), str(output)]
-        words += [] if request.suite is None else [f"--suite={request.suite}"]
-        words += [] if where.board is None else [f"--board={where.board}"]
-        words += ["--all-cases"] if request.all_cases else []
-        # The module's loaders find the trove where this command was told that it is.
-        with environment({} if request.store is None else {STORE.name: request.store}):
-            # What the module prints is talk, and goes where talk goes.
-            done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=2, check=False)  # noqa: S603 - this interpreter
+        command = [sys.executable, "-m", "optrove.sweep.generating", file, str(output), *options]
+        # The module's loaders read the trove of this command.
+        with environment({} if store is None else {STORE.name: store}):
+            # Output of the module is talk, and goes to stderr.
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False)  # noqa: S603 - this interpreter
         if not output.exists():
             raise BadTarget(
-                f"the process that imported sweep module {request.file} ended with "
-                f"{ending(done.returncode)}; what it said is above. Does it run with plain Python?"
+                f"the process that imported sweep module {file} ended with "
+                f"{ending(done.returncode)}; see its output above. Does it run with plain Python?"
             )
-        told: dict[str, Any] = json.loads(output.read_text(encoding="ascii"))
-    if "error" in told:
-        raise BadTarget(told["error"])
-    return told
+        made: dict[str, Any] = json.loads(output.read_text(encoding="ascii"))
+    if "error" in made:
+        raise BadTarget(made["error"])
+    return made
+
+
+def module_device(kind: DeviceKind | None, board: str | None) -> Where:
+    """Return the device on which a module runs; by default one that computes numbers."""
+    if not is_importable("ttnn") and kind is None and board is None:
+        return Where(DeviceKind.HOST, why="ttnn is not installed")
+    choice = settled(None if kind is None else kind.value, board)
+    if choice.device_kind is DeviceKind.HARDWARE:
+        return Where(DeviceKind.HARDWARE)
+    if kind is None and (board or read_settings().board) is None and has_board():
+        return Where(DeviceKind.HARDWARE, why="this machine has a board")
+    board = choice.board or _DEFAULT_BOARD
+    if kind is not None:
+        return Where(kind, board)
+    if is_importable("torch"):
+        return Where(DeviceKind.SHADOW, board, "modules judge numbers")
+    return Where(DeviceKind.MOCK, board, "without torch there are no numbers to judge")
+
+
+def large_enough(where: Where, vectors: Iterable[Planned]) -> Where:
+    """Return a device with enough chips for vectors that were traced on a mesh."""
+    chips = max(prod(group.mesh or (1,)) for group in grouped_by_hardware(vectors))
+    board = next((name for name, board in BOARDS.items() if board.chips >= chips), None)
+    if board is None or where.board is None or chips == 1:
+        return where
+    return replace(where, board=board, why=f"the smallest board with {chips} chips, as was traced")
+
+
+def op_vectors(reader: TroveReader, asked: Asked, *, all_cases: bool = False) -> SweepPlan:
+    """Return the recorded cases of ops, or every combination of their specs.
+
+    NotFound if the trove has none; BadTarget for more combinations than a suite may have.
+    """
+    answers = select(reader, asked)
+    recorded = [each for one in answers for each in planned_cases(reader, one.query, How())]
+    if not all_cases:
+        return SweepPlan(tuple(recorded))
+    vectors: list[Planned] = []
+    notes: list[str] = []
+    for answer in answers:
+        own = [each for each in recorded if each.op == answer.op]
+        found, cases = combinations(answer.op, [each.job.case for each in own])
+        notes.append(f"{found}, {len(cases):,} combinations")
+        base = own[0]
+        for case in cases:
+            job = replace(base.job, case=case, outputs=None)
+            vectors.append(Planned(job, placement_hash(case), board=base.board))
+    return SweepPlan(tuple(vectors), notes=tuple(notes))

@@ -161,7 +161,7 @@ def test_resume_goes_on_with_the_sweep_that_is_meant_only(trove):
         (("--vector-source", "file"), "add --file-path FILE"),
         (("--vector-source", "file", "--file-path", ".", "--dtype", "x"), "--dtype chooses"),
         (("add", "--suite-name", "nightly"), "is an op, which has no suites"),
-        (("add", "--vector-id", "zz"), "none of the 2 vectors that are meant begins with"),
+        (("add", "--vector-id", "zz"), "none of the 2 vectors begins with"),
         (("--device", "hw", "--board", "n300"), "give one"),
         (("mine.py", "--model", "llama"), "filters are for ops"),
     ],

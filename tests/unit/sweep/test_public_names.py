@@ -90,5 +90,5 @@ def test_a_name_with_another_number_of_tensors_says_what_to_use(version_2):
     (name, *_) = names(version_2, "relu")
     with pytest.raises(NotFound, match="has 1; use unpack_traced_config"):
         unpack_binary_traced_config(name)
-    with pytest.raises(NotFound, match="no name of a traced configuration"):
+    with pytest.raises(NotFound, match="not the name of a traced configuration"):
         unpack_traced_config("traced_0")

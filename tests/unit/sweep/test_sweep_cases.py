@@ -37,7 +37,7 @@ def reader(tmp_path_factory):
 def chosen(reader, *names, **asked):
     """Return the ops of the cases that are chosen, and what is left out."""
     found = recorded_cases(reader, names, Asked(**asked), How())
-    return {each.op for each in found.cases}, dict(found.left_out)
+    return {each.op for each in found.vectors}, dict(found.left_out)
 
 
 @pytest.mark.parametrize("names", [(), ("*",)])
@@ -48,13 +48,16 @@ def test_nothing_and_a_star_mean_the_same_and_the_rest_can_be_added(reader, name
     nested = COMPUTING | {"fake.inner"}
     assert chosen(reader, *names, nested=True) == (nested, {MOVING: 3})
     every = recorded_cases(reader, names, Asked(all_ops=True, nested=True), How())
-    assert ({each.op for each in every.cases}, every.left_out) == (nested | MOVED, ())
-    assert len(every.cases) == len(recorded_cases(reader, names, Asked(), How()).cases) + 4
+    assert ({each.op for each in every.vectors}, every.left_out) == (nested | MOVED, ())
+    assert len(every.vectors) == len(recorded_cases(reader, names, Asked(), How()).vectors) + 4
 
 
 def test_the_most_called_case_comes_first(reader):
     found = recorded_cases(reader, (), Asked(), How())
-    assert [(each.op, each.calls) for each in found.cases] == [("fake.relu", 3), ("fake.outer", 2)]
+    assert [(each.op, each.calls) for each in found.vectors] == [
+        ("fake.relu", 3),
+        ("fake.outer", 2),
+    ]
 
 
 def test_whoever_names_an_op_that_moves_data_gets_it_besides(reader):
@@ -72,7 +75,7 @@ def test_vectors_are_for_their_module_and_no_pattern_means_them(reader):
 
 
 def test_filters_that_leave_nothing_are_an_error(reader):
-    with pytest.raises(NotFound, match="no such case; list what there is"):
+    with pytest.raises(NotFound, match="no such case; list the ops"):
         recorded_cases(reader, (), Asked(dtype="float32"), How())
 
 

@@ -3,25 +3,30 @@ import json
 import pytest
 
 from optrove.errors import BadData, BadTarget, NotFound, UnusableResults
-from optrove.model.records import DeviceKind, Job, SweepModule
+from optrove.model.records import DeviceKind, DeviceParameters, Job, Sweep, SweepModule
 from optrove.replay.device_choice import Where
-from optrove.replay.planning import How, Planned
+from optrove.replay.planning import Planned
 from optrove.serializer.hashes import placement_hash
+from optrove.sweep.sweeping import portions
 from optrove.sweep.vector_files import (
+    HEADER,
     MANIFEST,
-    FileRequest,
     export_vectors,
+    read_vectors,
+    vector_document,
     vectors_from_file,
     write_vectors,
 )
 from optrove.sweep.vectors import (
-    ModuleRequest,
-    VectorSet,
-    _large_enough,
+    Group,
+    SweepPlan,
+    file_stem,
+    grouped_by_hardware,
+    large_enough,
+    module_device,
     module_file,
-    place_for_module,
+    module_vectors,
     shuffled,
-    vectors_of,
 )
 from trove_rows import case, tensor
 
@@ -46,7 +51,7 @@ def own(module, *sizes, suite="nightly"):
         planned(case(f"sweep.mine.{suite}", size=size), suite, module=module.path, timeout_ns=9)
         for size in sizes
     ]
-    return VectorSet(tuple(found), (("invalid: odd", 2),), module)
+    return SweepPlan(tuple(found), (("invalid: odd", 2),), (module,))
 
 
 def names(directory):
@@ -54,7 +59,7 @@ def names(directory):
 
 
 def test_recorded_cases_are_exported_by_hardware_and_mesh_and_read_back(tmp_path):
-    vectors = VectorSet(
+    vectors = SweepPlan(
         (
             recorded(32),
             recorded(64, "galaxy", (4, 8)),
@@ -63,7 +68,7 @@ def test_recorded_cases_are_exported_by_hardware_and_mesh_and_read_back(tmp_path
         )
     )
     written = export_vectors(vectors, tmp_path / "out")
-    assert [(each.file.name, each.vectors) for each in written] == [
+    assert [(each.file.name, len(each.vectors)) for each in written] == [
         ("ttnn.relu.hw_galaxy.mesh_4x8.json", 2),
         ("ttnn.relu.hw_n300.json", 1),
         ("ttnn.exp.hw_n300.json", 1),
@@ -71,33 +76,36 @@ def test_recorded_cases_are_exported_by_hardware_and_mesh_and_read_back(tmp_path
     manifest = json.loads((tmp_path / "out" / MANIFEST).read_text())
     assert manifest["vector_files"] == sorted(each.file.name for each in written)
     assert manifest["files"]["ttnn.relu.hw_galaxy.mesh_4x8.json"]["mesh"] == "4x8"
-    every = vectors_from_file(FileRequest(tmp_path / "out", How()))
-    assert set(every.planned) == set(vectors.planned)
-    only = vectors_from_file(FileRequest(tmp_path / "out", How(seed=3), name="ttnn.exp"))
-    assert [each.job.seed for each in only.planned] == [3]
+    every = vectors_from_file(tmp_path / "out", Sweep())
+    assert set(every.vectors) == set(vectors.vectors)
+    only = vectors_from_file(tmp_path / "out", Sweep(seed=3), "ttnn.exp")
+    assert [each.job.seed for each in only.vectors] == [3]
 
 
 def test_the_vectors_of_a_module_know_their_file_and_what_was_left_out(tmp_path, module):
     vectors = own(module, 1, 2)
     write_vectors(vectors, tmp_path / "v.json")
-    found = vectors_from_file(FileRequest(tmp_path / "v.json", How()))
+    found = vectors_from_file(tmp_path / "v.json", Sweep())
     assert found == vectors
-    elsewhere = FileRequest(tmp_path / "v.json", How(timeout=2), module=tmp_path / "moved.py")
-    job = vectors_from_file(elsewhere).planned[0].job
+    sweep = Sweep(timeout_ns=2_000_000_000)
+    elsewhere = vectors_from_file(tmp_path / "v.json", sweep, module=tmp_path / "moved.py")
+    job = elsewhere.vectors[0].job
     assert (job.module, job.timeout_ns) == (str(tmp_path / "moved.py"), 2_000_000_000)
     (tmp_path / "mine.py").unlink()
-    with pytest.raises(BadTarget, match=r"belong to module mine, which was in .* name its file"):
-        vectors_from_file(FileRequest(tmp_path / "v.json", How()))
+    with pytest.raises(
+        BadTarget, match=r"belong to module mine, but its file .* does not exist; name the file"
+    ):
+        vectors_from_file(tmp_path / "v.json", Sweep())
 
 
 def test_exporting_again_keeps_other_suites_and_removes_what_is_gone(tmp_path, module):
     export_vectors(own(module, 1, 2), tmp_path / "out")
     export_vectors(own(module, 3, suite="weekly"), tmp_path / "out")
-    assert len(vectors_from_file(FileRequest(tmp_path / "out", How())).planned) == 3
-    again = FileRequest(tmp_path / "out", How(), suite="weekly")
-    assert [each.suite for each in vectors_from_file(again).planned] == ["weekly"]
-    export_vectors(VectorSet((recorded(32), recorded(64, "galaxy"))), tmp_path / "out")
-    export_vectors(VectorSet((recorded(32),)), tmp_path / "out")
+    assert len(vectors_from_file(tmp_path / "out", Sweep()).vectors) == 3
+    weekly = vectors_from_file(tmp_path / "out", Sweep(suite="weekly"))
+    assert [each.suite for each in weekly.vectors] == ["weekly"]
+    export_vectors(SweepPlan((recorded(32), recorded(64, "galaxy"))), tmp_path / "out")
+    export_vectors(SweepPlan((recorded(32),)), tmp_path / "out")
     assert names(tmp_path / "out") == [MANIFEST, "mine.json", "ttnn.relu.hw_n300.json"]
 
 
@@ -106,8 +114,8 @@ def test_files_of_others_are_neither_read_nor_replaced(tmp_path, module):
     (tmp_path / "out" / "mine.json").write_text('{"nightly": {}}')
     with pytest.raises(UnusableResults, match="holds no vectors"):
         export_vectors(own(module, 1), tmp_path / "out")
-    with pytest.raises(BadData, match=r"mine\.json: \$: no file of vectors"):
-        vectors_from_file(FileRequest(tmp_path / "out", How()))
+    with pytest.raises(BadData, match=r"mine\.json: \$: no vector file"):
+        vectors_from_file(tmp_path / "out", Sweep())
     (tmp_path / "out" / MANIFEST).write_text("[]")
     with pytest.raises(UnusableResults, match="was not made by optrove vectors"):
         export_vectors(own(module, 1), tmp_path / "out")
@@ -115,20 +123,20 @@ def test_files_of_others_are_neither_read_nor_replaced(tmp_path, module):
 
 def test_nothing_to_read_is_an_error_that_says_what_there_is(tmp_path, module):
     with pytest.raises(BadTarget, match="cannot be read: No such file"):
-        vectors_from_file(FileRequest(tmp_path / "no.json", How()))
+        vectors_from_file(tmp_path / "no.json", Sweep())
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BadTarget, match="has no files of vectors"):
-        vectors_from_file(FileRequest(tmp_path / "empty", How()))
+    with pytest.raises(BadTarget, match="has no vector files"):
+        vectors_from_file(tmp_path / "empty", Sweep())
     write_vectors(own(module, 1), tmp_path / "v.json")
     with pytest.raises(BadTarget, match="no vector of suite 'x'; there is: mine with nightly"):
-        vectors_from_file(FileRequest(tmp_path / "v.json", How(), suite="x"))
+        vectors_from_file(tmp_path / "v.json", Sweep(suite="x"))
 
 
 def test_a_seed_gives_one_other_order(module):
     vectors = own(module, *range(20))
     first = shuffled(vectors, 1)
     assert first == shuffled(vectors, 1) != shuffled(vectors, 2) != vectors
-    assert set(first.planned) == set(vectors.planned)
+    assert set(first.vectors) == set(vectors.vectors)
     assert shuffled(vectors, None) is vectors
 
 
@@ -154,24 +162,24 @@ def test_a_module_runs_with_numbers_where_torch_is_there(monkeypatch, tmp_path):
     monkeypatch.setattr("optrove.replay.device_choice.DEVICE_DIRECTORY", tmp_path)
     here = {"ttnn", "torch"}
     monkeypatch.setattr("optrove.sweep.vectors.is_importable", lambda name: name in here)
-    assert place_for_module(None, None).device_kind is DeviceKind.SHADOW
-    assert place_for_module(None, "T3K").board == "t3k"
-    assert place_for_module("mock", None).device_kind is DeviceKind.MOCK
+    assert module_device(None, None).device_kind is DeviceKind.SHADOW
+    assert module_device(None, "T3K").board == "t3k"
+    assert module_device(DeviceKind.MOCK, None).device_kind is DeviceKind.MOCK
     here.remove("torch")
-    assert place_for_module(None, "n300").device_kind is DeviceKind.MOCK
+    assert module_device(None, "n300").device_kind is DeviceKind.MOCK
     here.clear()
-    assert place_for_module(None, None).device_kind is DeviceKind.HOST
+    assert module_device(None, None).device_kind is DeviceKind.HOST
     here.add("ttnn")
     (tmp_path / "0").touch()
-    assert place_for_module(None, None).device_kind is DeviceKind.HARDWARE
+    assert module_device(None, None).device_kind is DeviceKind.HARDWARE
 
 
 def test_vectors_traced_on_a_mesh_run_on_a_board_that_has_it(module):
     name = "ttnn.relu(32x32 bfloat16 TILE DRAM_INTERLEAVED on 4x8)"
     traced = planned(case("sweep.mine.nightly", traced_config_name=name), "nightly")
     where = Where(DeviceKind.SHADOW, "n150")
-    assert _large_enough(where, VectorSet((traced,))).board == "galaxy"
-    assert _large_enough(where, own(module, 1)) == where
+    assert large_enough(where, (traced,)).board == "galaxy"
+    assert large_enough(where, own(module, 1).vectors) == where
 
 
 def test_a_module_that_kills_its_process_is_named(monkeypatch, tmp_path):
@@ -180,11 +188,99 @@ def test_a_module_that_kills_its_process_is_named(monkeypatch, tmp_path):
     file = tmp_path / "deadly.py"
     file.write_text("import os\nos.kill(os.getpid(), 9)\n")
     with pytest.raises(BadTarget, match=r"deadly\.py ended with signal 9 \(SIGKILL\)"):
-        vectors_of(ModuleRequest(file))
+        module_vectors(file, Sweep())
     file.write_text("parameters = {'s': {'a': [1, 2]}}\nrun = lambda a, device: (True, '')\n")
-    found = vectors_of(ModuleRequest(file, how=How(seed=4, timeout=3)))
-    assert [(each.suite, each.job.seed) for each in found.planned] == [("s", 4), ("s", 4)]
-    assert (found.module.name, found.where.device_kind) == ("deadly", DeviceKind.HOST)
+    found = module_vectors(file, Sweep(seed=4, timeout_ns=3))
+    assert [(each.suite, each.job.seed) for each in found.vectors] == [("s", 4), ("s", 4)]
+    assert [each.name for each in found.modules] == ["deadly"]
+    assert {where.device_kind for where in found.where.values()} == {DeviceKind.HOST}
     file.write_text("parameters = {'s': {}}\nrun = lambda device: (True, '')\n")
-    with pytest.raises(NotFound, match=r"not a single vector in .* suite s has no vectors"):
-        vectors_of(ModuleRequest(file))
+    with pytest.raises(NotFound, match=r"there are no vectors in .* suite s has no vectors"):
+        module_vectors(file, Sweep())
+
+
+ADD = case("ttnn.add", input_tensor_a=tensor(32, 32), input_tensor_b=1.5)
+MINE = case("sweep.mine.xfail_odd", size=3, shape=[1, 2])
+RECORDED = Planned(
+    Job(ADD, DeviceKind.HOST, device=DeviceParameters((1, 1)), outputs=(tensor(32, 32),)),
+    placement_hash(ADD),
+    calls=7,
+    board="n150",
+    raised="RuntimeError: no",
+    notes=("a note",),
+)
+OWN = Planned(Job(MINE, DeviceKind.SHADOW, timeout_ns=3), placement_hash(MINE), suite="xfail_odd")
+MODULE = SweepModule("mine", "/somewhere/mine.py", "ab" * 32)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        SweepPlan((OWN,), (("invalid: odd", 4),), (MODULE,)),
+        SweepPlan((RECORDED,)),
+        SweepPlan(),
+    ],
+)
+def test_what_is_written_is_read_back(content):
+    text = json.dumps(vector_document(content))
+    assert read_vectors(json.loads(text)) == content
+
+
+def test_the_order_is_that_of_suites_and_ids():
+    document = vector_document(SweepPlan((OWN,), modules=(MODULE,)))
+    vector = document["xfail_odd"][OWN.case_id]
+    assert vector["input_hash"] == OWN.case_id
+    assert (vector["sweep_name"], vector["suite_name"]) == ("mine", "xfail_odd")
+    assert vector_document(SweepPlan((RECORDED,)))["model_traced"].keys() == {RECORDED.case_id}
+
+
+def changed(change):
+    document = json.loads(json.dumps(vector_document(SweepPlan((OWN,), modules=(MODULE,)))))
+    change(document)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ([], "no vector file"),
+        ({"nightly": {}}, "no vector file"),
+        (changed(lambda d: d[HEADER].update(version=9)), r"\$.\$optrove.version: version 9"),
+        (changed(lambda d: d[HEADER].update(module=3)), "module: expected name, path and digest"),
+        (changed(lambda d: d[HEADER].update(left_out=[[1, 2]])), "left_out: expected a list"),
+        (changed(lambda d: d.update(more=[])), r"\$.more: expected an object of vectors"),
+        (changed(lambda d: d["xfail_odd"].update(x=3)), r"xfail_odd.x: expected an object"),
+        (changed(lambda d: d["xfail_odd"].update(x={"job": {}})), r"xfail_odd.x.job"),
+        (
+            changed(lambda d: d["xfail_odd"].update(x=d["xfail_odd"][OWN.case_id])),
+            "its arguments do not have this id",
+        ),
+        (
+            changed(lambda d: d["xfail_odd"][OWN.case_id].update(calls="7", notes=3)),
+            "calls: expected int(.|\n)*notes: expected a list of texts",
+        ),
+    ],
+)
+def test_faults_are_named_with_their_paths(document, problem):
+    with pytest.raises(BadData, match=problem):
+        read_vectors(document)
+
+
+def test_groups_are_named_as_files_are_and_the_largest_comes_first():
+    vectors = [recorded(1, "galaxy", (4, 8)), recorded(2), recorded(3, "galaxy", (4, 8))]
+    groups = grouped_by_hardware([*vectors, recorded(4, None)])
+    assert [len(each.vectors) for each in groups] == [2, 1, 1]
+    assert [each.suffix for each in groups] == [".hw_galaxy.mesh_4x8", "", ".hw_n300"]
+
+
+def test_names_from_data_stay_within_the_directory():
+    assert "/" not in file_stem("../../etc/passwd")
+    assert "/" not in Group("../up", None, ()).suffix
+
+
+def test_portions_grow_and_are_all_of_it():
+    items = list(range(100))
+    found = list(portions(items, first=5))
+    assert [len(each) for each in found] == [5, 20, 75]
+    assert [item for each in found for item in each] == items
+    assert list(portions([])) == []
