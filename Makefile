@@ -15,7 +15,7 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # With it, each worker of pytest would compile all tests anew in each run.
 unexport PYTHONDONTWRITEBYTECODE
-RECIPE := pyproject.toml constraints.txt hatch_build.py $(wildcard src/optrove/frameworks/_hurry*.[ch])
+RECIPE := pyproject.toml constraints.txt hatch_build.py src/optrove/frameworks/_fast_path.c
 INSTALL := tools/install $(BIN)/python --editable
 
 help:

@@ -1,6 +1,6 @@
-"""Take the examples into a wheel, and build the part in C, where there is a compiler for it.
+"""Put the examples into a wheel, and build the C extension if a compiler exists.
 
-Without a compiler or Python's headers the package is pure Python, and tracing somewhat slower.
+Without a compiler or Python's headers the package is pure Python, and tracing is somewhat slower.
 The compiler is that of the variable CC, else the one that Python was built with, else ``cc``.
 """
 
@@ -16,12 +16,12 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULE = "src/optrove/frameworks/_hurry"
+MODULE = "src/optrove/frameworks/_fast_path"
 EXAMPLES = "optrove/_examples"
 
 
 class CompileHook(BuildHookInterface):
-    """Compile one extension module beside its source; take it and the examples into the wheel."""
+    """Compile one extension module beside its source; put it and the examples into the wheel."""
 
     PLUGIN_NAME = "custom"
 
@@ -33,9 +33,9 @@ class CompileHook(BuildHookInterface):
         target = source.with_name(source.stem + str(sysconfig.get_config_var("EXT_SUFFIX")))
         problem = self._compile(source, target)
         if problem is not None:
-            self.app.display_warning(f"optrove's part in C is not built: {problem}")
+            self.app.display_warning(f"optrove's C extension is not built: {problem}")
             if version == "editable":
-                # One that was built from an older source would be found.
+                # A build of an older source would be found.
                 target.unlink(missing_ok=True)
             return
         if version != "editable":
@@ -50,7 +50,7 @@ class CompileHook(BuildHookInterface):
         if compiler is None:
             return "no C compiler was found"
         if sysconfig.get_config_var("Py_GIL_DISABLED"):
-            return "this Python has no global lock, which that part relies on"
+            return "this Python has no global interpreter lock, which it relies on"
         # To another name first: a process may be running the module that is there.
         fresh = target.with_name(target.name + ".new")
         options = ["-O2", "-DNDEBUG", "-fPIC", "-shared", f"-I{sysconfig.get_path('include')}"]
@@ -66,7 +66,7 @@ class CompileHook(BuildHookInterface):
 
 
 def _compiler() -> list[str] | None:
-    """Return the command of the first compiler that there is."""
+    """Return the command of the first compiler that exists."""
     asked = os.environ.get("CC")  # noqa: TID251 - the variable by which builds choose a compiler
     found = [asked] if asked else [str(sysconfig.get_config_var("CC") or "cc"), "cc"]
     commands = [shlex.split(each) for each in found]

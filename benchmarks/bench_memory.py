@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from optrove.capture.recorder import Recorder
-from optrove.frameworks.probe_protocol import Form
+from optrove.frameworks.probe_protocol import ObservedOp
 from optrove.journal.writer import Journal
 
 CALLS = 10_000_000
@@ -27,7 +27,7 @@ def megabytes() -> float:
 
 def main() -> None:
     """Record, and print what memory and disk were taken."""
-    form = Form(
+    observed = ObservedOp(
         "bench.op",
         lambda arguments, _: {"number": arguments[0], "name": "a configuration of some length"},
         lambda arguments, _: arguments,
@@ -40,7 +40,7 @@ def main() -> None:
         recorder = Recorder(Journal(Path(name), 0))
         start = time.perf_counter()
         for number in range(CALLS):
-            entered = recorder.begin(form, (number % CASES,), {}, frame)
+            entered = recorder.begin(observed, (number % CASES,), {}, frame)
             recorder.end(entered, number)
         seconds = time.perf_counter() - start
         added = megabytes() - before

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import optrove
-from optrove.frameworks.ttnn.probe.patching import lifted
+from optrove.frameworks.ttnn.probe.patching import unpatched
 from optrove.journal.format import CALLS as CALLS_FILE
 
 if TYPE_CHECKING:
@@ -159,10 +159,10 @@ def measure(ttnn: Any, workload: Workload, directory: Path) -> dict[str, list[fl
     for _ in range(ROUNDS):
         microseconds(run, calls, 2)
         times["optrove"].append(microseconds(run, calls, repeats))
-        with lifted(ttnn):
+        with unpatched(ttnn):
             microseconds(run, calls, 2)
             times["untraced"].append(microseconds(run, calls, repeats))
-    with lifted(ttnn), own_tracer(ttnn, directory):
+    with unpatched(ttnn), own_tracer(ttnn, directory):
         microseconds(run, calls, 1)
         for _ in range(OWN_REPEATS):
             times["ttnn's tracer"].append(microseconds(run, calls, OWN_REPEATS))
@@ -191,7 +191,7 @@ def first_sight(ttnn: Any, device: Any) -> float:
     tensors = [random(ttnn, device, (1, 1, 32, 32 * size)) for size in range(1, SHAPES)]
     plain, traced = [], []
     for op in (ttnn.neg, ttnn.exp, ttnn.sin, ttnn.cos, ttnn.sqrt):
-        with lifted(ttnn):
+        with unpatched(ttnn):
             for tensor in tensors:
                 op(tensor)  # once, for ttnn to build its programs
             plain.append(statistics.median(timed(partial(op, tensor)) for tensor in tensors))

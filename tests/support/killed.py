@@ -19,9 +19,9 @@ import time
 from functools import partial
 from pathlib import Path
 
-from tracing import fake_form, perform, start_recorder
+from tracing import fake_op, perform, start_recorder
 
-PLAIN, OUTER, INNER = fake_form("fake.plain"), fake_form("fake.outer"), fake_form("fake.inner")
+PLAIN, OUTER, INNER = fake_op("fake.plain"), fake_op("fake.outer"), fake_op("fake.inner")
 OUTER.composite = True
 LONGEST_SECONDS = 0.003
 MOST_CALLS = 300
@@ -49,7 +49,7 @@ def expected(op, argument):
     return [(op, argument, "returned", argument, None), inner, inner]
 
 
-FAILS = fake_form("fake.fails")
+FAILS = fake_op("fake.fails")
 
 
 def make_call(recorder, op, argument):
@@ -85,7 +85,7 @@ def child(directory, returned, how):
         returned[:8] = number.to_bytes(8, sys.byteorder)
         if how != "sudden" and number == ENDING_AT:
             last = os.abort if how == "abort" else partial(tell_and_wait, returned)
-            perform(recorder, fake_form("fake.last"), partial(instead, last), "the last", [1, 2.5])
+            perform(recorder, fake_op("fake.last"), partial(instead, last), "the last", [1, 2.5])
 
 
 def instead(function, *_):

@@ -7,12 +7,12 @@ probe reports those of a framework. Without a trace they only do their work.
 import sys
 
 from optrove.capture.tracing import active_tracing
-from tracing import fake_form
+from tracing import fake_op
 
 
 def operation(function):
     """Return a function whose calls are observed as those of the op ``fake.NAME``."""
-    form = fake_form(f"fake.{function.__name__}", composite=True)
+    form = fake_op(f"fake.{function.__name__}", composite=True)
 
     def call(*arguments, **keywords):
         tracing = active_tracing()

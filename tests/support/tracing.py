@@ -9,7 +9,7 @@ from functools import cache
 
 import optrove
 from optrove.capture.recorder import Recorder
-from optrove.frameworks.probe_protocol import Form
+from optrove.frameworks.probe_protocol import ObservedOp
 from optrove.journal import format as layout
 from optrove.journal.reader import JournalReader, find_journals
 from optrove.journal.writer import Journal
@@ -151,8 +151,8 @@ def assert_data_adds_up(data):
     assert data["new_cases"] + data["known_cases"] == data["cases"]
 
 
-def fake_form(op="fake.add", *, composite=False, key=None, result_key=None, bind=None):
-    """Return a form of an operation whose arguments are plain and its parameters a, b, c ..."""
+def fake_op(op="fake.add", *, composite=False, key=None, result_key=None, bind=None):
+    """Return an operation whose arguments are plain and its parameters a, b, c ..."""
 
     def by_letter(arguments, keywords):
         return {**dict(zip("abcdefgh", arguments, strict=False)), **keywords}
@@ -163,7 +163,7 @@ def fake_form(op="fake.add", *, composite=False, key=None, result_key=None, bind
             return None
         return (op, arguments, tuple(keywords.items()))
 
-    return Form(
+    return ObservedOp(
         op,
         bind or by_letter,
         key or by_value,
@@ -172,9 +172,9 @@ def fake_form(op="fake.add", *, composite=False, key=None, result_key=None, bind
     )
 
 
-def perform(recorder, form, function, *arguments, **keywords):
+def perform(recorder, observed, function, *arguments, **keywords):
     """Call a function as a probe does, from the caller's line."""
-    entered = recorder.begin(form, arguments, keywords, sys._getframe(1))
+    entered = recorder.begin(observed, arguments, keywords, sys._getframe(1))
     try:
         result = function(*arguments, **keywords)
     except BaseException as error:

@@ -27,7 +27,7 @@ from optrove.model.trove import Imported, ImportedCase, Machine
 from optrove.model.values import Int
 from optrove.serializer.records import record_to_builtins
 from optrove.trove.reader import open_reader
-from tracing import fake_form, perform
+from tracing import fake_op, perform
 
 ENVIRONMENT = Environment(
     "0.1", "3.12", "linux", board="n300", device=DeviceParameters(mesh_shape=(1, 2))
@@ -76,7 +76,7 @@ class Program:
             return result() if callable(result) else result
 
         try:
-            form = fake_form(op, composite=callable(result))
+            form = fake_op(op, composite=callable(result))
             perform(self._recorder, form, operation, *arguments)
         except ArithmeticError:
             return

@@ -5,12 +5,14 @@ hypothesis strategies of the same classes.
 """
 
 import enum
+import inspect
 import re
 from pathlib import Path
 
 from hypothesis import strategies as st
 
 from optrove.frameworks.ttnn.convert.configs import Derived, constructors, properties
+from optrove.frameworks.ttnn.signatures import read_stub, stubs
 
 SCALARS = {
     "bool": [True, False],
@@ -72,19 +74,21 @@ class Samples:
             for name, member in properties(cls).items()
         }
         for overload in constructors(cls):
-            for parameter in overload.parameters:
-                found.setdefault(parameter.name, parameter.annotation)
-                if "::" in found[parameter.name]:
-                    found[parameter.name] = parameter.annotation
+            for name, annotation in overload.annotations.items():
+                found.setdefault(name, annotation)
+                if "::" in found[name]:
+                    found[name] = annotation
         return found
 
     def defaults(self, cls, converter):
         """Return the defaults of all fields that have one."""
-        overloads = constructors(cls)
-        if any(not overload.parameters for overload in overloads):
+        if any(not overload.names for overload in constructors(cls)):
             return converter.fields(cls())
-        parameters = [p for overload in overloads for p in overload.parameters]
-        return {p.name: p.default for p in parameters if not p.required}
+        found = {}
+        for stub, values in stubs(inspect.getattr_static(cls, "__init__")):
+            defaults = read_stub(stub).defaults
+            found.update({name: values[index] for name, index in defaults.items()})
+        return found
 
 
 class Strategies:

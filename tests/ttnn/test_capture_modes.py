@@ -9,8 +9,7 @@ import pytest
 import optrove
 from optrove.capture.tracing import active_tracing
 from optrove.frameworks import fingerprints as plain_fingerprints
-from optrove.frameworks.ttnn.probe import fast_path as hurried
-from optrove.frameworks.ttnn.probe import fingerprints
+from optrove.frameworks.ttnn.probe import fast_path, fingerprints
 from optrove.model.records import Scope
 from parts import C_EXTENSION, leave_out
 from tracing import tracing
@@ -33,8 +32,8 @@ def make(ttnn, device):
 def either_way(request, monkeypatch):
     """Record by the part that is written in C, and by the one in Python."""
     if request.param == "in Python":
-        monkeypatch.setattr(hurried, "_hurry", None)
-    elif not hurried.is_native():
+        monkeypatch.setattr(fast_path, "_extension", None)
+    elif not fast_path.is_native():
         leave_out(C_EXTENSION, "it was not built")
 
 
@@ -46,10 +45,10 @@ def fingerprints_in_use(ttnn):
 def forget_everything(ttnn):
     """Make the next call of everything a first one."""
     known = fingerprints_in_use(ttnn)
-    known.facts.clear()
+    known.tensor_parts.clear()
     known._parts.clear()
     known.release()
-    active_tracing().recorder.slots.forget()
+    active_tracing().recorder.fast_path_state.forget()
 
 
 def table_of_calls(ttnn, make, device):
@@ -390,9 +389,9 @@ def test_what_is_remembered_stays_bounded(tmp_path, ttnn, make, monkeypatch, eit
             if number % 10 == 0:
                 remembered.tidy()
             assert len(remembered._kept) <= 20
-            assert len(remembered.held) <= 20
+            assert len(remembered.object_parts) <= 20
             assert len(remembered._numbers) <= 20
-            assert len(remembered.facts) <= 20 + 50
+            assert len(remembered.tensor_parts) <= 20 + 50
     assert traced.summary.cases == 4
 
 

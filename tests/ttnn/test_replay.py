@@ -48,7 +48,7 @@ def recorded(tmp_path_factory):
             done = subprocess.run(
                 [sys.executable, str(SUPPORT / "recorded_program.py"), board, str(output)],
                 cwd=directory,
-                env=os.environ | {"PYTHONPATH": str(SUPPORT)},
+                env=os.environ | {"PYTHONPATH": os.pathsep.join([str(SUPPORT), *sys.path])},
                 capture_output=True,
                 text=True,
                 check=False,

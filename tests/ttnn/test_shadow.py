@@ -7,12 +7,12 @@ import torch
 
 import optrove
 from optrove.errors import FrameworkMissing, NoNumbers
-from optrove.frameworks.ttnn.probe.arguments import Signatures
 from optrove.frameworks.ttnn.shadow import shadow as module
 from optrove.frameworks.ttnn.shadow.expecting import MOVES, ONLY_IN_TRAINING, UNWRITTEN, WRITTEN
 from optrove.frameworks.ttnn.shadow.golden_overrides import STATEMENTS
 from optrove.frameworks.ttnn.shadow.host_mirrors import Twins
 from optrove.frameworks.ttnn.shadow.shadow import active_report, at_work, shadow_numerics
+from optrove.frameworks.ttnn.signatures import Signatures
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 

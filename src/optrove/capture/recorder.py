@@ -29,7 +29,14 @@ from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from optrove.frameworks.installed import LoadedTables
-from optrove.frameworks.probe_protocol import CURRENT, MUTED, NOTHING_USUAL, Known, Slots, muted
+from optrove.frameworks.probe_protocol import (
+    CURRENT,
+    MUTED,
+    NO_USUAL_RESULT,
+    CachedCase,
+    FastPathState,
+    muted,
+)
 from optrove.journal import format as layout
 from optrove.journal.format import MARK
 from optrove.journal.writer import Numbering
@@ -43,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
     from types import CodeType, FrameType
 
-    from optrove.frameworks.probe_protocol import Arguments, Call, Form, Keywords
+    from optrove.frameworks.probe_protocol import Arguments, Call, Keywords, ObservedOp
     from optrove.journal.writer import Journal, Recall, Window
     from optrove.serializer.tables import RecipeLookup
 
@@ -219,7 +226,7 @@ class Recorder:
         self._left_out = left_out
         self._keep_cases = keep_cases
         self._sites = Sites(self.numbering)
-        self.slots = Slots(journal.window, self._sites.by_code)
+        self.fast_path_state = FastPathState(journal.window, self._sites.by_code)
         self.site = self._sites.number
         self.locate = self._sites.locate
         self.process = journal.process
@@ -231,25 +238,27 @@ class Recorder:
     def set_scope(self, scope: Scope) -> None:
         """Attribute the calls from now on, in all threads, to ``scope``."""
         try:
-            self.slots.scope = self.numbering.scope(scope)
+            self.fast_path_state.scope = self.numbering.scope(scope)
         except OSError as error:
             self.fault("the scope of calls", error)
 
-    def begin(self, form: Form, arguments: Arguments, keywords: Keywords, frame: FrameType) -> Any:
+    def begin(
+        self, observed: ObservedOp, arguments: Arguments, keywords: Keywords, frame: FrameType
+    ) -> Any:
         """Note that a call begins; never raises."""
         if self._closed:
             return None
         try:
             session = None
-            key = form.key(arguments, keywords)
-            known = self.slots.known.get(key)
+            key = observed.key(arguments, keywords)
+            known = self.fast_path_state.cached_cases.get(key)
             if known is None:
-                known, session = self._learn(form, key, arguments, keywords)
-            return self._enter(known, frame, form, (arguments, keywords, session))
+                known, session = self._learn(observed, key, arguments, keywords)
+            return self._enter(known, frame, observed, (arguments, keywords, session))
         except OSError as error:
             self._lose(error)
         except Exception as error:  # noqa: BLE001 - the recorder's border: counted, told at the end, and the call goes on
-            return self._enter_faulty(form, error, frame)
+            return self._enter_faulty(observed, error, frame)
         return None
 
     def end(self, entered: Any, result: Any) -> None:
@@ -257,12 +266,12 @@ class Recorder:
         stopped = _clock()
         if entered is None:
             return
-        known, memory, place, token, form, (arguments, keywords, session), _ = entered
+        known, memory, place, token, observed, (arguments, keywords, session), _ = entered
         if token is not None:
             CURRENT.reset(token)
         outputs = 0
         if result is not None:
-            outputs = self.outputs(form, known, result, (arguments, keywords), session)
+            outputs = self.outputs(observed, known, result, (arguments, keywords), session)
         _write_exit(memory, place, stopped, outputs, layout.RETURNED)
 
     def fail(self, entered: Any, error: BaseException) -> None:
@@ -276,22 +285,27 @@ class Recorder:
         _write_exit(memory, place, stopped, self.error(error), layout.RAISED)
 
     def outputs(
-        self, form: Form, known: Known, result: Any, call: Call, session: Describer | None = None
+        self,
+        observed: ObservedOp,
+        known: CachedCase,
+        result: Any,
+        call: Call,
+        session: Describer | None = None,
     ) -> int:
         """Return the number of what a call gave, zero if it cannot be told; never raises.
 
         ``session`` has described the arguments of this call, where that was done.
         """
         try:
-            if form.reads or known.kind in (layout.FILTERED, layout.UNTRACEABLE):
+            if observed.reads or known.kind in (layout.FILTERED, layout.UNTRACEABLE):
                 return 0
             token = CURRENT.set(MUTED)
             try:
-                return self._outputs(form, known, result, call, session)
+                return self._outputs(observed, known, result, call, session)
             finally:
                 CURRENT.reset(token)
         except Exception as error:  # noqa: BLE001 - as in begin
-            self.fault(f"what {form.op} returned", error)
+            self.fault(f"what {observed.op} returned", error)
         return 0
 
     def error(self, error: BaseException) -> int:
@@ -303,7 +317,9 @@ class Recorder:
             self.fault(f"the text of a {type(error).__name__}", trouble)
         return 0
 
-    def _enter(self, known: Known, frame: FrameType, form: Form, call: _Described) -> Any:
+    def _enter(
+        self, known: CachedCase, frame: FrameType, observed: ObservedOp, call: _Described
+    ) -> Any:
         site = self._sites.number(frame)
         window, place = self._take()
         memory, word = window.memory, known.word
@@ -313,95 +329,109 @@ class Recorder:
             parent, depth = above
             word = layout.word(known.number, known.kind, depth)
             layout.PARENT.pack_into(memory, place + layout.PARENT_OFFSET, parent)
-        layout.ENTRY.pack_into(memory, place, word, site, self.slots.scope, _clock())
+        layout.ENTRY.pack_into(memory, place, word, site, self.fast_path_state.scope, _clock())
         op_index = window.op_index(place)
-        token = CURRENT.set((op_index + 1, depth + 1)) if form.composite else None
-        return known, memory, place, token, form, call, op_index
+        token = CURRENT.set((op_index + 1, depth + 1)) if observed.composite else None
+        return known, memory, place, token, observed, call, op_index
 
     def _take(self) -> tuple[Window, int]:
         """Return a free record; OSError when there can be none."""
         while True:
-            window = self.slots.window
+            window = self.fast_path_state.window
             try:
                 return window, window.take()
             except StopIteration:
-                self.slots.window = self._journal.window_after(window)
+                self.fast_path_state.window = self._journal.window_after(window)
                 for action in self.tidy:
                     action()
 
-    def _enter_faulty(self, form: Form, error: Exception, frame: FrameType) -> Any:
-        self.fault(f"the arguments of {form.op}", error)
+    def _enter_faulty(self, observed: ObservedOp, error: Exception, frame: FrameType) -> Any:
+        self.fault(f"the arguments of {observed.op}", error)
         try:
-            return self._enter(self._untraceable(form.op, error), frame, form, ((), {}, None))
+            return self._enter(
+                self._untraceable(observed.op, error), frame, observed, ((), {}, None)
+            )
         except Exception as trouble:  # noqa: BLE001 - as in begin
             self._lose(trouble)
             return None
 
-    def _untraceable(self, op: str, error: Exception) -> Known:
+    def _untraceable(self, op: str, error: Exception) -> CachedCase:
         text = f"{op}: {type(error).__name__} while its arguments were described"
         number = self.numbering.reason("untraceable", text)
         return _known(number, layout.UNTRACEABLE)
 
     def _learn(
-        self, form: Form, key: Hashable, arguments: Arguments, keywords: Keywords
-    ) -> tuple[Known, Describer | None]:
+        self, observed: ObservedOp, key: Hashable, arguments: Arguments, keywords: Keywords
+    ) -> tuple[CachedCase, Describer | None]:
         token = CURRENT.set(MUTED)
         try:
-            known, session = self._describe(form, arguments, keywords)
+            known, session = self._describe(observed, arguments, keywords)
         finally:
             CURRENT.reset(token)
         if key is not None and known.kind in (layout.CASE, layout.FILTERED):
-            if len(self.slots.known) >= MAX_KNOWN:
-                self.slots.forget()
-            self.slots.known[key] = known
+            if len(self.fast_path_state.cached_cases) >= MAX_KNOWN:
+                self.fast_path_state.forget()
+            self.fast_path_state.cached_cases[key] = known
         return known, session
 
     def _describe(
-        self, form: Form, arguments: Arguments, keywords: Keywords
-    ) -> tuple[Known, Describer | None]:
-        reason = self._left_out(form.op)
+        self, observed: ObservedOp, arguments: Arguments, keywords: Keywords
+    ) -> tuple[CachedCase, Describer | None]:
+        reason = self._left_out(observed.op)
         if reason is not None:
             return _known(self.numbering.reason("filtered", reason), layout.FILTERED), None
         session = Describer(self.tables(), cache=self.cache, recipes=self.recipes)
-        bound = form.bind(arguments, keywords)
-        case = self.numbering.case(form.op, bound, session, keep=self._keep_cases)
+        bound = observed.bind(arguments, keywords)
+        case = self.numbering.case(observed.op, bound, session, keep=self._keep_cases)
         if case.number == 0:
             held = ", ".join(sorted(set(case.opaque)))
-            number = self.numbering.reason("untraceable", f"{form.op} holds {held}")
+            number = self.numbering.reason("untraceable", f"{observed.op} holds {held}")
             return _known(number, layout.UNTRACEABLE), None
         kind = layout.OPAQUE if case.opaque else layout.CASE
         known = _known(case.number, kind)
         if self._keep_cases:
-            known.case = Case(form.op, case.arguments)
+            known.case = Case(observed.op, case.arguments)
         return known, session
 
     def _outputs(
-        self, form: Form, known: Known, result: Any, call: Call, session: Describer | None
+        self,
+        observed: ObservedOp,
+        known: CachedCase,
+        result: Any,
+        call: Call,
+        session: Describer | None,
     ) -> int:
         # One at a time, as what the key leaves in ``known`` belongs to this result.
         with self._settling:
-            return self._settle(form, known, result, call, session)
+            return self._settle(observed, known, result, call, session)
 
     def _settle(
-        self, form: Form, known: Known, result: Any, call: Call, session: Describer | None
+        self,
+        observed: ObservedOp,
+        known: CachedCase,
+        result: Any,
+        call: Call,
+        session: Describer | None,
     ) -> int:
-        key = form.result_key(known, result, call)
+        key = observed.result_key(known, result, call)
         number = known.outputs.get(key)
         if number is None:
-            session = session or self._session_after(form, *call)
+            session = session or self._session_after(observed, *call)
             number = self.numbering.outputs((result,), session)
             if key is not None:
                 if len(known.outputs) >= MAX_RESULTS:
                     known.outputs.clear()
                 known.outputs[key] = number
         pending, known.pending = known.pending, None
-        known.usual = NOTHING_USUAL if pending is None else (*pending, number)
+        known.usual = NO_USUAL_RESULT if pending is None else (*pending, number)
         return number
 
-    def _session_after(self, form: Form, arguments: Arguments, keywords: Keywords) -> Describer:
+    def _session_after(
+        self, observed: ObservedOp, arguments: Arguments, keywords: Keywords
+    ) -> Describer:
         """Return a session that has described the arguments of a call."""
         session = Describer(self.tables(), cache=self.cache, recipes=self.recipes)
-        bound = form.bind(arguments, keywords)
+        bound = observed.bind(arguments, keywords)
         for name in sorted(bound):
             session.describe(bound[name])
         return session
@@ -417,15 +447,15 @@ class Recorder:
         self.numbering.continue_in(journal)
         self.marks.continue_in(journal)
         self._sites.clear()
-        self.slots.forget()
-        self.slots.window = journal.window
+        self.fast_path_state.forget()
+        self.fast_path_state.window = journal.window
 
     def close(self) -> None:
         """Record nothing any more, whoever still calls a probe."""
         self._closed = True
         self.marks.close()
-        # So that a probe in a hurry, which looks here, comes to ``begin``.
-        self.slots.forget()
+        # So that the fast path finds no cached case and calls ``begin``.
+        self.fast_path_state.forget()
 
     def fault(self, where: str, error: Exception) -> None:
         """Count something that went wrong in the tracing itself."""
@@ -442,8 +472,8 @@ class Recorder:
                 self.fault("how many calls were lost cannot be written", trouble)
 
 
-def _known(number: int, kind: int) -> Known:
-    return Known(number, kind, layout.word(number, kind))
+def _known(number: int, kind: int) -> CachedCase:
+    return CachedCase(number, kind, layout.word(number, kind))
 
 
 def _text(error: Exception) -> str:

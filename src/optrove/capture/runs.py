@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from optrove.frameworks.ttnn.board.mock import board_in_use
 from optrove.frameworks.ttnn.board.table import find_board
-from optrove.frameworks.ttnn.probe.patching import SHADOW_MARK
+from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
 from optrove.model.ops import op_pattern
 from optrove.model.records import DeviceKind, Environment, Run, RunKind, now
 from optrove.settings import model_name
@@ -53,7 +53,7 @@ def settled(run: Run) -> Run:
     if name is None:
         return replace(run, environment=replace(run.environment, device_kind=DeviceKind.HARDWARE))
     board = find_board(name)
-    shadow = hasattr(ttnn, SHADOW_MARK)
+    shadow = hasattr(ttnn, SHADOW_ATTRIBUTE)
     environment = replace(
         run.environment,
         device_kind=DeviceKind.SHADOW if shadow else DeviceKind.MOCK,

@@ -19,7 +19,7 @@ from optrove.capture.recorder import Recorder
 from optrove.capture.sinks import DescribedCall, Observed
 from optrove.errors import AlreadyTracing, UnusableJournal
 from optrove.frameworks.import_hooks import when_imported
-from optrove.frameworks.probe_protocol import CURRENT, UNPACKING, muted
+from optrove.frameworks.probe_protocol import CONFIG_UNPACKING, CURRENT, muted
 from optrove.journal.format import FILTERED
 from optrove.journal.writer import Journal
 from optrove.model.records import Scope
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from optrove.capture.sinks import Described, Sink
     from optrove.frameworks.probe_protocol import (
         Arguments,
+        CachedCase,
         Call,
-        Form,
+        FastPathState,
         Keywords,
-        Known,
         Listener,
-        Slots,
+        ObservedOp,
     )
     from optrove.model.records import CallSite, DeviceParameters, Run, TestResult
     from optrove.serializer.text import Json
@@ -50,7 +50,7 @@ class _Begun:
     """A call that was told to the recorder and has not ended yet."""
 
     entered: Any
-    form: Form
+    observed: ObservedOp
     call: Call
     described: DescribedCall
     above: tuple[int, int] | None
@@ -62,7 +62,7 @@ class _Begun:
 class Observing:
     """A listener in front of a recorder; slow, as every call is described."""
 
-    slots: Slots | None = None
+    fast_path_state: FastPathState | None = None
 
     def __init__(
         self, recorder: Recorder, sinks: Sequence[Sink], run_id: str, scope: Callable[[], Scope]
@@ -76,11 +76,11 @@ class Observing:
         self._scope = scope
 
     def begin(
-        self, form: Form, arguments: Arguments, keywords: Keywords, frame: FrameType
+        self, observed: ObservedOp, arguments: Arguments, keywords: Keywords, frame: FrameType
     ) -> _Begun | None:
         """Note that a call begins; never raises."""
         above = CURRENT.get()
-        entered = self._recorder.begin(form, arguments, keywords, frame)
+        entered = self._recorder.begin(observed, arguments, keywords, frame)
         if entered is None:
             return None
         recorder = self._recorder
@@ -89,7 +89,7 @@ class Observing:
             described = DescribedCall(session, arguments, keywords)
         site, call = recorder.locate(frame), (arguments, keywords)
         clock = time.time_ns(), time.perf_counter_ns()
-        return _Begun(entered, form, call, described, above, site, *clock)
+        return _Begun(entered, observed, call, described, above, site, *clock)
 
     def end(self, begun: _Begun | None, result: Any) -> None:
         """Note that a call has returned; never raises."""
@@ -115,7 +115,7 @@ class Observing:
         result: Any,
         error: BaseException | None,
     ) -> None:
-        known: Known = begun.entered[0]
+        known: CachedCase = begun.entered[0]
         if known.kind == FILTERED:
             return
         parent, depth = begun.above or (0, 0)
@@ -123,7 +123,7 @@ class Observing:
         observed = Observed(
             op_index=begun.entered[-1],
             process=self._recorder.process,
-            op=begun.form.op,
+            op=begun.observed.op,
             arguments=begun.call[0],
             keywords=begun.call[1],
             result=result,
@@ -230,7 +230,7 @@ class Tracing:
         self._listener: Listener = self.recorder
         if self._sinks:
             self._listener = Observing(self.recorder, self._sinks, self.run.id, lambda: self._scope)
-        UNPACKING.told = self.recorder.marks.unpacked
+        CONFIG_UNPACKING.on_unpack = self.recorder.marks.unpacked
         self._wait_for_frameworks()
 
     def stop(self, exit_code: int | None = None) -> None:
@@ -239,7 +239,7 @@ class Tracing:
             if _ACTIVE.tracing is not self:
                 return
             _ACTIVE.tracing = None
-        UNPACKING.told = None
+        CONFIG_UNPACKING.on_unpack = None
         self._undo.close()
         self.recorder.close()
         finished_at = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%S.%f}Z"

@@ -1,12 +1,12 @@
-"""Tell calls apart cheaply: a key for each, made of facts that take no describing.
+"""Make cheap keys of calls, without describing their arguments.
 
 Two calls with one key have one Case. The reverse need not hold: a key may be finer than a Case,
-which costs time and nothing else. An object of which no such facts are known has no key
-(``NoFingerprint``), and its calls are described each time.
+which costs time only. Some objects have no key (``NoFingerprint``); their calls are described each
+time.
 
-A part of a key is the object's class followed by what tells it from others of its class, so that
-``1``, ``1.0`` and ``True`` stay apart; or, for objects that are kept, an odd number of their own.
-No sequence of parts reads as another.
+The parts of an object in a key are its class and its identity within the class, so that ``1``,
+``1.0`` and ``True`` differ; or, for objects that are kept alive, an odd number of their own. Keys
+are unambiguous.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from optrove.model.values import Value
 
 Rule: TypeAlias = Callable[[list[Any], Any], None]
-"""Append what tells an object from others of its class to a key."""
+"""Append the parts of an object to a key."""
 
 PLAIN: Final = frozenset({int, str, bool, type(None), bytes})
 """Classes whose objects are their own fingerprint; floats are not, as 0.0 equals -0.0."""
@@ -50,7 +50,7 @@ class NoFingerprint(Exception):
 
 
 class Fingerprints:
-    """The rules of the classes that were met, and what they remember."""
+    """The rules of the classes met so far, and the objects that they keep alive."""
 
     def __init__(self, tables: Callable[[], Tables], cache: DescriptionCache) -> None:
         self.rules: dict[type, Rule] = {
@@ -62,14 +62,14 @@ class Fingerprints:
         self.inside: set[type] = set()
         self._tables = tables
         self._cache = cache
-        self.held: MutableMapping[int, int] = {}
+        self.object_parts: MutableMapping[int, int] = {}
         self._kept: list[Any] = []
         self._numbers: dict[Hashable, int] = {}
         self._next = -1
         self._holding = RLock()
 
     def add(self, key: list[Any], live: Any) -> None:
-        """Append the parts of one object; NoFingerprint if there are none for it."""
+        """Append the parts of one object; raise NoFingerprint if it has none."""
         kind = type(live)
         if kind in PLAIN:
             key.append(kind)
@@ -85,13 +85,13 @@ class Fingerprints:
         return Describer(self._tables(), cache=self._cache).describe(live)
 
     def rule_for(self, kind: type) -> Rule:
-        """Return the rule of a class, by its converter."""
+        """Return the rule of a class, which its converter determines."""
         converter: Converter | None = self._tables().by_type.get(kind)
         if converter is None:
             converter = self._tables().for_subclass(kind)
         match converter:
             case SymbolConverter() | CallableConverter():
-                # There is a fixed set of these objects, each equal to itself only.
+                # A fixed set of objects, each equal to itself only.
                 return self._by_identity
             case StructConverter(caching=Caching.BY_VALUE):
                 return self._by_value
@@ -119,39 +119,39 @@ class Fingerprints:
             self.add(key, item)
 
     def _by_value(self, key: list[Any], live: Any) -> None:
-        key.append(self.held.get(id(live)) or self.hold(live, live))
+        key.append(self.object_parts.get(id(live)) or self.hold(live, live))
 
     def _by_identity(self, key: list[Any], live: Any) -> None:
-        key.append(self.held.get(id(live)) or self.hold(live, (type(live), id(live))))
+        key.append(self.object_parts.get(id(live)) or self.hold(live, (type(live), id(live))))
 
     def hold(self, live: Any, content: Hashable) -> int:
-        """Give an object a number by its content, and keep it, so that its id stays its own."""
+        """Return the number of an object's content, and keep the object, so its id stays."""
         with self._holding:
-            # Also an object that was held, changed and is held again counts anew.
+            # An object that changed and is held again counts again.
             if len(self._kept) >= MAX_HELD:
                 self.release()
             number = self._numbers.get(content)
             if number is None:
-                # Never given twice, since keys that were made with it may still be known.
+                # Never reused, because keys made with it may still be cached.
                 number = self._numbers[content] = self._next = self._next + 2
             self._kept.append(live)
-            self.held[id(live)] = number
+            self.object_parts[id(live)] = number
             return number
 
     def release(self) -> None:
-        """Keep no object any more."""
+        """Release all objects."""
         with self._holding:
-            self.held.clear()
+            self.object_parts.clear()
             self._numbers.clear()
             self._kept.clear()
 
     def by_fields(self, names: tuple[str, ...]) -> Rule:
-        """Return a rule for objects that change only after ``changed`` was told of it."""
+        """Return a rule for objects whose every change is reported to ``changed``."""
         read = attrgetter(*names)
         single = len(names) == 1
 
         def rule(key: list[Any], live: Any) -> None:
-            number = self.held.get(id(live))
+            number = self.object_parts.get(id(live))
             if number is None:
                 content: list[Any] = [type(live)]
                 values = (read(live),) if single else read(live)
@@ -164,12 +164,12 @@ class Fingerprints:
         return rule
 
     def changed(self, live: Any) -> None:
-        """Take note that an object is not any more what it was."""
+        """Forget an object that has changed."""
         if type(live) in self.inside:
-            # It may be a part of others, which then have changed as well.
+            # It may be a part of others, which have then changed as well.
             self.release()
         else:
-            self.held.pop(id(live), None)
+            self.object_parts.pop(id(live), None)
 
     def _described(self, key: list[Any], live: Any) -> None:
         value = self.describe_alone(live)

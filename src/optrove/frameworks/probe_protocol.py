@@ -1,10 +1,10 @@
-"""What a probe and its recorder say to each other, and a recorder of one call.
+"""The protocol between a probe and its recorder, and a recorder of a single call.
 
-A probe sits where a framework's operations are called. It tells the recorder when a call begins
-and how it ended; the ``Form`` of the operation tells what the recorder has to know about it.
+A probe replaces the functions of a framework's operations. It reports to its Listener when a call
+begins and how it ends; an ObservedOp describes the operation to the listener.
 
-The same patches, bindings and descriptions as in a trace are at work, so that what a witness
-has seen can be compared with what was recorded.
+A replay records its call through the same patches, bindings and descriptions as a trace, so that
+the replayed case can be compared with the recorded one.
 """
 
 from __future__ import annotations
@@ -32,46 +32,35 @@ Call: TypeAlias = tuple[Arguments, Keywords]
 
 Bind: TypeAlias = Callable[[Arguments, Keywords], Mapping[str, Any]]
 CallKey: TypeAlias = Callable[[Arguments, Keywords], Hashable]
-ResultKey: TypeAlias = Callable[["Known", Any, Call], Hashable]
+ResultKey: TypeAlias = Callable[["CachedCase", Any, Call], Hashable]
 
 
-class Form:
+@dataclass(slots=True)
+class ObservedOp:
     """One operation as the recorder sees it.
 
-    ``bind`` names arguments by the parameters that take them. ``key`` gives a key that calls of
-    one Case share, None where there is none; ``result_key`` a key that alike results of calls with
-    one key share. A ``composite`` operation may call others, which are recorded as its children.
-    An operation ``reads`` when it returns the numbers of a tensor, which are not to be recorded.
+    ``bind`` maps arguments to parameter names. ``key`` returns a key that all calls of one Case
+    share, or None; ``result_key`` a key that equal results of calls with one key share. A
+    ``composite`` operation may call others, which are recorded as its children. An operation
+    ``reads`` if it returns the values of a tensor, which are not recorded.
     """
 
-    __slots__ = ("bind", "composite", "key", "op", "reads", "result_key")
-
-    def __init__(
-        self,
-        op: str,
-        bind: Bind,
-        key: CallKey,
-        result_key: ResultKey,
-        *,
-        composite: bool,
-        reads: bool = False,
-    ) -> None:
-        self.op = op
-        self.bind = bind
-        self.key = key
-        self.result_key = result_key
-        self.composite = composite
-        self.reads = reads
+    op: str
+    bind: Bind
+    key: CallKey
+    result_key: ResultKey
+    composite: bool
+    reads: bool = False
 
 
-class Known:
-    """What is known about all calls with one key.
+class CachedCase:
+    """The recorded case of all calls with one key.
 
-    ``word`` is the first word of their records; ``outputs`` are the numbers of their results, by
-    the results' keys. A probe that recognises results by itself sets ``pending`` to what tells
-    whether a result is like the last one, and that one's part; with its number it is ``usual``.
-    ``elements`` are the same for each tensor of the last result; where that was a sequence of
-    tensors only, they stand in place of what tells, the part is SEQUENCE, and ``key`` is its key.
+    ``word`` is the first word of their records; ``outputs`` are the numbers of their results by
+    result key. A probe that recognizes results itself sets ``pending`` to a comparison with the
+    last result and that result's part; together with its number it becomes ``usual``. ``elements``
+    are the same for each tensor of the last result. If that was a sequence of tensors only,
+    ``elements`` replace the comparison, the part is SEQUENCE, and ``key`` is the result's key.
     """
 
     __slots__ = (
@@ -95,30 +84,30 @@ class Known:
         self.elements: tuple[tuple[Callable[[Any], bool], int], ...] = ()
         self.key: Hashable = None
         self.pending: tuple[Any, int] | None = None
-        self.usual: tuple[Any, int, int] = NOTHING_USUAL
+        self.usual: tuple[Any, int, int] = NO_USUAL_RESULT
 
 
 def never(_: Any) -> bool:
-    """Recognise nothing."""
+    """Recognize nothing."""
     return False
 
 
-NOTHING_USUAL: Final = (never, 0, 0)
+NO_USUAL_RESULT: Final = (never, 0, 0)
 
 SEQUENCE: Final = -1
-"""Stands for the part of a result that is a sequence of tensors."""
+"""The part of a result that is a sequence of tensors."""
 
 
 MUTED: Final = (-1, -1)
-"""Stands for a parent in ``CURRENT`` where calls are not the program's own."""
+"""The parent in ``CURRENT`` while calls are not the program's own."""
 
 CURRENT: ContextVar[tuple[int, int] | None] = ContextVar("current_call", default=None)
-"""The call that is going on, by its index plus one, and the depth of calls that it makes."""
+"""The call in progress: its index plus one, and the depth of the calls that it makes."""
 
 
 @contextmanager
 def muted() -> Iterator[None]:
-    """Keep calls inside the block from being recorded: they are not the program's own."""
+    """Do not record calls inside the block: they are not the program's own."""
     token = CURRENT.set(MUTED)
     try:
         yield
@@ -126,31 +115,31 @@ def muted() -> Iterator[None]:
         CURRENT.reset(token)
 
 
-class Unpacking:
-    """Who is told that arguments are unpacked from an entry of a run configuration.
+class ConfigUnpacking:
+    """The observer of arguments that are unpacked from an entry of a run configuration.
 
-    ``told`` gets the path of the entry and the names of the operations that it is for; None when
-    nobody wants to know.
+    ``on_unpack`` is called with the path of the entry and the operations that it is for; None when
+    nothing is traced.
     """
 
-    __slots__ = ("told",)
+    __slots__ = ("on_unpack",)
 
     def __init__(self) -> None:
-        self.told: Callable[[str, tuple[str, ...]], None] | None = None
+        self.on_unpack: Callable[[str, tuple[str, ...]], None] | None = None
 
 
-UNPACKING: Final = Unpacking()
-"""Of the process, as the probes are."""
+CONFIG_UNPACKING: Final = ConfigUnpacking()
+"""One per process, as the probes are."""
 
 
-class Slots:
-    """What a probe in a hurry reads and writes by itself.
+class FastPathState:
+    """The state that the recorder and a fast path share.
 
-    When what is ``known`` holds no longer, another table takes its place: who remembers parts of
-    it sees by that to forget them.
+    When the cached cases become invalid, a new table replaces ``cached_cases``: a fast path that
+    remembers entries of the old one notices that and forgets them.
     """
 
-    __slots__ = ("known", "scope", "sites", "window")
+    __slots__ = ("cached_cases", "scope", "sites", "window")
 
     def __init__(self, window: Any, sites: dict[int, dict[int, int] | None]) -> None:
         self.window = window
@@ -159,53 +148,54 @@ class Slots:
         self.forget()
 
     def forget(self) -> None:
-        """Know nothing any more."""
-        self.known: dict[Hashable, Known] = {}
+        """Drop all cached cases."""
+        self.cached_cases: dict[Hashable, CachedCase] = {}
 
 
 class Listener(Protocol):
-    """Who is told of every call. None of its methods raises."""
+    """Receives every call of a probe. None of its methods raises."""
 
     @property
-    def slots(self) -> Slots | None:
-        """Where records go; None when all calls have to come by ``begin`` and ``end``."""
+    def fast_path_state(self) -> FastPathState | None:
+        """The state of a fast path; None if every call has to come by ``begin`` and ``end``."""
 
     def site(self, frame: FrameType) -> int:
         """Return the number of the user's line at or above a frame."""
 
-    def begin(self, form: Form, arguments: Arguments, keywords: Keywords, frame: FrameType) -> Any:
-        """Note that a call begins, which was made in ``frame``; give what ``end`` takes."""
+    def begin(
+        self, observed: ObservedOp, arguments: Arguments, keywords: Keywords, frame: FrameType
+    ) -> Any:
+        """Record that a call begins, made in ``frame``; return the argument of ``end``."""
 
     def end(self, entered: Any, result: Any) -> None:
-        """Note that a call has returned."""
+        """Record that a call returned."""
 
     def fail(self, entered: Any, error: BaseException) -> None:
-        """Note that a call has raised."""
+        """Record that a call raised."""
 
-    def outputs(self, form: Form, known: Known, result: Any, call: Call) -> int:
-        """Return the number of what a call gave."""
+    def outputs(self, observed: ObservedOp, known: CachedCase, result: Any, call: Call) -> int:
+        """Return the number of the outputs of a call."""
 
     def error(self, error: BaseException) -> int:
-        """Return the number of what a call raised."""
+        """Return the number of an exception."""
 
 
 @dataclass(frozen=True, slots=True)
-class Testimony:
-    """One call: its Case, the names of its arguments in the order of binding, its outputs."""
+class ObservedCall:
+    """One call: its Case, the names of its arguments in binding order, its outputs."""
 
     case: Case
     order: tuple[str, ...]
     outputs: tuple[Value, ...] = ()
 
 
-class Witness:
-    """Whom the probes tell of calls; keeps the first outermost one of the operation expected.
+class SingleCallRecorder:
+    """A listener that keeps the first outermost call of the expected operation.
 
-    Where there is none of it, as when an operation is made of others, it keeps the first of all.
+    If there is none, as when an operation is composed of others, it keeps the first call.
     """
 
-    # None, so that every call comes by ``begin`` and ``end``.
-    slots = None
+    fast_path_state = None
 
     def __init__(self, tables: Callable[[], Tables]) -> None:
         self.cache = DescriptionCache()
@@ -214,58 +204,64 @@ class Witness:
         self.tidy: list[Callable[[], None]] = []
         self.faults: list[str] = []
         self._expected = ""
-        self._seen: Testimony | None = None
+        self._seen: ObservedCall | None = None
 
     def expect(self, op: str) -> None:
-        """Forget what was seen, and look out for a call of ``op``."""
+        """Forget the last call, and wait for a call of ``op``."""
         self._expected, self._seen = op, None
 
-    def take(self) -> Testimony | None:
-        """Return the call that was seen, and forget it."""
+    def take(self) -> ObservedCall | None:
+        """Return the call that was recorded, and forget it."""
         seen, self._seen = self._seen, None
         for action in self.tidy:
             action()
         return seen
 
     def remember(self, recall: Callable[[Any], Any]) -> None:
-        """Ignore what is known about tensors: each call is described in full."""
+        """Ignore known descriptions of tensors: each call is described in full."""
 
     def fault(self, where: str, error: Exception) -> None:
-        """Keep what went wrong in the tracing itself."""
+        """Keep an error of the tracing itself."""
         self.faults.append(f"{where}: {error}")
 
     def site(self, frame: FrameType) -> int:  # noqa: ARG002 - the signature of a Listener
-        """Return no number: the line that calls is the executor's."""
+        """Return no number: the calling line is the executor's."""
         return 0
 
-    def begin(self, form: Form, arguments: Arguments, keywords: Keywords, frame: FrameType) -> Any:  # noqa: ARG002 - the signature of a Listener
+    def begin(
+        self,
+        observed: ObservedOp,
+        arguments: Arguments,
+        keywords: Keywords,
+        frame: FrameType,  # noqa: ARG002 - the signature of a Listener
+    ) -> Any:
         """Describe the arguments of a call before it is made."""
         token = CURRENT.set(MUTED)
-        known = self._seen
-        if known is not None and (known.case.op == self._expected or form.op != self._expected):
+        seen = self._seen
+        if seen is not None and (seen.case.op == self._expected or observed.op != self._expected):
             return token, None, None
         session = Describer(self.tables(), cache=self.cache, recipes=self.recipes)
-        bound = form.bind(arguments, keywords)
+        bound = observed.bind(arguments, keywords)
         named = tuple((name, session.describe(bound[name])) for name in sorted(bound))
-        self._seen = Testimony(Case(form.op, named), tuple(bound))
+        self._seen = ObservedCall(Case(observed.op, named), tuple(bound))
         return token, session, self._seen
 
     def end(self, entered: Any, result: Any) -> None:
-        """Describe what a call has returned."""
+        """Describe the result of a call."""
         token, session, seen = entered
         if seen is not None:
             outputs = () if result is None else (session.describe(result),)
-            self._seen = Testimony(seen.case, seen.order, outputs)
+            self._seen = ObservedCall(seen.case, seen.order, outputs)
         CURRENT.reset(token)
 
     def fail(self, entered: Any, error: BaseException) -> None:  # noqa: ARG002 - the signature of a Listener
-        """Note that a call has raised; its arguments are known already."""
+        """End a call that raised; its arguments are described already."""
         CURRENT.reset(entered[0])
 
-    def outputs(self, form: Form, known: Known, result: Any, call: Call) -> int:  # noqa: ARG002 - the signature of a Listener
-        """Never called: there are no slots."""
+    def outputs(self, observed: ObservedOp, known: CachedCase, result: Any, call: Call) -> int:  # noqa: ARG002 - the signature of a Listener
+        """Never called: there is no fast path."""
         return 0
 
     def error(self, error: BaseException) -> int:  # noqa: ARG002 - the signature of a Listener
-        """Never called: there are no slots."""
+        """Never called: there is no fast path."""
         return 0

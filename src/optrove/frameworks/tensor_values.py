@@ -15,8 +15,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NoNumbers
-from optrove.frameworks.ttnn.board.mock import MARK as MOCK
-from optrove.frameworks.ttnn.probe.patching import SHADOW_MARK as SHADOW
+from optrove.frameworks.ttnn.board.mock import MOCK_ATTRIBUTE
+from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -107,7 +107,7 @@ def _ttnn_parts(ttnn: Any, live: Any) -> list[Any]:
     captures = getattr(ttnn, "is_trace_capture_active", None)
     if captures is not None and captures(live.device()):
         raise NoNumbers("its device is capturing a trace, during which nothing may be read")
-    if hasattr(ttnn, MOCK) and not hasattr(ttnn, SHADOW):
+    if hasattr(ttnn, MOCK_ATTRIBUTE) and not hasattr(ttnn, SHADOW_ATTRIBUTE):
         raise NoNumbers(
             "a mock board computes no numbers; add --optrove-shadow, or run on hardware"
         )

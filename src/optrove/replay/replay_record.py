@@ -62,8 +62,8 @@ def replay_op_record(
 
 def _device_kind(ttnn: Any) -> DeviceKind:
     from optrove.frameworks.ttnn.board.mock import board_in_use
-    from optrove.frameworks.ttnn.probe.patching import SHADOW_MARK
+    from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
 
     if board_in_use() is None:
         return DeviceKind.HARDWARE
-    return DeviceKind.SHADOW if hasattr(ttnn, SHADOW_MARK) else DeviceKind.MOCK
+    return DeviceKind.SHADOW if hasattr(ttnn, SHADOW_ATTRIBUTE) else DeviceKind.MOCK

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from optrove.frameworks.installed import loaded_tables
-from optrove.frameworks.probe_protocol import UNPACKING
+from optrove.frameworks.probe_protocol import CONFIG_UNPACKING
 from optrove.model.values import DeviceRef, Handle, Opaque, TensorSpec, walk
 from optrove.serializer.describe import describe
 
@@ -174,11 +174,11 @@ class OpConfig(Mapping[str, Any]):
         That is how unpacking begins, so whoever records calls learns where their arguments come
         from.
         """
-        told = UNPACKING.told
-        if told is not None:
+        on_unpack = CONFIG_UNPACKING.on_unpack
+        if on_unpack is not None:
             path = path_of(self)
             if path:
-                told(path, self.ops)
+                on_unpack(path, self.ops)
         return self._given()
 
     def _given(self) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ T = TypeVar("T")
 class ByClass(Generic[T]):
     """Things by class. Looks at the id of a class only: a metaclass may refuse to be hashed.
 
-    ``entries`` are the things by that id, for readers in a hurry. An entry goes when its class
+    ``entries`` are the things by that id, for readers that need speed. An entry goes when its class
     does, and so before another class can get the id, unless it refers to the class itself.
     """
 

@@ -14,7 +14,7 @@ from optrove.frameworks.probe_protocol import CURRENT, muted
 from optrove.journal import writer as journal_module
 from optrove.model.records import CallOutcome, DeviceParameters, Phase, Scope
 from optrove.serializer.wire import encode
-from tracing import fake_form, perform, readers_in, seen_in, start_recorder, summary_of
+from tracing import fake_op, perform, readers_in, seen_in, start_recorder, summary_of
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ class Spiteful(Exception):
 
 
 def test_calls_are_recorded_once_in_their_order_with_their_case_and_line(recorder, tmp_path):
-    form = fake_form()
+    observed = fake_op()
     for number in (1, 2, 1):
-        perform(recorder, form, lambda a: a * 2, number)
+        perform(recorder, observed, lambda a: a * 2, number)
         line = sys._getframe().f_lineno - 1
     calls = calls_in(tmp_path)
     assert [arguments_of(call) for call in calls] == [{"a": 1}, {"a": 2}, {"a": 1}]
@@ -69,7 +69,7 @@ def test_a_call_is_in_the_journal_before_it_is_made(recorder, tmp_path):
         (flying,) = summary_of(tmp_path).in_flight
         assert (flying.op, flying.op_index, flying.case) == ("fake.add", 0, call.case)
 
-    perform(recorder, fake_form(), look, "now")
+    perform(recorder, fake_op(), look, "now")
     assert calls_in(tmp_path)[0].outcome == "returned"
     assert summary_of(tmp_path).in_flight == ()
 
@@ -81,7 +81,7 @@ def test_an_exception_is_recorded_with_its_text_and_goes_on_unchanged(recorder, 
         raise error
 
     with pytest.raises(ValueError, match="no such thing") as raised:
-        perform(recorder, fake_form(), fail, 1)
+        perform(recorder, fake_op(), fail, 1)
     assert raised.value is error
     (call,) = calls_in(tmp_path)
     assert (call.outcome, call.call.error) == ("raised", "ValueError: no such thing")
@@ -89,7 +89,7 @@ def test_an_exception_is_recorded_with_its_text_and_goes_on_unchanged(recorder, 
 
 
 def test_what_a_composite_op_calls_are_its_children(recorder, tmp_path):
-    inner, outer = fake_form("fake.inner"), fake_form("fake.outer", composite=True)
+    inner, outer = fake_op("fake.inner"), fake_op("fake.outer", composite=True)
 
     def nest(a):
         perform(recorder, inner, abs, a)
@@ -118,15 +118,15 @@ def test_a_composite_op_that_raises_is_nobodys_parent_afterwards(recorder, tmp_p
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        perform(recorder, fake_form(composite=True), fail, 1)
-    perform(recorder, fake_form(), abs, 1)
+        perform(recorder, fake_op(composite=True), fail, 1)
+    perform(recorder, fake_op(), abs, 1)
     assert [call.call.parent for call in calls_in(tmp_path)] == [None, None]
 
 
 def test_threads_at_once_lose_nothing_and_keep_their_own_parents(recorder, tmp_path):
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
-    outer, inner = fake_form("fake.outer", composite=True), fake_form("fake.inner")
+    outer, inner = fake_op("fake.outer", composite=True), fake_op("fake.inner")
     rounds, count = 700, 4
 
     def work(who):
@@ -166,11 +166,11 @@ def test_many_windows_are_filled_by_many_threads(tmp_path, monkeypatch):
     recorder, journal = start_recorder(tmp_path)
     tidied = []
     recorder.tidy.append(lambda: tidied.append(1))
-    form = fake_form()
+    observed = fake_op()
 
     def work():
         for number in range(page):
-            perform(recorder, form, abs, number % 3)
+            perform(recorder, observed, abs, number % 3)
 
     threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
@@ -187,9 +187,9 @@ def test_many_windows_are_filled_by_many_threads(tmp_path, monkeypatch):
 
 
 def test_an_argument_of_unknown_class_is_counted_and_never_merged(recorder, tmp_path):
-    form = fake_form(key=lambda arguments, keywords: None)
+    observed = fake_op(key=lambda arguments, keywords: None)
     for _ in range(3):
-        perform(recorder, form, lambda a: None, Thing())
+        perform(recorder, observed, lambda a: None, Thing())
     calls = calls_in(tmp_path)
     assert [call.kind for call in calls] == ["opaque"] * 3
     assert len({call.hash for call in calls}) == 3
@@ -205,9 +205,9 @@ def test_what_goes_wrong_in_the_tracing_reaches_the_summary_and_not_the_program(
         raise Spiteful
 
     results = [
-        perform(recorder, fake_form("fake.key", key=spiteful), abs, -1),
-        perform(recorder, fake_form("fake.bind", bind=spiteful), abs, -2),
-        perform(recorder, fake_form("fake.result", result_key=spiteful), abs, -3),
+        perform(recorder, fake_op("fake.key", key=spiteful), abs, -1),
+        perform(recorder, fake_op("fake.bind", bind=spiteful), abs, -2),
+        perform(recorder, fake_op("fake.result", result_key=spiteful), abs, -3),
     ]
     assert results == [1, 2, 3]
     calls = calls_in(tmp_path)
@@ -225,7 +225,7 @@ def test_an_exception_that_cannot_be_printed_goes_through(recorder, tmp_path):
         raise error
 
     with pytest.raises(Spiteful) as raised:
-        perform(recorder, fake_form(), fail, 1)
+        perform(recorder, fake_op(), fail, 1)
     assert raised.value is error
     (call,) = calls_in(tmp_path)
     assert (call.outcome, call.call.error) == ("raised", None)
@@ -236,8 +236,8 @@ def test_ops_that_are_not_wanted_are_counted_by_reason(tmp_path):
         tmp_path, left_out=lambda op: "not wanted" if op == "fake.b" else None
     )
     for _ in range(3):
-        perform(recorder, fake_form("fake.a"), abs, 1)
-        perform(recorder, fake_form("fake.b"), abs, 1)
+        perform(recorder, fake_op("fake.a"), abs, 1)
+        perform(recorder, fake_op("fake.b"), abs, 1)
     journal.close()
     summary = summary_of(tmp_path)
     assert summary.accounting.filtered == (("not wanted", 3),)
@@ -247,20 +247,20 @@ def test_ops_that_are_not_wanted_are_counted_by_reason(tmp_path):
 def test_calls_that_are_not_the_programs_own_are_not_recorded_as_parents(recorder, tmp_path):
     with muted():
         pass
-    perform(recorder, fake_form(), abs, 1)
+    perform(recorder, fake_op(), abs, 1)
     assert [call.call.parent for call in calls_in(tmp_path)] == [None]
 
 
 def test_calls_belong_to_the_scope_in_which_they_begin(recorder, tmp_path):
-    form = fake_form()
+    observed = fake_op()
     device = DeviceParameters(mesh_shape=(4, 8), fabric_config="FABRIC_1D")
-    perform(recorder, form, abs, 1)
+    perform(recorder, observed, abs, 1)
     recorder.set_scope(Scope("t.py::a", Phase.SETUP))
-    perform(recorder, form, abs, 1)
+    perform(recorder, observed, abs, 1)
     recorder.set_scope(Scope("t.py::a", Phase.CALL, "mlp", "decode", device))
-    perform(recorder, form, abs, 1)
+    perform(recorder, observed, abs, 1)
     recorder.set_scope(Scope("t.py::a", Phase.SETUP))
-    perform(recorder, form, abs, 1)
+    perform(recorder, observed, abs, 1)
     calls = [call.call for call in calls_in(tmp_path)]
     assert [(call.test_id, call.phase, call.module, call.mode, call.device) for call in calls] == [
         (None, None, None, None, None),
@@ -278,20 +278,20 @@ def fail(a):
 def test_the_tensors_of_an_ended_call_are_not_kept_alive(recorder, function):
     tensor = numpy.zeros(3)
     alive = weakref.ref(tensor)
-    form = fake_form(
+    observed = fake_op(
         key=lambda arguments, keywords: "always the same",
         result_key=lambda known, result, call: None,
     )
     with contextlib.suppress(ValueError):
-        perform(recorder, form, function, tensor)
-    assert [*recorder.slots.known] == ["always the same"]
+        perform(recorder, observed, function, tensor)
+    assert [*recorder.fast_path_state.cached_cases] == ["always the same"]
     del tensor
     gc.collect()
     assert alive() is None
 
 
 def test_a_call_within_one_of_the_same_case_has_outputs_of_its_own(recorder, tmp_path):
-    form = fake_form(
+    observed = fake_op(
         composite=True,
         key=lambda arguments, keywords: "always the same",
         result_key=lambda known, result, call: ("the argument", result is call[0][0]),
@@ -300,11 +300,11 @@ def test_a_call_within_one_of_the_same_case_has_outputs_of_its_own(recorder, tmp
     def once_more(a):
         if depth:
             depth.pop()
-            perform(recorder, form, once_more, numpy.zeros(3))
+            perform(recorder, observed, once_more, numpy.zeros(3))
         return a
 
     depth = [1]
-    perform(recorder, form, once_more, numpy.zeros(3))
+    perform(recorder, observed, once_more, numpy.zeros(3))
     outer, inner = calls_in(tmp_path)
     assert outer.number == inner.number
     for call in (outer, inner):
@@ -313,43 +313,43 @@ def test_a_call_within_one_of_the_same_case_has_outputs_of_its_own(recorder, tmp
 
 
 def test_numbers_that_an_op_reads_are_not_recorded(recorder, tmp_path):
-    form = fake_form("fake.item")
-    form.reads = True
-    perform(recorder, form, lambda a: 41, 1)
+    observed = fake_op("fake.item")
+    observed.reads = True
+    perform(recorder, observed, lambda a: 41, 1)
     (call,) = calls_in(tmp_path)
     assert (call.outcome, call.call.outputs) == ("returned", ())
 
 
 def test_results_that_always_differ_do_not_pile_up(recorder, tmp_path):
-    form = fake_form()
+    observed = fake_op()
     results = iter(range(1000))
     for _ in range(1000):
-        perform(recorder, form, lambda a: next(results), 1)
-    (known,) = recorder.slots.known.values()
+        perform(recorder, observed, lambda a: next(results), 1)
+    (known,) = recorder.fast_path_state.cached_cases.values()
     assert len(known.outputs) <= recorder_module.MAX_RESULTS
     assert [encode(call.call.outputs[0]) for call in calls_in(tmp_path)] == [*range(1000)]
 
 
 def test_after_its_end_a_recorder_records_nothing(tmp_path):
     recorder, journal = start_recorder(tmp_path)
-    form = fake_form()
-    perform(recorder, form, abs, 1)
+    observed = fake_op()
+    perform(recorder, observed, abs, 1)
     recorder.close()
     journal.close()
     before = [path.read_bytes() for path in sorted(tmp_path.iterdir())]
-    assert perform(recorder, form, abs, -1) == 1
-    assert perform(recorder, form, abs, -2) == 2
+    assert perform(recorder, observed, abs, -1) == 1
+    assert perform(recorder, observed, abs, -2) == 2
     assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == before
 
 
 def test_what_is_known_stays_bounded_and_forgetting_changes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(recorder_module, "MAX_KNOWN", 10)
     recorder, journal = start_recorder(tmp_path)
-    form = fake_form()
+    observed = fake_op()
     for _ in range(2):
         for number in range(35):
-            perform(recorder, form, abs, number)
-            assert len(recorder.slots.known) <= 10
+            perform(recorder, observed, abs, number)
+            assert len(recorder.fast_path_state.cached_cases) <= 10
     journal.close()
     summary = summary_of(tmp_path)
     assert (summary.accounting.observed, summary.cases) == (70, 35)
@@ -358,11 +358,11 @@ def test_what_is_known_stays_bounded_and_forgetting_changes_nothing(tmp_path, mo
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_calls(tmp_path):
     recorder, journal = start_recorder(tmp_path)
-    form = fake_form()
+    observed = fake_op()
     before = resident_bytes()
     most = 0
     for number in range(200_000):
-        perform(recorder, form, abs, number % 10_000)
+        perform(recorder, observed, abs, number % 10_000)
         if number % 10_000 == 0:
             most = max(most, resident_bytes())
     journal.close()
@@ -382,7 +382,7 @@ def test_calls_with_unknown_things_are_counted_when_there_are_too_many_cases(
 ):
     monkeypatch.setattr("optrove.journal.writer.MAX_OPAQUE", 2)
     for _ in range(5):
-        perform(recorder, fake_form(), lambda _: None, Thing())
+        perform(recorder, fake_op(), lambda _: None, Thing())
     summary = summary_of(tmp_path)
     assert summary.accounting.observed == 5
     assert summary.cases == 2
@@ -392,6 +392,6 @@ def test_calls_with_unknown_things_are_counted_when_there_are_too_many_cases(
 def test_an_error_that_is_raised_again_is_written_once(recorder, tmp_path):
     for _ in range(3):
         with contextlib.suppress(ValueError):
-            perform(recorder, fake_form(), lambda a: int("x"), 1)
+            perform(recorder, fake_op(), lambda a: int("x"), 1)
     (reader,) = readers_in(tmp_path)
     assert len({raw.ending for raw in reader.raw_calls()}) == 1

@@ -10,7 +10,7 @@ from optrove.capture.runs import new_run
 from optrove.capture.tracing import Tracing, active_tracing
 from optrove.errors import AlreadyTracing, UnusableJournal
 from optrove.tracing.trace import summarize_directory
-from tracing import assert_adds_up, fake_form, perform, readers_in, seen_in
+from tracing import assert_adds_up, fake_op, perform, readers_in, seen_in
 
 
 @pytest.fixture
@@ -81,10 +81,10 @@ def test_a_full_disk_at_the_end_keeps_the_trace_from_nothing(tracing, monkeypatc
     ended = []
     tracing.start()
     tracing.on_stop(lambda: ended.append(1))
-    perform(tracing.recorder, fake_form(), abs, 1)
+    perform(tracing.recorder, fake_op(), abs, 1)
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", refuse)
-        perform(tracing.recorder, fake_form(), abs, 2)
+        perform(tracing.recorder, fake_op(), abs, 2)
         tracing.stop()
     assert ended == [1]
     assert active_tracing() is None
@@ -98,7 +98,7 @@ def test_two_traces_one_after_the_other_have_journals_of_their_own(tmp_path, run
         tracing = Tracing(tmp_path / str(turn), run)
         tracing.start()
         for _ in range(turn + 1):
-            perform(tracing.recorder, fake_form(), abs, turn)
+            perform(tracing.recorder, fake_op(), abs, turn)
         tracing.stop()
     counts = [len(seen_in(reader)) for reader in readers_in(tmp_path)]
     assert counts == [1, 2]
@@ -109,11 +109,11 @@ import os, sys
 from pathlib import Path
 from optrove.capture.tracing import Tracing, active_tracing
 from optrove.capture.runs import new_run
-from tracing import fake_form, perform
+from tracing import fake_op, perform
 
 tracing = Tracing(Path(sys.argv[1]), new_run("a script", []))
 tracing.start()
-form = fake_form()
+form = fake_op()
 recorder = tracing.recorder
 for number in range(5):
     perform(recorder, form, abs, number)

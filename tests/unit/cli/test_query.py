@@ -29,7 +29,7 @@ from small_trove import (
     matmul,
     run_of,
 )
-from tracing import fake_form, perform
+from tracing import fake_op, perform
 from trove_rows import case
 
 
@@ -359,7 +359,7 @@ def left_behind(tmp_path):
     store = tmp_path / "trove.db"
     run = run_of("ee" * 16, "test_fake.py", model="fake", board="n150")
     tracing = Tracing(tmp_path / "trove.db.journals" / run.id, run, wanted=Wanted("torch"))
-    outer, inner = fake_form("fake.linear", composite=True), fake_form("fake.add")
+    outer, inner = fake_op("fake.linear", composite=True), fake_op("fake.add")
     tracing.start()
     try:
         for name in ("test_one", "test_two"):

@@ -1,7 +1,7 @@
 import pytest
 
-from optrove.frameworks.ttnn.probe.arguments import read_stub
 from optrove.frameworks.ttnn.shadow.golden import by_place
+from optrove.frameworks.ttnn.signatures import read_stub
 
 REPEAT = [read_stub(r"def repeat(self, input_tensor: Tensor, repeat_dims: int, *, memory: M = \0)")]
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import pytest
 
 from optrove.errors import BadData
-from optrove.frameworks.probe_protocol import UNPACKING, muted
+from optrove.frameworks.probe_protocol import CONFIG_UNPACKING, muted
 from optrove.journal.content import JournalContent
 from optrove.journal.reader import find_journals
 from optrove.journal.writer import WINDOW_RECORDS
 from optrove.runconfig import MeshDeviceStub, OpConfig, create_run_config
-from tracing import fake_form, perform, start_recorder
+from tracing import fake_op, perform, start_recorder
 
 
 @dataclass
@@ -27,9 +27,9 @@ class AnyConfig(OpConfig):
 @pytest.fixture
 def recorder(tmp_path):
     recorder, journal = start_recorder(tmp_path)
-    UNPACKING.told = recorder.marks.unpacked
+    CONFIG_UNPACKING.on_unpack = recorder.marks.unpacked
     yield recorder
-    UNPACKING.told = None
+    CONFIG_UNPACKING.on_unpack = None
     journal.close()
 
 
@@ -43,7 +43,7 @@ def cfg(monkeypatch):
 
 
 def call(recorder, op="fake.op", **keywords):
-    perform(recorder, fake_form(op), lambda a: a, keywords.get("a", 0))
+    perform(recorder, fake_op(op), lambda a: a, keywords.get("a", 0))
 
 
 def counted(directory):
@@ -87,7 +87,7 @@ def test_reading_a_config_without_unpacking_it_marks_nothing(recorder, cfg, tmp_
 
 def test_marks_go_on_in_the_next_window(recorder, cfg, tmp_path):
     for _ in range(WINDOW_RECORDS - 1):
-        recorder.slots.window.take()
+        recorder.fast_path_state.window.take()
     for _ in range(3):
         call(recorder, **cfg[0]["w1"])
     assert counted(tmp_path) == {("layers.0.w1", "fake.op"): 3}

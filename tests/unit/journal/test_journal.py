@@ -12,7 +12,7 @@ from optrove.errors import UnusableJournal
 from optrove.journal import writer as module
 from optrove.journal.reader import JournalReader, find_journals
 from optrove.journal.writer import Journal
-from tracing import fake_form, perform, readers_in, seen_in, start_recorder, summary_of
+from tracing import fake_op, perform, readers_in, seen_in, start_recorder, summary_of
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def refuse(*_):
 
 def test_with_a_full_disk_the_program_goes_on_and_losses_are_counted(tmp_path, monkeypatch):
     recorder, journal = start_recorder(tmp_path)
-    form = fake_form()
+    form = fake_op()
     assert perform(recorder, form, abs, -1) == 1
     write = os.write
     with monkeypatch.context() as patch:
@@ -112,7 +112,7 @@ def test_with_a_full_disk_the_program_goes_on_and_losses_are_counted(tmp_path, m
 
 def test_a_full_disk_costs_a_call_its_result_but_not_its_record(tmp_path, monkeypatch):
     recorder, journal = start_recorder(tmp_path)
-    form = fake_form()
+    form = fake_op()
 
     def once(result):
         return perform(recorder, form, lambda a: result, 1)
@@ -139,7 +139,7 @@ def test_a_full_disk_costs_a_call_its_result_but_not_its_record(tmp_path, monkey
 
 def test_a_window_that_cannot_be_had_costs_calls_until_it_can(tmp_path, monkeypatch, small_windows):
     recorder, journal = start_recorder(tmp_path)
-    form = fake_form()
+    form = fake_op()
     for _ in range(small_windows):
         perform(recorder, form, abs, 1)
     with monkeypatch.context() as patch:
@@ -155,10 +155,10 @@ def test_a_window_that_cannot_be_had_costs_calls_until_it_can(tmp_path, monkeypa
 CHILD_WITH_A_SMALL_DISK = """
 import resource, sys
 from pathlib import Path
-from tracing import fake_form, perform, start_recorder
+from tracing import fake_op, perform, start_recorder
 
 recorder, journal = start_recorder(Path(sys.argv[1]))
-form = fake_form()
+form = fake_op()
 size = int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 for number in range(40_000):

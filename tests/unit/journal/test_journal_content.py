@@ -27,7 +27,7 @@ from optrove.model.records import (
 from optrove.report.summary import summarize
 from optrove.serializer.described import describe_case
 from optrove.serializer.records import record_to_builtins
-from tracing import fake_form, perform
+from tracing import fake_op, perform
 
 RUN = Run(
     "a run",
@@ -53,18 +53,18 @@ def begin(directory):
 
 def make_calls(recorder):
     """Make calls of all kinds."""
-    outer = fake_form("fake.outer", composite=True)
+    outer = fake_op("fake.outer", composite=True)
     for number in (1, 1, 2):
-        perform(recorder, outer, lambda a: perform(recorder, fake_form(), abs, a), number)
+        perform(recorder, outer, lambda a: perform(recorder, fake_op(), abs, a), number)
     device = DeviceParameters(mesh_shape=(1, 8), l1_small_size=100)
     recorder.set_scope(Scope("test_it.py::test_a", Phase.SETUP, "attention", "decode", device))
     for number in (1, 3, 1):
-        perform(recorder, fake_form(), lambda a: (a, 2.5), number)
-    perform(recorder, fake_form("fake.left"), abs, 1)
+        perform(recorder, fake_op(), lambda a: (a, 2.5), number)
+    perform(recorder, fake_op("fake.left"), abs, 1)
     with pytest.raises(TypeError):
-        perform(recorder, fake_form(), abs, "text")
-    perform(recorder, fake_form("fake.odd"), lambda a: None, Unknown())
-    perform(recorder, fake_form("fake.bad", bind=lambda *_: 1 / 0), lambda a: None, Unknown())
+        perform(recorder, fake_op(), abs, "text")
+    perform(recorder, fake_op("fake.odd"), lambda a: None, Unknown())
+    perform(recorder, fake_op("fake.bad", bind=lambda *_: 1 / 0), lambda a: None, Unknown())
 
 
 @pytest.fixture
@@ -256,14 +256,14 @@ def test_a_journal_without_calls_is_read(tmp_path):
 
 def test_a_journal_that_is_being_written_is_read_as_it_was(tmp_path):
     recorder, journal = begin(tmp_path)
-    perform(recorder, fake_form(), abs, -1)
+    perform(recorder, fake_op(), abs, -1)
     content = JournalContent(*find_journals(tmp_path))
 
     def look(a):
         return everything(content)
 
     # In flight while it is looked at, and with cases and results that come later.
-    first = perform(recorder, fake_form("fake.later"), look, -2)
+    first = perform(recorder, fake_op("fake.later"), look, -2)
     make_calls(recorder)
     assert everything(content) == first
     assert (content.calls, content.complete) == (1, False)
@@ -279,7 +279,7 @@ def test_calls_that_end_while_they_are_read_have_their_results(tmp_path):
     def meanwhile(a):
         return JournalContent(*find_journals(tmp_path))
 
-    content = perform(recorder, fake_form(result_key=lambda *_: None), meanwhile, 1)
+    content = perform(recorder, fake_op(result_key=lambda *_: None), meanwhile, 1)
     (call,) = calls_of(content.dictionary(), content.blocks(), "a run")
     assert call.outcome is CallOutcome.RETURNED
     assert len(call.outputs) == 1
@@ -289,7 +289,7 @@ def test_calls_that_end_while_they_are_read_have_their_results(tmp_path):
 @pytest.mark.slow
 def test_more_calls_than_a_block_holds_are_in_several(tmp_path):
     recorder, journal = begin(tmp_path)
-    form = fake_form()
+    form = fake_op()
     for number in range(BLOCK_CALLS + 10):
         perform(recorder, form, abs, number % 3)
     journal.close()

@@ -47,10 +47,10 @@ WAITING = "import time; print('ready', flush=True); time.sleep(60)"
 WRITING = """
 import signal, sys
 from pathlib import Path
-from tracing import fake_form, perform, start_recorder
+from tracing import fake_op, perform, start_recorder
 
 recorder, journal = start_recorder(Path(sys.argv[1]))
-perform(recorder, fake_form(), abs, 1)
+perform(recorder, fake_op(), abs, 1)
 print("ready", flush=True)
 signal.pause()
 """

@@ -8,7 +8,7 @@ from optrove.journal import format as layout
 from optrove.journal.reader import JournalReader, find_journals
 from optrove.model.values import Int, Text
 from optrove.report.summary import summarize
-from tracing import fake_form, perform, readers_in, seen_in, start_recorder
+from tracing import fake_op, perform, readers_in, seen_in, start_recorder
 
 
 @pytest.fixture
@@ -17,12 +17,12 @@ def lines(tmp_path):
     recorder, journal = start_recorder(
         tmp_path, left_out=lambda op: "why not" if op == "fake.left" else None
     )
-    outer = fake_form("fake.outer", composite=True)
-    perform(recorder, outer, lambda a: perform(recorder, fake_form(), abs, a), 1)
-    perform(recorder, fake_form("fake.left"), abs, 1)
-    perform(recorder, fake_form(), lambda a: [a, 2.5], 2)
+    outer = fake_op("fake.outer", composite=True)
+    perform(recorder, outer, lambda a: perform(recorder, fake_op(), abs, a), 1)
+    perform(recorder, fake_op("fake.left"), abs, 1)
+    perform(recorder, fake_op(), lambda a: [a, 2.5], 2)
     with pytest.raises(TypeError):
-        perform(recorder, fake_form(), abs, "text")
+        perform(recorder, fake_op(), abs, "text")
     end = {"finished_at": "2026-01-15T10:46:16.345678Z", "exit_code": 1, "faults": {"a": 2}}
     journal.write({"end": end})
     journal.close()
@@ -166,9 +166,9 @@ def test_damaged_calls_are_bad_data_and_nothing_worse(lines, calls):
 
 def test_a_journal_can_be_read_while_it_is_written(tmp_path):
     recorder, journal = start_recorder(tmp_path)
-    perform(recorder, fake_form(), lambda a: a, 1)
+    perform(recorder, fake_op(), lambda a: a, 1)
     (reader,) = readers_in(tmp_path)
-    perform(recorder, fake_form(), str, 2)
+    perform(recorder, fake_op(), str, 2)
     assert [reader.call(raw, "", "").outputs for raw in reader.raw_calls()] == [
         (Int(1),),
         (Text("2"),),

@@ -63,10 +63,10 @@ def test_results_are_in_the_trove_before_the_end(place, monkeypatch):
 def test_a_trove_that_cannot_be_written_keeps_nothing_and_that_is_told(place, monkeypatch):
     opened = troves.open_trove
 
-    def hurried(place, *, create):
+    def interfering(place, *, create):
         return opened(place, create=create, timeout_s=0.05)
 
-    monkeypatch.setattr(troves, "open_trove", hurried)
+    monkeypatch.setattr(troves, "open_trove", interfering)
     told = []
     blocking = sqlite3.connect(place.path, isolation_level=None)
     blocking.execute("BEGIN EXCLUSIVE")

@@ -5,7 +5,7 @@ from optrove.model.records import TestOutcome, TestResult
 from optrove.report.summary import LOST, summarize
 from optrove.report.trace import summary_lines
 from optrove.serializer.hashes import placement_hash
-from tracing import assert_adds_up, fake_form, perform, readers_in, start_recorder, summary_of
+from tracing import assert_adds_up, fake_op, perform, readers_in, start_recorder, summary_of
 
 
 class Thing:
@@ -15,7 +15,7 @@ class Thing:
 def record(directory, *numbers, **options):
     """Record calls with these arguments in a process of their own."""
     recorder, journal = start_recorder(directory, **options)
-    form = fake_form(key=lambda arguments, keywords: None)
+    form = fake_op(key=lambda arguments, keywords: None)
     for number in numbers:
         perform(recorder, form, lambda a: None, number)
     journal.close()
@@ -67,12 +67,12 @@ def test_every_kind_of_call_is_counted_once(tmp_path):
     def broken(*_):
         raise LookupError
 
-    perform(recorder, fake_form(), abs, 1)
-    perform(recorder, fake_form(), abs, 1)
-    perform(recorder, fake_form("fake.left"), abs, 1)
-    perform(recorder, fake_form("fake.broken", bind=broken), abs, 1)
+    perform(recorder, fake_op(), abs, 1)
+    perform(recorder, fake_op(), abs, 1)
+    perform(recorder, fake_op("fake.left"), abs, 1)
+    perform(recorder, fake_op("fake.broken", bind=broken), abs, 1)
     with pytest.raises(TypeError):
-        perform(recorder, fake_form(), abs, "text")
+        perform(recorder, fake_op(), abs, "text")
     recorder._lose(OSError("full"))
     journal.close()
     summary = summary_of(tmp_path)
@@ -87,15 +87,15 @@ def test_every_kind_of_call_is_counted_once(tmp_path):
 
 def test_what_other_ops_call_and_what_only_moves_data_is_told_apart(tmp_path):
     recorder, journal = start_recorder(tmp_path)
-    inner, move = fake_form("fake.inner"), fake_form("ttnn.to_device", composite=True)
+    inner, move = fake_op("fake.inner"), fake_op("ttnn.to_device", composite=True)
 
     def outer(number):
         perform(recorder, inner, abs, number)
-        perform(recorder, fake_form(), abs, 1)
+        perform(recorder, fake_op(), abs, 1)
 
     for number in (1, 2, 2):
-        perform(recorder, fake_form("fake.outer", composite=True), outer, number)
-    perform(recorder, fake_form(), abs, 1)
+        perform(recorder, fake_op("fake.outer", composite=True), outer, number)
+    perform(recorder, fake_op(), abs, 1)
     perform(recorder, move, outer, 3)
     journal.close()
     summary = summary_of(tmp_path)

@@ -1,9 +1,9 @@
 from optrove.journal.writer import WINDOW_RECORDS
 from optrove.model.records import Scope
 from optrove.tracing.launch import Follower
-from tracing import fake_form, perform, start_recorder
+from tracing import fake_op, perform, start_recorder
 
-ADD = fake_form("fake.add")
+ADD = fake_op("fake.add")
 
 
 def add(a, b):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, NotReplayable
 from optrove.frameworks.executor import Executed, Raised, Stage, refuse_inert
-from optrove.frameworks.probe_protocol import Witness, muted
+from optrove.frameworks.probe_protocol import SingleCallRecorder, muted
 from optrove.frameworks.seeded_tensors import TorchInputs
 from optrove.frameworks.torch.probe import GETTERS, Signatures, TorchProbe, is_operation
 from optrove.model.values import List, TensorSpec
@@ -44,7 +44,7 @@ class TorchExecutor:
     def __init__(self, torch: ModuleType, tables: Callable[[], Tables]) -> None:
         self._torch: Any = torch
         self._tables = tables
-        self._witness = Witness(tables)
+        self._witness = SingleCallRecorder(tables)
         self._probe = TorchProbe(torch, self._witness)
         self._examples = self._torch.overrides.get_testing_overrides()
         self._signatures = Signatures(torch)

@@ -49,15 +49,16 @@ from itertools import count
 from types import EllipsisType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from optrove.frameworks.argument_names import bind_by_place, bind_by_signature
 from optrove.frameworks.fingerprints import Fingerprints, NoFingerprint, Rule
 from optrove.frameworks.installed import loaded_tables
-from optrove.frameworks.probe_protocol import CURRENT, MUTED, Form
+from optrove.frameworks.probe_protocol import CURRENT, MUTED, ObservedOp
 from optrove.serializer.describe import DescriptionCache
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from optrove.frameworks.probe_protocol import Call, Known, Listener
+    from optrove.frameworks.probe_protocol import CachedCase, Call, Listener
     from optrove.serializer.tables import Tables
 
 
@@ -158,14 +159,14 @@ class Signatures:
     def of_operation(self, operation: Any) -> Binder:
         """Return what names the arguments of an operation of the dispatcher."""
         names = tuple(argument.name for argument in operation._schema.arguments)  # noqa: SLF001 - torch's public operations have no other way to tell
-        return lambda arguments, keywords: by_names(names, arguments, keywords)
+        return partial(bind_by_place, names=names)
 
     def of_function(self, name: str, function: Any, *, method: bool) -> Binder:
         """Return what names the arguments of a function, which goes by ``name``."""
         if isinstance(function, FunctionType):
             signature = _signature(function)
             if signature is not None:
-                return _python_binder(signature)
+                return partial(bind_by_signature, signature)
         overloads = self._overloads(function, method=method)
         names = UNTOLD.get(name) or self._example_names(function)
         names = ("self", *names[1:]) if method else names
@@ -175,7 +176,7 @@ class Signatures:
                 bound = overload.bind(arguments, keywords, self._accepts)
                 if bound is not None:
                     return bound
-            return by_names(names, arguments, keywords)
+            return bind_by_place(arguments, keywords, names)
 
         return bind
 
@@ -208,15 +209,6 @@ class Signatures:
         return isinstance(live, classes)
 
 
-def by_names(
-    names: Iterable[str], arguments: tuple[Any, ...], keywords: Mapping[str, Any]
-) -> Named:
-    """Return every argument by name; where names run out it is ``arg`` and its place."""
-    told = tuple(names)
-    places = [f"arg{place}" for place in range(len(told), len(arguments))]
-    return {**dict(zip((*told, *places), arguments, strict=False)), **keywords}
-
-
 def _overload(arguments: Iterable[Any], *, method: bool) -> Overload:
     parameters = []
     for argument in arguments:
@@ -243,26 +235,6 @@ def _signature(function: Any) -> inspect.Signature | None:
         return None
     first = next(iter(signature.parameters.values()), None)
     return None if first is not None and first.kind is _LOOSE else signature
-
-
-def _python_binder(signature: inspect.Signature) -> Binder:
-    def bind(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Named:
-        try:
-            bound = signature.bind(*arguments, **keywords)
-        except TypeError:  # the call is about to be refused
-            return by_names((), arguments, keywords)
-        named: Named = {}
-        for name, live in bound.arguments.items():
-            kind = signature.parameters[name].kind
-            if kind is _LOOSE:
-                named.update(by_names((), live, {}))
-            elif kind is inspect.Parameter.VAR_KEYWORD:
-                named.update(live)
-            else:
-                named[name] = live
-        return named
-
-    return bind
 
 
 MAX_FACTS: Final = 32_768
@@ -333,7 +305,7 @@ class TorchFingerprints(Fingerprints):
             return None
         return tuple(key)
 
-    def result(self, known: Known, live: Any, call: Call) -> Hashable:
+    def result(self, known: CachedCase, live: Any, call: Call) -> Hashable:
         """Return the key of a result, None if it has none."""
         if len(known.outputs) >= MAX_RESULTS:
             known.outputs.clear()
@@ -495,8 +467,8 @@ class Forms:
     """
 
     def __init__(self, torch: ModuleType, fingerprints: TorchFingerprints) -> None:
-        self.functions: dict[Any, Form | None] = {}
-        self.operations: dict[Any, Form | None] = {}
+        self.functions: dict[Any, ObservedOp | None] = {}
+        self.operations: dict[Any, ObservedOp | None] = {}
         self.nesting: set[Any] = set()
         self.faults: Counter[str] = Counter()
         self._torch = torch
@@ -505,30 +477,33 @@ class Forms:
         self._resolve: Callable[[Any], str | None] = torch.overrides.resolve_name
         self._operations = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)  # noqa: SLF001 - these classes have no public name
 
-    def function(self, function: Any) -> Form | None:
-        """Return the form of a function that was not met before; None if it has none."""
+    def function(self, function: Any) -> ObservedOp | None:
+        """Return the observed of a function that was not met before; None if it has none."""
         return self._kept(self.functions, function, self._function_form)
 
-    def operation(self, operation: Any) -> Form | None:
-        """Return the form of an operation of the dispatcher that was not met before."""
+    def operation(self, operation: Any) -> ObservedOp | None:
+        """Return the observed of an operation of the dispatcher that was not met before."""
         return self._kept(self.operations, operation, self._operation_form)
 
     def _kept(
-        self, forms: dict[Any, Form | None], live: Any, make: Callable[[Any], Form | None]
-    ) -> Form | None:
+        self,
+        forms: dict[Any, ObservedOp | None],
+        live: Any,
+        make: Callable[[Any], ObservedOp | None],
+    ) -> ObservedOp | None:
         try:
-            form = make(live)
+            observed = make(live)
         except Exception as error:  # noqa: BLE001 - the program must not meet our faults; they are counted
             self.faults[
                 f"{type(error).__name__} while a {type(live).__name__} was named: {error}"
             ] += 1
-            form = None
+            observed = None
         if len(forms) >= MAX_FORMS:
             forms.clear()
-        forms[live] = form
-        return form
+        forms[live] = observed
+        return observed
 
-    def _function_form(self, function: Any) -> Form | None:
+    def _function_form(self, function: Any) -> ObservedOp | None:
         if isinstance(function, (*self._operations, type)):
             return None
         name = self._resolve(function) or _own_name(function)
@@ -546,15 +521,15 @@ class Forms:
         bind = self._signatures.of_function(public, function, method=method)
         return self._form(public, bind, composite=True)
 
-    def _getter_form(self, name: str) -> Form | None:
+    def _getter_form(self, name: str) -> ObservedOp | None:
         if name.rpartition(".")[2] not in GETTERS:
             return None
-        return self._form(name, partial(by_names, ("self",)), composite=True)
+        return self._form(name, partial(bind_by_place, names=("self",)), composite=True)
 
-    def _operation_form(self, operation: Any) -> Form | None:
+    def _operation_form(self, operation: Any) -> ObservedOp | None:
         if not isinstance(operation, self._operations):
             name = f"torch.ops.higher_order.{operation.name()}"
-            return self._form(name, partial(by_names, ()), composite=False)
+            return self._form(name, bind_by_place, composite=False)
         space, _, name = operation._schema.name.partition("::")  # noqa: SLF001 - as in Signatures
         if space in _BOOKKEEPING or not is_operation(name, private=True):
             return None
@@ -568,10 +543,10 @@ class Forms:
             return f"torch.{last}"
         return name
 
-    def _form(self, op: str, bind: Any, *, composite: bool) -> Form:
+    def _form(self, op: str, bind: Any, *, composite: bool) -> ObservedOp:
         fingerprints = self._fingerprints
         key = partial(fingerprints.call, op)
-        return Form(op, bind, key, fingerprints.result, composite=composite)
+        return ObservedOp(op, bind, key, fingerprints.result, composite=composite)
 
 
 def is_operation(name: str, *, private: bool = False) -> bool:
@@ -700,14 +675,14 @@ class TorchProbe:
         def handle(mode: Any, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
             if not switch.on or current() is MUTED:
                 return function(*arguments, **keywords)
-            form: Any = known.get(function, _UNMET)
-            if form is _UNMET:
+            observed: Any = known.get(function, _UNMET)
+            if observed is _UNMET:
                 with unnoticed():
-                    form = form_of(function)
-            if form is None or function in mode.going:
+                    observed = form_of(function)
+            if observed is None or function in mode.going:
                 return function(*arguments, **keywords)
             with unnoticed():
-                entered = begin(form, arguments, keywords, frame_above(2))
+                entered = begin(observed, arguments, keywords, frame_above(2))
             try:
                 if function in nesting:
                     result = inside(mode, function, types, arguments, keywords)
@@ -735,14 +710,14 @@ class TorchProbe:
         def handle(operation: Any, types: Any, arguments: Any, keywords: Any) -> Any:
             if not switch.on or current() is MUTED:
                 return run(operation, types, arguments, keywords)
-            form: Any = known.get(operation, _UNMET)
-            if form is _UNMET:
+            observed: Any = known.get(operation, _UNMET)
+            if observed is _UNMET:
                 with unnoticed():
-                    form = form_of(operation)
-            if form is None:
+                    observed = form_of(operation)
+            if observed is None:
                 return run(operation, types, arguments, keywords)
             with unnoticed():
-                entered = begin(form, arguments, keywords, frame_above(2))
+                entered = begin(observed, arguments, keywords, frame_above(2))
             try:
                 result = run(operation, types, arguments, keywords)
             except BaseException as error:

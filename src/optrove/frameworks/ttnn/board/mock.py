@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # ttnn settles on its devices once per process; the loaded module carries which mock it chose.
-MARK = "__optrove_runtime__"
+MOCK_ATTRIBUTE = "__optrove_runtime__"
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def mock_board(name: str, *, shadow: bool = False) -> Iterator[Board]:
 
 def board_in_use() -> str | None:
     """Return the mock board that ttnn runs on in this process; None without one."""
-    runtime: Runtime | None = getattr(sys.modules.get("ttnn"), MARK, None)
+    runtime: Runtime | None = getattr(sys.modules.get("ttnn"), MOCK_ATTRIBUTE, None)
     return None if runtime is None else runtime.board
 
 
@@ -57,7 +57,7 @@ def _runtime_for(board: Board) -> Runtime:
     loaded = sys.modules.get("ttnn")
     if loaded is None:
         return prepare(board, cache_directory())
-    runtime: Runtime | None = getattr(loaded, MARK, None)
+    runtime: Runtime | None = getattr(loaded, MOCK_ATTRIBUTE, None)
     if runtime is None:
         raise FrameworkTooEarly(
             f"ttnn was imported before mock_board({board.name!r}), and it decides only once per "
@@ -81,7 +81,7 @@ def _import_on(runtime: Runtime) -> Any:
         ttnn = import_module("ttnn")
     finally:
         logger.enable("ttnn")
-    setattr(ttnn, MARK, runtime)
+    setattr(ttnn, MOCK_ATTRIBUTE, runtime)
     # The C++ side reads the environment at the first question about devices, not before.
     ttnn.get_num_devices()
     return ttnn

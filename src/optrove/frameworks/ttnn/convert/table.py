@@ -273,7 +273,7 @@ _LIVE = re.compile(r"\b(MeshDevice|Tensor|\w+Service|\w+Socket)\b")
 
 def holds_live_objects(cls: type) -> bool:
     """Tell whether objects of ``cls`` are made of tensors, devices, sockets or services."""
-    arguments = (p.annotation for overload in constructors(cls) for p in overload.parameters)
+    arguments = (kind for each in constructors(cls) for kind in each.annotations.values())
     getters: list[Any] = [member.fget for member in properties(cls).values()]
     signatures = (getattr(getter, "__nb_signature__", ()) for getter in getters)
     types = (overload[0] for overloads in signatures for overload in overloads)

@@ -35,8 +35,8 @@ from optrove.model.values import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from optrove.frameworks.ttnn.probe.arguments import Signatures
     from optrove.frameworks.ttnn.shadow.expecting import Preparation
+    from optrove.frameworks.ttnn.signatures import Signatures
     from optrove.model.case import Case
 
 

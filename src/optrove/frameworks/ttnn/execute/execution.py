@@ -21,7 +21,7 @@ from optrove.frameworks.executor import (
     refuse_inert,
     refuse_several_devices,
 )
-from optrove.frameworks.probe_protocol import Witness, muted
+from optrove.frameworks.probe_protocol import SingleCallRecorder, muted
 from optrove.frameworks.ttnn.board.devices import ALONE, Devices
 from optrove.frameworks.ttnn.execute.comparing import Comparing
 from optrove.frameworks.ttnn.execute.files import (
@@ -37,7 +37,7 @@ from optrove.frameworks.ttnn.execute.inputs import Inputs, Memories
 from optrove.frameworks.ttnn.execute.invoking import Target, Targets, spread
 from optrove.frameworks.ttnn.execute.missing_arguments import Supplies
 from optrove.frameworks.ttnn.execute.positional_arguments import passing
-from optrove.frameworks.ttnn.probe.patching import MARK
+from optrove.frameworks.ttnn.probe.patching import PROBE_ATTRIBUTE
 from optrove.frameworks.ttnn.probe.prepared_weights import laid_out
 from optrove.frameworks.ttnn.probe.probe import attach
 from optrove.frameworks.ttnn.shadow.host_mirrors import Missing, Twin
@@ -91,7 +91,7 @@ class TtnnExecutor:
         self._numbers = device_kind is not DeviceKind.MOCK
         self._devices = Devices(ttnn)
         self._targets = Targets(ttnn)
-        self._witness = Witness(tables)
+        self._witness = SingleCallRecorder(tables)
         self._memories = Memories(self._witness.tables)
         self._attachment = attach(ttnn, self._witness, self._witness, lambda _: None)
 
@@ -331,7 +331,7 @@ class GivenExecutor(TtnnExecutor):
         device_kind: DeviceKind,
         device: Any,
     ) -> None:
-        if hasattr(ttnn, MARK):
+        if hasattr(ttnn, PROBE_ATTRIBUTE):
             raise AlreadyTracing(
                 "a replay traces its own call, and this process is being traced; replay outside "
                 "of optrove.trace and enable_tracing"

@@ -49,7 +49,7 @@ class StandIn:
     """A file in place of one that a call names in ``argument``.
 
     ``op`` is the operation by ttnn's own name. ``recorded`` is what stands there, ``value`` the
-    whole path of this file in the same form, and ``traced`` what a trace tells of it.
+    whole path of this file in the same observed, and ``traced`` what a trace tells of it.
     """
 
     op: str
@@ -224,7 +224,7 @@ def _text_in(recorded: Value) -> str | None:
 
 
 def _spelled(recorded: Value, path: str) -> Value:
-    """Return a path in the form in which another one was recorded."""
+    """Return a path in the observed in which another one was recorded."""
     if isinstance(recorded, Struct):
         return replace(recorded, fields=(("path", Text(path)),))
     return Text(path)

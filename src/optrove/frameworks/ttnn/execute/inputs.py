@@ -16,7 +16,7 @@ from math import prod
 from operator import ge
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from optrove.frameworks.ttnn.probe.patching import SHADOW_MARK
+from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
 from optrove.model.values import TensorSpec, TtnnPlacement
 from optrove.serializer.build import build
 
@@ -227,7 +227,7 @@ class Inputs:
         """Have a tensor say that it is spread as recorded; a part says it of the whole."""
         ttnn, chips, size = self._ttnn, mesh.coordinates, prod(mesh.distribution_shape)
         # On the shadow, what is read from one chip is a tensor of its own.
-        if len(chips) < size and self._device is not None and not hasattr(ttnn, SHADOW_MARK):
+        if len(chips) < size and self._device is not None and not hasattr(ttnn, SHADOW_ATTRIBUTE):
             whole = tuple(product(*map(range, self._device.shape)))
             chips = whole if len(whole) == size else chips
         topology = ttnn.TensorTopology(

@@ -10,12 +10,14 @@ import inspect
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from inspect import unwrap
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotReplayable
-from optrove.frameworks.ttnn.probe.arguments import Overload, Signatures, bind_all, read_stub
-from optrove.frameworks.ttnn.probe.probe import METHODS, innermost, registered
+from optrove.frameworks.argument_names import signature_of
+from optrove.frameworks.ttnn.probe.probe import METHODS, registered
+from optrove.frameworks.ttnn.signatures import Overload, Signatures, bind_all, overloads_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,8 +48,7 @@ class Targets:
     def __init__(self, ttnn: ModuleType) -> None:
         self._ttnn: Any = ttnn
         self._operations = {each.python_fully_qualified_name: each for each in registered(ttnn)}
-        self._originals = {name: each.function for name, each in self._operations.items()}
-        self.signatures = Signatures(self._originals)
+        self.signatures = Signatures()
         kinds = (self._ttnn.decorators.FastOperation, self._ttnn.decorators.Operation)
         self._kinds: tuple[type, ...] = kinds
         self._known: dict[str, Target] = {}
@@ -64,8 +65,7 @@ class Targets:
             return self._operation(self._operations[op])
         live = self._walk(op)
         if op.startswith("ttnn.Tensor.") and op.rpartition(".")[2] in METHODS and live is not None:
-            signatures = getattr(innermost(live), "__nb_signature__", ())
-            return Target(live, tuple(read_stub(signature[0]) for signature in signatures))
+            return Target(live, overloads_of(live))
         if isinstance(live, self._kinds):
             return self._operation(live)
         if isinstance(live, FunctionType) and live.__module__.startswith(_OPERATIONS):
@@ -74,9 +74,8 @@ class Targets:
 
     def _operation(self, operation: Any) -> Target:
         overloads = self.signatures.of(operation)
-        name = operation.python_fully_qualified_name
-        inside = self._originals.get(name, operation.function)
-        signature = None if overloads else _signature(inside)
+        inside = unwrap(operation.function)
+        signature = None if overloads else signature_of(inside)
         return Target(operation, overloads, signature, operation, inside)
 
     def _walk(self, op: str) -> Any:
@@ -92,7 +91,7 @@ class Targets:
         return live
 
     def _hint(self, op: str) -> str:
-        close = get_close_matches(op, self._originals, n=3)
+        close = get_close_matches(op, self._operations, n=3)
         return f"; close to it: {', '.join(close)}" if close else ""
 
 
@@ -104,13 +103,6 @@ def _is_own(live: Any, tensor: type) -> bool:
     if isinstance(live, ModuleType):
         return live.__name__.partition(".")[0] == "ttnn"
     return type(live).__module__.partition(".")[0] == "ttnn" and not isinstance(live, type)
-
-
-def _signature(function: Any) -> inspect.Signature | None:
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError):  # written in C++, and it tells none
-        return None
 
 
 def spread(
@@ -168,11 +160,6 @@ class OpParameters:
 
     def __init__(self, ttnn: ModuleType) -> None:
         self._targets = Targets(ttnn)
-        # Whoever watches or shadows the ops at the moment, these are ttnn's own functions.
-        originals = {
-            each.python_fully_qualified_name: innermost(each.function) for each in registered(ttnn)
-        }
-        self._signatures = Signatures(originals)
 
     def problem(self, ops: Iterable[str], names: frozenset[str]) -> str | None:
         """Return why none of the ops takes these arguments together; None if one does."""
@@ -194,17 +181,12 @@ class OpParameters:
 
     def _ways(self, target: Target) -> list[frozenset[str]]:
         """Return the names that each way to call an op takes; none where that is not told."""
-        overloads = self._signatures.of(target.operation) if target.operation else target.overloads
-        if overloads:
-            return [overload.names for overload in overloads]
-        try:
-            signature = inspect.signature(innermost(target.inside or target.function))
-        except (TypeError, ValueError):  # written in C++, and it tells none
-            return []
-        parameters = signature.parameters
+        if target.overloads:
+            return [frozenset(overload.names) for overload in target.overloads]
+        parameters = {} if target.signature is None else target.signature.parameters
         if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
             return []
-        return [frozenset(parameters)]
+        return [frozenset(parameters)] if target.signature is not None else []
 
 
 def installed() -> OpParameters | None:

@@ -115,7 +115,7 @@ class Supplies:
         """Return the arguments with the truth values that C++ has printed as 0 and 1."""
         kinds: dict[str, str] = {}
         for overload in target.overloads:
-            kinds.update(overload.written)
+            kinds.update(overload.annotations)
         return {
             name: Bool(value.value == 1)
             if kinds.get(name) == "bool" and isinstance(value, Int) and value.value in (0, 1)

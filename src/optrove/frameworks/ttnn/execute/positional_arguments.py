@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from optrove.frameworks.ttnn.probe.arguments import NUMBER
+from optrove.frameworks.ttnn.signatures import NUMBER
 from optrove.model.values import (
     Bool,
     DeviceRef,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from optrove.frameworks.ttnn.execute.invoking import Target
-    from optrove.frameworks.ttnn.probe.arguments import Overload
+    from optrove.frameworks.ttnn.signatures import Overload
 
 PLACE: Final = re.compile(r"arg(\d+)")
 """What arguments are called of which only the place is known."""
@@ -134,7 +134,7 @@ def _along(
     An absent argument belongs to none, and neither do a zero or something unwritten that no
     parameter takes any more; anything else has to find one.
     """
-    left = list(overload.written)
+    left = list(overload.annotations.items())
     named: dict[str, str] = {}
     notes = []
     for name, value in values.items():

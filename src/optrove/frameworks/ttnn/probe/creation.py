@@ -29,7 +29,8 @@ from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from optrove.frameworks.ttnn.probe.patching import Note, OnFault, Signature, members, patches, stubs
+from optrove.frameworks.ttnn.probe.patching import OnFault, OnReturn, members, patches
+from optrove.frameworks.ttnn.signatures import bind_with_defaults, stubs
 from optrove.model.records import DeviceParameters
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Openings:
         found = self._open.get(device.id())
         return None if found is None else found.parameters
 
-    def notes(self) -> Iterator[tuple[Any, Note]]:
+    def notes(self) -> Iterator[tuple[Any, OnReturn]]:
         """Yield the functions to watch, and what to do after each of their calls."""
         extension = self._ttnn._ttnn  # noqa: SLF001 - what all public ways to a device go through
         device, mesh = extension.device, extension.multi_device
@@ -91,11 +92,11 @@ class Openings:
                 if function is not None:
                     yield function, noting(function)
 
-    def _opening(self, function: Any) -> Note:
-        signature = Signature(function)
+    def _opening(self, function: Any) -> OnReturn:
+        overloads = stubs(function)
 
         def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-            bound = signature.bind(arguments, keywords)
+            bound = bind_with_defaults(overloads, arguments, keywords)
             # open_device writes its signature by hand, incompletely; it takes keywords only.
             given = self._defaults() | (keywords if bound is None else bound)
             for device in _devices(result):
@@ -106,8 +107,8 @@ class Openings:
 
         return note
 
-    def _parting(self, _: Any) -> Note:
-        def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:  # noqa: ARG001 - the signature of a Note
+    def _parting(self, _: Any) -> OnReturn:
+        def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:  # noqa: ARG001 - the signature of OnReturn
             whole = arguments[0]
             if whole.id() not in self._open:  # it was opened before anyone watched
                 self._open[whole.id()] = _Opened(self._parameters(whole, {}), whole.id())
@@ -119,8 +120,8 @@ class Openings:
 
         return note
 
-    def _reshaping(self, _: Any) -> Note:
-        def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:  # noqa: ARG001 - the signature of a Note
+    def _reshaping(self, _: Any) -> OnReturn:
+        def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:  # noqa: ARG001 - the signature of OnReturn
             device = arguments[0]
             found = self._open.get(device.id())
             if found is not None:
@@ -130,8 +131,8 @@ class Openings:
 
         return note
 
-    def _closing(self, _: Any) -> Note:
-        def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:  # noqa: ARG001 - the signature of a Note
+    def _closing(self, _: Any) -> OnReturn:
+        def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:  # noqa: ARG001 - the signature of OnReturn
             closed = {device.id() for device in _devices(_first(arguments, keywords))}
             # With a mesh its parts are closed; of a part nothing else is a part.
             ended = {n for n, device in self._open.items() if n in closed or device.root in closed}
@@ -143,12 +144,12 @@ class Openings:
 
         return note
 
-    def _beginning(self, _: Any) -> Note:
+    def _beginning(self, _: Any) -> OnReturn:
         return lambda _result, arguments, keywords: self._capturing.add(
             _first(arguments, keywords).id()
         )
 
-    def _ending(self, _: Any) -> Note:
+    def _ending(self, _: Any) -> OnReturn:
         return lambda _result, arguments, keywords: self._capturing.discard(
             _first(arguments, keywords).id()
         )
@@ -276,7 +277,7 @@ class Creations:
         creation = self._creations.get(id(live))
         return creation if creation is not None and creation.kind is type(live) else None
 
-    def _notes(self) -> Iterator[tuple[Any, Note]]:
+    def _notes(self) -> Iterator[tuple[Any, OnReturn]]:
         """Yield every function that returns a handle, and what to do after each call."""
         returns = _returning(self._ttnn)
         found = {id(member): member for _, _, member in members()}
@@ -284,8 +285,8 @@ class Creations:
             if any(returns.search(stub) for stub, _ in stubs(function)):
                 yield function, self._creating(function)
 
-    def _creating(self, function: Any) -> Note:
-        signature = Signature(function)
+    def _creating(self, function: Any) -> OnReturn:
+        overloads = stubs(function)
         reading = self._readings.get(function.__name__, _nothing)
         replicates = function.__name__ == "replicate_tensor_to_mesh_mapper"
 
@@ -293,7 +294,7 @@ class Creations:
             for live in result if isinstance(result, (list, tuple)) else (result,):
                 # First, for what follows may raise, and the old one must not be found then.
                 self._forget(live)
-                bound = signature.bind(arguments, keywords)
+                bound = bind_with_defaults(overloads, arguments, keywords)
                 recipe = None if bound is None else reading(live, bound)
                 if recipe is not None:
                     number = self._number(type(live), recipe)

@@ -1,83 +1,144 @@
-"""Record a call as quickly as possible, and leave unusual ones to others.
+"""Record repeated calls as fast as possible, and leave all others to a fallback.
 
-There are two of it that do the same: one in C (``frameworks/_hurry.c``), which is built where there
-is a compiler, and one in Python for everywhere else. ttnn empties the processor's caches between
-two calls, so that every look-up here costs several times what it costs in a loop of its own.
+There are two implementations with identical behavior: one in C (``frameworks/_fast_path.c``), which
+is built where a compiler exists, and one in Python for everywhere else. ttnn evicts the processor's
+caches between two calls, so every lookup here costs several times what it costs in a loop alone.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from dataclasses import dataclass
+from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from optrove.frameworks.probe_protocol import CURRENT, SEQUENCE, Known
-from optrove.journal.format import ENTRY, EXIT, EXIT_OFFSET, RAISED, RETURNED
-
-__tracebackhide__ = True  # pytest shows the frames of the program, not those of this module
-
-
-try:
-    from optrove.frameworks import _hurry
-except ImportError:  # there was no compiler when optrove was installed
-    _hurry = None  # type: ignore[assignment]
+from optrove.frameworks.probe_protocol import CURRENT, SEQUENCE, CachedCase
+from optrove.journal.format import ENTRY, EXIT, EXIT_OFFSET, RAISED, RECORD_SIZE, RETURNED
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from optrove.frameworks.probe_protocol import Form, Listener, Slots
+    from optrove.frameworks.probe_protocol import FastPathState, Listener, ObservedOp
     from optrove.frameworks.ttnn.probe.fingerprints import TtnnFingerprints
+
+__tracebackhide__ = True  # pytest shows the frames of the program, not those of this module
+
+_LOG: Final = logging.getLogger(__name__)
+
+RECORD_LAYOUT: Final = {
+    "SITE_OFFSET": ENTRY.size - 16,
+    "SCOPE_OFFSET": ENTRY.size - 12,
+    "ENTERED_OFFSET": ENTRY.size - 8,
+    "EXIT_OFFSET": EXIT_OFFSET,
+    "NUMBER_OFFSET": EXIT_OFFSET + EXIT.size - 8,
+    "OUTCOME_OFFSET": EXIT_OFFSET + EXIT.size - 4,
+    "RECORD_SIZE": RECORD_SIZE,
+    "RETURNED": RETURNED,
+    "RAISED": RAISED,
+}
+"""The layout of records as the C extension states it; it must agree with the journal's format."""
+
+
+def load_extension() -> Any:
+    """Return the C extension; None if it was not built, or was built for another layout."""
+    try:
+        extension = import_module("optrove.frameworks._fast_path")
+    except ImportError:  # there was no compiler when optrove was installed
+        return None
+    built = {name: getattr(extension, name, None) for name in RECORD_LAYOUT}
+    if built == RECORD_LAYOUT:
+        return extension
+    _LOG.warning(
+        "the C extension %s was built for another record layout, so tracing uses the slower "
+        "Python implementation; reinstall optrove to build it again",
+        extension.__file__,
+    )
+    return None
+
+
+_extension: Any = load_extension()
 
 
 def is_native() -> bool:
-    """Tell whether calls are recorded by the part that is written in C."""
-    return _hurry is not None
+    """Return whether the C extension records calls."""
+    return _extension is not None
 
 
-def numbers() -> MutableMapping[int, int]:
-    """Return an empty table of numbers other than zero, which the part in C reads by itself."""
-    return {} if _hurry is None else _hurry.Numbers()
+def int_table() -> MutableMapping[int, int]:
+    """Return an empty mapping to integers other than zero, which the C extension can read."""
+    return {} if _extension is None else _extension.IntTable()
 
 
 @dataclass(frozen=True, slots=True)
-class Hurry:
-    """What all operations of one probe have in common; ``native`` chooses the part in C."""
+class FastPaths:
+    """Make the fast paths of one probe's operations; ``native`` is their state in C, or None."""
 
     listener: Listener
-    slots: Slots
+    state: FastPathState
     fingerprints: TtnnFingerprints
     tensor: type
     native: Any
 
-    def watch(self, form: Form, function: Any, general: Any, frames: int, *, ends: bool) -> Any:
-        """Return what records calls of ``function`` and leaves unknown ones to ``general``.
+    @classmethod
+    def of(
+        cls,
+        listener: Listener,
+        state: FastPathState,
+        fingerprints: TtnnFingerprints,
+        tensor: type,
+    ) -> FastPaths:
+        """Return the fast paths of a probe, in C if the extension is there."""
+        native = None
+        if _extension is not None:
+            native = _extension.ProbeState(
+                shared=state,
+                cached_case=CachedCase,
+                tensor_parts=fingerprints.tensor_parts,
+                object_parts=fingerprints.object_parts,
+                rules=fingerprints.rules,
+                have_own_buffers=fingerprints.have_own_buffers,
+                tensor=tensor,
+                spec_of=_getter(tensor, "spec"),
+                id_of=_getter(tensor, "tensor_id"),
+                current=CURRENT,
+                sites=state.sites,
+                site_of=listener.site,
+                outputs=listener.outputs,
+                error=listener.error,
+            )
+        return cls(listener, state, fingerprints, tensor, native)
 
-        ``frames`` says how far above it the caller is. After an operation that ``ends`` its
-        tensors nothing is known about them.
+    def wrap(
+        self, observed: ObservedOp, function: Any, fallback: Any, frames: int, *, invalidates: bool
+    ) -> Any:
+        """Return a replacement of ``function`` that records repeated calls itself.
+
+        All other calls go to ``fallback``. The caller is ``frames`` above the replacement. An
+        operation that ``invalidates`` its tensors makes everything known about them void.
         """
-        if self.native is not None:
-            return self._in_c(form, function, general, frames, ends=ends)
-        return self._in_python(form, function, general, frames, ends=ends)
-
-    def _in_c(self, form: Form, function: Any, general: Any, frames: int, *, ends: bool) -> Any:
-        return _hurry.Hurried(
-            desk=self.native,
-            op=form.op,
+        if self.native is None:
+            return self._wrap_in_python(
+                observed, function, fallback, frames, invalidates=invalidates
+            )
+        return _extension.FastPath(
+            state=self.native,
+            op=observed.op,
             function=function,
-            general=general,
-            form=form,
+            fallback=fallback,
+            observed=observed,
             depth=frames - 1,  # it has no frame of its own
-            forgets=ends,
+            invalidates=invalidates,
         )
 
-    def _in_python(
-        self, form: Form, function: Any, general: Any, frames: int, *, ends: bool
+    def _wrap_in_python(
+        self, observed: ObservedOp, function: Any, fallback: Any, frames: int, *, invalidates: bool
     ) -> Any:
-        listener, slots, fingerprints = self.listener, self.slots, self.fingerprints
-        sites, site_of = slots.sites, listener.site
-        key_of, facts = fingerprints.hurried(form.op), fingerprints.facts
+        listener, state, fingerprints = self.listener, self.state, self.fingerprints
+        sites, site_of = state.sites, listener.site
+        key_of, tensor_parts = fingerprints.fast_key(observed.op), fingerprints.tensor_parts
         tensor: Any = self.tensor
         frame_above, clock, current = sys._getframe, time.perf_counter_ns, CURRENT.get  # noqa: SLF001 - the only way to the caller's line
         write_entry, write_exit = ENTRY.pack_into, EXIT.pack_into
@@ -85,22 +146,22 @@ class Hurry:
         def call(*arguments: Any, **keywords: Any) -> Any:
             try:
                 frame = frame_above(frames)
-            except ValueError:  # no Python code has called, as at exit
-                return general(None, arguments, keywords)
+            except ValueError:  # no Python code called, as at exit
+                return fallback(None, arguments, keywords)
             if current() is not None:
-                return general(frame, arguments, keywords)
+                return fallback(frame, arguments, keywords)
             try:
-                known = slots.known[key_of(arguments, keywords)]
+                cached = state.cached_cases[key_of(arguments, keywords)]
                 lines = sites.get(id(frame.f_code))
                 site = lines[frame.f_lasti] if lines is not None else site_of(frame)
-                window = slots.window
+                window = state.window
                 place = window.take()
-            except Exception:  # noqa: BLE001 - whatever is unknown here, the other way finds out or counts
-                return general(frame, arguments, keywords)
-            if ends:
+            except Exception:  # noqa: BLE001 - the fallback handles, or counts, whatever is unknown here
+                return fallback(frame, arguments, keywords)
+            if invalidates:
                 fingerprints.forget_all((arguments, keywords))
             memory = window.memory
-            write_entry(memory, place, known.word, site, slots.scope, clock())
+            write_entry(memory, place, cached.word, site, state.scope, clock())
             try:
                 result = function(*arguments, **keywords)
             except BaseException as error:
@@ -108,12 +169,12 @@ class Hurry:
                 raise
             stopped, outputs = clock(), 0
             try:
-                is_usual, part, number = known.usual
+                is_usual, part, number = cached.usual
                 if type(result) is tensor and part != SEQUENCE and is_usual(result.spec):
-                    facts[result.tensor_id] = part
+                    tensor_parts[result.tensor_id] = part
                     outputs = number
                 elif result is not None:
-                    outputs = listener.outputs(form, known, result, (arguments, keywords))
+                    outputs = listener.outputs(observed, cached, result, (arguments, keywords))
             finally:  # also when the program is interrupted meanwhile
                 write_exit(memory, place + EXIT_OFFSET, stopped, outputs, RETURNED)
             return result
@@ -124,36 +185,11 @@ class Hurry:
         stopped, number = time.perf_counter_ns(), 0
         try:
             number = self.listener.error(error)
-        finally:  # as above
+        finally:  # also when the program is interrupted meanwhile
             EXIT.pack_into(memory, place + EXIT_OFFSET, stopped, number, RAISED)
 
 
-def hurry(listener: Listener, slots: Slots, fingerprints: TtnnFingerprints, tensor: type) -> Hurry:
-    """Return what watches operations in a hurry, by the part in C where there is one."""
-    native = _desk(listener, slots, fingerprints, tensor) if is_native() else None
-    return Hurry(listener, slots, fingerprints, tensor, native)
-
-
-def _desk(listener: Listener, slots: Slots, fingerprints: TtnnFingerprints, tensor: type) -> Any:
-    return _hurry.Desk(
-        slots=slots,
-        kind=Known,
-        facts=fingerprints.facts,
-        held=fingerprints.held,
-        rules=fingerprints.rules,
-        apart=fingerprints.apart,
-        tensor=tensor,
-        spec_of=_getter(tensor, "spec"),
-        id_of=_getter(tensor, "tensor_id"),
-        current=CURRENT,
-        sites=slots.sites,
-        site_of=listener.site,
-        outputs=listener.outputs,
-        error=listener.error,
-    )
-
-
 def _getter(kind: type, name: str) -> Any:
-    """Return what gives an attribute of an object, the property's own function where it is one."""
+    """Return a function that reads an attribute: the property's own function if it is one."""
     found = getattr(kind, name, None)
     return found.fget if type(found) is property and found.fget else attrgetter(name)

@@ -1,19 +1,19 @@
-"""Tell ttnn calls apart cheaply, and notice changed configurations.
+"""Make cheap keys of ttnn calls, and notice changed configurations.
 
-ttnn's configuration classes have properties with setters. Reading all fields of an object anew
-for every call would cost more than the rest of the tracing; so the setters are replaced by ones
-that also say which object has changed.
+ttnn's configuration classes have properties with setters. Reading all fields of an object for
+every call would cost more than the rest of the tracing, so patched setters report each change.
 
-A tensor is described once and then known by ttnn's own number for it (``tensor_id``), which no
-other tensor ever gets. What a tensor is does not change while it has that number, except when it
-is deallocated or given another topology; the probe sees both and says ``forget``. An op that
-returns its own argument may have done the latter, so that such a result is described again.
+A tensor is described once and then identified by ttnn's ``tensor_id``, which is never reused. A
+tensor with one id stays the same, except when it is deallocated or given another topology; the
+probe sees both and calls ``forget``. An op that returns its own argument may have changed the
+topology, so such a result is described again.
 
-A new tensor is the usual result of its call when its spec equals that of the last one: the case
-fixes the device, the chips, and whether the result lies in the buffer of an argument.
+A new tensor is the usual result of its call if its spec equals that of the last one: the case
+determines the device, the chips, and whether the result shares the buffer of an argument.
 
-Tensors that may share their buffer with another one have a negative part: views, what a view was
-taken of, and tensors whose making was not seen. Only calls with such tensors ask for buffers.
+Tensors that may share their buffer with another one have a negative part: views, the tensors they
+were taken of, and tensors whose creation was not observed. Only calls with such tensors look up
+buffers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from optrove.frameworks.fingerprints import PLAIN, Fingerprints, NoFingerprint
 from optrove.frameworks.probe_protocol import SEQUENCE
 from optrove.frameworks.ttnn.convert.table import table
 from optrove.frameworks.ttnn.convert.tensors import storage_key, tensor_key
-from optrove.frameworks.ttnn.probe.fast_path import numbers
+from optrove.frameworks.ttnn.probe.fast_path import int_table
 from optrove.model.values import TensorSpec
 from optrove.serializer.tables import Caching, HandleConverter, StructConverter, Tables
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
     from types import ModuleType
 
-    from optrove.frameworks.probe_protocol import Call, Known
+    from optrove.frameworks.probe_protocol import CachedCase, Call
     from optrove.model.values import Value
     from optrove.serializer.describe import DescriptionCache
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def watchable(tables: Tables) -> dict[type, tuple[str, ...]]:
     """Return the classes of ttnn whose changes can be noticed, with the fields to read.
 
-    All of an object's fields must be properties. A class that cannot be patched is left out.
+    All fields of such a class are properties, and the class can be patched.
     """
     found = {}
     for kind, converter in tables.by_type.items():
@@ -56,10 +56,10 @@ def watchable(tables: Tables) -> dict[type, tuple[str, ...]]:
     return {kind: names for kind, names in found.items() if _can_be_patched(kind)}
 
 
-def patches(
+def setter_patches(
     kinds: dict[type, tuple[str, ...]], changed: Callable[[Any], None]
 ) -> Iterator[tuple[Any, str, Any]]:
-    """Yield what to replace: every setter of these classes and of their bases."""
+    """Yield the patches of all setters of these classes and their bases."""
     owners = {base for kind in kinds for base in kind.__mro__}
     for owner in owners:
         for name, member in list(vars(owner).items()):
@@ -87,7 +87,7 @@ def _can_be_patched(kind: type) -> bool:
     try:
         for base, name, member in settable:
             setattr(base, name, member)
-    except TypeError:  # a class that Python does not let anybody change
+    except TypeError:  # an immutable class
         return False
     return True
 
@@ -99,9 +99,9 @@ _SEQUENCES: Final = frozenset({list, tuple})
 
 
 class TtnnFingerprints(Fingerprints):
-    """The keys of ttnn's calls and results; ``facts`` are the parts of tensors in keys.
+    """The keys of ttnn's calls and results; ``tensor_parts`` are the parts of tensors in keys.
 
-    These are even, so that they read as nothing else.
+    These are even numbers, which nothing else in a key is.
     """
 
     def __init__(
@@ -112,15 +112,15 @@ class TtnnFingerprints(Fingerprints):
         handle_number: Callable[[Any], int | None],
     ) -> None:
         super().__init__(tables, cache)
-        # Its own table, as ttnn may just be being imported and so not count as there yet.
+        # Its own table: ttnn may be in the middle of its import, and then does not count as loaded.
         own = Tables([table()])
-        self.facts = numbers()
-        self.held = numbers()
+        self.tensor_parts = int_table()
+        self.object_parts = int_table()
         self._tensor = ttnn.Tensor
         self._handle_number = handle_number
         self._parts: dict[Hashable, int] = {}
         self._specs: dict[int, Value] = {}
-        # Never given twice, not to two threads, nor while keys that were made with it are known.
+        # Never reused, neither by two threads nor while keys made with it are cached.
         self._fresh_part = count(2, 2).__next__
         self.mutable = watchable(own)
         self.rules[ttnn.Tensor] = self._add_tensor
@@ -148,17 +148,17 @@ class TtnnFingerprints(Fingerprints):
                 key.append((*map(numbers.index, numbers), *map(buffers.index, buffers)))
         return tuple(key)
 
-    def hurried(self, op: str) -> Callable[[Any, Any], Hashable]:
-        """Return what gives the keys of an op in a hurry, the same as ``call`` gives.
+    def fast_key(self, op: str) -> Callable[[Any, Any], Hashable]:
+        """Return a faster function for the keys of one op, with the same results as ``call``.
 
-        Only of calls whose tensors are known and have a buffer each; else it raises KeyError.
+        It raises KeyError unless all tensors of the call have parts and a buffer each.
         """
-        facts, held, rules = self.facts, self.held, self.rules
-        tensor, plain, apart = self._tensor, PLAIN, self.apart
+        tensor_parts, object_parts, rules = self.tensor_parts, self.object_parts, self.rules
+        tensor, plain, have_own_buffers = self._tensor, PLAIN, self.have_own_buffers
 
         def key_of(arguments: Any, keywords: Any) -> Hashable:
             if len(arguments) == 1 and not keywords and type(arguments[0]) is tensor:
-                return op, facts[arguments[0].tensor_id]
+                return op, tensor_parts[arguments[0].tensor_id]
             key: list[Any] = [op]
             append = key.append
             numbers = []
@@ -169,13 +169,13 @@ class TtnnFingerprints(Fingerprints):
                 if kind is tensor:
                     number = live.tensor_id
                     numbers.append(number)
-                    part = facts[number]
+                    part = tensor_parts[number]
                     append(part)
                     doubt = doubt or part < 0
                 elif kind in plain:
                     append(kind)
                     append(live)
-                elif (number := held.get(id(live))) is not None:
+                elif (number := object_parts.get(id(live))) is not None:
                     append(number)
                 else:
                     nested |= kind is dict or (
@@ -184,7 +184,7 @@ class TtnnFingerprints(Fingerprints):
                     rules[kind](key, live)
             if nested or len(numbers) > 1:
                 alone = not doubt and not nested and len({*numbers}) == len(numbers)
-                if not alone and not apart((arguments, keywords)):
+                if not alone and not have_own_buffers((arguments, keywords)):
                     raise KeyError(op)
             if keywords:
                 append(tuple(keywords))
@@ -192,8 +192,8 @@ class TtnnFingerprints(Fingerprints):
 
         return key_of
 
-    def result(self, known: Known, live: Any, call: Call) -> Hashable:
-        """Return the key of a result, None if it has none, and note what is usual."""
+    def result(self, known: CachedCase, live: Any, call: Call) -> Hashable:
+        """Return the key of a result, or None, and set the usual result."""
         if known.usual[1] == SEQUENCE and self._are_usual(known, live):
             known.pending = (known.elements, SEQUENCE)
             return known.key
@@ -223,7 +223,7 @@ class TtnnFingerprints(Fingerprints):
     def _relation(
         self, live: Any, arguments: list[Any], buffers: list[Any], usual: Any
     ) -> tuple[str, int]:
-        """Return how a tensor that was returned relates to the arguments, and note what it is."""
+        """Return how a returned tensor relates to the arguments, and give it a part."""
         number, buffer = live.tensor_id, storage_key(live)
         numbers = [each.tensor_id for each in arguments]
         if number in numbers:
@@ -234,16 +234,16 @@ class TtnnFingerprints(Fingerprints):
             self._mark_shared(live)
             self._mark_shared(arguments[owner])
             return "shared", owner
-        # A known one is the result of an inner call, and whether it shares its buffer is known.
-        if number not in self.facts:
+        # A tensor with a part is the result of an inner call, which decided about its buffer.
+        if number not in self.tensor_parts:
             if usual and usual[0][0](live.spec):
-                self.facts[number] = usual[0][1]
+                self.tensor_parts[number] = usual[0][1]
             else:
                 self._learn(live)
         return "new", 0
 
-    def _are_usual(self, known: Known, live: Any) -> bool:
-        """Tell whether a sequence of tensors is like the last one, and note what they are."""
+    def _are_usual(self, known: CachedCase, live: Any) -> bool:
+        """Return whether a sequence of tensors equals the last one, and give them parts."""
         if type(live) not in (list, tuple) or len(live) != len(known.elements):
             return False
         if not all(type(each) is self._tensor for each in live):
@@ -251,15 +251,15 @@ class TtnnFingerprints(Fingerprints):
         if not all(usual[0](each.spec) for each, usual in zip(live, known.elements, strict=True)):
             return False
         for each, (_, part) in zip(live, known.elements, strict=True):
-            self.facts[each.tensor_id] = part
+            self.tensor_parts[each.tensor_id] = part
         return True
 
     def _part(self, live: Any) -> int:
-        # Looked up with care: another thread may have tidied up.
-        return self.facts.get(live.tensor_id) or self._learn(live)
+        # Another thread may have called ``tidy``.
+        return self.tensor_parts.get(live.tensor_id) or self._learn(live)
 
     def _mark_shared(self, live: Any) -> None:
-        self.facts[live.tensor_id] = -abs(self._part(live))
+        self.tensor_parts[live.tensor_id] = -abs(self._part(live))
 
     def _mark_alike(self, results: list[Any]) -> None:
         counts = Counter(map(storage_key, results))
@@ -267,35 +267,35 @@ class TtnnFingerprints(Fingerprints):
             if counts[storage_key(each)] > 1:
                 self._mark_shared(each)
 
-    def apart(self, call: Call) -> bool:
-        """Tell whether each tensor of a call has a buffer of its own."""
+    def have_own_buffers(self, call: Call) -> bool:
+        """Return whether each tensor of a call has its own buffer."""
         buffers = [storage_key(live) for live in self.tensors(call)]
         return len({*buffers}) == len(buffers)
 
     def recall(self, live: Any) -> tuple[TensorSpec, Hashable, Hashable, Any] | None:
-        """Return a known tensor's spec alone, what tells it and its buffer apart, its device."""
+        """Return the spec of a tensor by itself, keys of tensor and buffer, the device; or None."""
         if type(live) is not self._tensor:
             return None
-        spec = self._specs.get(abs(self.facts.get(live.tensor_id, 0)))
+        spec = self._specs.get(abs(self.tensor_parts.get(live.tensor_id, 0)))
         if not isinstance(spec, TensorSpec):
             return None
-        # As the table's converter spells them, since both kinds occur in one call.
+        # The same keys as the converter's, since both occur in one call.
         tensor, storage = (_NAME, tensor_key(live)), (_NAME, storage_key(live))
         return spec, tensor, storage, live.device()
 
     def forget(self, live: Any) -> None:
-        """Take note that a tensor is not any more what it was."""
-        self.facts.pop(live.tensor_id, None)
+        """Drop the part of a tensor that has changed."""
+        self.tensor_parts.pop(live.tensor_id, None)
 
     def forget_all(self, call: Call) -> None:
-        """Take note that all tensors of a call are not any more what they were."""
+        """Drop the parts of all tensors of a call."""
         for live in self.tensors(call):
             self.forget(live)
 
     def tidy(self) -> None:
-        """Keep memory bounded; what is forgotten is described again when it is met."""
-        if len(self.facts) > MAX_FACTS:
-            self.facts.clear()
+        """Keep memory bounded; dropped tensors are described again at their next call."""
+        if len(self.tensor_parts) > MAX_FACTS:
+            self.tensor_parts.clear()
         if len(self._parts) > MAX_FACTS:
             self._parts.clear()
             self._specs.clear()
@@ -307,7 +307,7 @@ class TtnnFingerprints(Fingerprints):
         return found
 
     def _gather(self, found: list[Any], live: Any) -> None:
-        # By its type, since ``isinstance`` asks the object itself as well.
+        # By type, because ``isinstance`` also asks the object itself.
         kind = type(live)
         if kind is self._tensor:
             found.append(live)
@@ -319,32 +319,32 @@ class TtnnFingerprints(Fingerprints):
                 self._gather(found, item)
 
     def add(self, key: list[Any], live: Any) -> None:
-        """Append the parts of one object; a tensor has no class in front of its part."""
+        """Append the parts of one object; a tensor has no class before its part."""
         if type(live) is self._tensor:
             self._add_tensor(key, live)
         else:
             super().add(key, live)
 
     def _add_tensor(self, key: list[Any], live: Any) -> None:
-        part = self.facts.get(live.tensor_id)
+        part = self.tensor_parts.get(live.tensor_id)
         if part is None:
-            # Made in a way that was not seen, so nobody knows whose buffer it is in.
-            part = self.facts[live.tensor_id] = -self._describe(live)
+            # Its creation was not observed, so it may share its buffer.
+            part = self.tensor_parts[live.tensor_id] = -self._describe(live)
         key.append(part)
 
     def _learn(self, live: Any) -> int:
-        part = self.facts[live.tensor_id] = self._describe(live)
+        part = self.tensor_parts[live.tensor_id] = self._describe(live)
         return part
 
     def _learn_again(self, live: Any) -> None:
-        # An op that writes to its argument may give it the topology of another one:
-        # paged_fill_cache does, on a mesh.
+        # An op that writes to its argument may change its topology: paged_fill_cache does, on a
+        # mesh.
         part = self._describe(live)
-        self.facts[live.tensor_id] = -part if self._part(live) < 0 else part
+        self.tensor_parts[live.tensor_id] = -part if self._part(live) < 0 else part
 
     def _describe(self, live: Any) -> int:
-        """Return the part of all tensors that are like this one."""
-        # The device's own number too: alone, every tensor's device is its first.
+        """Return the part of all tensors with this description."""
+        # With the device's id: within the description every device has the number one.
         device = live.device()
         description = self.describe_alone(live), device and device.id()
         part = self._parts.get(description)

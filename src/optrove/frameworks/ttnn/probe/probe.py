@@ -1,13 +1,13 @@
-"""Report every call of a ttnn operation, and attach everything that watches.
+"""Observe every call of a ttnn operation, and attach all patches of a trace.
 
 Every registered operation is an object of one class and keeps the function that does the work in
-an attribute, which is replaced; so a call is seen once, in ttnn's fast runtime mode and in its
-slow one, and operators such as ``a + b`` are seen because they call operations. Tensor methods do
-not, so those that compute or move something are named in ``METHODS`` and replaced one by one.
+an attribute, which is replaced. So a call is seen once, in ttnn's fast runtime mode and in its slow
+one, and operators such as ``a + b`` are seen because they call operations. Tensor methods do not,
+so those that compute or move something are listed in ``METHODS`` and replaced one by one.
 
-Nothing is read from a device, so that calls inside ttnn's trace capture can be watched as well.
-``ttnn.Tensor(...)`` itself cannot be watched. ttnn takes ``queue_id`` out of an operation's
-arguments before they come here.
+Nothing is read from a device, so calls inside ttnn's trace capture can be observed as well.
+``ttnn.Tensor(...)`` itself cannot be observed. ttnn removes ``queue_id`` from an operation's
+arguments before they get here.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from functools import partial, wraps
+from inspect import unwrap
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from optrove.frameworks.probe_protocol import CURRENT, MUTED, Form
+from optrove.frameworks.probe_protocol import CURRENT, MUTED, ObservedOp
 from optrove.frameworks.ttnn.execute.files import without_directories
-from optrove.frameworks.ttnn.probe import fingerprints as mutations
-from optrove.frameworks.ttnn.probe.arguments import Signatures, bind_all, bind_overloads, read_stub
 from optrove.frameworks.ttnn.probe.creation import Creations
-from optrove.frameworks.ttnn.probe.fast_path import hurry
-from optrove.frameworks.ttnn.probe.fingerprints import TtnnFingerprints
-from optrove.frameworks.ttnn.probe.patching import MARK, SHADOW_MARK
+from optrove.frameworks.ttnn.probe.fast_path import FastPaths
+from optrove.frameworks.ttnn.probe.fingerprints import TtnnFingerprints, setter_patches
+from optrove.frameworks.ttnn.probe.patching import PROBE_ATTRIBUTE, SHADOW_ATTRIBUTE
+from optrove.frameworks.ttnn.signatures import Signatures, bind_all, bind_overloads, overloads_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,29 +56,29 @@ METHODS: Final = (
     "unpad_from_tile",
     "update_tensor_topology",
 )
-"""The tensor methods that are operations; the others only tell something about a tensor."""
+"""The tensor methods that are operations; the others return facts about a tensor."""
 
 READING: Final = frozenset({"ttnn.Tensor.item", "ttnn.Tensor.to_list"})
-"""Operations that return the numbers of a tensor as Python's own."""
+"""Operations that return the values of a tensor as Python numbers."""
 
-ENDINGS: Final = frozenset(
+INVALIDATING: Final = frozenset(
     {"ttnn.deallocate", "ttnn.Tensor.deallocate", "ttnn.Tensor.update_tensor_topology"}
 )
-"""Operations after which a tensor is not what it was."""
+"""Operations that change what a tensor is."""
 
 LEAVES: Final = frozenset({"ttnn.deallocate"})
-"""Operations that are written in Python and yet call no other; each is called often."""
+"""Operations that are written in Python, call no other operation, and are called often."""
 
 _SLOW_TWIN: Final = "_slow_operation"
 
 _QUEUES: Final = ("queue_id", "cq_id")
-"""The arguments of which ``__call__`` takes the first one that is there for itself."""
+"""``__call__`` removes the first of these arguments that is present."""
 
 _NAMES: Final = ("__name__", "__qualname__", "__module__", "__doc__")
 
 
 class TtnnProbe:
-    """The replacements of one loaded ttnn; whoever installs them also takes them back."""
+    """The replacements of one loaded ttnn; the caller installs and removes them."""
 
     def __init__(
         self, ttnn: ModuleType, listener: Listener, fingerprints: TtnnFingerprints
@@ -87,116 +87,122 @@ class TtnnProbe:
         self._listener = listener
         self._fingerprints = fingerprints
         self._signatures = Signatures()
-        slots = listener.slots
-        self._hurry = None if slots is None else hurry(listener, slots, fingerprints, ttnn.Tensor)
+        state = listener.fast_path_state
+        self._fast_paths = (
+            None if state is None else FastPaths.of(listener, state, fingerprints, ttnn.Tensor)
+        )
         self._new: list[tuple[Any, Any]] = []
 
     def patches(self) -> Iterator[tuple[Any, str, Any]]:
-        """Yield what to replace: the owner, the name, and the replacement."""
-        yield from self._above() if hasattr(self._ttnn, SHADOW_MARK) else self._inside()
-        yield from mutations.patches(self._fingerprints.mutable, self._fingerprints.changed)
+        """Yield the patches: the owner, the name, and the replacement."""
+        yield from self._above() if hasattr(self._ttnn, SHADOW_ATTRIBUTE) else self._inside()
+        yield from setter_patches(self._fingerprints.mutable, self._fingerprints.changed)
         tensor = self._ttnn.Tensor
         for name in METHODS:
             if hasattr(tensor, name):
-                yield tensor, name, self._watched_method(name, getattr(tensor, name))
+                yield tensor, name, self._observed_method(name, getattr(tensor, name))
 
     def _inside(self) -> Iterator[tuple[Any, str, Any]]:
         """Yield the replacements of the functions within operations."""
         operation_class = self._ttnn.decorators.FastOperation
         for operation in registered(self._ttnn):
-            yield operation, _worker(operation), self._watched_operation(operation)
+            yield operation, _worker(operation), self._observed_operation(operation)
             if hasattr(operation, _SLOW_TWIN):
-                # Made with the function as it was; ttnn makes another one when it needs it, which
-                # in turn is put away with the patches.
+                # Made with the original function. ttnn makes another one when it needs it, which is
+                # dropped with the patches in turn.
                 yield operation, _SLOW_TWIN, None
-        yield operation_class, "__post_init__", self._watching_new(operation_class.__post_init__)
+        yield (
+            operation_class,
+            "__post_init__",
+            self._post_init(operation_class.__post_init__),
+        )
 
     def _above(self) -> Iterator[tuple[Any, str, Any]]:
-        """Yield the replacements of the calls of operations: the shadow hides what is inside."""
+        """Yield the replacements of ``__call__``: the shadow replaces the functions inside."""
         decorators = self._ttnn.decorators
-        handing_over = innermost(decorators.FastOperation.__call__).__code__
+        delegating = unwrap(decorators.FastOperation.__call__).__code__
         for kind in (decorators.FastOperation, decorators.Operation):
-            yield kind, "__call__", self._watched_call(kind.__call__, handing_over)
+            yield kind, "__call__", self._observed_call(kind.__call__, delegating)
 
-    def _watched_call(self, original: Any, handing_over: Any) -> Any:
-        generals: dict[int, Any] = {}
+    def _observed_call(self, original: Any, delegating: Any) -> Any:
+        recorders: dict[int, Any] = {}
 
         @wraps(original)
         def call(operation: Any, *arguments: Any, **keywords: Any) -> Any:
             frame = _frame_above(1)
-            if frame is not None and frame.f_code is handing_over:
-                # A fast operation, whose call was seen, leaves it to its slow twin.
+            if frame is not None and frame.f_code is delegating:
+                # A fast operation, whose call was seen, delegates to its slow twin.
                 return original(operation, *arguments, **keywords)
-            general = generals.get(id(operation))
-            if general is None:
-                form = self._operation_form(operation, composite=True, bind=_bind_unqueued)
-                general = self._general(form, partial(original, operation))
-                generals[id(operation)] = general
-            return general(frame, arguments, keywords)
+            record = recorders.get(id(operation))
+            if record is None:
+                observed = self._operation(operation, composite=True, bind=_bind_unqueued)
+                record = self._record_any(observed, partial(original, operation))
+                recorders[id(operation)] = record
+            return record(frame, arguments, keywords)
 
         return call
 
-    def _watching_new(self, original: Any) -> Any:
+    def _post_init(self, original: Any) -> Any:
         @wraps(original)
         def post_init(operation: Any) -> None:
             original(operation)
             self._new.append((operation, operation.function))
-            operation.function = self._watched_operation(operation)
+            operation.function = self._observed_operation(operation)
 
         return post_init
 
-    def let_go(self) -> None:
-        """Give the operations that were registered meanwhile their own functions back."""
+    def restore_new(self) -> None:
+        """Restore the functions of operations that were registered meanwhile."""
         for operation, function in self._new:
             operation.function = function
             setattr(operation, _SLOW_TWIN, None)
         self._new.clear()
 
-    def _watched_operation(self, operation: Any) -> Any:
+    def _observed_operation(self, operation: Any) -> Any:
         op: str = operation.python_fully_qualified_name
         composite = not operation.is_cpp_operation and op not in LEAVES
-        form = self._operation_form(operation, composite=composite)
-        # The operation's own ``__call__`` lies between this function and its caller.
-        return self._watched(form, getattr(operation, _worker(operation)), frames=2)
+        observed = self._operation(operation, composite=composite)
+        # The operation's own ``__call__`` is between this function and its caller.
+        return self._replacement(observed, getattr(operation, _worker(operation)), frames=2)
 
-    def _operation_form(self, operation: Any, *, composite: bool, bind: Any = bind_all) -> Form:
+    def _operation(self, operation: Any, *, composite: bool, bind: Any = bind_all) -> ObservedOp:
         op = operation.python_fully_qualified_name
         own = partial(bind, operation.function, self._signatures.of(operation))
-        return self._form(op, without_directories(op, own), composite=composite)
+        return self._observed_op(op, without_directories(op, own), composite=composite)
 
-    def _watched_method(self, name: str, method: Any) -> Any:
-        signatures = getattr(innermost(method), "__nb_signature__", ())
-        overloads = tuple(read_stub(signature[0]) for signature in signatures)
+    def _observed_method(self, name: str, method: Any) -> Any:
+        overloads = overloads_of(method)
 
         def bind(arguments: Any, keywords: Any) -> dict[str, Any]:
             own = {"self": arguments[0]} if arguments else {}
             return {**own, **bind_overloads(overloads, arguments[1:], keywords)}
 
-        return self._watched(self._form(f"ttnn.Tensor.{name}", bind), method, frames=1)
+        return self._replacement(self._observed_op(f"ttnn.Tensor.{name}", bind), method, frames=1)
 
-    def _form(self, op: str, bind: Any, *, composite: bool = False) -> Form:
+    def _observed_op(self, op: str, bind: Any, *, composite: bool = False) -> ObservedOp:
         fingerprints = self._fingerprints
         key = partial(fingerprints.call, op)
         reads = op in READING
-        return Form(op, bind, key, fingerprints.result, composite=composite, reads=reads)
+        return ObservedOp(op, bind, key, fingerprints.result, composite=composite, reads=reads)
 
-    def _watched(self, form: Form, function: Any, *, frames: int) -> Any:
-        general = self._general(form, function)
-        if form.composite or self._hurry is None:
-            return _named(lambda *a, **k: general(_frame_above(frames), a, k), function)
-        ends = form.op in ENDINGS
-        return _named(self._hurry.watch(form, function, general, frames, ends=ends), function)
+    def _replacement(self, observed: ObservedOp, function: Any, *, frames: int) -> Any:
+        record = self._record_any(observed, function)
+        if observed.composite or self._fast_paths is None:
+            return _named(lambda *a, **k: record(_frame_above(frames), a, k), function)
+        invalidates = observed.op in INVALIDATING
+        wrapped = self._fast_paths.wrap(observed, function, record, frames, invalidates=invalidates)
+        return _named(wrapped, function)
 
-    def _general(self, form: Form, function: Any) -> Callable[[Any, Any, Any], Any]:
-        """Return what records any call of an operation."""
+    def _record_any(self, observed: ObservedOp, function: Any) -> Callable[[Any, Any, Any], Any]:
+        """Return a function that records any call of an operation."""
         begin, end, fail = self._listener.begin, self._listener.end, self._listener.fail
-        ends, forget_all = form.op in ENDINGS, self._fingerprints.forget_all
+        invalidates, forget_all = observed.op in INVALIDATING, self._fingerprints.forget_all
 
         def call(frame: Any, arguments: Any, keywords: Any) -> Any:
             if CURRENT.get() is MUTED:
                 return function(*arguments, **keywords)
-            entered = begin(form, arguments, keywords, frame)
-            if ends:
+            entered = begin(observed, arguments, keywords, frame)
+            if invalidates:
                 forget_all((arguments, keywords))
             try:
                 result = function(*arguments, **keywords)
@@ -210,16 +216,16 @@ class TtnnProbe:
 
 
 def _bind_unqueued(function: Any, overloads: Any, arguments: Any, keywords: Any) -> dict[str, Any]:
-    """Name the arguments of a call as its function gets them, which is told of no queue."""
+    """Bind the arguments of a call as its function gets them, without a queue."""
     queue = next((name for name in _QUEUES if name in keywords), None)
     left = {name: value for name, value in keywords.items() if name != queue}
     return bind_all(function, overloads, arguments, left)
 
 
 def registered(ttnn: ModuleType) -> list[Any]:
-    """Return all operations, each once: those that are registered, and those in ttnn's modules.
+    """Return all operations, each once: the registered ones, and those in ttnn's modules.
 
-    ttnn's list lacks ``ttnn.Tensor.__getitem__``, for one, which is wrapped in a function.
+    ttnn's registry lacks some, such as ``ttnn.Tensor.__getitem__``, which a function wraps.
     """
     kinds = (ttnn.decorators.FastOperation, ttnn.decorators.Operation)
     found = [*ttnn.query_registered_operations(include_experimental=True)]
@@ -238,7 +244,7 @@ def registered(ttnn: ModuleType) -> list[Any]:
 
 
 def _worker(operation: Any) -> str:
-    """Return the name of the attribute with what an operation calls.
+    """Return the name of the attribute that holds the function of an operation.
 
     Operations that were registered in ttnn's slow mode are of another class, which wraps the
     function for good when it is made.
@@ -246,15 +252,8 @@ def _worker(operation: Any) -> str:
     return "decorated_function" if hasattr(operation, "decorated_function") else "function"
 
 
-def innermost(function: Any) -> Any:
-    """Return what a function stands for, whoever has wrapped it."""
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    return function
-
-
 def _frame_above(frames: int) -> FrameType | None:
-    """Return a frame above the caller's own; None when no Python code has called, as at exit."""
+    """Return a frame above the caller's own; None if no Python code called, as at exit."""
     try:
         return sys._getframe(frames + 1)  # noqa: SLF001 - the only way to the caller's line
     except ValueError:
@@ -262,15 +261,15 @@ def _frame_above(frames: int) -> FrameType | None:
 
 
 def _named(replacement: Any, function: Any) -> Any:
-    """Give a replacement the name of what it stands for, unless it has that by itself."""
+    """Give a replacement the name of its function; a FastPath has it already."""
     if not isinstance(replacement, FunctionType):
         return replacement
-    told = [name for name in _NAMES if isinstance(getattr(function, name, None), str)]
-    return wraps(function, assigned=told, updated=())(replacement)
+    assigned = [name for name in _NAMES if isinstance(getattr(function, name, None), str)]
+    return wraps(function, assigned=assigned, updated=())(replacement)
 
 
 class Registry(Protocol):
-    """What an attachment needs of the recorder besides being listened to."""
+    """The recorder's interface for an attachment, besides Listener."""
 
     cache: DescriptionCache
     recipes: RecipeLookup
@@ -278,13 +277,13 @@ class Registry(Protocol):
 
     @property
     def tables(self) -> Callable[[], Tables]:
-        """What gives the converters of the frameworks that are loaded."""
+        """Returns the converters of the loaded frameworks."""
 
     def remember(self, recall: Callable[[Any], Any]) -> None:
-        """Take what tells about tensors that need not be described again."""
+        """Use ``recall`` for tensors that need not be described again."""
 
     def fault(self, where: str, error: Exception) -> None:
-        """Count something that went wrong in the tracing itself."""
+        """Count an error of the tracing itself."""
 
 
 class Attachment:
@@ -297,19 +296,19 @@ class Attachment:
         self._undo = ExitStack()
 
     def install(self) -> None:
-        """Put all patches in place, or none."""
+        """Install all patches, or none."""
         with ExitStack() as undo:
             for patches in (self._creations.patches, self._probe.patches):
                 for owner, name, replacement in list(patches()):
                     undo.callback(setattr, owner, name, _current(owner, name))
                     setattr(owner, name, replacement)
-            undo.callback(self._probe.let_go)
-            setattr(self._ttnn, MARK, self)
-            undo.callback(delattr, self._ttnn, MARK)
+            undo.callback(self._probe.restore_new)
+            setattr(self._ttnn, PROBE_ATTRIBUTE, self)
+            undo.callback(delattr, self._ttnn, PROBE_ATTRIBUTE)
             self._undo = undo.pop_all()
 
     def remove(self) -> None:
-        """Take all patches away."""
+        """Remove all patches."""
         self._undo.close()
 
 
@@ -319,10 +318,10 @@ def attach(
     registry: Registry,
     opened: Callable[[DeviceParameters | None], None],
 ) -> Attachment:
-    """Watch ttnn from now on, and tell of calls, of recipes and of devices."""
+    """Observe ttnn from now on: calls, recipes of handles, and opened devices."""
 
     def on_fault(text: str) -> None:
-        registry.fault("what handles are made of", RuntimeError(text))
+        registry.fault("recipes of handles", RuntimeError(text))
 
     creations = Creations(ttnn, opened, on_fault)
     fingerprints = TtnnFingerprints(ttnn, registry.tables, registry.cache, creations.number)
@@ -335,6 +334,6 @@ def attach(
 
 
 def _current(owner: Any, name: str) -> Any:
-    """Return an attribute as it stands in its owner, so that putting it back changes nothing."""
+    """Return an attribute as its owner holds it, so that restoring it changes nothing."""
     members = vars(owner) if hasattr(owner, "__dict__") else {}
     return members[name] if name in members else getattr(owner, name)

@@ -21,10 +21,10 @@ from optrove.frameworks.ttnn.shadow.golden import Prepared, first_line, inherite
 from optrove.frameworks.ttnn.shadow.host_mirrors import Missing, Twin
 
 if TYPE_CHECKING:
-    from optrove.frameworks.ttnn.probe.arguments import Signatures
     from optrove.frameworks.ttnn.probe.prepared_weights import Arrangements
     from optrove.frameworks.ttnn.shadow.golden import Golden
     from optrove.frameworks.ttnn.shadow.host_mirrors import Numbers, Twins
+    from optrove.frameworks.ttnn.signatures import Signatures
 
 
 # Ops that give memory without writing to it.

@@ -19,7 +19,7 @@ from optrove.frameworks.ttnn.shadow.host_mirrors import Missing, Numbers, Twin, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from optrove.frameworks.ttnn.probe.arguments import Overload, Signatures
+    from optrove.frameworks.ttnn.signatures import Overload, Signatures
 
 
 _BY_PLACE: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

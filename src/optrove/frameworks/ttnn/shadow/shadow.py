@@ -28,10 +28,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from optrove.errors import FrameworkMissing, NoNumbers
-from optrove.frameworks.ttnn.probe.arguments import Signatures
-from optrove.frameworks.ttnn.probe.patching import SHADOW_MARK, lifted
+from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE, unpatched
 from optrove.frameworks.ttnn.probe.prepared_weights import PREPARING, Arrangements
-from optrove.frameworks.ttnn.probe.probe import innermost, registered
 from optrove.frameworks.ttnn.shadow.expecting import MOVES, UNWRITTEN, Expecting
 from optrove.frameworks.ttnn.shadow.golden import Golden
 from optrove.frameworks.ttnn.shadow.host_mirrors import (
@@ -43,6 +41,7 @@ from optrove.frameworks.ttnn.shadow.host_mirrors import (
     Twins,
 )
 from optrove.frameworks.ttnn.shadow.transfers import Transfers, at_work, working
+from optrove.frameworks.ttnn.signatures import Signatures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,13 +86,13 @@ class Report:
 
 def active_report() -> Report | None:
     """Return the report of the shadow that is on in this process, or None."""
-    installed = getattr(sys.modules.get("ttnn"), SHADOW_MARK, None)
+    installed = getattr(sys.modules.get("ttnn"), SHADOW_ATTRIBUTE, None)
     return installed.report if installed else None
 
 
 def tell_shadow(ttnn: Any, tensor: Any, numbers: Numbers) -> None:
     """Give a tensor its numbers in the shadow, if one is on: what no call of ttnn could tell."""
-    installed = getattr(ttnn, SHADOW_MARK, None)
+    installed = getattr(ttnn, SHADOW_ATTRIBUTE, None)
     if installed is not None:
         installed.twins.view(tensor, numbers)
 
@@ -106,9 +105,9 @@ def shadow_numerics(ttnn: Any) -> Iterator[Report]:
     that is already on. All patches are gone after the last block, also after an exception.
     """
     with _SWITCHING:
-        installed = getattr(ttnn, SHADOW_MARK, None)
+        installed = getattr(ttnn, SHADOW_ATTRIBUTE, None)
         if installed is None:
-            with lifted(ttnn):
+            with unpatched(ttnn):
                 installed = _install(ttnn)
         installed.blocks += 1
     try:
@@ -117,7 +116,7 @@ def shadow_numerics(ttnn: Any) -> Iterator[Report]:
         with _SWITCHING:
             installed.blocks -= 1
             if not installed.blocks:
-                with lifted(ttnn):
+                with unpatched(ttnn):
                     installed.undo.close()
 
 
@@ -141,9 +140,9 @@ def _install(ttnn: Any) -> _Installed:
             replacement.__wrapped__ = original
             undo.callback(setattr, owner, name, original)
             setattr(owner, name, replacement)
-        undo.callback(delattr, ttnn, SHADOW_MARK)
+        undo.callback(delattr, ttnn, SHADOW_ATTRIBUTE)
         installed = _Installed(shadow.report, shadow.twins, undo.pop_all())
-        setattr(ttnn, SHADOW_MARK, installed)
+        setattr(ttnn, SHADOW_ATTRIBUTE, installed)
     return installed
 
 
@@ -163,12 +162,7 @@ class _Shadow:
     def __init__(self, ttnn: Any, torch: Any) -> None:
         self.report = Report()
         self._ttnn = ttnn
-        self._signatures = Signatures(
-            {
-                each.python_fully_qualified_name: innermost(each.function)
-                for each in registered(ttnn)
-            }
-        )
+        self._signatures = Signatures()
         self.twins = Twins(ttnn)
         self._golden = Golden(ttnn, torch, self.twins, self._signatures)
         self._transfers = Transfers(ttnn, self.twins, self._golden)

@@ -112,10 +112,10 @@ class Transfers:
         return self._joined(self._as_specified(numbers, tensor), tensor, result)
 
     def moved(self, call: Call, tensor: Any, arguments: Any, keywords: Any, *, keeps: bool) -> Any:
-        """Call a method that gives the same numbers elsewhere or in another form.
+        """Call a method that gives the same numbers elsewhere or in another observed.
 
-        ``keeps`` says that the form of the tensor stays (``to``); otherwise the same method
-        gives the twin its new form (``reshape``).
+        ``keeps`` says that the observed of the tensor stays (``to``); otherwise the same method
+        gives the twin its new observed (``reshape``).
         """
         numbers = self._twins.numbers(tensor)
         if not self._twins.on_device(tensor) and isinstance(numbers, Twin):

@@ -2,8 +2,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from optrove.frameworks.ttnn.probe.arguments import Signatures, read_stub
 from optrove.frameworks.ttnn.shadow.expecting import written
+from optrove.frameworks.ttnn.signatures import Signatures, read_stub
 
 PLAIN = (
     r"def __call__(self, input: a.Tensor, dim: int, ready: list[a.Semaphore], *, links: int = \0)"

@@ -19,8 +19,8 @@ from types import FunctionType
 import pytest
 
 from optrove.capture.tracing import active_tracing
-from optrove.frameworks.probe_protocol import Form
-from optrove.frameworks.ttnn.probe import fast_path as hurried
+from optrove.frameworks.probe_protocol import ObservedOp
+from optrove.frameworks.ttnn.probe import fast_path
 from optrove.frameworks.ttnn.probe.fingerprints import TtnnFingerprints
 from optrove.frameworks.ttnn.probe.probe import TtnnProbe
 from optrove.journal.reader import JournalReader, find_journals
@@ -37,8 +37,8 @@ WAYS = ("in C", "in Python")
 def choose(way, monkeypatch):
     """Record one way or the other from now on."""
     if way == "in Python":
-        monkeypatch.setattr(hurried, "_hurry", None)
-    elif not hurried.is_native():
+        monkeypatch.setattr(fast_path, "_extension", None)
+    elif not fast_path.is_native():
         leave_out(C_EXTENSION, "it was not built")
 
 
@@ -63,7 +63,7 @@ class Watch:
 
     def __init__(self, ttnn, directory):
         self._directory = directory
-        self.native = hurried.is_native()
+        self.native = fast_path.is_native()
         self.recorder, self.journal = start_recorder(directory)
         self.begun = []
         begin = self.recorder.begin
@@ -91,8 +91,8 @@ class Watch:
             return {**{f"at_{i}": each for i, each in enumerate(arguments)}, **keywords}
 
         key = partial(self.fingerprints.call, op)
-        form = Form(op, bind, key, self.fingerprints.result, composite=False)
-        return self._probe._watched(form, function, frames=1)
+        observed = ObservedOp(op, bind, key, self.fingerprints.result, composite=False)
+        return self._probe._replacement(observed, function, frames=1)
 
     @property
     def reader(self):
@@ -327,7 +327,7 @@ def test_what_was_known_holds_until_it_is_forgotten(watch):
     for _ in range(3):
         again(own, 1)
     assert len(watch.begun) == 1
-    watch.recorder.slots.forget()
+    watch.recorder.fast_path_state.forget()
     for _ in range(3):
         again(own, 1)
     assert len(watch.begun) == 2
@@ -621,7 +621,12 @@ def test_tables_may_be_emptied_while_threads_record(watch, make):
 
     def interfere():
         known = watch.fingerprints
-        tables = (watch.recorder.slots.known.clear, known.facts.clear, known.release, known.tidy)
+        tables = (
+            watch.recorder.fast_path_state.cached_cases.clear,
+            known.tensor_parts.clear,
+            known.release,
+            known.tidy,
+        )
         while not finished.wait(0.001):
             for empty in tables:
                 empty()

@@ -1,4 +1,4 @@
-"""The table of numbers that the part in C has behaves as a dict does."""
+"""The C extension fits the journal, and its table of integers behaves as a dict does."""
 
 import sys
 
@@ -6,11 +6,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optrove.frameworks.ttnn.probe import fast_path as hurried
+from optrove.frameworks.ttnn.probe import fast_path
 from parts import C_EXTENSION, leave_out
 
-if not hurried.is_native():
+if not fast_path.is_native():
     leave_out(C_EXTENSION, "it was not built")
+
+
+def test_the_extension_writes_the_records_that_the_journal_reads():
+    extension = fast_path.load_extension()
+    assert {name: getattr(extension, name) for name in fast_path.RECORD_LAYOUT} == {
+        "SITE_OFFSET": 8,
+        "SCOPE_OFFSET": 12,
+        "ENTERED_OFFSET": 16,
+        "EXIT_OFFSET": 32,
+        "NUMBER_OFFSET": 40,
+        "OUTCOME_OFFSET": 44,
+        "RECORD_SIZE": 48,
+        "RETURNED": 1,
+        "RAISED": 2,
+    }
+
+
+@pytest.mark.parametrize("name", fast_path.RECORD_LAYOUT)
+def test_an_extension_for_another_layout_is_not_used(name, monkeypatch, caplog):
+    monkeypatch.setitem(fast_path.RECORD_LAYOUT, name, 99)
+    assert fast_path.load_extension() is None
+    assert "another record layout" in caplog.text
+
 
 # Close together, as the numbers of tensors are, and far apart, as addresses; many share a place.
 KEYS = st.one_of(
@@ -37,7 +60,7 @@ def act(table, action, key, value):
 
 @given(st.lists(ACTIONS, max_size=300))
 def test_it_holds_what_a_dict_holds(actions):
-    numbers, model = hurried.numbers(), {}
+    numbers, model = fast_path.int_table(), {}
     for action in actions:
         assert act(numbers, *action) == act(model, *action)
         assert len(numbers) == len(model)
@@ -50,7 +73,7 @@ def test_it_holds_what_a_dict_holds(actions):
 
 @given(st.sets(KEYS, min_size=1), st.data())
 def test_what_is_taken_out_leaves_the_rest(keys, data):
-    numbers = hurried.numbers()
+    numbers = fast_path.int_table()
     for key in keys:
         numbers[key] = key + 1 if key < 2**63 - 1 else -1
     gone = data.draw(st.sets(st.sampled_from(sorted(keys))))
@@ -60,7 +83,7 @@ def test_what_is_taken_out_leaves_the_rest(keys, data):
 
 
 def test_it_grows_and_shrinks():
-    numbers = hurried.numbers()
+    numbers = fast_path.int_table()
     for key in range(50_000):
         numbers[key] = key + 1
     assert len(numbers) == 50_000
@@ -75,7 +98,7 @@ def test_it_grows_and_shrinks():
 
 
 def test_what_it_cannot_hold_is_refused():
-    numbers = hurried.numbers()
+    numbers = fast_path.int_table()
     with pytest.raises(KeyError):
         numbers[1]
     with pytest.raises(KeyError):
@@ -97,7 +120,7 @@ def test_what_it_cannot_hold_is_refused():
 
 def test_it_keeps_no_object():
     # Made here, so that nothing else holds them.
-    numbers, key, value, otherwise = hurried.numbers(), int("1" * 12), int("2" * 12), object()
+    numbers, key, value, otherwise = fast_path.int_table(), int("1" * 12), int("2" * 12), object()
     before = [sys.getrefcount(each) for each in (key, value, otherwise)]
     for _ in range(100):
         numbers[key] = value

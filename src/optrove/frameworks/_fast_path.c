@@ -1,0 +1,1486 @@
+/* The fast path of the ttnn probe: probe/fast_path.py, in C, with identical behavior.
+
+   A FastPath replaces the function of one operation. For a call that was recorded before, it finds
+   the cached case, writes a record at entry, calls the function, and completes the record at exit.
+   Every other call goes to ``fallback``, which can record any call. journal/format.py defines the
+   records, TtnnFingerprints.call the keys of calls.
+
+   ttnn evicts the processor's caches between two calls, so the number of memory locations read
+   decides the cost. Each FastPath therefore remembers its recent calls as short rows of words
+   (RecentCall); only a call that is not among them gets a key. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <frameobject.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <structmember.h>
+#include <time.h>
+
+/* IntTable maps integers to integers other than zero. It has those methods of dict that tracing
+   needs, and a lookup reads one memory location where a dict reads four. */
+
+#define MIN_PAIRS 64
+
+/* A pair with the value zero is free. */
+typedef struct {
+    uint64_t key;
+    int64_t value;
+} Pair;
+
+/* Open addressing: a pair is stored at the home of its key or at the next free place after it. */
+typedef struct {
+    PyObject_HEAD
+    Pair *pairs;
+    size_t mask, count;
+} IntTable;
+
+/* Consecutive numbers stay neighbors; addresses differ in their higher bits. */
+static inline size_t int_table_home(const IntTable *self, uint64_t key)
+{
+    return (size_t)(key ^ key >> 4 ^ key >> 16) & self->mask;
+}
+
+static inline Pair *int_table_place(const IntTable *self, uint64_t key)
+{
+    size_t place = int_table_home(self, key);
+    while (self->pairs[place].value != 0 && self->pairs[place].key != key)
+        place = (place + 1) & self->mask;
+    return &self->pairs[place];
+}
+
+/* Return the value of a key; zero if it has none. */
+static inline int64_t int_table_find(const IntTable *self, uint64_t key)
+{
+    return int_table_place(self, key)->value;
+}
+
+static int int_table_begin(IntTable *self, size_t size)
+{
+    Pair *pairs = PyMem_Calloc(size, sizeof(Pair));
+    if (pairs == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->pairs = pairs;
+    self->mask = size - 1;
+    self->count = 0;
+    return 0;
+}
+
+static int int_table_grow(IntTable *self)
+{
+    IntTable before = *self;
+    if (int_table_begin(self, 2 * (before.mask + 1)) < 0)
+        return -1;
+    for (size_t i = 0; i <= before.mask; i++)
+        if (before.pairs[i].value != 0)
+            *int_table_place(self, before.pairs[i].key) = before.pairs[i];
+    self->count = before.count;
+    PyMem_Free(before.pairs);
+    return 0;
+}
+
+/* Set the value of a key, which is not zero; return -1 with MemoryError set on failure. */
+static int int_table_put(IntTable *self, uint64_t key, int64_t value)
+{
+    Pair *pair = int_table_place(self, key);
+    if (pair->value == 0) {
+        if (2 * (self->count + 1) > self->mask) {
+            if (int_table_grow(self) < 0)
+                return -1;
+            pair = int_table_place(self, key);
+        }
+        self->count++;
+        pair->key = key;
+    }
+    pair->value = value;
+    return 0;
+}
+
+/* Remove a key. Later pairs that would be nearer to their home in the gap move there. */
+static void int_table_drop(IntTable *self, uint64_t key)
+{
+    Pair *pair = int_table_place(self, key);
+    if (pair->value == 0)
+        return;
+    self->count--;
+    size_t gap = (size_t)(pair - self->pairs), place = gap;
+    for (;;) {
+        place = (place + 1) & self->mask;
+        if (self->pairs[place].value == 0)
+            break;
+        size_t home = int_table_home(self, self->pairs[place].key);
+        if (((place - home) & self->mask) >= ((place - gap) & self->mask)) {
+            self->pairs[gap] = self->pairs[place];
+            gap = place;
+        }
+    }
+    self->pairs[gap].value = 0;
+}
+
+static int int_table_key(PyObject *number, uint64_t *key)
+{
+    *key = PyLong_AsUnsignedLongLong(number);
+    return *key == UINT64_MAX && PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *int_table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "", names))
+        return NULL;
+    IntTable *self = (IntTable *)type->tp_alloc(type, 0);
+    if (self != NULL && int_table_begin(self, MIN_PAIRS) < 0)
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static void int_table_dealloc(IntTable *self)
+{
+    PyMem_Free(self->pairs);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static Py_ssize_t int_table_length(PyObject *self)
+{
+    return (Py_ssize_t)((IntTable *)self)->count;
+}
+
+static PyObject *int_table_item(PyObject *self, PyObject *number)
+{
+    uint64_t key;
+    if (int_table_key(number, &key) < 0)
+        return NULL;
+    int64_t value = int_table_find((IntTable *)self, key);
+    if (value == 0) {
+        PyErr_SetObject(PyExc_KeyError, number);
+        return NULL;
+    }
+    return PyLong_FromLongLong(value);
+}
+
+static int int_table_set_item(PyObject *self, PyObject *number, PyObject *given)
+{
+    uint64_t key;
+    if (int_table_key(number, &key) < 0)
+        return -1;
+    if (given == NULL) {
+        if (int_table_find((IntTable *)self, key) == 0) {
+            PyErr_SetObject(PyExc_KeyError, number);
+            return -1;
+        }
+        int_table_drop((IntTable *)self, key);
+        return 0;
+    }
+    long long value = PyLong_AsLongLong(given);
+    if (value == -1 && PyErr_Occurred())
+        return -1;
+    if (value == 0) {
+        PyErr_SetString(PyExc_ValueError, "zero means no value; use another number");
+        return -1;
+    }
+    return int_table_put((IntTable *)self, key, value);
+}
+
+static int int_table_contains(PyObject *self, PyObject *number)
+{
+    uint64_t key;
+    return int_table_key(number, &key) < 0 ? -1 : int_table_find((IntTable *)self, key) != 0;
+}
+
+/* Return the value of the key in (key, default), or the default. */
+static PyObject *int_table_get_or(PyObject *self, PyObject *args, const char *format,
+                                  uint64_t *key)
+{
+    PyObject *number, *otherwise = Py_None;
+    if (!PyArg_ParseTuple(args, format, &number, &otherwise) || int_table_key(number, key) < 0)
+        return NULL;
+    int64_t value = int_table_find((IntTable *)self, *key);
+    if (value != 0)
+        return PyLong_FromLongLong(value);
+    Py_INCREF(otherwise);
+    return otherwise;
+}
+
+static PyObject *int_table_get(PyObject *self, PyObject *args)
+{
+    uint64_t key;
+    return int_table_get_or(self, args, "O|O:get", &key);
+}
+
+static PyObject *int_table_pop(PyObject *self, PyObject *args)
+{
+    uint64_t key;
+    PyObject *found = int_table_get_or(self, args, "OO:pop", &key);
+    if (found != NULL)
+        int_table_drop((IntTable *)self, key);
+    return found;
+}
+
+static PyObject *int_table_clear(PyObject *self, PyObject *Py_UNUSED(arguments))
+{
+    Pair *before = ((IntTable *)self)->pairs;
+    if (int_table_begin((IntTable *)self, MIN_PAIRS) < 0)
+        return NULL;
+    PyMem_Free(before);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef int_table_methods[] = {
+    {"get", int_table_get, METH_VARARGS, NULL},
+    {"pop", int_table_pop, METH_VARARGS, NULL},
+    {"clear", int_table_clear, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMappingMethods int_table_mapping = {
+    .mp_length = int_table_length,
+    .mp_subscript = int_table_item,
+    .mp_ass_subscript = int_table_set_item,
+};
+
+static PySequenceMethods int_table_sequence = {.sq_contains = int_table_contains};
+
+static PyTypeObject IntTableType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "optrove.frameworks._fast_path.IntTable",
+    .tp_doc = "A mapping from integers to integers other than zero.",
+    .tp_basicsize = sizeof(IntTable),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = int_table_new,
+    .tp_dealloc = (destructor)int_table_dealloc,
+    .tp_methods = int_table_methods,
+    .tp_as_mapping = &int_table_mapping,
+    .tp_as_sequence = &int_table_sequence,
+};
+
+/* ProbeState is what all operations of one probe share: the journal and the sites of calls. */
+
+/* The layout of a record, as in journal/format.py. */
+#define SITE_OFFSET 8
+#define SCOPE_OFFSET 12
+#define ENTERED_OFFSET 16
+#define EXIT_OFFSET 32
+#define NUMBER_OFFSET 40
+#define OUTCOME_OFFSET 44
+#define RECORD_SIZE 48
+#define RETURNED 1
+#define RAISED 2
+
+#define SITES 512
+#define NO_SITE -1
+#define INTERNAL_CODE -2
+#define UNKNOWN_CODE -3
+
+static PyObject *str_memory, *str_places, *get_frame;
+
+/* The site of an instruction. The code is not owned: the Python side keeps it alive until it
+   replaces the cached cases, and that also clears these sites. */
+typedef struct {
+    PyCodeObject *code;
+    int instruction, number;
+} Site;
+
+/* The window that records are written to; ``next`` is the offset after the last record taken. */
+typedef struct {
+    PyObject *window, *places;
+    char *memory;
+    Py_ssize_t next, length;
+    Py_buffer buffer;
+} JournalWindow;
+
+/* The first fields are those that every call reads. ``shared`` is the FastPathState of the Python
+   side, ``cases`` its table of cached cases; ``generation`` counts how often that was replaced. The
+   ``_offset`` fields locate slots of Python objects. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *shared, *cases, *scope;
+    uint32_t scope_number, generation;
+    Py_ssize_t window_offset, cases_offset, scope_offset, word_offset, usual_offset;
+    PyObject *current, *tensor, *id_of, *spec_of;
+    IntTable *tensor_parts, *object_parts;
+    JournalWindow journal;
+    PyObject *sites, *site_of, *rules, *have_own_buffers, *outputs, *error, *cached_case;
+    Site recent_sites[SITES];
+} ProbeState;
+
+/* An error in here sends the call to the fallback, or the Python side counts it. An interrupt of
+   the program, such as KeyboardInterrupt, may come while any Python code runs: it stays set. */
+static void clear_error(void)
+{
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
+        PyErr_Clear();
+}
+
+/* Return a field of an object, borrowed; NULL if it is not set. */
+static inline PyObject *field(PyObject *owner, Py_ssize_t place)
+{
+    return *(PyObject **)((char *)owner + place);
+}
+
+/* Return the offset of a slot in the objects of a class; -1 with an error set if it is none. */
+static Py_ssize_t slot_offset(PyTypeObject *kind, const char *name)
+{
+    PyObject *found = PyObject_GetAttrString((PyObject *)kind, name);
+    Py_ssize_t place = -1;
+    if (found != NULL && Py_IS_TYPE(found, &PyMemberDescr_Type)) {
+        PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
+        if (member->type == T_OBJECT_EX)
+            place = member->offset;
+    }
+    if (place < 0 && !PyErr_Occurred())
+        PyErr_Format(PyExc_TypeError, "%s.%s is not a slot", kind->tp_name, name);
+    Py_XDECREF(found);
+    return place;
+}
+
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void journal_window_release(JournalWindow journal)
+{
+    if (journal.window != NULL)
+        PyBuffer_Release(&journal.buffer);
+    Py_XDECREF(journal.places);
+    Py_XDECREF(journal.window);
+}
+
+static int state_map_window(ProbeState *state, PyObject *window)
+{
+    PyObject *memory = PyObject_GetAttr(window, str_memory);
+    JournalWindow journal = {0};
+    if (memory != NULL)
+        journal.places = PyObject_GetAttr(window, str_places);
+    int failed = journal.places == NULL || !PyIter_Check(journal.places) ||
+                 PyObject_GetBuffer(memory, &journal.buffer, PyBUF_WRITABLE) < 0;
+    Py_XDECREF(memory);
+    if (failed) {
+        Py_XDECREF(journal.places);
+        return -1;
+    }
+    Py_INCREF(window);
+    journal.window = window;
+    journal.memory = journal.buffer.buf;
+    journal.length = journal.buffer.len;
+    /* Releasing a mapped window lets other threads run, so the state is made consistent before. */
+    JournalWindow before = state->journal;
+    state->journal = journal;
+    journal_window_release(before);
+    return 0;
+}
+
+/* Forget everything that refers to numbers of a journal. */
+static void state_reset(ProbeState *state, PyObject *cases)
+{
+    PyObject *before = state->cases;
+    Py_INCREF(cases);
+    state->cases = cases;
+    state->generation++;
+    memset(state->recent_sites, 0, sizeof(state->recent_sites));
+    Py_XDECREF(before);
+}
+
+/* Follow the Python side to its present table and window; return -1 if it has none. */
+static inline int state_refresh(ProbeState *state)
+{
+    PyObject *cases = field(state->shared, state->cases_offset);
+    if (cases != state->cases) {
+        if (cases == NULL || !PyDict_CheckExact(cases))
+            return -1;
+        state_reset(state, cases);
+    }
+    PyObject *window = field(state->shared, state->window_offset);
+    if (window == state->journal.window)
+        return window == NULL ? -1 : 0;
+    if (window == NULL)
+        return -1;
+    Py_INCREF(window);
+    int failed = state_map_window(state, window);
+    Py_DECREF(window);
+    return failed;
+}
+
+/* Return the number of the scope; -1 if there is none. */
+static inline int64_t state_scope(ProbeState *state)
+{
+    PyObject *scope = field(state->shared, state->scope_offset);
+    if (scope != state->scope) {
+        unsigned long number = scope == NULL ? UINT32_MAX : PyLong_AsUnsignedLong(scope);
+        if (number >= UINT32_MAX)
+            return -1;
+        PyObject *before = state->scope;
+        Py_INCREF(scope);
+        state->scope = scope;
+        state->scope_number = (uint32_t)number;
+        Py_XDECREF(before);
+    }
+    return state->scope_number;
+}
+
+/* Return the memory of a free record and the window that keeps it mapped, owned; NULL when the
+   window is full or gone. */
+static char *take_record(ProbeState *state, PyObject **window)
+{
+    /* Other threads may replace the window while the offset is released. */
+    PyObject *owner = state->journal.window, *places = state->journal.places;
+    char *memory = state->journal.memory;
+    Py_ssize_t length = state->journal.length, offset = -1;
+    if (owner == NULL)
+        return NULL;
+    Py_INCREF(owner);
+    Py_INCREF(places);
+    PyObject *place = Py_TYPE(places)->tp_iternext(places);
+    Py_DECREF(places);
+    if (place != NULL) {
+        offset = PyLong_AsSsize_t(place);
+        Py_DECREF(place);
+    }
+    if (offset < 0 || offset > length - RECORD_SIZE) {
+        Py_DECREF(owner);
+        return NULL;
+    }
+    state->journal.next = offset + RECORD_SIZE;
+    *window = owner;
+    return memory + offset;
+}
+
+/* Prefetch the memory of the record that is probably next. */
+static inline void prefetch_record(ProbeState *state)
+{
+    if (state->journal.next < state->journal.length)
+        __builtin_prefetch(state->journal.memory + state->journal.next, 1);
+}
+
+/* The clock at entry is stored last, as a whole: until then the record has not begun. */
+static void write_entry(char *record, uint64_t word, uint32_t site, uint32_t scope)
+{
+    memcpy(record, &word, 8);
+    memcpy(record + SITE_OFFSET, &site, 4);
+    memcpy(record + SCOPE_OFFSET, &scope, 4);
+    __atomic_store_n((uint64_t *)(record + ENTERED_OFFSET), clock_ns(), __ATOMIC_RELEASE);
+}
+
+/* The outcome is stored last, as a whole: until then the call is unfinished. */
+static void write_exit(char *record, uint64_t stopped, uint32_t number, uint32_t outcome)
+{
+    memcpy(record + EXIT_OFFSET, &stopped, 8);
+    memcpy(record + NUMBER_OFFSET, &number, 4);
+    __atomic_store_n((uint32_t *)(record + OUTCOME_OFFSET), outcome, __ATOMIC_RELEASE);
+}
+
+static int instruction_of(PyFrameObject *frame)
+{
+#if PY_VERSION_HEX >= 0x030B0000
+    return PyFrame_GetLasti(frame);
+#else
+    PyObject *place = PyObject_GetAttrString((PyObject *)frame, "f_lasti");
+    int number = place == NULL ? -1 : (int)PyLong_AsLong(place);
+    Py_XDECREF(place);
+    return number;
+#endif
+}
+
+/* Return the site that the Python side has for an instruction, or INTERNAL_CODE, NO_SITE or
+   UNKNOWN_CODE. */
+static int cached_site(ProbeState *state, PyCodeObject *code, int instruction)
+{
+    PyObject *identity = PyLong_FromVoidPtr(code), *place = NULL, *site = NULL;
+    PyObject *lines = identity == NULL ? NULL : PyDict_GetItemWithError(state->sites, identity);
+    Py_XDECREF(identity);
+    if (lines == Py_None)
+        return INTERNAL_CODE;
+    if (lines == NULL)
+        return PyErr_Occurred() ? NO_SITE : UNKNOWN_CODE;
+    place = PyLong_FromLong(instruction);
+    if (place != NULL)
+        site = PyDict_GetItemWithError(lines, place);
+    Py_XDECREF(place);
+    return site == NULL ? NO_SITE : (int)PyLong_AsLong(site);
+}
+
+/* Return the site of a frame; INTERNAL_CODE if the frame is not one of the user's. */
+static int site_in(ProbeState *state, PyFrameObject *frame)
+{
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    int instruction = instruction_of(frame);
+    size_t home = ((uintptr_t)code / 16 * 31 + (size_t)instruction / 2) % SITES;
+    Site *recent = &state->recent_sites[home];
+    int number = recent->number;
+    if (recent->code != code || recent->instruction != instruction) {
+        number = cached_site(state, code, instruction);
+        if (number >= 0 || number == INTERNAL_CODE)
+            *recent = (Site){code, instruction, number};
+    }
+    Py_DECREF(code);
+    return number;
+}
+
+/* Return the number of the user's line at or above a frame, which is released; NO_SITE if it has
+   no number yet. */
+static int find_site(ProbeState *state, PyFrameObject *frame)
+{
+    int number = INTERNAL_CODE;
+    while (frame != NULL && number == INTERNAL_CODE) {
+        number = site_in(state, frame);
+        if (number == UNKNOWN_CODE) {
+            PyObject *site = PyObject_CallOneArg(state->site_of, (PyObject *)frame);
+            number = site == NULL ? NO_SITE : (int)PyLong_AsLong(site);
+            Py_XDECREF(site);
+        }
+        PyFrameObject *above = number == INTERNAL_CODE ? PyFrame_GetBack(frame) : NULL;
+        Py_DECREF(frame);
+        frame = above;
+    }
+    if (number == INTERNAL_CODE)
+        return PyErr_Occurred() ? NO_SITE : 0;
+    return number;
+}
+
+/* The words of a call are made of the same facts as its key, so calls with equal words have equal
+   keys. Calls with many arguments, or with arguments of other kinds, have no words. */
+
+#define MAX_TENSORS 24
+#define MAX_WORDS 12
+#define MIN_RECENT 8
+#define MAX_RECENT 512
+#define MAX_PROBES 4
+
+/* The tensors of a call, by ttnn's ids; ``may_share`` if one may share its buffer. */
+typedef struct {
+    uint64_t numbers[MAX_TENSORS];
+    int count, may_share;
+} TensorIds;
+
+/* The arguments of a call as vectorcall passes them; ``names`` has the names of the last ``named``
+   values, or is NULL. */
+typedef struct {
+    PyObject *const *values;
+    Py_ssize_t count, named;
+    PyObject *names;
+} Arguments;
+
+/* The kinds of words. */
+enum { TENSOR = 1, CONFIG, OBJECT, INTEGER, FLOAT, TUPLE, LIST, NAME };
+
+/* A recent call: its cached case, the first word of its records, and the words that identify it,
+   with four bits in ``kinds`` for each. Objects among the words are owned. Without ``cached`` the
+   place is free. */
+typedef struct {
+    PyObject *cached;
+    uint64_t record_word, kinds;
+    uint32_t hash, count;
+    uint64_t words[MAX_WORDS];
+} RecentCall;
+
+/* The recent calls of one operation, each at the place of its hash or soon after it. They are void
+   when ``generation`` is not that of the ProbeState. */
+typedef struct {
+    RecentCall *calls;
+    uint32_t size, generation;
+} RecentCalls;
+
+/* Return the key part of a tensor and note its id; zero if it has no part yet. */
+static int64_t note_tensor(ProbeState *state, TensorIds *tensors, PyObject *live)
+{
+    if (tensors->count == MAX_TENSORS)
+        return 0;
+    PyObject *number = PyObject_CallOneArg(state->id_of, live);
+    if (number == NULL)
+        return 0;
+    uint64_t id = PyLong_AsUnsignedLongLong(number);
+    Py_DECREF(number);
+    int64_t part = int_table_find(state->tensor_parts, id);
+    tensors->numbers[tensors->count++] = id;
+    tensors->may_share |= part < 0;
+    return part;
+}
+
+/* Return whether the tensors are all different, each in its own buffer. */
+static int are_distinct(const TensorIds *tensors)
+{
+    if (tensors->count < 2)
+        return 1;
+    int alone = !tensors->may_share;
+    for (int i = 1; i < tensors->count; i++)
+        for (int j = 0; j < i; j++)
+            alone = alone && tensors->numbers[i] != tensors->numbers[j];
+    return alone;
+}
+
+static int recent_call_push(RecentCall *call, int kind, uint64_t word)
+{
+    if (call->count == MAX_WORDS)
+        return -1;
+    call->kinds |= (uint64_t)kind << 4 * call->count;
+    call->words[call->count++] = word;
+    return 0;
+}
+
+static int recent_call_push_integer(RecentCall *call, PyObject *live)
+{
+    int overflow;
+    long long value = PyLong_AsLongLongAndOverflow(live, &overflow);
+    return overflow ? -1 : recent_call_push(call, INTEGER, (uint64_t)value);
+}
+
+static int recent_call_push_integers(RecentCall *call, PyObject *live)
+{
+    Py_ssize_t size = PySequence_Fast_GET_SIZE(live);
+    int failed = recent_call_push(call, PyTuple_CheckExact(live) ? TUPLE : LIST, (uint64_t)size);
+    for (Py_ssize_t i = 0; !failed && i < size; i++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(live, i);
+        failed = PyLong_CheckExact(item) ? recent_call_push_integer(call, item) : -1;
+    }
+    return failed;
+}
+
+/* Append the words of one argument; return -1 if it has none. */
+static int recent_call_add(ProbeState *state, RecentCall *call, TensorIds *tensors, PyObject *live)
+{
+    PyTypeObject *kind = Py_TYPE(live);
+    if ((PyObject *)kind == state->tensor) {
+        int64_t part = note_tensor(state, tensors, live);
+        return part == 0 ? -1 : recent_call_push(call, TENSOR, (uint64_t)part);
+    }
+    if (kind == &PyLong_Type)
+        return recent_call_push_integer(call, live);
+    /* By identity; strings that were made for this call only would fill the table in vain. */
+    if (live == Py_None || kind == &PyBool_Type ||
+        (kind == &PyUnicode_Type && PyUnicode_CHECK_INTERNED(live)))
+        return recent_call_push(call, OBJECT, (uint64_t)(uintptr_t)live);
+    if (kind == &PyFloat_Type) {
+        double value = PyFloat_AS_DOUBLE(live);
+        uint64_t word;
+        memcpy(&word, &value, 8);
+        return recent_call_push(call, FLOAT, word);
+    }
+    if (kind == &PyTuple_Type || kind == &PyList_Type)
+        return recent_call_push_integers(call, live);
+    int64_t number = int_table_find(state->object_parts, (uint64_t)(uintptr_t)live);
+    return number == 0 ? -1 : recent_call_push(call, CONFIG, (uint64_t)number);
+}
+
+/* Make the words of a call; return -1 if it has none. */
+static int recent_call_make(ProbeState *state, RecentCall *call, TensorIds *tensors,
+                            const Arguments *args)
+{
+    for (Py_ssize_t i = 0; i < args->count + args->named; i++)
+        if (recent_call_add(state, call, tensors, args->values[i]) < 0)
+            return -1;
+    for (Py_ssize_t i = 0; i < args->named; i++)
+        if (recent_call_push(call, NAME, (uintptr_t)PyTuple_GET_ITEM(args->names, i)) < 0)
+            return -1;
+    if (!are_distinct(tensors))
+        return -1;
+    uint64_t hash = call->kinds;
+    for (uint32_t i = 0; i < call->count; i++) {
+        hash = (hash ^ call->words[i]) * 0x9E3779B97F4A7C15u;
+        hash ^= hash >> 32;
+    }
+    call->hash = (uint32_t)hash;
+    return 0;
+}
+
+static int is_owned(const RecentCall *call, uint32_t place)
+{
+    int kind = call->kinds >> 4 * place & 15;
+    return kind == OBJECT || kind == NAME;
+}
+
+/* Release a call, which must not be reachable anymore. */
+static void recent_call_release(RecentCall *call)
+{
+    for (uint32_t i = 0; i < call->count; i++)
+        if (is_owned(call, i))
+            Py_DECREF((PyObject *)(uintptr_t)call->words[i]);
+    Py_DECREF(call->cached);
+}
+
+static void recent_call_release_all(RecentCall *table, uint32_t size)
+{
+    for (uint32_t i = 0; i < size; i++)
+        if (table[i].cached != NULL)
+            recent_call_release(&table[i]);
+    free(table);
+}
+
+static void recent_calls_clear(RecentCalls *self)
+{
+    RecentCall *before = self->calls;
+    uint32_t size = self->size;
+    self->calls = NULL;
+    self->size = 0;
+    recent_call_release_all(before, size);
+}
+
+/* Return the recent call with the same words, or NULL. */
+static RecentCall *recent_calls_find(const RecentCalls *self, const RecentCall *wanted)
+{
+    for (uint32_t i = 0; i < MAX_PROBES && self->size > 0; i++) {
+        RecentCall *call = &self->calls[(wanted->hash + i) & (self->size - 1)];
+        if (call->cached == NULL)
+            return NULL;
+        if (call->hash == wanted->hash && call->kinds == wanted->kinds &&
+            call->count == wanted->count &&
+            memcmp(call->words, wanted->words, wanted->count * sizeof(uint64_t)) == 0)
+            return call;
+    }
+    return NULL;
+}
+
+/* Return the place for a call; NULL if the table has to grow. */
+static RecentCall *recent_calls_free_place(RecentCalls *self, uint32_t hash)
+{
+    for (uint32_t i = 0; i < MAX_PROBES && self->size > 0; i++) {
+        RecentCall *call = &self->calls[(hash + i) & (self->size - 1)];
+        if (call->cached == NULL)
+            return call;
+    }
+    if (self->size == MAX_RECENT)
+        return &self->calls[hash & (MAX_RECENT - 1)];
+    return NULL;
+}
+
+/* Add a call whose case was found by its key. */
+static void recent_calls_add(RecentCalls *self, const RecentCall *found)
+{
+    RecentCall *place = recent_calls_free_place(self, found->hash), *old = NULL;
+    uint32_t old_size = self->size;
+    if (place == NULL) {
+        /* The calls of the old table are found by their keys again. */
+        uint32_t size = old_size == 0 ? MIN_RECENT : 4 * old_size;
+        RecentCall *fresh = aligned_alloc(64, size * sizeof(RecentCall));
+        if (fresh == NULL)
+            return;
+        old = self->calls;
+        self->calls = memset(fresh, 0, size * sizeof(RecentCall));
+        self->size = size;
+        place = recent_calls_free_place(self, found->hash);
+    }
+    RecentCall before = *place;
+    *place = *found;
+    Py_INCREF(found->cached);
+    for (uint32_t i = 0; i < found->count; i++)
+        if (is_owned(found, i))
+            Py_INCREF((PyObject *)(uintptr_t)found->words[i]);
+    /* Last, because it may run other code, which may come here again. */
+    if (before.cached != NULL)
+        recent_call_release(&before);
+    if (old != NULL)
+        recent_call_release_all(old, old_size);
+}
+
+/* Keys of calls, as TtnnFingerprints.call makes them. */
+
+#define MAX_PARTS 160
+
+/* An unfinished key. The parts are owned; ``nested`` if an argument may contain tensors. */
+typedef struct {
+    PyObject *parts[MAX_PARTS];
+    Py_ssize_t count;
+    int nested;
+} Key;
+
+static void key_clear(Key *key)
+{
+    for (Py_ssize_t i = 0; i < key->count; i++)
+        Py_DECREF(key->parts[i]);
+}
+
+static int key_push(Key *key, PyObject *part)
+{
+    if (key->count == MAX_PARTS)
+        return -1;
+    Py_INCREF(part);
+    key->parts[key->count++] = part;
+    return 0;
+}
+
+static int key_push_number(Key *key, int64_t value)
+{
+    PyObject *number = value == 0 ? NULL : PyLong_FromLongLong(value);
+    int failed = number == NULL ? -1 : key_push(key, number);
+    Py_XDECREF(number);
+    return failed;
+}
+
+static int is_plain(PyObject *live)
+{
+    PyTypeObject *kind = Py_TYPE(live);
+    return live == Py_None || kind == &PyLong_Type || kind == &PyUnicode_Type ||
+           kind == &PyBool_Type || kind == &PyBytes_Type;
+}
+
+/* Return whether an object may contain tensors. */
+static int may_hold_tensors(PyObject *live)
+{
+    if (PyDict_CheckExact(live))
+        return 1;
+    if (!PyList_CheckExact(live) && !PyTuple_CheckExact(live))
+        return 0;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(live); i++)
+        if (!is_plain(PySequence_Fast_GET_ITEM(live, i)))
+            return 1;
+    return 0;
+}
+
+/* Append the parts that a rule, which is written in Python, makes of an object. */
+static int key_push_by_rule(ProbeState *state, Key *key, PyObject *live)
+{
+    PyObject *rule = PyDict_GetItemWithError(state->rules, (PyObject *)Py_TYPE(live));
+    if (rule == NULL)
+        return -1;
+    PyObject *list = PyList_New(0);
+    if (list == NULL)
+        return -1;
+    if (may_hold_tensors(live))
+        key->nested = 1;
+    /* Another thread may replace the rule. */
+    Py_INCREF(rule);
+    PyObject *done = PyObject_CallFunctionObjArgs(rule, list, live, NULL);
+    Py_DECREF(rule);
+    int failed = done == NULL;
+    Py_XDECREF(done);
+    for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(list); i++)
+        failed = key_push(key, PyList_GET_ITEM(list, i)) < 0;
+    Py_DECREF(list);
+    return failed ? -1 : 0;
+}
+
+/* Append two parts, and release the second. */
+static int key_push_both(Key *key, PyObject *first, PyObject *second)
+{
+    int failed = second == NULL || key_push(key, first) < 0 || key_push(key, second) < 0;
+    Py_XDECREF(second);
+    return failed ? -1 : 0;
+}
+
+static int are_integers(PyObject *live)
+{
+    if (!PyList_CheckExact(live) && !PyTuple_CheckExact(live))
+        return 0;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(live); i++)
+        if (!PyLong_CheckExact(PySequence_Fast_GET_ITEM(live, i)))
+            return 0;
+    return 1;
+}
+
+/* Append the parts of one argument, as the rules do; return -1 if it has none. No Python code runs
+   for arguments that have words. */
+static int key_add(ProbeState *state, Key *key, TensorIds *tensors, PyObject *live)
+{
+    PyObject *kind = (PyObject *)Py_TYPE(live);
+    if (kind == state->tensor)
+        return key_push_number(key, note_tensor(state, tensors, live));
+    /* 0.0 equals -0.0, but their texts differ. */
+    if (PyFloat_CheckExact(live) && PyFloat_AS_DOUBLE(live) == 0.0)
+        return key_push_both(key, kind, PyObject_Repr(live));
+    if (is_plain(live) || PyFloat_CheckExact(live)) {
+        Py_INCREF(live);
+        return key_push_both(key, kind, live);
+    }
+    if (are_integers(live))
+        return key_push_both(key, kind, PySequence_Tuple(live));
+    int64_t number = int_table_find(state->object_parts, (uint64_t)(uintptr_t)live);
+    return number != 0 ? key_push_number(key, number) : key_push_by_rule(state, key, live);
+}
+
+static PyObject *positional(PyObject *const *args, Py_ssize_t count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) {
+        Py_INCREF(args[i]);
+        PyTuple_SET_ITEM(tuple, i, args[i]);
+    }
+    return tuple;
+}
+
+static PyObject *keywords(const Arguments *args)
+{
+    PyObject *dict = PyDict_New();
+    for (Py_ssize_t i = 0; dict != NULL && i < args->named; i++) {
+        PyObject *name = PyTuple_GET_ITEM(args->names, i);
+        if (PyDict_SetItem(dict, name, args->values[args->count + i]) < 0)
+            Py_CLEAR(dict);
+    }
+    return dict;
+}
+
+/* Return a call as the pair (arguments, keywords). */
+static PyObject *whole_call(const Arguments *args)
+{
+    PyObject *given = positional(args->values, args->count), *named = keywords(args), *call = NULL;
+    if (given != NULL && named != NULL)
+        call = PyTuple_Pack(2, given, named);
+    Py_XDECREF(given);
+    Py_XDECREF(named);
+    return call;
+}
+
+/* Return whether each tensor of a call, also within sequences, has its own buffer. */
+static int use_own_buffers(ProbeState *state, const Key *key, const TensorIds *tensors,
+                           const Arguments *args)
+{
+    if (!key->nested && are_distinct(tensors))
+        return 1;
+    PyObject *call = whole_call(args);
+    PyObject *answer = call == NULL ? NULL : PyObject_CallOneArg(state->have_own_buffers, call);
+    Py_XDECREF(call);
+    int have_own_buffers = answer == NULL ? 0 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    return have_own_buffers > 0;
+}
+
+/* Make the key of a call; return -1 if it has none or is left to the fallback. */
+static int key_make(ProbeState *state, PyObject *op, Key *key, TensorIds *tensors,
+                    const Arguments *args)
+{
+    int failed = key_push(key, op);
+    for (Py_ssize_t i = 0; !failed && i < args->count + args->named; i++)
+        failed = key_add(state, key, tensors, args->values[i]);
+    if (failed || !use_own_buffers(state, key, tensors, args))
+        return -1;
+    return args->named > 0 ? key_push(key, args->names) : 0;
+}
+
+#define NO_WORD UINT64_MAX
+
+static PyObject *str_doc;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    ProbeState *state;
+    PyObject *function, *depth;
+    RecentCalls recent;
+    int invalidates;
+    PyObject *op, *fallback, *observed;
+} FastPath;
+
+/* Return the cached case of calls with a key, owned, or NULL. */
+static PyObject *case_by_key(FastPath *self, const Key *key)
+{
+    PyObject *table = self->state->cases, *tuple = positional(key->parts, key->count);
+    if (tuple == NULL)
+        return NULL;
+    /* Other threads may clear or replace the table. */
+    Py_INCREF(table);
+    PyObject *cached = PyDict_GetItemWithError(table, tuple);
+    if (cached != NULL && !Py_IS_TYPE(cached, (PyTypeObject *)self->state->cached_case))
+        cached = NULL;
+    Py_XINCREF(cached);
+    Py_DECREF(table);
+    Py_DECREF(tuple);
+    return cached;
+}
+
+/* Set the cached case of a call, owned, and the first word of its records, by the call's key. */
+static void find_case_by_key(FastPath *self, RecentCall *call, TensorIds *tensors,
+                             const Arguments *args)
+{
+    Key key;
+    key.count = key.nested = 0;
+    tensors->count = tensors->may_share = 0;
+    /* TensorIds in sequences are not among those that can be forgotten. */
+    if (key_make(self->state, self->op, &key, tensors, args) == 0 &&
+        !(self->invalidates && key.nested))
+        call->cached = case_by_key(self, &key);
+    key_clear(&key);
+    if (call->cached == NULL)
+        return;
+    PyObject *word = field(call->cached, self->state->word_offset);
+    call->record_word = word == NULL ? NO_WORD : PyLong_AsUnsignedLongLong(word);
+    if (call->record_word == NO_WORD)
+        Py_CLEAR(call->cached);
+}
+
+/* Return the cached case of a call, owned, and the first word of its records; or NULL. */
+static PyObject *find_case(FastPath *self, TensorIds *tensors, uint64_t *word,
+                           const Arguments *args)
+{
+    uint32_t generation = self->state->generation;
+    if (self->recent.generation != generation) {
+        self->recent.generation = generation;
+        recent_calls_clear(&self->recent);
+    }
+    RecentCall call;
+    call.cached = NULL;
+    call.record_word = NO_WORD;
+    call.kinds = call.count = 0;
+    tensors->count = tensors->may_share = 0;
+    int is_short = recent_call_make(self->state, &call, tensors, args) == 0;
+    RecentCall *found = is_short ? recent_calls_find(&self->recent, &call) : NULL;
+    if (found != NULL) {
+        *word = found->record_word;
+        Py_INCREF(found->cached);
+        return found->cached;
+    }
+    clear_error();
+    if (PyErr_Occurred())
+        return NULL;
+    find_case_by_key(self, &call, tensors, args);
+    *word = call.record_word;
+    /* Unless another thread has noticed meanwhile that the cached cases were replaced. */
+    if (call.cached != NULL && is_short && generation == self->state->generation &&
+        generation == self->recent.generation)
+        recent_calls_add(&self->recent, &call);
+    return call.cached;
+}
+
+/* Return the number of the exception that is set, which stays set unless an interrupt replaces
+   it. */
+static uint32_t number_of_error(FastPath *self)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    PyObject *number = value == NULL ? NULL : PyObject_CallOneArg(self->state->error, value);
+    uint32_t found = number == NULL ? 0 : (uint32_t)PyLong_AsUnsignedLong(number);
+    Py_XDECREF(number);
+    clear_error();
+    if (!PyErr_Occurred()) {
+        PyErr_Restore(type, value, trace);
+        return found;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    return found;
+}
+
+/* Return whether a tensor has the expected spec; if so, store its part. */
+static int matches_spec(ProbeState *state, PyObject *live, PyObject *same_as, PyObject *part)
+{
+    PyObject *spec = PyObject_CallOneArg(state->spec_of, live), *number = NULL;
+    PyObject *same = spec == NULL ? NULL : PyObject_CallOneArg(same_as, spec);
+    if (same == Py_True)
+        number = PyObject_CallOneArg(state->id_of, live);
+    int answer = 0;
+    if (number != NULL) {
+        uint64_t id = PyLong_AsUnsignedLongLong(number);
+        int64_t value = PyLong_AsLongLong(part);
+        answer = !PyErr_Occurred() && value != 0 &&
+                 int_table_put(state->tensor_parts, id, value) == 0;
+    }
+    Py_XDECREF(number);
+    Py_XDECREF(same);
+    Py_XDECREF(spec);
+    return answer;
+}
+
+/* The same for a sequence of tensors: ``elements`` are pairs of a comparison and a part. */
+static int match_specs(ProbeState *state, PyObject *result, PyObject *elements)
+{
+    if (!PyTuple_CheckExact(result) && !PyList_CheckExact(result))
+        return 0;
+    int answer = PyTuple_GET_SIZE(elements) == PySequence_Fast_GET_SIZE(result);
+    for (Py_ssize_t i = 0; answer && i < PyTuple_GET_SIZE(elements); i++) {
+        PyObject *element = PyTuple_GET_ITEM(elements, i);
+        PyObject *live = PySequence_Fast_GET_ITEM(result, i);
+        answer = (PyObject *)Py_TYPE(live) == state->tensor &&
+                 matches_spec(state, live, PyTuple_GET_ITEM(element, 0),
+                              PyTuple_GET_ITEM(element, 1));
+    }
+    return answer;
+}
+
+/* Return whether a result is the usual one; if so, store its parts and the number of the outputs.
+   One tuple holds everything about it, so no thread can change one thing without the others. */
+static int is_usual(ProbeState *state, PyObject *cached, PyObject *result, uint32_t *outputs)
+{
+    PyObject *usual = field(cached, state->usual_offset);
+    if (usual == NULL || !PyTuple_CheckExact(usual) || PyTuple_GET_SIZE(usual) != 3)
+        return 0;
+    Py_INCREF(usual);
+    PyObject *first = PyTuple_GET_ITEM(usual, 0);
+    int answer = 0;
+    if (PyTuple_CheckExact(first))
+        answer = match_specs(state, result, first);
+    else if ((PyObject *)Py_TYPE(result) == state->tensor)
+        answer = matches_spec(state, result, first, PyTuple_GET_ITEM(usual, 1));
+    if (answer)
+        *outputs = (uint32_t)PyLong_AsUnsignedLong(PyTuple_GET_ITEM(usual, 2));
+    Py_DECREF(usual);
+    clear_error();
+    return answer;
+}
+
+/* Return the number of the outputs of a call; only an interrupt is left set. */
+static uint32_t number_of_outputs(FastPath *self, PyObject *cached, PyObject *result,
+                                  const Arguments *args)
+{
+    uint32_t outputs = 0;
+    if (result == Py_None)
+        return 0;
+    if (is_usual(self->state, cached, result, &outputs))
+        return outputs;
+    if (PyErr_Occurred())
+        return 0;
+    PyObject *call = whole_call(args), *number = NULL;
+    if (call != NULL)
+        number = PyObject_CallFunctionObjArgs(self->state->outputs, self->observed, cached, result,
+                                              call, NULL);
+    if (number != NULL)
+        outputs = (uint32_t)PyLong_AsUnsignedLong(number);
+    Py_XDECREF(call);
+    Py_XDECREF(number);
+    clear_error();
+    return outputs;
+}
+
+/* Return the frame of the caller; None if no Python code called, as at exit. */
+static PyObject *find_frame(FastPath *self)
+{
+    PyObject *frame = PyObject_CallOneArg(get_frame, self->depth);
+    if (frame == NULL && PyErr_ExceptionMatches(PyExc_Exception)) {
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    return frame;
+}
+
+static PyObject *call_fallback(FastPath *self, const Arguments *args)
+{
+    clear_error();
+    if (PyErr_Occurred())
+        return NULL;
+    PyObject *frame = find_frame(self), *result = NULL;
+    PyObject *given = frame == NULL ? NULL : positional(args->values, args->count);
+    PyObject *named = given == NULL ? NULL : keywords(args);
+    if (named != NULL)
+        result = PyObject_CallFunctionObjArgs(self->fallback, frame, given, named, NULL);
+    Py_XDECREF(frame);
+    Py_XDECREF(given);
+    Py_XDECREF(named);
+    return result;
+}
+
+static int is_outermost(ProbeState *state)
+{
+    PyObject *current;
+    if (PyContextVar_Get(state->current, NULL, &current) < 0)
+        return 0;
+    int outermost = current == Py_None;
+    Py_XDECREF(current);
+    return outermost;
+}
+
+/* Write the entry of a call's record and return the record; NULL if that is not possible. */
+static char *begin_record(FastPath *self, const TensorIds *tensors, uint64_t word,
+                          PyObject **window)
+{
+    ProbeState *state = self->state;
+    PyObject *frame = find_frame(self);
+    if (frame == NULL || frame == Py_None) {
+        Py_XDECREF(frame);
+        return NULL;
+    }
+    int site = find_site(state, (PyFrameObject *)frame);
+    int64_t scope = site < 0 ? -1 : state_scope(state);
+    char *record = scope < 0 ? NULL : take_record(state, window);
+    if (record == NULL)
+        return NULL;
+    for (int i = 0; self->invalidates && i < tensors->count; i++)
+        int_table_drop(state->tensor_parts, tensors->numbers[i]);
+    write_entry(record, word, (uint32_t)site, (uint32_t)scope);
+    return record;
+}
+
+static PyObject *fast_path_call(PyObject *callable, PyObject *const *values, size_t flags,
+                              PyObject *names)
+{
+    FastPath *self = (FastPath *)callable;
+    Arguments args = {values, PyVectorcall_NARGS(flags), 0, names};
+    if (names != NULL)
+        args.named = PyTuple_GET_SIZE(names);
+    TensorIds tensors;
+    uint64_t word = NO_WORD;
+    PyObject *cached = NULL, *window = NULL;
+    char *record = NULL;
+    prefetch_record(self->state);
+    if (is_outermost(self->state) && state_refresh(self->state) == 0)
+        cached = find_case(self, &tensors, &word, &args);
+    if (cached != NULL)
+        record = begin_record(self, &tensors, word, &window);
+    if (record == NULL) {
+        Py_XDECREF(cached);
+        return call_fallback(self, &args);
+    }
+    PyObject *result = PyObject_Vectorcall(self->function, values, flags, names);
+    uint64_t stopped = clock_ns();
+    if (result == NULL) {
+        write_exit(record, stopped, number_of_error(self), RAISED);
+    } else {
+        uint32_t outputs = number_of_outputs(self, cached, result, &args);
+        write_exit(record, stopped, outputs, RETURNED);
+        if (PyErr_Occurred())
+            Py_CLEAR(result);
+    }
+    /* The window kept the memory mapped, even if it was replaced meanwhile. */
+    Py_DECREF(window);
+    Py_DECREF(cached);
+    return result;
+}
+
+#define OWNED(VISIT)                                                                              \
+    VISIT(state) VISIT(op) VISIT(function) VISIT(fallback) VISIT(observed) VISIT(depth)
+
+static int fast_path_traverse(FastPath *self, visitproc visit, void *arg)
+{
+#define VISIT_MEMBER(name) Py_VISIT(self->name);
+    OWNED(VISIT_MEMBER)
+    for (uint32_t i = 0; i < self->recent.size; i++)
+        Py_VISIT(self->recent.calls[i].cached);
+    return 0;
+}
+
+static int fast_path_clear(FastPath *self)
+{
+    /* A later call gets a TypeError. */
+    self->vectorcall = NULL;
+#define CLEAR_MEMBER(name) Py_CLEAR(self->name);
+    OWNED(CLEAR_MEMBER)
+    recent_calls_clear(&self->recent);
+    return 0;
+}
+
+static void fast_path_dealloc(FastPath *self)
+{
+    PyObject_GC_UnTrack(self);
+    fast_path_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyTypeObject ProbeStateType;
+
+static PyObject *fast_path_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"state",    "op",    "function",    "fallback",
+                            "observed", "depth", "invalidates", NULL};
+    FastPath given;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOO!p", names, &ProbeStateType,
+                                     &given.state, &given.op, &given.function, &given.fallback,
+                                     &given.observed, &PyLong_Type, &given.depth,
+                                     &given.invalidates))
+        return NULL;
+    FastPath *self = (FastPath *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+#define TAKE_MEMBER(name)                                                                         \
+    Py_INCREF(given.name);                                                                        \
+    self->name = given.name;
+    OWNED(TAKE_MEMBER)
+    self->invalidates = given.invalidates;
+    self->vectorcall = fast_path_call;
+    return (PyObject *)self;
+}
+
+/* Other attributes, such as the name, are those of the function. */
+static PyObject *fast_path_attribute(PyObject *callable, PyObject *name)
+{
+    FastPath *self = (FastPath *)callable;
+    PyObject *found = PyObject_GenericGetAttr(callable, name);
+    if (found != NULL || self->function == NULL || !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return found;
+    PyErr_Clear();
+    return PyObject_GetAttr(self->function, name);
+}
+
+static PyObject *fast_path_doc(PyObject *callable, void *Py_UNUSED(closure))
+{
+    FastPath *self = (FastPath *)callable;
+    return PyObject_GetAttr(self->function == NULL ? Py_None : self->function, str_doc);
+}
+
+/* Like a function, it is its own copy. */
+static PyObject *fast_path_copy(PyObject *self, PyObject *Py_UNUSED(arguments))
+{
+    Py_INCREF(self);
+    return self;
+}
+
+static PyObject *fast_path_bind(PyObject *self, PyObject *owner, PyObject *Py_UNUSED(type))
+{
+    if (owner == NULL || owner == Py_None) {
+        Py_INCREF(self);
+        return self;
+    }
+    return PyMethod_New(self, owner);
+}
+
+static PyMemberDef fast_path_members[] = {
+    {"__wrapped__", T_OBJECT, offsetof(FastPath, function), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef fast_path_computed[] = {
+    {"__doc__", fast_path_doc, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef fast_path_methods[] = {
+    {"__copy__", fast_path_copy, METH_NOARGS, NULL},
+    {"__deepcopy__", fast_path_copy, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject FastPathType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "optrove.frameworks._fast_path.FastPath",
+    .tp_basicsize = sizeof(FastPath),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_vectorcall_offset = offsetof(FastPath, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = fast_path_new,
+    .tp_getattro = fast_path_attribute,
+    .tp_dealloc = (destructor)fast_path_dealloc,
+    .tp_traverse = (traverseproc)fast_path_traverse,
+    .tp_clear = (inquiry)fast_path_clear,
+    .tp_descr_get = fast_path_bind,
+    .tp_members = fast_path_members,
+    .tp_getset = fast_path_computed,
+    .tp_methods = fast_path_methods,
+};
+
+#define SHARED(VISIT)                                                                             \
+    VISIT(shared) VISIT(current) VISIT(tensor) VISIT(id_of) VISIT(spec_of) VISIT(tensor_parts)    \
+    VISIT(object_parts) VISIT(sites) VISIT(site_of) VISIT(rules) VISIT(have_own_buffers)          \
+    VISIT(outputs) VISIT(error) VISIT(cached_case)
+
+static int state_traverse(ProbeState *self, visitproc visit, void *arg)
+{
+    SHARED(VISIT_MEMBER)
+    Py_VISIT(self->cases);
+    Py_VISIT(self->journal.window);
+    Py_VISIT(self->journal.places);
+    if (self->journal.window != NULL)
+        Py_VISIT(self->journal.buffer.obj);
+    return 0;
+}
+
+static int state_clear(ProbeState *self)
+{
+    JournalWindow before = self->journal;
+    memset(&self->journal, 0, sizeof(JournalWindow));
+    journal_window_release(before);
+    Py_CLEAR(self->cases);
+    Py_CLEAR(self->scope);
+    SHARED(CLEAR_MEMBER)
+    return 0;
+}
+
+static void state_dealloc(ProbeState *self)
+{
+    PyObject_GC_UnTrack(self);
+    state_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+/* Find the slots that are read from Python objects; return -1 if one is missing. */
+static int state_find_offsets(ProbeState *self)
+{
+    PyTypeObject *shared = Py_TYPE(self->shared), *cached = (PyTypeObject *)self->cached_case;
+    struct {
+        Py_ssize_t *offset;
+        PyTypeObject *type;
+        const char *name;
+    } wanted[] = {{&self->window_offset, shared, "window"},
+                  {&self->cases_offset, shared, "cached_cases"},
+                  {&self->scope_offset, shared, "scope"},
+                  {&self->word_offset, cached, "word"},
+                  {&self->usual_offset, cached, "usual"}};
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
+        if ((*wanted[i].offset = slot_offset(wanted[i].type, wanted[i].name)) < 0)
+            return -1;
+    return 0;
+}
+
+static PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"shared",           "cached_case", "tensor_parts", "object_parts",
+                            "rules",            "tensor",      "spec_of",      "id_of",
+                            "have_own_buffers", "current",     "sites",        "site_of",
+                            "outputs",          "error",       NULL};
+    ProbeState given;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "OO!O!O!O!OOOOOO!OOO", names, &given.shared, &PyType_Type,
+            &given.cached_case, &IntTableType, &given.tensor_parts, &IntTableType,
+            &given.object_parts, &PyDict_Type, &given.rules, &given.tensor, &given.spec_of,
+            &given.id_of, &given.have_own_buffers, &given.current, &PyDict_Type, &given.sites,
+            &given.site_of, &given.outputs, &given.error))
+        return NULL;
+    ProbeState *self = (ProbeState *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    SHARED(TAKE_MEMBER)
+    if (state_find_offsets(self) < 0)
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static PyTypeObject ProbeStateType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "optrove.frameworks._fast_path.ProbeState",
+    .tp_doc = "The state that the fast paths of one probe share.",
+    .tp_basicsize = sizeof(ProbeState),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = state_new,
+    .tp_dealloc = (destructor)state_dealloc,
+    .tp_traverse = (traverseproc)state_traverse,
+    .tp_clear = (inquiry)state_clear,
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "optrove.frameworks._fast_path",
+    .m_doc = "The fast path of the ttnn probe, in C.",
+    .m_size = -1,
+};
+
+static int add_type(PyObject *made, const char *name, PyTypeObject *kind)
+{
+    return PyType_Ready(kind) < 0 ? -1 : PyModule_AddObjectRef(made, name, (PyObject *)kind);
+}
+
+/* Add the layout of records, which the Python side compares with journal/format.py. */
+static int add_layout(PyObject *made)
+{
+    struct {
+        const char *name;
+        long value;
+    } layout[] = {{"SITE_OFFSET", SITE_OFFSET},   {"SCOPE_OFFSET", SCOPE_OFFSET},
+                  {"ENTERED_OFFSET", ENTERED_OFFSET}, {"EXIT_OFFSET", EXIT_OFFSET},
+                  {"NUMBER_OFFSET", NUMBER_OFFSET}, {"OUTCOME_OFFSET", OUTCOME_OFFSET},
+                  {"RECORD_SIZE", RECORD_SIZE},   {"RETURNED", RETURNED},
+                  {"RAISED", RAISED}};
+    for (size_t i = 0; i < sizeof(layout) / sizeof(layout[0]); i++)
+        if (PyModule_AddIntConstant(made, layout[i].name, layout[i].value) < 0)
+            return -1;
+    return 0;
+}
+
+PyMODINIT_FUNC PyInit__fast_path(void)
+{
+    struct {
+        PyObject **place;
+        const char *text;
+    } names[] = {{&str_memory, "memory"}, {&str_places, "places"}, {&str_doc, "__doc__"}};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if ((*names[i].place = PyUnicode_InternFromString(names[i].text)) == NULL)
+            return NULL;
+    get_frame = PySys_GetObject("_getframe");
+    if (get_frame == NULL)
+        return NULL;
+    Py_INCREF(get_frame);
+    PyObject *made = PyModule_Create(&module);
+    if (made == NULL || add_type(made, "IntTable", &IntTableType) < 0 ||
+        add_type(made, "ProbeState", &ProbeStateType) < 0 ||
+        add_type(made, "FastPath", &FastPathType) < 0 || add_layout(made) < 0) {
+        Py_XDECREF(made);
+        return NULL;
+    }
+    return made;
+}
