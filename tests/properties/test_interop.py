@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import masters
+from optrove.interop.fidelity import parse
 from optrove.interop.master_reader import read_master
 from optrove.interop.master_writer import write_master
-from optrove.interop.printed import NotAlmostJson, UnknownSpelling, parse_almost_json, read_printed
+from optrove.interop.printed import NotAlmostJson, UnknownForm, parse_almost_json, read_printed
 from optrove.interop.text_form import read_text, write_text
-from optrove.interop.understanding import parse
 from optrove.model.records import CallOutcome
 from optrove.model.trove import ExecutionRow, Machine
 from optrove.serializer.hashes import placement_hash
@@ -174,7 +174,7 @@ def test_what_is_json_is_read_as_json(data):
 
 @given(st.text(st.sampled_from('{}[]()"-:,=x0189. TileShape')) | st.text())
 def test_any_text_is_read_or_refused(text):
-    with suppress(UnknownSpelling):
+    with suppress(UnknownForm):
         read_printed(text)
     with suppress(NotAlmostJson):
         parse_almost_json(text)

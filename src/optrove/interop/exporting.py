@@ -1,4 +1,4 @@
-"""Write what a trove holds to a file, in the formats that others read."""
+"""Export cases and calls of a trove to a file, in a format of ``detect.FORMATS``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import NotFound, UnusableResults
-from optrove.interop.master_writer import write_master
-from optrove.interop.op_lines import write_call_lines
-from optrove.interop.parameter_directories import write_params_directory
-from optrove.interop.text_form import write_text
+from optrove.interop.detect import FORMATS
 from optrove.model.ops import op_pattern
 from optrove.model.records import Query
 from optrove.serializer.described import case_of
@@ -22,9 +19,11 @@ from optrove.trove.query import counts_for, full_name, model_named, run_named
 from optrove.trove.scrubbing import scrubbed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import BinaryIO
+    from collections.abc import Iterator
+    from typing import Any, BinaryIO
 
+    from optrove.interop.detect import Format
+    from optrove.interop.machines import Exported
     from optrove.model.case import Case
     from optrove.model.records import Call, Run
     from optrove.model.trove import ExecutionRow
@@ -36,7 +35,7 @@ _BATCH: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What of a trove is to be written; None does not restrict it."""
+    """The part of a trove to export; None does not restrict it."""
 
     op: str | None = None
     model: str | None = None
@@ -44,63 +43,37 @@ class Selection:
     board: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """How many cases and calls were written."""
-
-    cases: int
-    calls: int
-
-
 def export_to(
     reader: TroveReader, file: str, form: str, selection: Selection, *, scrub: bool = False
 ) -> Exported:
-    """Write what is selected; NotFound when that is nothing, and no file is touched.
+    """Write the selection; NotFound when it is empty, and no file is touched.
 
     With ``scrub`` it is written without paths, host names and user names.
     """
     query = _query(reader, selection)
     if not reader.count(query):
-        raise NotFound("the trove holds nothing of what is to be written; choose less narrowly")
+        raise NotFound("the trove holds nothing to export for these options; choose less narrowly")
+    chosen = next(each for each in FORMATS if each.name == form)
     if not scrub:
-        return _export(reader, file, form, query)
+        return _export(reader, file, chosen, query)
     with scrubbed(reader) as clean:
-        # What is selected may be called otherwise in there.
-        return _export(clean.reader, file, form, clean.query(query))
+        # The scrubbed trove may have other names for the selection.
+        return _export(clean.reader, file, chosen, clean.query(query))
 
 
-def _export(reader: TroveReader, file: str, form: str, query: Query) -> Exported:
-    if form in ("jsonl", "params"):
-        return _export_calls(reader, file, form, query)
-    writer = write_master if form == "master" else write_text
-    with _target(file) as stream:
-        written = writer(stream, _cases(reader, query))
-    return Exported(written.cases, written.calls)
-
-
-def _export_calls(reader: TroveReader, file: str, form: str, query: Query) -> Exported:
-    found = _calls(reader, query)
-    first = next(found, None)
+def _export(reader: TroveReader, file: str, form: Format, query: Query) -> Exported:
+    items: Iterator[Any] = _calls(reader, query) if form.of_calls else _cases(reader, query)
+    first = next(items, None)
     if first is None:
         raise NotFound(
-            "what was imported has no calls one by one, only how often each case was called; "
+            "the imported files have no calls one by one, only how often each case was called; "
             "write --format master or text"
         )
-    cases: set[str] = set()
-    calls = _noting(chain((first,), found), cases)
-    if form == "params":
-        count = write_params_directory(Path(file), calls)
-        return Exported(len(cases), count)
+    items = chain((first,), items)
+    if form.is_directory:
+        return form.write(Path(file), items)
     with _target(file) as stream:
-        count = write_call_lines(stream, calls)
-    return Exported(len(cases), count)
-
-
-def _noting(calls: Iterable[tuple[Call, Case]], cases: set[str]) -> Iterator[tuple[Call, Case]]:
-    """Yield the calls, and note which cases they have."""
-    for call, case in calls:
-        cases.add(call.case_id)
-        yield call, case
+        return form.write(stream, items)
 
 
 def _query(reader: TroveReader, selection: Selection) -> Query:
@@ -115,7 +88,7 @@ def _query(reader: TroveReader, selection: Selection) -> Query:
 
 
 def _cases(reader: TroveReader, query: Query) -> Iterator[tuple[Case, tuple[ExecutionRow, ...]]]:
-    """Yield the cases of a query with the executions that it counts."""
+    """Yield the cases of a query with their executions that the query counts."""
     rows = reader.cases(query)
     while batch := tuple(islice(rows, _BATCH)):
         ids = [row.case_id for row in batch]
@@ -130,10 +103,10 @@ def _cases(reader: TroveReader, query: Query) -> Iterator[tuple[Case, tuple[Exec
 
 
 def _calls(reader: TroveReader, query: Query) -> Iterator[tuple[Call, Case]]:
-    """Yield the calls of all runs that a query means, in their order, each with its case."""
+    """Yield the calls of all runs of a query, in their order, each with its case."""
     wanted = None if query.op is None else op_pattern(query.op)
     for row in reader.runs(query.run_id):
-        if _is_meant(row.run, query):
+        if _matches(row.run, query):
             cases = _CasesById(reader)
             for call in reader.calls(row.run.id):
                 case = cases[call.case_id]
@@ -141,7 +114,7 @@ def _calls(reader: TroveReader, query: Query) -> Iterator[tuple[Call, Case]]:
                     yield call, case
 
 
-def _is_meant(run: Run, query: Query) -> bool:
+def _matches(run: Run, query: Query) -> bool:
     model, board = run.model or run.source, run.environment.board or ""
     return query.model in (None, model) and (
         query.board is None or query.board.lower() == board.lower()
@@ -149,7 +122,7 @@ def _is_meant(run: Run, query: Query) -> bool:
 
 
 class _CasesById(dict[str, "Case"]):
-    """The cases of a run, each read when it is first asked for."""
+    """The cases of a run, each read on its first use."""
 
     def __init__(self, reader: TroveReader) -> None:
         super().__init__()
@@ -164,7 +137,7 @@ class _CasesById(dict[str, "Case"]):
 
 @contextmanager
 def _target(file: str) -> Iterator[BinaryIO]:
-    """Open what is written to; a file gets its name only when all is written."""
+    """Open the file to write; it gets its name only when everything is written."""
     if file == STDOUT:
         yield sys.stdout.buffer
         return

@@ -1,8 +1,9 @@
-"""Add what others have recorded to a trove: files of every known format, journals, other troves."""
+"""Import files of other programs, journals and other troves into a trove."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """What came of importing one thing; ``fidelity`` is None where all is taken as it is."""
+    """The result of importing one file; ``fidelity`` is None for journals and troves."""
 
     name: str
     format: str
@@ -38,67 +39,49 @@ def import_all(
     *,
     strict: bool = False,
 ) -> tuple[Addition, ...]:
-    """Add all that the names stand for to a trove, or nothing if any of it cannot be read."""
+    """Add everything that is named to a trove, or nothing if any of it cannot be read."""
     # Everything is read before anything is written, so that most faults cost nothing.
-    prepared = [_prepared(name, strict=strict) for name in names]
+    prepared = [_prepare(name, strict=strict) for name in names]
     with writing(store, tell) as trove, trove.together():
-        return tuple(each.add_to(trove) for each in prepared)
+        return tuple(add_to(trove) for add_to in prepared)
 
 
-@dataclass(frozen=True, slots=True)
-class _Files:
-    name: str
-    imported: tuple[Imported, ...]
-    fidelity: Fidelity
-
-    def add_to(self, trove: Trove) -> Addition:
-        added = sum_of(map(trove.add_imported, self.imported))
-        return Addition(self.name, self.fidelity.format, added, self.fidelity)
-
-
-@dataclass(frozen=True, slots=True)
-class _Journals:
-    name: str
-    journals: tuple[Path, ...]
-
-    def add_to(self, trove: Trove) -> Addition:
-        from optrove.journal.content import JournalContent
-
-        contents = map(JournalContent, self.journals)
-        return Addition(self.name, "journals", sum_of(map(trove.add_journal, contents)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Trove:
-    name: str
-
-    def add_to(self, trove: Trove) -> Addition:
-        with open_reader(place_of(self.name)) as reader:
-            return Addition(self.name, "trove", trove.merge(reader))
-
-
-def _prepared(name: str, *, strict: bool) -> _Files | _Journals | _Trove:
-    if "://" in name:
-        return _checked(_Trove(name))
+def _prepare(name: str, *, strict: bool) -> Callable[[Trove], Addition]:
+    """Read or check one file, and return the function that adds it to a trove."""
     path = Path(name)
+    if "://" in name or is_sqlite_file(path):
+        open_reader(place_of(name)).close()
+        return partial(_add_trove, name)
     if not path.exists():
-        raise BadTarget(f"{name!r} is not there; name a master JSON, op lines, a trove, ...")
+        raise BadTarget(f"{name!r} does not exist; name a master JSON, op lines, a trove, ...")
     journals = tuple(_journals_in(path))
     if journals:
-        return _Journals(name, journals)
-    if is_sqlite_file(path):
-        return _checked(_Trove(name))
+        return partial(_add_journals, name, journals)
     imported, fidelity = read_file(path, strict=strict)
-    return _Files(name, imported, fidelity)
+    return partial(_add_imported, name, imported, fidelity)
 
 
-def _checked(other: _Trove) -> _Trove:
-    with open_reader(place_of(other.name)):
-        return other
+def _add_trove(name: str, trove: Trove) -> Addition:
+    with open_reader(place_of(name)) as reader:
+        return Addition(name, "trove", trove.merge(reader))
+
+
+def _add_journals(name: str, journals: tuple[Path, ...], trove: Trove) -> Addition:
+    from optrove.journal.content import JournalContent
+
+    contents = map(JournalContent, journals)
+    return Addition(name, "journals", sum_of(map(trove.add_journal, contents)))
+
+
+def _add_imported(
+    name: str, imported: tuple[Imported, ...], fidelity: Fidelity, trove: Trove
+) -> Addition:
+    added = sum_of(map(trove.add_imported, imported))
+    return Addition(name, fidelity.format, added, fidelity)
 
 
 def _journals_in(path: Path) -> Iterator[Path]:
-    """Yield the journals of a directory, or of the directories in it; or the one that it is."""
+    """Yield the journals of a directory and of the directories in it, or the path itself."""
     if path.suffix == LINES:
         yield path
     elif path.is_dir():

@@ -1,8 +1,8 @@
-"""Machines, runs and executions as other people's files have them.
+"""Sources, machines and executions in files of other programs, and the Runs of an import.
 
-The id of such a Run is made from all that is said about it, and from nothing else: source, model,
-machine, and every Case with its count. So the same content is the same Run, whichever file it came
-in, wherever and whenever it is imported.
+The id of an imported Run is the hash of everything that the file says about it: source, model,
+machine, and every Case with its count. So the same content is the same Run, whichever file it was
+in, and wherever and whenever it is imported.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from optrove.serializer.text import found, write
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from optrove.interop.understanding import Understanding
+    from optrove.interop.fidelity import FidelityCounter
     from optrove.model.case import Case
     from optrove.model.trove import ExecutionRow
     from optrove.serializer.text import Json
@@ -62,7 +62,7 @@ _NAMES: Final = tuple(field.name for field in fields(Machine))
 
 
 def board_of(machine: Machine) -> str | None:
-    """Return our name of the board; None if it is not known. Four N300 cards are a T3K."""
+    """Return our name of the board; None if it is unknown. Four N300 cards are a T3K."""
     board = BOARDS.get((machine.device_series or "").lower())
     if board == "n300" and machine.card_count == _T3K_CARDS:
         return "t3k"
@@ -70,9 +70,9 @@ def board_of(machine: Machine) -> str | None:
 
 
 def environment_of(machine: Machine) -> Environment:
-    """Return the Environment of an import, which knows the machine and no software.
+    """Return the Environment of an import: the machine, and no software.
 
-    What no file tells is "unknown", so that the same file gives the same Run everywhere.
+    Facts that no file records are "unknown", so that the same file gives the same Run everywhere.
     """
     mesh_shape = machine.mesh_device_shape
     return Environment(
@@ -90,29 +90,29 @@ def environment_of(machine: Machine) -> Environment:
 
 
 def machine_data(machine: Machine) -> dict[str, Json]:
-    """Return a machine as a master file has it: without what is not known."""
-    told = {name: getattr(machine, name) for name in _NAMES}
+    """Return a machine as a master file has it: without unknown facts."""
+    facts = {name: getattr(machine, name) for name in _NAMES}
     return {
         name: list(item) if isinstance(item, tuple) else item
-        for name, item in told.items()
+        for name, item in facts.items()
         if item is not None
     }
 
 
 def read_machine(
-    data: Json, path: str, faults: list[Fault], understanding: Understanding | None = None
+    data: Json, path: str, faults: list[Fault], counter: FidelityCounter | None = None
 ) -> Machine:
-    """Read ``machine_info``; notes keys that are not kept, and every fault with its path."""
+    """Read ``machine_info``; unknown keys are noted with ``counter``, and faults without one."""
     if data is None:
         return Machine()
     if not isinstance(data, dict):
         faults.append(Fault(path, f"expected an object, found {found(data)}"))
         return Machine()
     for key in data.keys() - set(_NAMES):
-        if understanding is None:
+        if counter is None:
             faults.append(Fault(path, f"unknown key {found(key)}; known: {', '.join(_NAMES)}"))
         else:
-            understanding.note(f"not kept: {key} of machine_info")
+            counter.note(f"not kept: {key} of machine_info")
     return Machine(**dict(_facts(data, path, faults)))
 
 
@@ -126,7 +126,7 @@ def _facts(data: dict[str, Any], path: str, faults: list[Fault]) -> Iterator[tup
 
 
 def _text(data: Json, path: str, faults: list[Fault]) -> str | None:
-    """Read a name; a list of them, one per card, is written as one text."""
+    """Read a name; a list of names, one per card, becomes one text."""
     if isinstance(data, list) and data and all(isinstance(item, str) for item in data):
         data = ", ".join(dict.fromkeys(data))
     if data is None or (isinstance(data, str) and data.isprintable()):
@@ -159,17 +159,25 @@ def _is_count(data: Json) -> bool:
 
 
 EPOCH: Final = "1970-01-01T00:00:00.000000Z"
-"""When an imported Run began, if its file does not say when it was written."""
+"""The start of an imported Run whose file has no time."""
 
 UNKNOWN: Final = "unknown"
-"""The source of what a file tells without saying where it comes from."""
+"""The source of executions for which the file names none."""
 
 _MODEL: Final = re.compile(r"\[HF_MODEL:(.+)\]\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
+class Exported:
+    """How many cases and calls were written."""
+
+    cases: int
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
-    """Where executions come from: what was run, with which model, on which machine."""
+    """The source of executions: the program, its model, and the machine."""
 
     name: str
     model: str | None
@@ -178,7 +186,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """How often a Case was executed by one source, and where the file says so."""
+    """How often one source executed a Case, and the path in the file."""
 
     case: Case
     source: Source
@@ -193,7 +201,7 @@ def model_of(source: str) -> str | None:
 
 
 def moment_of(text: object) -> str:
-    """Return a time of a file as ISO 8601 in UTC; the epoch if it is none.
+    """Return a time of a file as ISO 8601 in UTC; the epoch if it is not a time.
 
     Master files have local times without a zone; they are taken as UTC, so that they are the same
     wherever they are read.
@@ -234,7 +242,7 @@ def _case_id(execution: Execution, texts: CanonicalTexts) -> str:
 
 
 def _imported(source: Source, cases: dict[str, ImportedCase], started_at: str) -> Imported:
-    said = {
+    identity = {
         "source": source.name,
         "model": source.model,
         "machine": machine_data(source.machine),
@@ -243,7 +251,7 @@ def _imported(source: Source, cases: dict[str, ImportedCase], started_at: str) -
     executed = sum(each.count for each in cases.values())
     new = sum(each.count > 0 for each in cases.values())
     run = Run(
-        id=fingerprint(said),
+        id=fingerprint(identity),
         kind=RunKind.IMPORT,
         source=source.name,
         environment=environment_of(source.machine),
@@ -256,7 +264,7 @@ def _imported(source: Source, cases: dict[str, ImportedCase], started_at: str) -
 
 
 def summed(rows: Iterable[ExecutionRow]) -> list[tuple[Source, int]]:
-    """Return how often each source executed something, sorted by what the source says."""
+    """Return the number of executions by source, sorted by the facts of the source."""
     counts: Counter[Source] = Counter()
     for row in rows:
         counts[Source(row.source, row.model, row.machine)] += row.count

@@ -2,15 +2,15 @@
 
     {"operations": {NAME: {"configurations": [...]}}, "metadata": {...}}
 
-Version 2, as Python's tracer writes it. A key ``optrove``, which only our own export writes, holds
-the exact Case where the arguments alone do not give it back, and is preferred:
+Version 2 is written by Python's tracer. The key ``optrove``, which only our own export writes,
+holds the exact Case where the arguments alone do not give it back, and is preferred:
 
     {"config_id": 1, "config_hash": ..., "arguments": {name: value},
      "executions": [{"source": ..., "machine_info": {...}, "count": 10}]}
 
-Version 1, as the C++ graph trace gave it: first a list of arguments alone, later with their source
-and machines. It has no counts, so that each configuration counts once per source; a list without a
-source comes from the models that the metadata names:
+Version 1 comes from the C++ graph trace: first a list of arguments alone, later with their source
+and machines. It has no counts, so each configuration counts once per source; the source of a list
+without one is the models that the metadata names:
 
     [{"arg0": value}, {"arg1": value}, {"UnparsedElement": {"element_info": text}}]
     {"arguments": [...], "source": ..., "machine_info": [{...}]}
@@ -24,7 +24,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.errors import Fault
+from optrove.errors import BadData, Fault
+from optrove.interop.fidelity import FidelityCounter, PartNotes, bad_file, expected
 from optrove.interop.machines import (
     UNKNOWN,
     Execution,
@@ -35,13 +36,12 @@ from optrove.interop.machines import (
     runs_of,
 )
 from optrove.interop.master_values import UNPARSED, ArgumentReader, unparsed_element
-from optrove.interop.understanding import Reading, Understanding, bad, bad_data, expected
 from optrove.model.case import Case
 from optrove.model.trove import Machine
 from optrove.model.values import key_step
 from optrove.serializer.hashes import fingerprint
 from optrove.serializer.text import check_name
-from optrove.serializer.wire import read_value
+from optrove.serializer.wire import read_named_values, read_value
 
 if TYPE_CHECKING:
     from optrove.model.trove import Fidelity, Imported
@@ -53,7 +53,7 @@ _MOST_KNOWN: Final = 8192
 
 
 class CaseReader:
-    """Reads the Cases of one file."""
+    """Reads the exact Cases of one file; Values that repeat are read once."""
 
     __slots__ = ("_known",)
 
@@ -66,12 +66,8 @@ class CaseReader:
             case {"op": str(op), "arguments": dict(arguments), **rest} if not rest:
                 before = len(faults)
                 check_name(op, f"{path}.op", faults)
-                named = []
-                for name, item in arguments.items():
-                    where = f"{path}.arguments{key_step(name)}"
-                    check_name(name, where, faults)
-                    named.append((name, self._value(item, where, faults)))
-                return Case(op, tuple(named)) if len(faults) == before else None
+                named = read_named_values(arguments, f"{path}.arguments", faults, self._value)
+                return Case(op, named) if len(faults) == before else None
         faults.append(expected('a Case: {"op": ..., "arguments": {...}}', path, data))
         return None
 
@@ -90,7 +86,7 @@ class CaseReader:
         return known
 
 
-NO_COUNT: Final = "executions: no count told, one each"
+NO_COUNT: Final = "executions: no count recorded, one each"
 NO_EXECUTIONS: Final = "configurations without executions"
 TWICE: Final = "configurations with the same config_hash and content"
 _KNOWN_KEYS: Final = frozenset(
@@ -108,22 +104,22 @@ def is_master(document: Json) -> bool:
 def read_master(
     document: Json, file: str, *, strict: bool
 ) -> tuple[tuple[Imported, ...], Fidelity]:
-    """Return the Runs that a master file tells of; BadData names every fault with its path."""
-    reader = _MasterReader(document, Understanding(strict=strict))
+    """Return the Runs of a master file; BadData lists every fault with its path."""
+    reader = _MasterReader(document, FidelityCounter(strict=strict))
     reader.read()
     if reader.faults:
-        raise bad_data(reader.faults)
+        raise bad_file(reader.faults)
     runs, cases = runs_of(reader.executions, reader.started_at)
     form = "master v1" if reader.printed else "master v2"
-    return runs, reader.understanding.fidelity(file, form, cases)
+    return runs, reader.counter.fidelity(file, form, cases)
 
 
 @dataclass(slots=True)
 class _MasterReader:
-    """What was found in a file so far."""
+    """Reads one file, and holds its executions and faults."""
 
     document: dict[str, Any]
-    understanding: Understanding
+    counter: FidelityCounter
     faults: list[Fault] = field(default_factory=list)
     executions: list[Execution] = field(default_factory=list)
     started_at: str = ""
@@ -131,14 +127,14 @@ class _MasterReader:
     printed: bool = False
     _arguments: ArgumentReader = field(default_factory=ArgumentReader)
     _exact: CaseReader = field(default_factory=CaseReader)
-    _hashes: dict[str, str] = field(default_factory=dict)
+    _hashes: dict[str, tuple[str, str]] = field(default_factory=dict)
     _machines: dict[str, Machine] = field(default_factory=dict)
 
     def read(self) -> None:
         """Read all of the file."""
         operations = self.document["operations"]
         if not isinstance(operations, dict):
-            raise bad("$.operations", expected("an object of operations", "", operations).problem)
+            raise BadData((expected("an object of operations", "$.operations", operations),))
         self._metadata(self.document.get("metadata", {}))
         for op, entry in operations.items():
             path = f"$.operations{key_step(op)}"
@@ -171,20 +167,20 @@ class _MasterReader:
             return
         if "optrove" in data:
             case: Case | None = self._exact.read(data["optrove"], f"{path}.optrove", self.faults)
-            self.understanding.configuration(path, [])
+            self.counter.configuration(path)
         else:
             case = self._case(op, data["arguments"], place)
         if case is None or not self._is_consistent(op, data, path):
             return
         for key in sorted(data.keys() - _KNOWN_KEYS):
-            self.understanding.note(f"not kept: {key} of a configuration")
+            self.counter.note(f"not kept: {key} of a configuration")
         if "executions" in data:
             self._executed(case, data["executions"], path)
         else:
             self._sourced(case, data, path)
 
     def _case(self, op: str, data: Json, path: str) -> Case | None:
-        """Return the Case of these arguments; None after noting what is wrong with them."""
+        """Return the Case of these arguments; None after noting their faults."""
         arguments, steps, repaired = self._named(data, path)
         if arguments is None:
             return None
@@ -192,15 +188,15 @@ class _MasterReader:
         self.printed |= printed
         public = op.replace("::", ".")
         case, parts = self._arguments.case(public, arguments.items(), printed=printed)
-        placed = [(steps.get(name, key_step(name)), reading) for name, reading in parts]
-        self.understanding.configuration(path, [*placed, ("", repaired)])
+        placed = [(steps.get(name, key_step(name)), notes) for name, notes in parts]
+        self.counter.configuration(path, [*placed, ("", repaired)])
         return case
 
     def _named(
         self, data: Json, path: str
-    ) -> tuple[dict[str, Json] | None, dict[str, str], Reading]:
-        """Return the arguments by name, the steps to those in a list, and what was repaired."""
-        repaired = Reading()
+    ) -> tuple[dict[str, Json] | None, dict[str, str], PartNotes]:
+        """Return the arguments by name, the steps to those in a list, and the repairs."""
+        repaired = PartNotes()
         steps: dict[str, str] = {}
         before = len(self.faults)
         if isinstance(data, list):
@@ -215,7 +211,7 @@ class _MasterReader:
         return (named if len(self.faults) == before else None), steps, repaired
 
     def _listed(
-        self, data: list[Json], path: str, steps: dict[str, str], repaired: Reading
+        self, data: list[Json], path: str, steps: dict[str, str], repaired: PartNotes
     ) -> dict[str, Json]:
         """Return the arguments of a list with one object for each."""
         named: dict[str, Json] = {}
@@ -224,24 +220,23 @@ class _MasterReader:
             if not isinstance(item, dict) or len(item) != 1:
                 self.faults.append(expected('an object such as {"arg0": ...}', where, item))
                 continue
-            told = item
             if "UnparsedElement" in item:
-                told = self._parsed(item["UnparsedElement"], index, where, repaired)
-            for name, value in told.items():
+                item = self._parsed(item["UnparsedElement"], index, where, repaired)  # noqa: PLW2901 - the same argument, parsed
+            for name, value in item.items():
                 if name in named:
                     self.faults.append(Fault(where, f"a second argument {name}; keep one of them"))
                 named[name] = value
                 steps[name] = f"[{index}]{key_step(name)}"
         return named
 
-    def _parsed(self, data: Json, index: int, path: str, repaired: Reading) -> dict[str, Json]:
-        """Return what an element says that its writer could not parse.
+    def _parsed(self, data: Json, index: int, path: str, repaired: PartNotes) -> dict[str, Json]:
+        """Return the argument in an element that its writer could not parse.
 
-        If it cannot be parsed here either, it is the argument of its place in the list, as text.
+        If it cannot be parsed here either, its text is the argument at its place in the list.
         """
         parsed = unparsed_element(data)
         if parsed is not None and len(parsed) == 1:
-            repaired.notes.append(UNPARSED)
+            repaired.add(UNPARSED)
             return parsed
         text = data.get("element_info") if isinstance(data, dict) else None
         if not isinstance(text, str):
@@ -250,22 +245,21 @@ class _MasterReader:
         return {f"arg{index}": {"type": "UnparsedElement", "value": text}}
 
     def _is_consistent(self, op: str, data: dict[str, Any], path: str) -> bool:
-        """Note a ``config_hash`` that two configurations share which are not the same."""
-        told = data.get("config_hash")
-        if told is None:
+        """Note a ``config_hash`` that two different configurations share."""
+        config_hash = data.get("config_hash")
+        if config_hash is None:
             return True
-        if not isinstance(told, str):
-            self.faults.append(expected("a string", f"{path}.config_hash", told))
+        if not isinstance(config_hash, str):
+            self.faults.append(expected("a string", f"{path}.config_hash", config_hash))
             return False
-        content = _fingerprint(op, data)
-        known = self._hashes.setdefault(told, f"{content} {path}")
-        first, _, where = known.partition(" ")
+        content = fingerprint(repr((op, data["arguments"], data.get("optrove"))))
+        first, where = self._hashes.setdefault(config_hash, (content, path))
         if first != content:
             problem = f"the same config_hash as {where}, but other arguments; which one is right?"
             self.faults.append(Fault(f"{path}.config_hash", problem))
             return False
         if where != path:
-            self.understanding.note(TWICE)
+            self.counter.note(TWICE)
         return True
 
     def _executed(self, case: Case, data: Json, path: str) -> None:
@@ -274,7 +268,7 @@ class _MasterReader:
             self.faults.append(expected("a list", where, data))
             return
         if not data:
-            self.understanding.note(NO_EXECUTIONS)
+            self.counter.note(NO_EXECUTIONS)
             self.executions.append(Execution(case, Source(UNKNOWN, None), 0, path))
         for index, execution in enumerate(data):
             self._execution(case, execution, f"{where}[{index}]", path)
@@ -284,7 +278,7 @@ class _MasterReader:
             self.faults.append(expected("an object", where, data))
             return
         for key in sorted(data.keys() - _EXECUTION_KEYS):
-            self.understanding.note(f"not kept: {key} of an execution")
+            self.counter.note(f"not kept: {key} of an execution")
         name, model = data.get("source"), data.get("model")
         for key, text in (("source", name), ("model", model)):
             if not isinstance(text, str) and not (key == "model" and text is None):
@@ -294,7 +288,7 @@ class _MasterReader:
         machine = self._machine(data.get("machine_info"), f"{where}.machine_info")
         count = data.get("count")
         if count is None:
-            self.understanding.note(NO_COUNT)
+            self.counter.note(NO_COUNT)
             count = 1
         if type(count) is not int or not 0 <= count < _MOST:
             self.faults.append(expected("a number from 0 on", f"{where}.count", count))
@@ -303,38 +297,36 @@ class _MasterReader:
         self.executions.append(Execution(case, source, count, path))
 
     def _machine(self, data: Json, path: str) -> Machine:
-        """Return a machine; a file names the same few thousands of times."""
+        """Return a machine; a file repeats the same few thousands of times."""
         key = repr(data)
         if key not in self._machines:
-            self._machines[key] = read_machine(data, path, self.faults, self.understanding)
+            self._machines[key] = read_machine(data, path, self.faults, self.counter)
         return self._machines[key]
 
     def _sourced(self, case: Case, data: dict[str, Any], path: str) -> None:
         """Note the executions of a configuration that has sources and machines, but no counts."""
-        self.understanding.note(NO_COUNT)
-        told = data.get("source")
-        names = told if isinstance(told, list) else [] if told is None else [told]
+        self.counter.note(NO_COUNT)
+        source = data.get("source")
+        names = source if isinstance(source, list) else [] if source is None else [source]
         infos = data.get("machine_info")
         listed = infos if isinstance(infos, list) else [infos]
         machines = [self._machine(item, f"{path}.machine_info") for item in listed] or [Machine()]
         if not all(isinstance(name, str) for name in names):
-            self.faults.append(expected("a string or a list of them", f"{path}.source", told))
+            self.faults.append(expected("a string or a list of them", f"{path}.source", source))
             return
         if len(names) > 1 and len(machines) > 1:
-            self.understanding.note("machine_info: several sources and machines, not told which")
+            self.counter.note(
+                "machine_info: several sources and machines, not assigned to each other"
+            )
             machines = [Machine()]
         for machine in machines:
             sources = [Source(name, model_of(name), machine) for name in names]
-            for source in sources or [self._unnamed(machine)]:
-                check_name(source.name, f"{path}.source", self.faults)
-                self.executions.append(Execution(case, source, 1, path))
+            for each in sources or [self._unnamed(machine)]:
+                check_name(each.name, f"{path}.source", self.faults)
+                self.executions.append(Execution(case, each, 1, path))
 
     def _unnamed(self, machine: Machine) -> Source:
-        """Return the source of what has none: the models of the file, if it names any."""
+        """Return the source of a configuration without one: the models that the file names."""
         name = ", ".join(self.models) or UNKNOWN
         only = self.models[0] if len(self.models) == 1 else None
         return Source(name, model_of(name) or only, machine)
-
-
-def _fingerprint(op: str, data: dict[str, Any]) -> str:
-    return fingerprint(repr((op, data["arguments"], data.get("optrove"))))

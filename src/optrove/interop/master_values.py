@@ -31,6 +31,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData
+from optrove.interop.fidelity import PartNotes
 from optrove.interop.printed import (
     BOOLEANS,
     COMPUTE_CONFIG,
@@ -39,7 +40,7 @@ from optrove.interop.printed import (
     HANDLES,
     NULLS,
     NotAlmostJson,
-    UnknownSpelling,
+    UnknownForm,
     as_boolean,
     core,
     core_range,
@@ -47,7 +48,6 @@ from optrove.interop.printed import (
     parse_almost_json,
     read_printed,
 )
-from optrove.interop.understanding import Reading
 from optrove.model.case import Case, argument_order
 from optrove.model.values import (
     Bool,
@@ -89,10 +89,10 @@ _MEMORY_FIELDS = frozenset({"memory_layout", "buffer_type", "shard_spec", "nd_sh
 def member(text: Json, enumeration: str) -> str:
     """Return the name of a member: ``TILE`` for ``Layout.TILE``, ``Layout::TILE`` and ``TILE``."""
     if not isinstance(text, str):
-        raise UnknownSpelling(f"{type(text).__name__} is no {enumeration}")
+        raise UnknownForm(f"{type(text).__name__} is no {enumeration}")
     head, _, name = text.replace("::", ".").rpartition(".")
     if head.rpartition(".")[2] not in (enumeration, "") or not name.isidentifier():
-        raise UnknownSpelling(f"{text!r} is no {enumeration}")
+        raise UnknownForm(f"{text!r} is no {enumeration}")
     return name
 
 
@@ -107,9 +107,9 @@ def sizes(data: Json) -> tuple[int, ...]:
         try:
             data = parse_almost_json(data)
         except NotAlmostJson as error:
-            raise UnknownSpelling(f"{data!r} is no list of whole numbers") from error
+            raise UnknownForm(f"{data!r} is no list of whole numbers") from error
     if not isinstance(data, list) or not all(_is_whole(item) for item in data):
-        raise UnknownSpelling(f"{str(data)[:80]!r} is no list of whole numbers")
+        raise UnknownForm(f"{str(data)[:80]!r} is no list of whole numbers")
     return tuple(data)
 
 
@@ -117,7 +117,7 @@ def counts(data: Json) -> tuple[int, ...]:
     """Return a row of whole numbers from zero on, such as a shape."""
     row = sizes(data)
     if any(size < 0 for size in row):
-        raise UnknownSpelling(f"{list(row)} is no shape")
+        raise UnknownForm(f"{list(row)} is no shape")
     return row
 
 
@@ -135,7 +135,7 @@ def read_wire(data: Json) -> Value:
     try:
         return decode(data)
     except BadData as error:
-        raise UnknownSpelling(str(error)) from error
+        raise UnknownForm(str(error)) from error
 
 
 def is_memory(data: dict[str, Any]) -> bool:
@@ -143,7 +143,7 @@ def is_memory(data: dict[str, Any]) -> bool:
     return "memory_layout" in data and "buffer_type" in data
 
 
-def read_memory(data: dict[str, Any], path: str, reading: Reading) -> Struct:
+def read_memory(data: dict[str, Any], path: str, notes: PartNotes) -> Struct:
     """Read a memory configuration; a part of it without a known spelling is kept as it is.
 
     As ttnn has it, ``nd_shard_spec`` counts only where the configuration was made with one;
@@ -152,30 +152,30 @@ def read_memory(data: dict[str, Any], path: str, reading: Reading) -> Struct:
     if is_wire(data):
         exact = read_wire(data)
         if not isinstance(exact, Struct):
-            raise UnknownSpelling("a memory configuration that is none")
+            raise UnknownForm("a memory configuration that is none")
         return exact
     fields: list[tuple[str, Value]] = [
         ("memory_layout", symbol(data["memory_layout"], "TensorMemoryLayout")),
         ("buffer_type", symbol(data["buffer_type"], "BufferType")),
-        ("shard_spec", _shard(data.get("shard_spec"), f"{path}.shard_spec", reading)),
+        ("shard_spec", _shard(data.get("shard_spec"), f"{path}.shard_spec", notes)),
     ]
     by_nd = data.get("created_with_nd_shard_spec", 1)
     nd_spec = data.get("nd_shard_spec") if by_nd else None
-    fields.append(("nd_shard_spec", _shard(nd_spec, f"{path}.nd_shard_spec", reading)))
+    fields.append(("nd_shard_spec", _shard(nd_spec, f"{path}.nd_shard_spec", notes)))
     fields += [(name, Bool(value=True)) for name in _SWITCHES if data.get(name)]
     for key in sorted(data.keys() - _MEMORY_FIELDS - _DERIVED - set(_SWITCHES)):
-        reading.notes.append(f"not kept: {key} of a memory configuration")
+        notes.add(f"not kept: {key} of a memory configuration")
     return Struct("ttnn.MemoryConfig", tuple(fields))
 
 
-def _shard(data: Json, path: str, reading: Reading) -> Value:
+def _shard(data: Json, path: str, notes: PartNotes) -> Value:
     if data is None or (isinstance(data, str) and data in NULLS):
         return Null()
     kind = "NdShardSpec" if path.endswith("nd_shard_spec") else "ShardSpec"
     try:
         return read_shards(data, kind)
     except (ValueError, LookupError, TypeError, AttributeError):
-        return reading.keep(kind, data, path)
+        return notes.keep(kind, data, path)
 
 
 def read_shards(data: Json, kind: str) -> Value:
@@ -186,10 +186,10 @@ def read_shards(data: Json, kind: str) -> Value:
 
 
 def of_type(value: Value, kind: str) -> Value:
-    """Return ``value`` if it is of the class that the file names; else UnknownSpelling."""
+    """Return ``value`` if it is of the class that the file names; else UnknownForm."""
     named = value.type if isinstance(value, (Struct, Symbol)) else type(value).__name__.lower()
     if named.rpartition(".")[2] != kind:
-        raise UnknownSpelling(f"a {named} where the file says {kind}")
+        raise UnknownForm(f"a {named} where the file says {kind}")
     return value
 
 
@@ -225,7 +225,7 @@ def _grid(data: Json) -> Struct:
     A list with one range in it may stand for that range, as C++ prints it.
     """
     if not isinstance(data, list):
-        raise UnknownSpelling(f"{str(data)[:80]!r} is no grid of cores")
+        raise UnknownForm(f"{str(data)[:80]!r} is no grid of cores")
     if data and all(isinstance(item, dict) and "x" in item for item in data):
         data = [data]
     return core_ranges(tuple(_range(item) for item in data))
@@ -235,7 +235,7 @@ def _range(data: Json) -> Struct:
     match data:
         case {"start": start, "end": end} | [start, end] | [{"start": start, "end": end}]:
             return core_range(read_core(start), read_core(end))
-    raise UnknownSpelling(f"{str(data)[:80]!r} is no range of cores")
+    raise UnknownForm(f"{str(data)[:80]!r} is no range of cores")
 
 
 def read_core(data: Json) -> Struct:
@@ -243,7 +243,7 @@ def read_core(data: Json) -> Struct:
     match data:
         case {"x": x, "y": y} if len(data) == len(("x", "y")) and _is_whole(x) and _is_whole(y):
             return core(x, y)
-    raise UnknownSpelling(f"{str(data)[:80]!r} is no core")
+    raise UnknownForm(f"{str(data)[:80]!r} is no core")
 
 
 def is_compute(data: dict[str, Any]) -> bool:
@@ -251,12 +251,12 @@ def is_compute(data: dict[str, Any]) -> bool:
     return "math_fidelity" in data and "math_approx_mode" in data
 
 
-def read_compute(data: dict[str, Any], path: str, reading: Reading) -> Struct:
+def read_compute(data: dict[str, Any], path: str, notes: PartNotes) -> Struct:
     """Read a compute configuration."""
-    return Struct(COMPUTE_CONFIG, read_fields(data, path, reading))
+    return Struct(COMPUTE_CONFIG, read_fields(data, path, notes))
 
 
-def read_fields(data: dict[str, Any], path: str, reading: Reading) -> tuple[tuple[str, Value], ...]:
+def read_fields(data: dict[str, Any], path: str, notes: PartNotes) -> tuple[tuple[str, Value], ...]:
     """Read the fields of a configuration; one without a known spelling is kept as it is."""
     fields = []
     for name, item in data.items():
@@ -264,8 +264,8 @@ def read_fields(data: dict[str, Any], path: str, reading: Reading) -> tuple[tupl
             continue
         try:
             value = _field(name, item)
-        except UnknownSpelling:
-            value = reading.keep(name, item, path + key_step(name))
+        except UnknownForm:
+            value = notes.keep(name, item, path + key_step(name))
         fields.append((name, value))
     return tuple(fields)
 
@@ -292,7 +292,7 @@ def _field(name: str, data: Json) -> Value:
 def _activation(kind: str, params: list[Any]) -> Struct:
     """Read a fused activation; ttnn itself writes a number for its kind, which is not read."""
     if not all(type(item) is float for item in params):
-        raise UnknownSpelling("an activation with other parameters than numbers")
+        raise UnknownForm("an activation with other parameters than numbers")
     return Struct(
         "ttnn.UnaryWithParam",
         (("op_type", symbol(kind, "UnaryOpType")), ("params", List(tuple(map(Float, params))))),
@@ -311,7 +311,7 @@ def _truth(data: Json) -> Value:
         return Bool(value=spellings[data])
     value = as_boolean("inplace", plain(data))
     if not isinstance(value, Bool):
-        raise UnknownSpelling(f"{data!r} is neither true nor false")
+        raise UnknownForm(f"{data!r} is neither true nor false")
     return value
 
 
@@ -328,14 +328,14 @@ def plain(data: Json) -> Value:
             return Float(data)
         case str():
             return _word(data)
-    raise UnknownSpelling(f"{str(data)[:80]!r} is no plain value")
+    raise UnknownForm(f"{str(data)[:80]!r} is no plain value")
 
 
 def _word(text: str) -> Value:
     if "::" in text or "." in text:
         try:
             value = read_printed(text)
-        except UnknownSpelling:
+        except UnknownForm:
             return Text(text)
         return value if isinstance(value, Symbol) else Text(text)
     return Text(text)
@@ -347,33 +347,33 @@ _SHARDED_IN_ROWS: Final = frozenset({"WIDTH_SHARDED", "BLOCK_SHARDED"})
 _MOST_CHIPS: Final = 4096
 
 # The kinds of repairs, as they are counted.
-PADDED: Final = "padded shape and tile of a tensor: not told, those of 32x32 tiles"
-ALIGNED: Final = "padded shape of a tensor: not told, computed from its alignment"
-CHIPS: Final = "chips of a tensor: not told, the whole mesh row by row"
-NO_CHIPS: Final = "chips of a tensor: not told, left empty"
-NO_MESH: Final = "mesh of a tensor: not told, left empty"
-STORAGE: Final = "layout and storage of a tensor: not told, by its alignment and on a device"
+PADDED: Final = "padded shape and tile of a tensor: not recorded, those of 32x32 tiles"
+ALIGNED: Final = "padded shape of a tensor: not recorded, computed from its alignment"
+CHIPS: Final = "chips of a tensor: not recorded, the whole mesh row by row"
+NO_CHIPS: Final = "chips of a tensor: not recorded, left empty"
+NO_MESH: Final = "mesh of a tensor: not recorded, left empty"
+STORAGE: Final = "layout and storage of a tensor: not recorded, by its alignment and on a device"
 VALUES: Final = "not kept: values of a tensor"
-TORCH: Final = "memory of a torch tensor: not told, contiguous on the CPU"
+TORCH: Final = "memory of a torch tensor: not recorded, contiguous on the CPU"
 
 
-def read_tensor(data: dict[str, Any], path: str, reading: Reading) -> TensorSpec:
+def read_tensor(data: dict[str, Any], path: str, notes: PartNotes) -> TensorSpec:
     """Read a tensor of version 2 in either form, or of ttnn's own parameter files.
 
-    UnknownSpelling when its shape, dtype, layout or storage is missing or means nothing.
+    UnknownForm when its shape, dtype, layout or storage is missing or means nothing.
     """
     shape = counts(_first(data, "original_shape", "shape"))
     dtype = f"ttnn.{member(_first(data, 'original_dtype', 'dtype'), 'DataType').lower()}"
     layout = member(_told(data, "layout"), "Layout")
     storage = member(_told(data, "storage_type"), "StorageType").lower()
     told = data.get("memory_config")
-    memory = None if told is None else read_memory(told, f"{path}.memory_config", reading)
+    memory = None if told is None else read_memory(told, f"{path}.memory_config", notes)
     tile = USUAL_TILE if layout == "TILE" else None
-    mesh_shape, mesh = _spread(data, reading)
+    mesh_shape, mesh = _spread(data, notes)
     storage = storage.removesuffix("_storage")
-    reading.notes.append(PADDED)
+    notes.add(PADDED)
     if "values" in data:
-        reading.notes.append(VALUES)
+        notes.add(VALUES)
     placement = TtnnPlacement(
         padded_shape=padded(shape, _alignment(tile, memory)),
         layout=layout,
@@ -393,7 +393,7 @@ def _first(data: dict[str, Any], *names: str) -> Json:
 
 def _told(data: dict[str, Any], name: str) -> Json:
     if name not in data:
-        raise UnknownSpelling(f"a tensor without {name}")
+        raise UnknownForm(f"a tensor without {name}")
     return data[name]
 
 
@@ -415,7 +415,7 @@ def padded(shape: tuple[int, ...], alignment: tuple[int, ...]) -> tuple[int, ...
     make up a whole multiple already. A shape of fewer dimensions than the alignment grows.
     """
     if any(step < 1 for step in alignment):
-        raise UnknownSpelling(f"an alignment of {list(alignment)}")
+        raise UnknownForm(f"an alignment of {list(alignment)}")
     sides = [1] * (len(alignment) - len(shape)) + list(shape)
     within = 1
     for back, step in enumerate(reversed(alignment), start=1):
@@ -427,7 +427,7 @@ def padded(shape: tuple[int, ...], alignment: tuple[int, ...]) -> tuple[int, ...
 
 
 def _spread(
-    data: dict[str, Any], reading: Reading
+    data: dict[str, Any], notes: PartNotes
 ) -> tuple[tuple[int, ...] | None, MeshPlacement | None]:
     """Read the mesh of a tensor and how it is spread over it."""
     if isinstance(data.get("tensor_placement"), dict):
@@ -437,13 +437,13 @@ def _spread(
         told = data["mesh_device"]
         words, shape = told.get("placements", []), "shape"
     else:
-        reading.notes.append(NO_MESH)
+        notes.add(NO_MESH)
         return None, None
     mesh_shape = None if told.get(shape) is None else counts(told[shape])
     distribution = counts(told["distribution_shape"])
     placements = tuple(_placement(word) for word in words)
     chips = _chips(distribution, mesh_shape)
-    reading.notes.append(CHIPS if chips else NO_CHIPS)
+    notes.add(CHIPS if chips else NO_CHIPS)
     return mesh_shape, MeshPlacement(distribution, placements, chips)
 
 
@@ -452,7 +452,7 @@ def _placement(word: Json) -> int | None:
         return None
     found = re.fullmatch(r"PlacementShard\((-?\d{1,9})\)", str(word))
     if found is None:
-        raise UnknownSpelling(f"{word!r} is no placement")
+        raise UnknownForm(f"{word!r} is no placement")
     return int(found[1])
 
 
@@ -467,19 +467,19 @@ def _chips(
     return tuple(product(*(range(size) for size in mesh_shape)))
 
 
-def read_printed_tensor(data: dict[str, Any], path: str, reading: Reading) -> TensorSpec:
+def read_printed_tensor(data: dict[str, Any], path: str, notes: PartNotes) -> TensorSpec:
     """Read a tensor of version 1: ``{"storage": {}, "tensor_spec": {...}}``."""
     spec = data["tensor_spec"]
     lies = spec["tensor_layout"]
     shape = counts(spec["logical_shape"])
     dtype = f"ttnn.{member(lies['dtype'], 'DataType').lower()}"
     where = f"{path}.tensor_spec.tensor_layout.memory_config"
-    memory = read_memory(lies["memory_config"], where, reading)
+    memory = read_memory(lies["memory_config"], where, notes)
     alignment = sizes(lies["alignment"])
     told = lies["page_config"]["config"]["tile"]
     tile = Tile(_pair(told["tile_shape"]), _pair(told["face_shape"]))
     tiled = dtype in _ALWAYS_TILED or _is_that_of_tiles(alignment, tile)
-    reading.notes += [ALIGNED, STORAGE]
+    notes.add(ALIGNED, STORAGE)
     placement = TtnnPlacement(
         padded_shape=padded(shape, alignment),
         layout="TILE" if tiled else "ROW_MAJOR",
@@ -504,13 +504,13 @@ def _is_that_of_tiles(alignment: tuple[int, ...], tile: Tile) -> bool:
     return all(step % size == 0 for step, size in zip(alignment[-2:], tile.shape, strict=True))
 
 
-def read_torch_tensor(data: dict[str, Any], reading: Reading) -> TensorSpec:
+def read_torch_tensor(data: dict[str, Any], notes: PartNotes) -> TensorSpec:
     """Read a torch tensor, of which files tell the shape and the dtype only."""
     shape = counts(data["shape"])
     dtype = data["dtype"]
     if not isinstance(dtype, str) or not dtype:
-        raise UnknownSpelling("a torch tensor without dtype")
-    reading.notes += [TORCH, VALUES] if "values" in data else [TORCH]
+        raise UnknownForm("a torch tensor without dtype")
+    notes.add(TORCH, *([VALUES] if "values" in data else []))
     strides = tuple(
         prod(max(size, 1) for size in shape[place + 1 :]) for place in range(len(shape))
     )
@@ -524,12 +524,12 @@ _UNSUPPORTED: Final = re.compile(
 )
 _SPECIAL_FLOATS: Final = frozenset({"inf", "-inf", "nan"})
 _MESH_DEVICES: Final = frozenset({"MeshDevice", "Device", "ttnn.MeshDevice"})
-_MALFORMED: Final = (UnknownSpelling, AttributeError, LookupError, TypeError, ValueError)
+_MALFORMED: Final = (UnknownForm, AttributeError, LookupError, TypeError, ValueError)
 
 _MOST_KNOWN: Final = 8192
 
 SPECIAL_FLOAT: Final = "infinite or undefined numbers: written as text"
-BY_TYPE: Final = "nullopt: told by its type"
+BY_TYPE: Final = "nullopt: recognized by its type"
 UNPARSED: Final = "UnparsedElement: parsed again"
 
 
@@ -558,41 +558,35 @@ class ArgumentReader:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Value, Reading]] = {}
+        self._known: dict[str, tuple[Value, PartNotes]] = {}
 
     def case(
         self, op: str, arguments: Iterable[tuple[str, Json]], *, printed: bool
-    ) -> tuple[Case, list[tuple[str, Reading]]]:
-        """Return the Case of a configuration, and what was noted about each argument.
+    ) -> tuple[Case, list[tuple[str, PartNotes]]]:
+        """Return the Case of a configuration, and the notes about each argument.
 
-        ``printed`` tells that text is what C++ printed, not a string.
+        With ``printed``, text is what C++ printed, not a string.
         """
         numbers = _Numbers()
         named, parts = [], []
         for name, data in sorted(arguments, key=lambda item: argument_order(item[0])):
-            reading = Reading()
-            one = _Argument(self._known, numbers, reading, printed=printed)
+            one = _Argument(self._known, numbers, printed=printed)
             named.append((name, one.value(data, "")))
-            parts.append((name, reading))
+            parts.append((name, one.notes))
         return Case(op, tuple(named)), parts
 
 
 class _Argument:
-    """Reads one argument; ``reading`` takes what there is to note."""
+    """Reads one argument, and notes what was repaired or kept verbatim."""
 
-    __slots__ = ("_known", "_numbers", "_printed", "_reading")
+    __slots__ = ("_known", "_numbers", "_printed", "notes")
 
     def __init__(
-        self,
-        known: dict[str, tuple[Value, Reading]],
-        numbers: _Numbers,
-        reading: Reading,
-        *,
-        printed: bool,
+        self, known: dict[str, tuple[Value, PartNotes]], numbers: _Numbers, *, printed: bool
     ) -> None:
+        self.notes = PartNotes()
         self._known = known
         self._numbers = numbers
-        self._reading = reading
         self._printed = printed
 
     def value(self, data: Json, path: str) -> Value:
@@ -606,12 +600,12 @@ class _Argument:
             return self._printed_text(data, path) if self._printed else self._text(data)
         try:
             return plain(data)
-        except UnknownSpelling:
-            return self._reading.keep("number", data, path)
+        except UnknownForm:
+            return self.notes.keep("number", data, path)
 
     def _text(self, data: str) -> Value:
         if data in _SPECIAL_FLOATS:
-            self._reading.notes.append(SPECIAL_FLOAT)
+            self.notes.add(SPECIAL_FLOAT)
             return Float(float(data))
         return Text(data)
 
@@ -620,13 +614,13 @@ class _Argument:
         if unsupported is not None:
             kind = unsupported[1].strip()
             if kind.removesuffix("const").strip() == "std::nullopt_t":
-                self._reading.notes.append(BY_TYPE)
+                self.notes.add(BY_TYPE)
                 return Null()
-            return self._reading.keep(kind, data, path)
+            return self.notes.keep(kind, data, path)
         try:
             return read_printed(data)
-        except UnknownSpelling:
-            return self._reading.keep("text", data, path)
+        except UnknownForm:
+            return self.notes.keep("text", data, path)
 
     def _dict(self, data: dict[str, Any], path: str) -> Value:
         match data:
@@ -644,22 +638,22 @@ class _Argument:
     def _device(self, data: dict[str, Any], shape: Json, path: str) -> Value:
         try:
             mesh_shape = counts(shape)
-        except UnknownSpelling:
-            return self._reading.keep("MeshDevice", data, path)
+        except UnknownForm:
+            return self.notes.keep("MeshDevice", data, path)
         return DeviceRef("ttnn.MeshDevice", mesh_shape, self._numbers.device(mesh_shape))
 
     def _object(self, data: dict[str, Any], path: str) -> Value:
-        """Return an object that holds no others that are numbered, from memory if possible."""
+        """Return an object that holds no numbered objects; equal ones are read once."""
         text = json.dumps(data)
         known = self._known.get(text)
         if known is None:
-            reading = Reading()
+            notes = PartNotes()
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            known = self._known[text] = (read_object(data, "", reading), reading)
+            known = self._known[text] = (read_object(data, "", notes), notes)
         value, noted = known
-        self._reading.notes += noted.notes
-        self._reading.kept += [replace(kept, path=path + kept.path) for kept in noted.kept]
+        self.notes.add(*noted.texts)
+        self.notes.verbatim += [replace(each, path=path + each.path) for each in noted.verbatim]
         return value
 
     def _numbered(self, value: Value) -> Value:
@@ -683,61 +677,61 @@ def _is_mapping(data: dict[str, Any]) -> bool:
     return not (len(data) == 1 and _class_reader(next(iter(data))))
 
 
-def read_object(data: dict[str, Any], path: str, reading: Reading) -> Value:
+def read_object(data: dict[str, Any], path: str, notes: PartNotes) -> Value:
     """Read an object that describes a ttnn or torch object; what is unknown is kept as it is."""
-    before = len(reading.kept), len(reading.notes)
+    before = len(notes.verbatim), len(notes.texts)
     try:
-        return _described(data, path, reading)
+        return _described(data, path, notes)
     except _MALFORMED:
-        del reading.kept[before[0] :], reading.notes[before[1] :]
-        return _kept(data, path, reading)
+        del notes.verbatim[before[0] :], notes.texts[before[1] :]
+        return _kept(data, path, notes)
 
 
-def _kept(data: dict[str, Any], path: str, reading: Reading) -> Opaque:
+def _kept(data: dict[str, Any], path: str, notes: PartNotes) -> Opaque:
     """Keep an object under the name of its class; its printed text alone if there is one."""
     match data:
         case {"type": str(kind), "value": str(text), **rest} if not rest:
-            return reading.keep(kind, text, path)
+            return notes.keep(kind, text, path)
         case {"type": str(kind)}:
-            return reading.keep(kind, data, path)
-    return reading.keep(next(iter(data)) if len(data) == 1 else "object", data, path)
+            return notes.keep(kind, data, path)
+    return notes.keep(next(iter(data)) if len(data) == 1 else "object", data, path)
 
 
-def _described(data: dict[str, Any], path: str, reading: Reading) -> Value:
+def _described(data: dict[str, Any], path: str, notes: PartNotes) -> Value:
     if is_memory(data):
-        return read_memory(data, path, reading)
+        return read_memory(data, path, notes)
     if is_compute(data):
-        return read_compute(data, path, reading)
+        return read_compute(data, path, notes)
     if is_wire(data):
         return read_wire(data)
     if "type" in data:
-        return _typed(data, path, reading)
+        return _typed(data, path, notes)
     if data.keys() == {"x", "y"}:
         return read_core(data)
     ((name, content),) = data.items()
-    value: Value = _class_reader(name)(name, content, f"{path}.{name}", reading)
+    value: Value = _class_reader(name)(name, content, f"{path}.{name}", notes)
     return value
 
 
-def _typed(data: dict[str, Any], path: str, reading: Reading) -> Value:
+def _typed(data: dict[str, Any], path: str, notes: PartNotes) -> Value:
     match data:
         case {"type": "ttnn.Tensor"}:
-            return read_tensor(data, path, reading)
+            return read_tensor(data, path, notes)
         case {"type": "torch.Tensor"}:
-            return read_torch_tensor(data, reading)
+            return read_torch_tensor(data, notes)
         case {"type": str(kind), "repr": str(text), **rest} if not rest:
             return _symbol_or_printed(kind, text)
         case {"type": str(kind), "value": str(text), **rest} if not rest:
             return _printed_as(kind, text)
         case {"type": str(kind)} if _CLASS.match(kind):
-            return Struct(f"ttnn.{kind}", read_fields(data, path, reading))
-    raise UnknownSpelling(f"an object of the type {data['type']!r}")
+            return Struct(f"ttnn.{kind}", read_fields(data, path, notes))
+    raise UnknownForm(f"an object of the type {data['type']!r}")
 
 
 def _symbol_or_printed(kind: str, text: str) -> Value:
     try:
         return symbol(text, kind)
-    except UnknownSpelling:
+    except UnknownForm:
         return _printed_as(kind, text)
 
 
@@ -755,24 +749,24 @@ def _items(value: Struct) -> tuple[Value, ...]:
     match value:
         case Struct("ttnn.CoreRangeSet", (("ranges", List(items)),)):
             return items
-    raise UnknownSpelling(f"a {value.type} is no set")
+    raise UnknownForm(f"a {value.type} is no set")
 
 
-def _class_tensor(_: str, data: Json, path: str, reading: Reading) -> Value:
-    return read_printed_tensor(data, path, reading)
+def _class_tensor(_: str, data: Json, path: str, notes: PartNotes) -> Value:
+    return read_printed_tensor(data, path, notes)
 
 
-def _class_memory(_: str, data: Json, path: str, reading: Reading) -> Value:
-    return read_memory(data, path, reading)
+def _class_memory(_: str, data: Json, path: str, notes: PartNotes) -> Value:
+    return read_memory(data, path, notes)
 
 
-def _class_shape(name: str, data: Json, path: str, reading: Reading) -> Value:  # noqa: ARG001 - one signature for all readers
+def _class_shape(name: str, data: Json, path: str, notes: PartNotes) -> Value:  # noqa: ARG001 - one signature for all readers
     told = data["shape"] if isinstance(data, dict) else data
     return Struct(f"ttnn.{name}", (("shape", List(tuple(Int(size) for size in counts(told)))),))
 
 
-def _class_fields(name: str, data: Json, path: str, reading: Reading) -> Value:
-    return Struct(f"ttnn.{name}", read_fields(dict(data), path, reading))
+def _class_fields(name: str, data: Json, path: str, notes: PartNotes) -> Value:
+    return Struct(f"ttnn.{name}", read_fields(dict(data), path, notes))
 
 
 _BY_CLASS: Final = {

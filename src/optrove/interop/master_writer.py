@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.interop.machines import Source, machine_data, model_of, summed
+from optrove.interop.machines import Exported, Source, machine_data, model_of, summed
 from optrove.interop.master_values import ArgumentReader
 from optrove.interop.printed import COMPUTE_CONFIG, HANDLES, NULLS, ROWS, SINGLES
 from optrove.model.case import argument_order
@@ -63,15 +63,15 @@ if TYPE_CHECKING:
 _HANDLE_CLASSES: Final = {ours: theirs for theirs, ours in HANDLES.items()}
 
 
-def spelled(value: Value) -> Json:
-    """Return how a master file writes ``value``."""
+def master_value(value: Value) -> Json:
+    """Return ``value`` in the form of master files."""
     match value:
         case TensorSpec():
             return _tensor(value)
         case Struct():
             return _struct(value)
         case List(items) | Tuple(items):
-            return [spelled(item) for item in items]
+            return [master_value(item) for item in items]
         case Set() | FrozenSet() | Mapping():
             return _unordered(value)
         case Symbol() | DeviceRef() | Handle() | Callable() | Opaque():
@@ -119,7 +119,7 @@ def _unordered(value: Set | FrozenSet | Mapping) -> Json:
             text = f"frozenset({{{', '.join(sorted(map(_printed, items)))}}})"
             return {"type": "frozenset", "value": text}
         case Mapping(items):
-            return {_key(key): spelled(item) for key, item in sorted(items, key=_entry)}
+            return {_key(key): master_value(item) for key, item in sorted(items, key=_entry)}
 
 
 def _key(key: Value) -> str:
@@ -149,7 +149,7 @@ def _printed(value: Value) -> str:
         case Bool(plain) | Int(plain) | Float(plain):
             return str(plain)
         case _:
-            return repr(spelled(value))
+            return repr(master_value(value))
 
 
 def _class(type_name: str) -> str:
@@ -164,7 +164,7 @@ def _struct(value: Struct) -> Json:
     if value.type == COMPUTE_CONFIG and fields:
         return {name: _in_field(item) for name, item in fields.items()}
     if value.type == "ttnn.CoreCoord" and fields.keys() == {"x", "y"}:
-        return {name: spelled(item) for name, item in fields.items()}
+        return {name: master_value(item) for name, item in fields.items()}
     if kind in ROWS or kind in SINGLES or value.type == "ttnn.CoreRange" or not fields:
         return {"type": kind, "value": _printed_core_range(value)}
     match fields:
@@ -198,18 +198,18 @@ def _in_field(value: Value) -> Json:
         case Struct(
             "ttnn.UnaryWithParam", (("op_type", Symbol() as kind), ("params", List(items)))
         ):
-            return {"op_type": _in_field(kind), "param": [spelled(item) for item in items]}
+            return {"op_type": _in_field(kind), "param": [master_value(item) for item in items]}
         case List(items) | Tuple(items):
             return [_in_field(item) for item in items]
         case _:
-            return spelled(value)
+            return master_value(value)
 
 
 def _range(value: Value) -> Json:
     match value:
         case Struct("ttnn.CoreRange", (("end", end), ("start", start))):
-            return {"start": spelled(start), "end": spelled(end)}
-    return spelled(value)
+            return {"start": master_value(start), "end": master_value(end)}
+    return master_value(value)
 
 
 def _memory(fields: dict[str, Value]) -> Json:
@@ -275,20 +275,12 @@ def _tensor(spec: TensorSpec) -> Json:
     return told
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """How many Cases and executions were written."""
-
-    cases: int
-    calls: int
-
-
 def write_master(
     stream: BinaryIO,
     cases: Iterable[tuple[Case, Sequence[ExecutionRow]]],
     *,
     last_updated: str | None = None,
-) -> Written:
+) -> Exported:
     """Write a whole master file; ``last_updated`` is the time of the newest execution."""
     with tempfile.TemporaryFile() as waiting:
         lines = _Lines(waiting)
@@ -299,7 +291,7 @@ def write_master(
         stream.write(b'},\n  "metadata": ')
         metadata = json.dumps(lines.metadata(last_updated), indent=2)
         stream.write(metadata.replace("\n", "\n  ").encode("ascii") + b"\n}\n")
-        return Written(lines.count, lines.calls)
+        return Exported(lines.count, lines.calls)
 
 
 @dataclass(slots=True)
@@ -329,7 +321,7 @@ class _Lines:
     def _configuration(self, case: Case, executions: list[tuple[Source, int]]) -> dict[str, Json]:
         named = sorted(case.arguments, key=lambda item: argument_order(item[0]))
         # As a reader is going to see them: JSON joins pairs of surrogates, for example.
-        arguments = json.loads(json.dumps({name: spelled(value) for name, value in named}))
+        arguments = json.loads(json.dumps({name: master_value(value) for name, value in named}))
         configuration: dict[str, Any] = {
             "config_hash": self._texts.case_id(case),
             "arguments": arguments,

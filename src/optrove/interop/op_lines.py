@@ -1,13 +1,13 @@
-"""Write calls as op lines, one JSON line each, and read such files.
+"""Export calls as op lines, one JSON line each, and import such files.
 
-The form is that of ``codec.oplines``. Lines written here have all arguments by name in ``kwargs``,
-as the Case has them, so that reading them gives the same Case; the ``case_id`` of a line tells.
-Lines of ``--ops-jsonl`` have the arguments as they were passed. The names of positional ones are
-then not told, and they are called ``arg0``, ``arg1`` and so on; the notes count such calls.
+The form is that of ``serializer.op_lines``. Exported lines have all arguments by name in
+``kwargs``, as the Case has them, so that an import gives the same Case, which the ``case_id`` of
+the line proves. Lines of ``--ops-jsonl`` have the arguments as they were passed: positional ones
+have no recorded names and are called ``arg0``, ``arg1`` and so on; the notes count such calls.
 
-Lines do not tell what was run on which machine: their source is the file of their test. Calls
-within other calls count too. Importing the lines of a Run whose journal is in the trove already
-adds its calls a second time, under another id.
+Lines name neither program nor machine: their source is the file of their test. Calls within other
+calls count too. Importing the lines of a Run whose journal is in the trove already adds its calls
+a second time, under another id.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from array import array
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final
 
-from optrove.errors import BadData, Fault
-from optrove.interop.machines import EPOCH, UNKNOWN, Execution, Source, model_of, runs_of
-from optrove.interop.understanding import Reading, Understanding, bad_data
+from optrove.errors import BadData
+from optrove.interop.fidelity import FidelityCounter, PartNotes, bad_file
+from optrove.interop.machines import EPOCH, UNKNOWN, Execution, Exported, Source, model_of, runs_of
 from optrove.model.case import Case
 from optrove.model.records import CallOutcome
 from optrove.model.values import Null, Opaque, key_step, walk
@@ -29,30 +29,34 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import BinaryIO
 
+    from optrove.errors import Fault
     from optrove.model.records import Call
     from optrove.model.trove import Fidelity, Imported
+    from optrove.serializer.text import Json
 
 UNFINISHED: Final = OpError("Unfinished", "the process ended before the call did")
-POSITIONAL: Final = "arguments by position: their names are not told"
+POSITIONAL: Final = "arguments by position: their names are not recorded"
 OTHER_CASE: Final = "case_id of a line: not that of its arguments as they are named here"
 INNER: Final = "calls within other calls"
 RAISED: Final = "calls that raised"
 TORN: Final = "torn line"
 
 
-def write_call_lines(stream: BinaryIO, calls: Iterable[tuple[Call, Case]]) -> int:
-    """Write a line for each call, in this order, and return how many there are."""
+def write_call_lines(stream: BinaryIO, calls: Iterable[tuple[Call, Case]]) -> Exported:
+    """Write a line for each call, in this order."""
     texts = CanonicalTexts()
-    numbers = _Numbers()
+    numbers = _CallNumbers()
+    cases: set[str] = set()
     count = 0
     for call, case in calls:
         number, parent = numbers.of(call)
         stream.write(op_line(_line(call, case, number, parent), texts))
+        cases.add(call.case_id)
         count += 1
-    return count
+    return Exported(len(cases), count)
 
 
-class _Numbers:
+class _CallNumbers:
     """The numbers of calls among those of their test; eight bytes are kept for each call."""
 
     __slots__ = ("_counts", "_known")
@@ -62,7 +66,7 @@ class _Numbers:
         self._known: defaultdict[tuple[str, int], array[int]] = defaultdict(lambda: array("q"))
 
     def of(self, call: Call) -> tuple[int, int | None]:
-        """Return the number of a call and that of the call which made it, if it is known."""
+        """Return the number of a call and that of its parent, if it is known."""
         # Calls outside of tests are numbered by themselves in each process.
         process = call.process if call.test_id is None else 0
         key = (call.run_id, process, call.test_id)
@@ -102,7 +106,7 @@ def _line(call: Call, case: Case, number: int, parent: int | None) -> OpLine:
 
 
 def error_of(call: Call) -> OpError | None:
-    """Return what a call raised; None if it returned."""
+    """Return the exception of a call; None if it returned."""
     if call.outcome is CallOutcome.RETURNED:
         return None
     if call.outcome is CallOutcome.UNFINISHED:
@@ -111,80 +115,65 @@ def error_of(call: Call) -> OpError | None:
     return OpError(kind, message)
 
 
+def is_op_line(data: Json) -> bool:
+    """Tell whether ``data`` has the keys of an op line."""
+    return isinstance(data, dict) and data.keys() >= {"op_name", "inputs", "kwargs"}
+
+
 def read_call_lines(
     stream: BinaryIO, file: str, *, strict: bool
 ) -> tuple[tuple[Imported, ...], Fidelity]:
-    """Return the Runs that a file of op lines tells of; BadData names every fault.
+    """Return the Runs of a file of op lines; BadData lists every fault.
 
-    A last line that its writer did not finish is counted as refused; only ``strict`` minds it.
+    A last line that was cut off is counted as refused, and is a fault with ``strict`` only.
     """
-    reader = _LinesReader(Understanding(strict=strict))
-    faults: list[Fault] = []
-    torn: BadLine | None = None
-    for line in read_op_lines(stream):
-        if torn is not None:
-            faults += _faults(torn)
-            torn = None
-        if isinstance(line, BadLine):
-            torn = line
-        else:
-            reader.take(line)
-    if torn is not None and not _is_cut_off(torn):
-        faults += _faults(torn)
-    elif torn is not None:
-        reader.understanding.refused(TORN, f"line {torn.number}", torn.faults[0].problem)
-    if faults:
-        raise bad_data(faults)
-    runs, cases = runs_of(reader.executions, reader.started_at)
-    return runs, reader.understanding.fidelity(file, "op lines", cases)
+    counter = FidelityCounter(strict=strict)
+    texts = CanonicalTexts()
+    executions: list[Execution] = []
+    started_at: str | None = None
+    bad: list[BadLine] = []
+    last: OpLine | BadLine | None = None
+    for last in read_op_lines(stream):
+        if isinstance(last, BadLine):
+            bad.append(last)
+            continue
+        case = case_of_line(last)
+        path = f"line {last.number}"
+        counter.configuration(path, [("", _notes(last, case, texts))])
+        executions.append(Execution(case, _source(last), 1, path))
+        if last.started_at:
+            started_at = min(started_at or last.started_at, last.started_at)
+    if bad and last is bad[-1] and _is_cut_off(last.faults[0]):
+        counter.refused(TORN, f"line {last.number}", bad.pop().faults[0].problem)
+    if bad:
+        raise bad_file(
+            fault
+            for line in bad
+            for fault in BadData(line.faults).within(f"line {line.number}").faults
+        )
+    runs, cases = runs_of(executions, started_at or EPOCH)
+    return runs, counter.fidelity(file, "op lines", cases)
 
 
-def _faults(line: BadLine) -> list[Fault]:
-    return [Fault(f"line {line.number}: {each.path}", each.problem) for each in line.faults]
+def _is_cut_off(fault: Fault) -> bool:
+    return fault.path == "$" and "does not end" in fault.problem
 
 
-def _is_cut_off(line: BadLine) -> bool:
-    return line.faults[0].path == "$" and "does not end" in line.faults[0].problem
-
-
-class _LinesReader:
-    """Collects the executions that lines tell of."""
-
-    __slots__ = ("_texts", "executions", "started_at", "understanding")
-
-    def __init__(self, understanding: Understanding) -> None:
-        self.understanding = understanding
-        self.executions: list[Execution] = []
-        self.started_at = EPOCH
-        self._texts = CanonicalTexts()
-
-    def take(self, line: OpLine) -> None:
-        """Count one call."""
-        path = f"line {line.number}"
-        case = case_of_line(line)
-        reading = Reading()
-        for name, value in case.arguments:
-            for step, part in walk(value, key_step(name)):
-                if isinstance(part, Opaque):
-                    reading.keep(part.type, part.token, step)
-        if line.inputs:
-            reading.notes.append(POSITIONAL)
-        elif line.case_id is not None and line.case_id != self._id(case, path):
-            reading.notes.append(OTHER_CASE)
-        if line.depth:
-            reading.notes.append(INNER)
-        if line.error is not None:
-            reading.notes.append(RAISED)
-        self.understanding.configuration(path, [("", reading)])
-        self.executions.append(Execution(case, _source(line), 1, path))
-        if line.started_at and (self.started_at == EPOCH or line.started_at < self.started_at):
-            self.started_at = line.started_at
-
-    def _id(self, case: Case, path: str) -> str:
-        try:
-            return self._texts.case_id(case)
-        except BadData as error:
-            raise error.within(path) from error
+def _notes(line: OpLine, case: Case, texts: CanonicalTexts) -> PartNotes:
+    part = PartNotes()
+    for name, value in case.arguments:
+        for step, each in walk(value, key_step(name)):
+            if isinstance(each, Opaque):
+                part.keep(each.type, each.token, step)
+    if line.inputs:
+        part.add(POSITIONAL)
+    elif line.case_id is not None and line.case_id != texts.case_id(case):
+        part.add(OTHER_CASE)
+    if line.depth:
+        part.add(INNER)
+    if line.error is not None:
+        part.add(RAISED)
+    return part
 
 
 def case_of_line(line: OpLine) -> Case:
@@ -193,7 +182,7 @@ def case_of_line(line: OpLine) -> Case:
     try:
         return Case(line.op, (*positional, *line.keywords))
     except ValueError as error:
-        raise BadData((Fault(f"line {line.number}: $.kwargs", str(error)),)) from error
+        raise BadData.at(f"line {line.number}: $.kwargs", str(error)) from error
 
 
 def _source(line: OpLine) -> Source:

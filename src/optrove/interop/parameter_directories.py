@@ -1,9 +1,9 @@
-"""Read and write directories of parameter files: one JSON file per op call.
+"""Export and import directories of parameter files: one JSON file per op call.
 
-Both forms are read: that of ``--trace-params`` and of tt-metal's guide (``operation_number``), and
-that of the tracer in ttnn itself (``operation_id``), which spells values as master files do.
-Positional arguments are called ``arg0``, ``arg1`` and so on. Neither form tells what was run on
-which machine. Outputs and the numbers in tensors are not kept.
+An import reads two forms: that of ``--trace-params`` and of tt-metal's guide
+(``operation_number``), and that of the tracer in ttnn itself (``operation_id``), which writes
+values as master files do. Positional arguments are called ``arg0``, ``arg1`` and so on. Neither
+form names program or machine. Outputs and the numbers in tensors are not kept.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, Fault
-from optrove.interop.machines import EPOCH, Execution, Source, runs_of
+from optrove.interop.fidelity import FidelityCounter, bad_file, expected, parse
+from optrove.interop.machines import EPOCH, Execution, Exported, Source, runs_of
 from optrove.interop.master_values import ArgumentReader
 from optrove.interop.op_lines import error_of
-from optrove.interop.understanding import Understanding, bad_data, expected, parse
 from optrove.serializer.op_lines import MOMENT
 from optrove.serializer.parameter_files import STAMP, argument_form, file_stem, tensor_count
 from optrove.serializer.text import check_name
@@ -68,28 +68,28 @@ def parameter_files(directory: Path) -> list[Path]:
 def read_params_directory(
     directory: Path, *, strict: bool
 ) -> tuple[tuple[Imported, ...], Fidelity]:
-    """Return the Run that a directory of parameter files tells of; all of them or none."""
-    understanding = Understanding(strict=strict)
-    reader = _FileReader(understanding)
+    """Return the Run of a directory of parameter files; BadData lists the faults of all files."""
+    counter = FidelityCounter(strict=strict)
+    reader = _FileReader(counter)
     files = parameter_files(directory)
     for path in files:
         reader.take(path)
     others = len(list(files[0].parent.iterdir())) - len(files) if files else 0
     if others:
-        understanding.note("not read: files with other names", others)
+        counter.note("not read: files with other names", others)
     if reader.faults:
-        raise bad_data(reader.faults)
+        raise bad_file(reader.faults)
     runs, cases = runs_of(reader.executions, reader.started_at)
-    return runs, understanding.fidelity(str(directory), "parameter files", cases)
+    return runs, counter.fidelity(str(directory), "parameter files", cases)
 
 
 class _FileReader:
-    """Collects the executions that files tell of."""
+    """Collects the executions of the files."""
 
-    __slots__ = ("_arguments", "executions", "faults", "started_at", "understanding")
+    __slots__ = ("_arguments", "counter", "executions", "faults", "started_at")
 
-    def __init__(self, understanding: Understanding) -> None:
-        self.understanding = understanding
+    def __init__(self, counter: FidelityCounter) -> None:
+        self.counter = counter
         self.faults: list[Fault] = []
         self.executions: list[Execution] = []
         self.started_at = EPOCH
@@ -100,26 +100,24 @@ class _FileReader:
         try:
             document = parse(path.read_bytes())
         except BadData as error:
-            self.faults += [
-                Fault(f"{path.name}: {each.path}", each.problem) for each in error.faults
-            ]
+            self.faults += error.within(path.name).faults
             return
         named, steps = self._named(document, f"{path.name}: $")
         if named is None:
             return
         for key in sorted(document.keys() - _KNOWN):
-            self.understanding.note(f"not kept: {key} of a call")
+            self.counter.note(f"not kept: {key} of a call")
         op = document["operation_name"].replace("::", ".")
         case, parts = self._arguments.case(op, named.items(), printed=False)
-        placed = [(steps[name], reading) for name, reading in parts]
-        self.understanding.configuration(f"{path.name}: $", placed)
+        placed = [(steps[name], notes) for name, notes in parts]
+        self.counter.configuration(f"{path.name}: $", placed)
         self.executions.append(Execution(case, Source(SOURCE, None), 1, path.name))
         began = _moment(path.name)
         if self.started_at == EPOCH or began < self.started_at:
             self.started_at = began
 
     def _named(self, data: Json, path: str) -> tuple[dict[str, Json] | None, dict[str, str]]:
-        """Return the arguments by name, and where they are; None after noting what is wrong."""
+        """Return the arguments by name and the steps to them; None after noting faults."""
         before = len(self.faults)
         if not _is_parameters(data) or not isinstance(data["operation_name"], str):
             what = "an object with operation_name, args and kwargs"
@@ -157,22 +155,24 @@ def _moment(name: str) -> str:
     """Return the time in the name of a file, which is local and taken as UTC everywhere."""
     match = _NAME.match(name)
     try:
-        moment = datetime.strptime(match[2] if match else "", STAMP)  # noqa: DTZ007 - no zone is told
+        moment = datetime.strptime(match[2] if match else "", STAMP)  # noqa: DTZ007 - the name has no zone
     except ValueError:
         return EPOCH
     return moment.strftime(MOMENT)
 
 
-def write_params_directory(directory: Path, calls: Iterable[tuple[Call, Case]]) -> int:
-    """Write a file for each call into ``directory``, and return how many there are.
+def write_params_directory(directory: Path, calls: Iterable[tuple[Call, Case]]) -> Exported:
+    """Write a file for each call into ``directory``.
 
-    Numbers count from 1 in the order of the calls. No file is ever written over.
+    Numbers count from 1 in the order of the calls. No file is ever overwritten.
     """
     directory.mkdir(parents=True, exist_ok=True)
+    cases: set[str] = set()
     number = 0
     for number, (call, case) in enumerate(calls, start=1):
         _write(directory, file_stem(number, case.op), _began(call), _content(number, call, case))
-    return number
+        cases.add(call.case_id)
+    return Exported(len(cases), number)
 
 
 def _began(call: Call) -> datetime:

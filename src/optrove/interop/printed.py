@@ -221,19 +221,19 @@ _LONGEST: Final = 1_000_000
 _LONGEST_NUMBER: Final = 600
 
 
-class UnknownSpelling(ValueError):
+class UnknownForm(ValueError):
     """Text or an object that has no known meaning."""
 
 
 def read_printed(text: str) -> Value:
-    """Return the one value that ``text`` shows; UnknownSpelling for anything else."""
+    """Return the one value that ``text`` shows; UnknownForm for anything else."""
     if len(text) > _LONGEST:
-        raise UnknownSpelling(f"text of {len(text)} characters")
+        raise UnknownForm(f"text of {len(text)} characters")
     value = _Reader(text.removeprefix(_TILE)).value_alone()
     if not text.startswith(_TILE):
         return value
     if not isinstance(value, List):
-        raise UnknownSpelling(f"{text!r} shows no tile")
+        raise UnknownForm(f"{text!r} shows no tile")
     # Only the shape is printed; a tile that was transposed looks the same.
     return Struct("ttnn.Tile", (("shape", value), ("transpose", Bool(value=False))))
 
@@ -272,7 +272,7 @@ class _Reader:
 
     def _refuse(self) -> NoReturn:
         shown = self._text if len(self._text) <= 100 else f"{self._text[:100]}..."  # noqa: PLR2004 - enough to recognise it
-        raise UnknownSpelling(f"{shown!r} is not understood at part {self._at + 1}")
+        raise UnknownForm(f"{shown!r} is not understood at part {self._at + 1}")
 
     def _peek(self, ahead: int = 0) -> str:
         place = self._at + ahead

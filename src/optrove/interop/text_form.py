@@ -1,11 +1,11 @@
-"""The text form of cases for git: one sorted line each.
+"""The text form of cases, for git: one sorted line each.
 
     {"format":"optrove-text","version":1}
     {"op":"ttnn.add","arguments":{...},"executions":[{"source":...,"count":10}]}
 
-Arguments are in the form of ``wire``. An execution tells its source and count, its model where
-the source does not name it, and its machine where one is known. Lines are ASCII and sorted by
-their bytes, so by op and then by content; equal content gives equal files.
+Arguments have the form of ``serializer.wire``. An execution has its source and count, its model
+where the source does not name it, and its machine where one is known. Lines are ASCII and sorted
+by their bytes, so by op and then by content; equal content gives equal files.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, Fault
+from optrove.interop.fidelity import FidelityCounter, bad_file, expected
 from optrove.interop.machines import (
     EPOCH,
     UNKNOWN,
     Execution,
+    Exported,
     Source,
     machine_data,
     model_of,
@@ -29,8 +31,6 @@ from optrove.interop.machines import (
     summed,
 )
 from optrove.interop.master_reader import CaseReader
-from optrove.interop.master_writer import Written
-from optrove.interop.understanding import Understanding, bad, bad_data, expected
 from optrove.serializer.hashes import CanonicalTexts, arguments_text
 from optrove.serializer.text import Json, read, write
 
@@ -42,11 +42,45 @@ if TYPE_CHECKING:
     from optrove.model.trove import ExecutionRow, Fidelity, Imported
 
 
-LINES_AT_ONCE: Final = 20_000
+FORMAT: Final = "optrove-text"
+VERSION: Final = 1
+_KEYS: Final = frozenset({"source", "model", "machine", "count"})
+_MOST: Final = 2**53
 
 
-def sorted_lines(lines: Iterable[bytes], at_once: int = LINES_AT_ONCE) -> Iterator[bytes]:
-    """Yield lines, which end with a newline, in the order of their bytes."""
+def write_text(stream: BinaryIO, cases: Iterable[tuple[Case, Sequence[ExecutionRow]]]) -> Exported:
+    """Write a whole file; each Case may come once, in any order."""
+    stream.write(write({"format": FORMAT, "version": VERSION}).encode("ascii") + b"\n")
+    counts = [0, 0]
+    for line in sorted_lines(_lines(cases, counts)):
+        stream.write(line)
+    return Exported(*counts)
+
+
+def _lines(
+    cases: Iterable[tuple[Case, Sequence[ExecutionRow]]], counts: list[int]
+) -> Iterator[bytes]:
+    texts = CanonicalTexts()
+    for case, rows in cases:
+        executions = summed(rows)
+        counts[0] += 1
+        counts[1] += sum(count for _, count in executions)
+        listed = write([_execution(source, count) for source, count in executions])
+        # Not one object, since its keys would be sorted: the op has to come first.
+        text = f'"op":{write(case.op)},"arguments":{arguments_text(texts.arguments(case))}'
+        yield f'{{{text},"executions":{listed}}}\n'.encode("ascii")
+
+
+def _execution(source: Source, count: int) -> dict[str, Json]:
+    execution: dict[str, Json] = {"source": source.name, "count": count}
+    if source.model != model_of(source.name):
+        execution["model"] = source.model
+    machine = machine_data(source.machine)
+    return execution | ({"machine": machine} if machine else {})
+
+
+def sorted_lines(lines: Iterable[bytes], at_once: int = 20_000) -> Iterator[bytes]:
+    """Yield lines in the order of their bytes, sorted in temporary files."""
     source = iter(lines)
     with ExitStack() as files:
         parts = []
@@ -58,55 +92,18 @@ def sorted_lines(lines: Iterable[bytes], at_once: int = LINES_AT_ONCE) -> Iterat
         yield from heapq.merge(*parts)
 
 
-FORMAT: Final = "optrove-text"
-VERSION: Final = 1
-_KEYS: Final = frozenset({"source", "model", "machine", "count"})
-_MOST: Final = 2**53
-
-
-def write_text(stream: BinaryIO, cases: Iterable[tuple[Case, Sequence[ExecutionRow]]]) -> Written:
-    """Write a whole file; each Case may come once, in any order."""
-    stream.write(write({"format": FORMAT, "version": VERSION}).encode("ascii") + b"\n")
-    counts = [0, 0]
-    for line in sorted_lines(_lines(cases, counts)):
-        stream.write(line)
-    return Written(*counts)
-
-
-def _lines(
-    cases: Iterable[tuple[Case, Sequence[ExecutionRow]]], counts: list[int]
-) -> Iterator[bytes]:
-    texts = CanonicalTexts()
-    for case, rows in cases:
-        executions = summed(rows)
-        counts[0] += 1
-        counts[1] += sum(count for _, count in executions)
-        told = write([_execution(source, count) for source, count in executions])
-        # Not one object, since its keys would be sorted: the op has to come first.
-        text = f'"op":{write(case.op)},"arguments":{arguments_text(texts.arguments(case))}'
-        yield f'{{{text},"executions":{told}}}\n'.encode("ascii")
-
-
-def _execution(source: Source, count: int) -> dict[str, Json]:
-    told: dict[str, Json] = {"source": source.name, "count": count}
-    if source.model != model_of(source.name):
-        told["model"] = source.model
-    machine = machine_data(source.machine)
-    return told | ({"machine": machine} if machine else {})
-
-
 def is_text_form(first_line: Json) -> bool:
-    """Tell whether a file begins like one of these."""
+    """Tell whether the first line of a file is the header of the text form."""
     return isinstance(first_line, dict) and first_line.get("format") == FORMAT
 
 
 def read_text(
     lines: Iterable[bytes], file: str, *, strict: bool
 ) -> tuple[tuple[Imported, ...], Fidelity]:
-    """Return the Runs that a text file tells of; BadData names every fault of every line."""
+    """Return the Runs of a text file; BadData lists every fault of every line."""
     numbered = enumerate(lines, start=1)
     _check_header(next(numbered, (1, b""))[1])
-    understanding = Understanding(strict=strict)
+    counter = FidelityCounter(strict=strict)
     faults: list[Fault] = []
     executions: list[Execution] = []
     reader = CaseReader()
@@ -116,25 +113,21 @@ def read_text(
         try:
             executions += _line(raw, f"line {number}", reader)
         except BadData as error:
-            faults += [Fault(_place(number, each.path), each.problem) for each in error.faults]
-        understanding.configuration("$", [])
+            faults += error.within(f"line {number}").faults
+        counter.configuration("$")
     if faults:
-        raise bad_data(faults)
+        raise bad_file(faults)
     runs, cases = runs_of(executions, EPOCH)
-    return runs, understanding.fidelity(file, "text", cases)
-
-
-def _place(number: int, path: str) -> str:
-    return f"line {number}: {path}"
+    return runs, counter.fidelity(file, "text", cases)
 
 
 def _check_header(raw: bytes) -> None:
     header = read(raw)
     if not is_text_form(header):
-        raise bad("line 1", f'expected the header {{"format": "{FORMAT}", "version": ...}}')
+        raise BadData.at("line 1", f'expected the header {{"format": "{FORMAT}", "version": ...}}')
     version = header.get("version")
     if type(version) is not int or not 1 <= version <= VERSION:
-        raise bad(
+        raise BadData.at(
             "line 1",
             f"the file has version {version!a} of the text form, this optrove reads {VERSION}; "
             f"upgrade it with: pip install --upgrade optrove",
@@ -143,22 +136,22 @@ def _check_header(raw: bytes) -> None:
 
 def _line(raw: bytes, path: str, reader: CaseReader) -> list[Execution]:
     if not raw.endswith(b"\n"):
-        raise bad("$", "the line does not end; the file was cut off")
+        raise BadData.at("$", "the line does not end; the file was cut off")
     data = read(raw)
     if not isinstance(data, dict) or data.keys() != {"op", "arguments", "executions"}:
-        raise bad("$", 'expected an object with "op", "arguments" and "executions"')
+        raise BadData.at("$", 'expected an object with "op", "arguments" and "executions"')
     faults: list[Fault] = []
     case = reader.read({"op": data["op"], "arguments": data["arguments"]}, "$", faults)
     if not isinstance(data["executions"], list):
         faults.append(expected("a list", "$.executions", data["executions"]))
     if faults or case is None:
-        raise bad_data(faults)
+        raise BadData(faults)
     if not data["executions"]:
         return [Execution(case, Source(UNKNOWN, None), 0, path)]
-    told = enumerate(data["executions"])
-    sources = [_source(item, f"$.executions[{index}]", faults) for index, item in told]
+    listed = enumerate(data["executions"])
+    sources = [_source(item, f"$.executions[{index}]", faults) for index, item in listed]
     if faults:
-        raise bad_data(faults)
+        raise BadData(faults)
     return [Execution(case, source, count, path) for source, count in sources]
 
 

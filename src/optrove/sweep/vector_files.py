@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, BadTarget, Fault, UnusableResults
-from optrove.interop.understanding import bad, bad_data, expected, parse
+from optrove.interop.fidelity import bad_file, expected, parse
 from optrove.model.ops import VECTORS
 from optrove.model.records import Job, Sweep, SweepModule
 from optrove.model.values import key_step
@@ -273,9 +273,11 @@ def read_vectors(document: Json) -> SweepPlan:
     """Return the vectors of a document; BadData names every fault with its path."""
     header = document.get(HEADER) if isinstance(document, dict) else None
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
-        raise bad("$", f"no vector file; make one with: optrove vectors -o FILE (lacks {HEADER})")
+        raise BadData.at(
+            "$", f"no vector file; make one with: optrove vectors -o FILE (lacks {HEADER})"
+        )
     if header.get("version") != _VERSION:
-        raise bad(
+        raise BadData.at(
             f"$.{HEADER}.version",
             f"version {header.get('version')!r}, and this optrove reads {_VERSION}; "
             f"write the file again",
@@ -287,7 +289,7 @@ def read_vectors(document: Json) -> SweepPlan:
         if suite != HEADER:
             reader.suite(suite, vectors)
     if reader.faults:
-        raise bad_data(reader.faults)
+        raise bad_file(reader.faults)
     return SweepPlan(tuple(reader.vectors), left_out, modules)
 
 

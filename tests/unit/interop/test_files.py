@@ -13,7 +13,8 @@ from masters import (
     tensor,
 )
 from optrove.errors import BadData, BadTarget
-from optrove.interop.detect import read_file
+from optrove.interop.detect import FORMATS, read_file
+from optrove.interop.machines import Exported
 from optrove.interop.master_reader import read_master
 from optrove.interop.op_lines import write_call_lines
 from optrove.interop.parameter_directories import write_params_directory
@@ -136,7 +137,7 @@ def test_op_lines_give_back_the_cases_of_the_calls(tmp_path):
     cases = [case_with_everything(), Case("ttnn.add", (("a", Int(1)),)), Case("ttnn.add", ())]
     path = tmp_path / "ops.jsonl"
     with path.open("wb") as stream:
-        assert write_call_lines(stream, calls_of(*cases, cases[1])) == 4
+        assert write_call_lines(stream, calls_of(*cases, cases[1])).calls == 4
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["op_index"] for line in lines] == [0, 1, 2, 3]
     assert [line["parent"] for line in lines] == [None, 0, None, None]
@@ -173,7 +174,7 @@ def test_positional_arguments_keep_their_places_and_are_noted(tmp_path):
     assert imported.cases[0].case.arguments == (("arg0", Int(1)), ("b", Opaque("Odd", "1")))
     assert imported.run.source == "unknown"
     assert [kind for kind, _ in fidelity.notes] == [
-        "arguments by position: their names are not told"
+        "arguments by position: their names are not recorded"
     ]
     assert (fidelity.partly, fidelity.verbatim[0].path) == (1, "line 1.b")
 
@@ -207,7 +208,9 @@ def test_parameter_files_are_written_in_the_form_of_the_guide_and_read_back(tmp_
     tuple_case = Case(
         "ttnn.experimental.add", (("a", List((Int(1), Float(0.5)))), ("b", Text("x")))
     )
-    assert write_params_directory(directory, calls_of(tuple_case, tuple_case, tuple_case)) == 3
+    assert write_params_directory(
+        directory, calls_of(tuple_case, tuple_case, tuple_case)
+    ) == Exported(1, 3)
     names = sorted(path.name for path in directory.iterdir())
     assert [name.partition("_2026")[0] for name in names] == [
         "1_ttnn_experimental_add",
@@ -318,8 +321,8 @@ def test_a_parameter_file_that_is_no_json_is_an_error_and_hides_no_other(tmp_pat
         (b"", "the file is empty"),
         (b"{", "not JSON at line 1"),
         (b"\xff\xfe", "not UTF-8"),
-        (b"[1, 2]", "none of the files that can be imported"),
-        (b"null", "none of the files that can be imported"),
+        (b"[1, 2]", "not a file that can be imported"),
+        (b"null", "not a file that can be imported"),
         (b'{"operation_name": "a", "args": [], "kwargs": {}}', "import its directory"),
         (b'{"operations": {"a": 1, "a": 2}}', "twice"),
         (b'{"operations": {"ttnn.add": {"configurations": [', "is the file complete?"),
@@ -353,3 +356,10 @@ def test_lines_of_another_process_are_numbered_by_themselves():
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [line["op_index"] for line in lines] == [0, 1, 0, 1]
     assert lines[0]["error"]["type"] == "Unfinished"
+
+
+def test_the_command_line_offers_every_format_of_the_table():
+    from optrove.cli.keep import export
+
+    (form,) = [each for each in export.params if each.name == "form"]
+    assert set(form.type.choices) == {each.name for each in FORMATS} | {"superset"}

@@ -151,7 +151,7 @@ def test_chips_that_the_file_does_not_tell_are_left_empty():
     told = tensor(tensor_placement={**spread, "mesh_device_shape": "[4, 8]"})
     found, fidelity = read_arguments({"arg0": told})
     assert found["arg0"].placement.mesh == MeshPlacement((8,), (0,), ())
-    assert ("chips of a tensor: not told, left empty", 1) in fidelity.notes
+    assert ("chips of a tensor: not recorded, left empty", 1) in fidelity.notes
 
 
 def test_tensors_are_numbered_by_argument_whatever_the_order_in_the_file():
@@ -247,7 +247,7 @@ def test_what_has_no_known_spelling_is_kept_counted_and_told_with_its_path():
 def test_strict_reading_refuses_what_would_be_kept():
     document = master(configuration({"a": 1, "b": {"type": "Odd", "value": "<x>"}}))
     path = '$.operations["ttnn.linear"].configurations[0].arguments.b'
-    assert "Odd has no known spelling" in faults(document, strict=True)[path]
+    assert "Odd has no known form" in faults(document, strict=True)[path]
 
 
 def test_equal_hashes_with_other_content_are_refused():

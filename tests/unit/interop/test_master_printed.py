@@ -155,7 +155,7 @@ def test_a_list_comes_from_the_model_of_the_file_and_counts_once():
     (imported,) = runs
     assert (imported.run.source, imported.run.model) == ("test_net", "test_net")
     assert [each.count for each in imported.cases] == [1, 1]
-    assert ("executions: no count told, one each", 2) in fidelity.notes
+    assert ("executions: no count recorded, one each", 2) in fidelity.notes
 
 
 def test_later_files_tell_sources_and_machines():
@@ -178,7 +178,7 @@ def test_later_files_tell_sources_and_machines():
         ("f.py", None, None),
         ("g.py", None, None),
     ]
-    note = "machine_info: several sources and machines, not told which"
+    note = "machine_info: several sources and machines, not assigned to each other"
     assert (note, 1) in fidelity.notes
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from optrove.interop.printed import (
     NotAlmostJson,
-    UnknownSpelling,
+    UnknownForm,
     core,
     core_range,
     core_ranges,
@@ -105,7 +105,7 @@ def test_a_printed_value_is_read(text):
     ],
 )
 def test_other_text_is_refused_and_not_guessed(text):
-    with pytest.raises(UnknownSpelling):
+    with pytest.raises(UnknownForm):
         read_printed(text)
 
 

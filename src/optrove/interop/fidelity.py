@@ -1,4 +1,4 @@
-"""Read JSON documents of other programs, noting what was not understood."""
+"""Parse JSON documents of other programs, and count how well each file was understood."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ if TYPE_CHECKING:
 MOST_FAULTS: Final = 100
 """How many faults of one file are listed."""
 
+_LONGEST_EXAMPLE: Final = 500
+
 
 def parse(text: bytes) -> Json:
-    """Return what a document says; BadData with the line and column when it is not JSON.
+    """Return the data of a document; BadData with the line and column when it is not JSON.
 
-    Unlike ``codec.text.read`` this takes NaN and Infinity, which Python's own ``json`` writes. A
-    key that an object has twice is refused, since one of its values would be lost.
+    Unlike ``serializer.text.read`` this accepts NaN and Infinity, which Python's ``json`` writes.
+    A key that an object has twice is refused, since one of its values would be lost.
     """
     try:
         return json.loads(text.decode("utf-8"), object_pairs_hook=_unique)
     except UnicodeDecodeError as error:
-        raise bad("$", f"not UTF-8 at byte {error.start}; save it as UTF-8") from error
+        raise BadData.at("$", f"not UTF-8 at byte {error.start}; save it as UTF-8") from error
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise bad("$", f"not JSON at {where}: {error.msg}; is the file complete?") from error
+        raise BadData.at("$", f"not JSON at {where}: {error.msg}; is the file complete?") from error
     except RecursionError as error:
-        raise bad("$", "nested too deeply to be read; is this the right file?") from error
+        raise BadData.at("$", "nested too deeply to be read; is this the right file?") from error
     except ValueError as error:
-        raise bad("$", f"not readable: {error}") from error
+        raise BadData.at("$", f"not readable: {error}") from error
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -50,12 +52,7 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     return made
 
 
-def bad(path: str, problem: str) -> BadData:
-    """Return the error with this one fault."""
-    return BadData((Fault(path, problem),))
-
-
-def bad_data(faults: Iterable[Fault]) -> BadData:
+def bad_file(faults: Iterable[Fault]) -> BadData:
     """Return the error with these faults; of very many only the first, and how many more."""
     listed = tuple(faults)
     if len(listed) > MOST_FAULTS:
@@ -65,16 +62,13 @@ def bad_data(faults: Iterable[Fault]) -> BadData:
 
 
 def expected(what: str, path: str, data: Json) -> Fault:
-    """Return the fault of ``data`` that should have been something else."""
+    """Return the fault of ``data`` that is not ``what`` was expected."""
     return Fault(path, f"expected {what}, found {found(data)}")
 
 
-_LONGEST_EXAMPLE: Final = 500
-
-
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """One thing that was kept as it is spelled, and where it is."""
+class VerbatimPart:
+    """A part that was kept as the file spells it, and its path."""
 
     kind: str
     path: str
@@ -82,17 +76,21 @@ class Kept:
 
 
 @dataclass(slots=True)
-class Reading:
-    """What is noted while one part is read; paths are those within the part."""
+class PartNotes:
+    """The notes about one part of a file; paths are relative to the part."""
 
-    notes: list[str] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    verbatim: list[VerbatimPart] = field(default_factory=list)
+
+    def add(self, *texts: str) -> None:
+        """Note repairs and parts that are not kept."""
+        self.texts += texts
 
     def keep(self, kind: str, data: Json, path: str) -> Opaque:
-        """Return something that has no known spelling in the words of the file."""
+        """Return a part of unknown form as an Opaque with the text of the file."""
         text = _name(data if isinstance(data, str) else json.dumps(data))
         kind = _name(kind)
-        self.kept.append(Kept(kind, path, text))
+        self.verbatim.append(VerbatimPart(kind, path, text))
         return Opaque(kind, text)
 
 
@@ -101,52 +99,56 @@ def _name(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-class Understanding:
-    """Sums up what was noted about the configurations of one file."""
+class FidelityCounter:
+    """Sums up the notes about the configurations of one file."""
 
-    __slots__ = ("_configurations", "_kept", "_notes", "_partly", "_refused", "strict", "unknown")
+    __slots__ = (
+        *("_configurations", "_counts", "_examples", "_notes", "_partly", "_refused"),
+        *("_strict", "_unknown"),
+    )
 
     def __init__(self, *, strict: bool) -> None:
-        self.strict = strict
-        self.unknown: list[Fault] = []
+        self._strict = strict
         self._configurations = 0
         self._partly = 0
         self._refused = 0
         self._notes: Counter[str] = Counter()
-        self._kept: dict[str, tuple[int, str, str]] = {}
+        self._counts: Counter[str] = Counter()
+        self._examples: dict[str, tuple[str, str]] = {}
+        self._unknown: list[Fault] = []
 
     def note(self, kind: str, count: int = 1) -> None:
-        """Count one repair, or something that is not kept."""
+        """Count a repair, or a part that is not kept."""
         self._notes[kind] += count
 
-    def configuration(self, path: str, parts: list[tuple[str, Reading]]) -> None:
+    def configuration(self, path: str, parts: Iterable[tuple[str, PartNotes]] = ()) -> None:
         """Count a configuration that was read in these parts, each with the step to it."""
-        self._configurations += 1
         partly = False
-        for step, reading in parts:
-            self._notes.update(reading.notes)
-            for kept in reading.kept:
+        for step, part in parts:
+            self._notes.update(part.texts)
+            for each in part.verbatim:
+                self._keep(each.kind, f"{path}{step}{each.path}", each.text)
                 partly = True
-                self._keep(kept.kind, f"{path}{step}{kept.path}", kept.text)
+        self._configurations += 1
         self._partly += partly
 
     def refused(self, kind: str, path: str, text: str) -> None:
-        """Count something that was to be a configuration and could not be made a Case."""
+        """Count a configuration that could not be read as a Case."""
         self._configurations += 1
         self._refused += 1
         self._keep(kind, path, text)
 
     def _keep(self, kind: str, path: str, text: str) -> None:
-        count, first, example = self._kept.get(kind, (0, path, text[:_LONGEST_EXAMPLE]))
-        self._kept[kind] = (count + 1, first, example)
-        if self.strict:
-            self.unknown.append(Fault(path, f"{kind} has no known spelling: {text[:80]!a}"))
+        self._counts[kind] += 1
+        self._examples.setdefault(kind, (path, text[:_LONGEST_EXAMPLE]))
+        if self._strict:
+            self._unknown.append(Fault(path, f"{kind} has no known form: {text[:80]!a}"))
 
     def fidelity(self, file: str, form: str, cases: int) -> Fidelity:
-        """Return the sum; BadData naming all that was kept as it is if ``strict``."""
-        if self.unknown:
-            raise bad_data(self.unknown)
-        verbatim = sorted(self._kept.items(), key=lambda item: (-item[1][0], item[0]))
+        """Return the sum; with ``strict``, BadData lists all verbatim parts if there are any."""
+        if self._unknown:
+            raise bad_file(self._unknown)
+        ranked = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
         return Fidelity(
             file=file,
             format=form,
@@ -155,6 +157,6 @@ class Understanding:
             understood=self._configurations - self._partly - self._refused,
             partly=self._partly,
             refused=self._refused,
-            verbatim=tuple(Verbatim(kind, *facts) for kind, facts in verbatim),
+            verbatim=tuple(Verbatim(kind, count, *self._examples[kind]) for kind, count in ranked),
             notes=tuple(sorted(self._notes.items())),
         )
