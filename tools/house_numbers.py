@@ -181,13 +181,9 @@ def depth(nodes: Iterable[ast.AST]) -> int:
 def _depth(node: ast.AST) -> int:
     if isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
         return 0
-    inner = list(ast.iter_child_nodes(node))
-    if not isinstance(node, BLOCKS):
-        return depth(inner)
-    chained = node.orelse if isinstance(node, ast.If) and len(node.orelse) == 1 else []
-    if not chained or not isinstance(chained[0], ast.If):
-        return 1 + depth(inner)
-    return max(1 + depth([*node.body, node.test]), _depth(chained[0]))
+    if isinstance(node, ast.If) and len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
+        return max(1 + depth([node.test, *node.body]), _depth(node.orelse[0]))
+    return depth(ast.iter_child_nodes(node)) + isinstance(node, BLOCKS)
 
 
 def modules_passed(source: Path) -> set[str]:
