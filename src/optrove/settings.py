@@ -1,4 +1,4 @@
-"""Read the environment, and change it for a while: the only module that touches it."""
+"""Read and change environment variables: the only module that does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Variable:
 
 
 BOARD = Variable("OPTROVE_BOARD", "mock board to run on where no --board is given")
-SHADOW = Variable("OPTROVE_SHADOW", "1: numbers on mock boards, by torch")
+SHADOW = Variable("OPTROVE_SHADOW", "1: mock boards compute numbers with torch")
 CACHE = Variable("OPTROVE_CACHE", "mock boards' files  [default: ~/.cache/optrove]")
 STORE = Variable("OPTROVE_STORE", "trove where no --store is given")
 MODEL = Variable("HF_MODEL", "name of the model in a trace's source")
@@ -42,7 +42,7 @@ VARIABLES = (BOARD, SHADOW, STORE, CACHE, MODEL, OPS_JSONL, RESULTS_CSV, MASTER,
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the environment asks of optrove."""
+    """The settings that come from environment variables."""
 
     board: str | None
     shadow: bool
@@ -65,22 +65,22 @@ def read_settings() -> Settings:
 
 
 def model_name() -> str | None:
-    """Return the model that HF_MODEL names, which the programs of tt-metal are started with."""
+    """Return the model that HF_MODEL names, as programs of tt-metal use it."""
     return os.environ.get(MODEL.name) or None
 
 
 def reset_command() -> str | None:
-    """Return the command that resets the boards of this machine, as it is written in a shell."""
+    """Return the shell command that resets the boards of this machine."""
     return os.environ.get(RESET.name) or None
 
 
 def ray_address() -> str | None:
-    """Return where the Ray cluster is that Jobs are to be executed on."""
+    """Return the address of the Ray cluster that executes Jobs."""
     return os.environ.get(RAY.name) or None
 
 
 def cache_directory() -> Path:
-    """Return where mock boards' files are kept, as an absolute path."""
+    """Return the absolute path of the directory for mock boards' files."""
     chosen = os.environ.get(CACHE.name)
     try:
         if chosen:
@@ -97,10 +97,10 @@ def cache_directory() -> Path:
 
 
 def _private_directory() -> Path:
-    """Return this user's cache where the path of the home directory has a space.
+    """Return a cache directory for a user whose home directory has a space in its path.
 
-    ttnn calls its compiler through a shell, which would split such a path. Anybody may make
-    directories among the temporary ones, so another user's is refused.
+    ttnn calls its compiler through a shell, which would split such a path. Any user may create
+    temporary directories, so one of another user is refused.
     """
     import tempfile  # here, since it costs every start some milliseconds
 
@@ -117,7 +117,7 @@ def _private_directory() -> Path:
 
 @contextmanager
 def environment(changes: Mapping[str, str | None]) -> Iterator[None]:
-    """Set (or with None: unset) variables inside the block; leave no trace of it behind."""
+    """Set variables (None: unset them) inside the block, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in changes}
     _apply(changes)
     try:
@@ -127,7 +127,7 @@ def environment(changes: Mapping[str, str | None]) -> Iterator[None]:
 
 
 def with_defaults(defaults: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for another process, with what the user has not set himself."""
+    """Return the environment for another process; the user's own settings override defaults."""
     return {**defaults, **os.environ}
 
 

@@ -15,7 +15,7 @@ from optrove.journal.content import JournalContent
 from optrove.journal.format import LINES
 from optrove.journal.reader import JournalReader
 from optrove.journal.writer import Journal, Numbering
-from optrove.model.case import is_replayable
+from optrove.model.case import obstacles
 from optrove.model.values import TtnnPlacement
 from optrove.serializer import plain
 from optrove.serializer.describe import Describer
@@ -48,7 +48,7 @@ def test_a_described_case_has_the_hashes_of_the_plain_way(case):
     assert described.semantic_id == fingerprint({"op": case.op, "arguments": kept})
     families = {name: encode(family_of(value)) for name, value in case.arguments}
     assert described.family_id == fingerprint({"op": case.op, "arguments": families})
-    assert described.replayable == is_replayable(case)
+    assert described.replayable == (not obstacles(case))
     assert case_of(described.content) == case
     assert [each.place for each in described.tensors] == [*range(len(described.tensors))]
 

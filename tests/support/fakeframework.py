@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from optrove.model.values import NumpyPlacement, Struct, TensorSpec, TtnnPlacement
 from optrove.serializer.tables import (
-    Caching,
     CallableConverter,
     ConverterTable,
     DeviceConverter,
@@ -184,11 +183,11 @@ def converters():
         StructConverter("fake.Memory", Memory, _memory_fields, _make_memory, ("kind", "shards")),
         StructConverter(
             *("fake.Grid", Grid, _grid_fields, lambda fields: Grid(**fields), ("x", "y")),
-            caching=Caching.BY_VALUE,
+            cacheable=True,
         ),
         StructConverter(
             *("fake.Program", Program, _program_fields, lambda fields: Program(**fields)),
-            caching=Caching.BY_IDENTITY,
+            cacheable=True,
         ),
         StructConverter("fake.Broken", Broken, _broken_fields, lambda fields: Broken()),
         SymbolConverter(

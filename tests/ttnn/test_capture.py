@@ -5,7 +5,7 @@ import sys
 import pytest
 
 import optrove
-from optrove.model.case import is_replayable
+from optrove.model.case import obstacles
 from optrove.model.values import TensorSpec
 from optrove.serializer.wire import encode
 from parts import needs
@@ -45,7 +45,7 @@ def test_a_function_is_seen_with_its_line_its_arguments_and_its_output(tmp_path,
     assert isinstance(output, TensorSpec)
     assert (output.shape, output.dtype) == (tuple(result.shape), "ttnn.bfloat8_b")
     assert output.identity == 2
-    assert is_replayable(call.case)
+    assert not obstacles(call.case)
 
 
 OPERATORS = {
@@ -335,7 +335,7 @@ def test_an_argument_of_unknown_class_is_kept_counted_and_never_merged(
     calls = traced.calls
     assert [call.kind for call in calls] == ["opaque"] * 6
     assert len({call.hash for call in calls}) == 6
-    assert not any(is_replayable(call.case) for call in calls)
+    assert all(obstacles(call.case) for call in calls)
     ((reason, count),) = traced.summary.accounting.untraceable
     assert kind.__name__ in reason
     assert count == 6

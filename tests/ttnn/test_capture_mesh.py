@@ -2,7 +2,7 @@
 
 import pytest
 
-from optrove.model.case import is_replayable
+from optrove.model.case import obstacles
 from optrove.model.values import Handle
 from tracing import tracing
 
@@ -43,7 +43,7 @@ def test_collective_ops_on_the_whole_mesh(tmp_path, ttnn, whole):
     assert len({call.hash for call in traced.calls}) == 2
     for call in traced.calls:
         assert call["input_tensor"].placement.mesh_shape == (4, 8)
-        assert is_replayable(call.case)
+        assert not obstacles(call.case)
         assert call.outcome == "returned"
     assert [each.shape for each in traced.calls[0].call.outputs] == [(1, 1, 32, 2048)]
 
@@ -66,7 +66,7 @@ def test_semaphores_made_meanwhile_are_recorded_with_their_recipe(tmp_path, ttnn
     assert [call.outcome for call in calls] == ["returned"] * 3
     assert len({call.hash for call in calls}) == 1
     case = calls[0].case
-    assert is_replayable(case)
+    assert not obstacles(case)
     semaphores = [*calls[0]["multi_device_global_semaphore"].items, calls[0]["barrier_semaphore"]]
     assert all(isinstance(each, Handle) and each.recipe is not None for each in semaphores)
     assert len({each.identity for each in semaphores}) == 3
@@ -87,7 +87,7 @@ def test_semaphores_made_before_are_counted_as_not_replayable(tmp_path, ttnn, ro
     calls = traced.of("ttnn.experimental.all_gather_async")
     assert [call.outcome for call in calls] == ["returned"] * 2
     assert [call.kind for call in calls] == ["case"] * 2
-    assert not any(is_replayable(call.case) for call in calls)
+    assert all(obstacles(call.case) for call in calls)
 
 
 def test_which_of_two_meshes_a_tensor_lies_on_makes_no_difference(tmp_path, ttnn, mesh, row):

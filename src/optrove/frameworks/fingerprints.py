@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from optrove.model.values import walk
 from optrove.serializer.describe import NUMBERED, Describer, DescriptionCache
 from optrove.serializer.tables import (
-    Caching,
     CallableConverter,
     Converter,
     DeviceConverter,
@@ -93,7 +92,7 @@ class Fingerprints:
             case SymbolConverter() | CallableConverter():
                 # A fixed set of objects, each equal to itself only.
                 return self._by_identity
-            case StructConverter(caching=Caching.BY_VALUE):
+            case StructConverter(cacheable=True):
                 return self._by_value
             case DeviceConverter(key=key_of):
                 return lambda key, live: key.extend((kind, key_of(live)))

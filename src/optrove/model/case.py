@@ -1,4 +1,4 @@
-"""The Case: one operation with its arguments, and changing parts of it."""
+"""The Case: one operation with its arguments; what keeps it from being replayed; rewriting it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def by_name(values: NamedValues, owner: str) -> NamedValues:
 
 
 def argument_order(name: str) -> tuple[int, int, str]:
-    """Return what arguments are sorted by for reading: ``arg0`` and on first, by number."""
+    """Return the sort key of an argument: ``arg0``, ``arg1`` and on first, then by name."""
     position = _POSITION.match(name)
     return (1, 0, name) if position is None else (0, int(position[1]), name)
 
@@ -55,8 +55,8 @@ def argument_order(name: str) -> tuple[int, int, str]:
 class Case:
     """An operation and its arguments, bound to parameter names and kept in their order.
 
-    ``op`` is the public name (``ttnn.add``). An argument left out is absent; an explicit None
-    is there as Null. Which is which matters for replay, so neither is turned into the other.
+    ``op`` is the public name (``ttnn.add``). An omitted argument is absent; an explicit None is
+    Null. The difference matters for replay, so neither is turned into the other.
     """
 
     op: str
@@ -68,7 +68,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """One argument part that cannot be made anew, where it is, and why."""
+    """A part of an argument that cannot be recreated: its path, its type, and the reason."""
 
     path: str
     type: str
@@ -76,10 +76,10 @@ class Obstacle:
 
 
 def obstacles(case: Case) -> tuple[Obstacle, ...]:
-    """Return all that keeps ``case`` from being replayed as it was; empty when nothing does.
+    """Return the parts that keep ``case`` from being replayed as recorded.
 
-    These are facts of the recording: a replay may supply something in their place, and notes it.
-    Whether the installed framework can build the rest is for ``build`` to say.
+    These are facts of the recording: a replay may supply substitutes, and notes them. Whether the
+    installed framework can build the rest is decided by ``build``.
     """
     found = []
     for name, value in case.arguments:
@@ -90,13 +90,8 @@ def obstacles(case: Case) -> tuple[Obstacle, ...]:
     return tuple(found)
 
 
-def is_replayable(case: Case) -> bool:
-    """Tell whether the recording of ``case`` holds all that a replay needs."""
-    return not obstacles(case)
-
-
 def obstacle(path: str, part: Value) -> Obstacle | None:
-    """Return what keeps one part, itself and not what it holds, from being made anew."""
+    """Return the obstacle that ``part`` itself is, apart from its own parts; None if it is fine."""
     if isinstance(part, Opaque):
         return Obstacle(path, part.type, "no converter knows this type")
     if isinstance(part, Handle) and part.recipe is None:
@@ -107,9 +102,9 @@ def obstacle(path: str, part: Value) -> Obstacle | None:
 
 
 def rewrite(value: Value, change: Function[[Value], Value]) -> Value:
-    """Return ``value`` with each of its parts, and then itself, as ``change`` returns it.
+    """Return ``value`` with ``change`` applied to each of its parts, and then to itself.
 
-    The order is that of describing: items as they stand, fields by their names.
+    The order is that of describing: items in their order, fields by name.
     """
     match value:
         case List(items):
@@ -129,10 +124,9 @@ def rewrite(value: Value, change: Function[[Value], Value]) -> Value:
 
 
 def renamed(case: Case, names: Names[str, str]) -> Case:
-    """Return ``case`` with other names for some arguments, and its tensors numbered anew.
+    """Return ``case`` with new names for some arguments, as if recorded with these names.
 
-    Tensors, buffers, devices and handles are numbered in the order of the arguments' names, so
-    that a case comes out as if it had been recorded with the new names.
+    So tensors, buffers, devices and handles are renumbered in the order of the new names.
     """
     numbering = _Numbering()
     called = {names.get(name, name): value for name, value in case.arguments}
@@ -141,7 +135,7 @@ def renamed(case: Case, names: Names[str, str]) -> Case:
 
 
 class _Numbering:
-    """New numbers for what is numbered within one case, in order of appearance."""
+    """Renumbers the tensors, buffers, devices and handles of one case in order of appearance."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, dict[object, int]] = {}

@@ -1,11 +1,8 @@
-"""Names of operations, and which of them are counted or hidden.
+"""Names of operations, patterns for them, and which calls are counted.
 
-Their calls are recorded like all others; lists of cases leave them out unless ``--all-ops`` asks
-for them. This table is the one place that says which they are.
-
-Every call is recorded. Two kinds are left out of counts of calls and cases unless asked for, so
-that a number means the same wherever it stands: calls of ops that only move data (``hidden``), and
-nested calls, which other ops make. This is the one place that decides it.
+Every call is recorded. Lists and counts leave out two kinds unless the user asks for them, so that
+a number means the same everywhere: calls of ops that only move data (``--all-ops`` includes them),
+and nested calls, which other ops make (``--nested``). This module is the only place that decides.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ ANY = "*"
 
 
 def op_pattern(name: str) -> re.Pattern[str]:
-    """Return what matches the full name of an op: ``add``, ``ttnn::add`` and ``ttnn.add`` alike.
+    """Return the pattern of full names for ``add``, ``ttnn::add`` or ``ttnn.add``.
 
     ``*`` stands for anything.
     """
@@ -32,10 +29,10 @@ def op_pattern(name: str) -> re.Pattern[str]:
 
 
 def meant_ops(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the ``known`` ops that ``name`` means, in their order; empty if none.
+    """Return the ``known`` ops that ``name`` means, in their order.
 
-    Where nothing has the name, the last parts of a longer name will do:
-    ``paged_fill_cache`` means ``ttnn.experimental.paged_fill_cache``.
+    If no op has the name, it may be the end of a longer one: ``paged_fill_cache`` means
+    ``ttnn.experimental.paged_fill_cache``.
     """
     every = tuple(known)
     pattern = op_pattern(name)
@@ -47,9 +44,9 @@ def meant_ops(name: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 def full_pattern(name: str, known: Iterable[str]) -> str | None:
-    """Return one full name or pattern that fits those ops that ``name`` means, and no others.
+    """Return one full name or pattern for exactly the ops that ``name`` means.
 
-    None if there is no such pattern, as for ops of two frameworks that have one name.
+    None if there is no such pattern, as for ops of two frameworks that share a name.
     """
     every = tuple(known)
     meant = meant_ops(name, every)
@@ -68,10 +65,10 @@ def _body(dotted: str) -> str:
 
 
 VECTORS: Final = "sweep."
-"""How the ops of vectors begin, which sweep modules make and no model has called."""
+"""The prefix of the ops of vectors, which sweep modules generate and no model calls."""
 
 BEYOND_VECTORS: Final = "sweep/"
-"""The first text after all that begin so, compared by bytes."""
+"""The first text after all texts with that prefix, compared by bytes."""
 
 HIDDEN_OPS: Final = frozenset(
     {
@@ -105,13 +102,13 @@ HIDDEN_OPS: Final = frozenset(
 
 
 def is_hidden(op: str) -> bool:
-    """Tell whether an operation is left out of lists of cases."""
+    """Tell whether lists and counts leave an operation out by default."""
     return op in HIDDEN_OPS or op.startswith(VECTORS)
 
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """What is counted beyond the usual: ops that only move data, and nested calls."""
+    """Which calls are counted besides: of ops that only move data, and nested ones."""
 
     all_ops: bool = False
     nested: bool = False
@@ -119,7 +116,7 @@ class Counting:
 
 @dataclass(frozen=True, slots=True)
 class OpCalls:
-    """How often an op was called, with how many Cases: in all, and not by another op."""
+    """The number of calls and Cases of an op: all, and those not made by another op."""
 
     op: str
     cases: int
@@ -130,7 +127,7 @@ class OpCalls:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A number of ops, their cases, and their calls."""
+    """The number of ops, cases and calls."""
 
     ops: int = 0
     cases: int = 0
@@ -142,10 +139,10 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What was recorded and is not counted; nothing is in both.
+    """The calls that are recorded but not counted, each in one of two groups.
 
-    ``moving`` are calls of ops that only move data, as far as counting all ops would count them;
-    ``nested`` the rest: calls that other ops made, of whatever op.
+    ``moving`` are calls of ops that only move data, as ``all_ops`` would count them; ``nested``
+    are the rest: calls that other ops made.
     """
 
     moving: Amount = field(default_factory=Amount)
@@ -157,14 +154,14 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What is counted, and what is left out; both together are all that was recorded."""
+    """The counted calls, and those left out; together they are all recorded calls."""
 
     amount: Amount = field(default_factory=Amount)
     left: LeftOut = field(default_factory=LeftOut)
 
 
 def add_up(ops: Iterable[OpCalls], counting: Counting | None = None) -> Counted:
-    """Add up how often ops were called; an op with nothing that counts is not counted itself."""
+    """Add up the calls of ops; an op without a counted call is not counted itself."""
     asked = counting or Counting()
     total, moving, nested = Amount(), Amount(), Amount()
     for each in ops:

@@ -1,4 +1,4 @@
-"""The records: what was observed, what is to be run, and what came of it.
+"""The records: observed runs and calls, jobs to execute, and their results.
 
 Names follow one pattern: ``*_id`` refers to another record, ``*_ns`` is a duration in
 nanoseconds, ``*_at`` a moment as ISO 8601 text in UTC. ``case_id`` is the placement hash.
@@ -15,14 +15,14 @@ from optrove.model.case import Case, NamedValues, by_name
 from optrove.model.values import Float, Value
 
 Counts: TypeAlias = tuple[tuple[str, int], ...]
-"""How often each named thing was seen."""
+"""The number of occurrences by name."""
 
 HARMLESS: Final = "and nothing has to be done"
-"""How a note about an execution ends that only explains something."""
+"""The end of a note about an execution that needs no action."""
 
 
 class Outcome(Enum):
-    """What came of executing a Job. All but the last are answers of the operation."""
+    """The outcome of executing a Job. All but the last are answers of the operation."""
 
     PASSED = "passed"
     NUMERICS = "numerics"
@@ -33,7 +33,7 @@ class Outcome(Enum):
     HUNG = "hung"
     CRASHED = "crashed"
     NOT_RUN = "not_run"
-    """The machine's doing: says nothing about the operation."""
+    """The machine failed; this says nothing about the operation."""
 
 
 class CallOutcome(Enum):
@@ -67,7 +67,7 @@ class Phase(Enum):
 
 
 class RunKind(Enum):
-    """What a Run was started for."""
+    """The purpose of a Run."""
 
     TRACE = "trace"
     REPLAY = "replay"
@@ -76,7 +76,7 @@ class RunKind(Enum):
 
 
 class DeviceKind(Enum):
-    """On what operations are executed: a board, a mock one, or a mock one with numerics."""
+    """Where operations are executed: a board, a mock board, one with numerics, the host."""
 
     HARDWARE = "hw"
     MOCK = "mock"
@@ -86,7 +86,7 @@ class DeviceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceParameters:
-    """With what a device was opened; None is what was not given or not observed."""
+    """The parameters that a device was opened with; None if not given or not observed."""
 
     mesh_shape: tuple[int, ...] | None = None
     fabric_config: str | None = None
@@ -121,7 +121,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Accounting:
-    """What became of every observed call; see ``adds_up``."""
+    """What happened to every observed call; see ``adds_up``."""
 
     observed: int = 0
     stored: int = 0
@@ -140,8 +140,8 @@ class Accounting:
 class Run:
     """One traced, replayed, swept or imported session.
 
-    ``source`` is what was run, with the model where it is known: ``path [HF_MODEL:name]``.
-    A Run without ``finished_at`` was interrupted, or is still going on.
+    ``source`` is the program, with the model where it is known: ``path [HF_MODEL:name]``.
+    A Run without ``finished_at`` was interrupted, or is still running.
     """
 
     id: str
@@ -181,10 +181,10 @@ class Scope:
 class Call:
     """One observed invocation of a Case.
 
-    ``op_index`` counts the calls of a process (``process`` tells those of a Run apart, such as
-    the workers of pytest-xdist) from zero; ``parent`` is the op_index of the call that made this
-    one, ``depth`` how many such there are above it. ``outputs`` keeps the numbers that
-    the tensors had as arguments. ``device`` is there when it differs from the Run's.
+    ``op_index`` counts the calls of a process from zero; ``process`` numbers the processes of a
+    Run, such as the workers of pytest-xdist. ``parent`` is the op_index of the call that made this
+    one, ``depth`` the number of calls above it. Tensors in ``outputs`` that were arguments keep
+    the numbers of these. ``device`` is set when it differs from the Run's.
     """
 
     run_id: str
@@ -208,10 +208,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measurement:
-    """One number that was measured, with the bound that it was held against, if any.
+    """One measured number, and the threshold that it was compared with, if any.
 
     ``output`` is the index of the result that it belongs to, where an operation has several.
-    Numbers are kept as doubles, and are equal when their bits are: every NaN is the one NaN.
+    Numbers are doubles and are compared by their bits; all NaNs are equal.
     """
 
     name: str
@@ -270,10 +270,10 @@ class TestResult:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A Case to execute: on what, with which seed and metrics, and for how long at most.
+    """A Case to execute, with device kind, seed, metrics and time limit.
 
-    ``outputs`` is what it gave when it was recorded, None where that is not known or not to be
-    compared. ``module`` is the file of the sweep module whose vector the case is.
+    ``outputs`` are the recorded outputs; None where they are unknown or must not be compared.
+    ``module`` is the file of the sweep module whose vector the case is.
     """
 
     case: Case
@@ -288,7 +288,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class DeviceKey:
-    """What two Jobs must agree in to be executed without opening a device in between."""
+    """The facts that two Jobs must share to be executed on one opened device."""
 
     device_kind: DeviceKind
     board: str | None
@@ -306,7 +306,7 @@ class JobGroup:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a sweep is going to execute, in this order; ``left_out`` says what not, and why."""
+    """The Jobs of a sweep, in this order; ``left_out`` counts skipped cases by reason."""
 
     id: str
     groups: tuple[JobGroup, ...]
@@ -317,9 +317,9 @@ class Plan:
 class Attempt:
     """One execution of a Job.
 
-    ``detail`` is the operation's or the machine's own words, ``notes`` what the replay itself has
-    to say, such as what it supplied; ``replayed_case_id`` is the hash of the call as it was
-    traced while it ran, which equals ``case_id`` when the replay was true.
+    ``detail`` is the message of the operation or the machine, ``notes`` are those of the replay
+    itself, such as what it supplied; ``replayed_case_id`` is the hash of the call as it was
+    traced while it ran, which equals ``case_id`` when the replay was exact.
     """
 
     run_id: str
@@ -339,7 +339,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class SweepModule:
-    """A module whose vectors are swept: its name in that of their ops, its file and its hash."""
+    """A module whose vectors are swept: its name in the names of their ops, its file and hash."""
 
     name: str
     path: str
@@ -349,11 +349,11 @@ class SweepModule:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What a sweep was asked for, as it is kept with its Run; what is None was not said.
+    """The request of a sweep, as it is stored with its Run; None was not given.
 
-    ``targets`` and ``filters`` are in the words of the user, ``source`` and ``file`` are where
-    cases came from, ``measured`` what was to be measured besides, ``left_out`` what was not
-    planned, and why.
+    ``targets`` and ``filters`` are as the user typed them, ``source`` and ``file`` are the origin
+    of the cases, ``measured`` the additional measurements, ``left_out`` counts the cases that were
+    not planned, by reason.
     """
 
     targets: tuple[str, ...] = ()
@@ -375,11 +375,11 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which Cases are wanted; a field left None does not restrict them.
+    """A selection of Cases; a field that is None does not restrict it.
 
-    ``op`` may be a pattern with ``*``. What is said about tensors (``dtype`` to ``argument``, the
-    name of its parameter) has to hold for one and the same tensor; -1 in a shape is any
-    size. ``vectors`` are those of sweep modules, which nobody has called.
+    ``op`` may be a pattern with ``*``. The fields about tensors (``dtype`` to ``argument``, the
+    name of the parameter) have to match one and the same tensor; -1 in a shape is any size.
+    ``vectors`` are those of sweep modules, which no model calls.
     """
 
     op: str | None = None
@@ -402,5 +402,5 @@ class Query:
 
 
 def now() -> str:
-    """Return this moment as records have it."""
+    """Return the current time as records store it."""
     return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%S.%f}Z"

@@ -1,8 +1,8 @@
 """The Value union: one argument of an operation in recorded form.
 
-Every kind is an immutable, hashable dataclass without behaviour. Scalars are wrapped, so that
-``Int(1)``, ``Bool(True)`` and ``Float(1.0)`` stay three different values although Python calls
-their contents equal. The union is closed: a ``match`` over it needs no default branch.
+Every kind is an immutable, hashable dataclass without behavior. Scalars are wrapped, so that
+``Int(1)``, ``Bool(True)`` and ``Float(1.0)`` stay three different values although Python compares
+their contents as equal. The union is closed: a ``match`` over it needs no default branch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Null:
-    """An explicit None, which is not the same as an argument left out."""
+    """An explicit None, as opposed to an omitted argument."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Float:
-    """A double; equal when the bits are, so -0.0 is not 0.0, and every NaN is the one NaN."""
+    """A double, compared by its bits: -0.0 is not 0.0, and all NaNs are equal."""
 
     value: float
 
@@ -87,7 +87,7 @@ class List:
 
 @dataclass(frozen=True, slots=True)
 class Tuple:
-    """A tuple, kept apart from a list."""
+    """A tuple, distinct from a list."""
 
     items: tuple[Value, ...]
 
@@ -101,14 +101,14 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class FrozenSet:
-    """A frozen set, kept apart from a set, which cannot be a key."""
+    """A frozen set, distinct from a set: it can be a key."""
 
     items: frozenset[Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A dictionary with keys of any kind; the order of its entries does not count."""
+    """A dictionary with keys of any kind; the order of its entries is not recorded."""
 
     items: frozenset[tuple[Value, Value]]
 
@@ -123,7 +123,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """A known class with named fields, kept in the order of their names."""
+    """An object of a known class with named fields, sorted by name."""
 
     type: str
     fields: tuple[tuple[str, Value], ...]
@@ -158,10 +158,10 @@ class MeshPlacement:
 
 @dataclass(frozen=True, slots=True)
 class TtnnPlacement:
-    """Where and how a ttnn tensor lies: on a host or a mesh of chips.
+    """Where and how a ttnn tensor is stored: on a host or a mesh of chips.
 
-    ``device`` is the number of the device that holds it, which a DeviceRef to the same one has
-    as its identity; None on the host.
+    ``device`` is the number of the device that holds it, equal to the identity of a DeviceRef to
+    the same device; None on the host.
     """
 
     padded_shape: tuple[int, ...]
@@ -176,7 +176,7 @@ class TtnnPlacement:
 
 @dataclass(frozen=True, slots=True)
 class TorchPlacement:
-    """Where and how a torch tensor lies in memory.
+    """Where and how a torch tensor is stored.
 
     ``offset`` counts elements from the start of the storage. ``conjugate`` and ``negative`` are
     set when the numbers in memory have yet to be conjugated or negated.
@@ -193,7 +193,7 @@ class TorchPlacement:
 
 @dataclass(frozen=True, slots=True)
 class NumpyPlacement:
-    """How a numpy array lies in memory; strides and the offset in its buffer are in bytes."""
+    """How a numpy array is stored; strides and the offset in its buffer are in bytes."""
 
     strides: tuple[int, ...]
     offset: int = 0
@@ -206,10 +206,10 @@ TensorPlacement: TypeAlias = TtnnPlacement | TorchPlacement | NumpyPlacement
 class TensorSpec:
     """A tensor without its numbers.
 
-    ``shape`` and ``dtype`` (``ttnn.bfloat16``, ``torch.float32``) say what is computed,
-    ``placement`` where it lies. ``identity`` numbers the distinct tensors of one call in order
-    of appearance: a tensor that is passed twice, updated in place or returned keeps its number.
-    ``storage`` numbers their distinct buffers likewise: a tensor and its views share one.
+    ``shape`` and ``dtype`` (``ttnn.bfloat16``, ``torch.float32``) determine the computation,
+    ``placement`` where the tensor is stored. ``identity`` numbers the distinct tensors of one call
+    in order of appearance: a tensor that is passed twice, updated in place or returned keeps its
+    number. ``storage`` numbers their distinct buffers likewise: a tensor and its views share one.
     """
 
     shape: tuple[int, ...]
@@ -221,7 +221,7 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRef:
-    """A device that the caller supplied; a replay puts its own in this place.
+    """A device that the caller supplied; a replay uses its own instead.
 
     ``identity`` numbers the distinct devices of one call, such as the parts of a mesh.
     """
@@ -233,9 +233,9 @@ class DeviceRef:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A runtime object that has to be made anew: a semaphore, a sub-device, a generator.
+    """A runtime object that has to be recreated: a semaphore, a sub-device, a generator.
 
-    ``recipe`` is what it takes to make one, or None where that could not be observed.
+    ``recipe`` holds the arguments to create one; None where its creation was not observed.
     ``identity`` numbers the distinct handles of one call.
     """
 
@@ -246,14 +246,14 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Callable:
-    """A function or class, by its qualified name; never looked up from data."""
+    """A function or class, by its qualified name; names in data are never looked up."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Something that no converter knows. ``token`` is unique, so no two are ever equal."""
+    """An object that no converter knows. ``token`` is unique, so no two are ever equal."""
 
     type: str
     token: str
@@ -290,12 +290,12 @@ _PLAIN_KEY = re.compile(r"[$A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 _LONGEST_KEY: Final = 200
-"""Longer keys are cut in paths, which are for people to read."""
+"""Longer keys are cut in paths, which people read."""
 
 
 @lru_cache(maxsize=4096)
 def key_step(key: str) -> str:
-    """Return how a path spells the step to ``key``: ``.name``, or ``["odd name"]``."""
+    """Return the step of a path to ``key``: ``.name``, or ``["odd name"]``."""
     if len(key) > _LONGEST_KEY:
         key = f"{key[:_LONGEST_KEY]}..."
     if _PLAIN_KEY.match(key):

@@ -1,11 +1,10 @@
 """Build live objects from Values, and check that they equal the recorded ones.
 
-A class may change what it is given: round it, wrap it around, complete it. So a built object is
-described once more, and what comes out must be what went in.
+A class may change its arguments: round them, wrap them around, complete them. So a built object is
+described again, and the description must equal the recorded one.
 
-Nothing is imported, and no name is looked up anywhere but in the tables. What cannot be built is
-reported with its path, all of it at once, and never replaced by something similar: not by what a
-class makes of its fields, nor by one device for two.
+Nothing is imported, and names are looked up in the tables only. Every part that cannot be built is
+reported with its path, and never replaced by something similar, such as one device for two.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ _Steps: TypeAlias = list[tuple[str, Value, Value]]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """An object, what it was made from, and the path of that in the data."""
+    """A built object, the Struct that it was built from, and its path in the data."""
 
     path: str
     recorded: Struct
@@ -81,7 +80,7 @@ def changes(objects: Iterable[Made], tables: Tables) -> Iterator[Fault]:
     Fields that the record leaves out may have any value. Devices and handles are the caller's,
     and so are not compared.
     """
-    # Without a limit on the size: they were built from data of that size.
+    # No limit on the size: the objects were built from data of that size.
     session = Describer(tables, max_parts=sys.maxsize)
     for made in objects:
         again = session.describe(made.live)
@@ -139,7 +138,7 @@ def _fields(old: tuple[tuple[str, Value], ...], new: dict[str, Value]) -> _Steps
 
 
 def _is_same_member(old: Symbol, new: Symbol, tables: Tables) -> bool:
-    """Tell whether two names are those of one member, which may have several."""
+    """Tell whether two names mean the same member, which may have aliases."""
     if old == new:
         return True
     converter = tables.by_name.get(old.type)
@@ -155,15 +154,15 @@ def _shown(value: Value) -> str:
 MakeTensor: TypeAlias = "Function[[TensorSpec, str], Any]"
 
 _ADVISED: Final = 20
-"""How many faults come with similar names; finding these takes longer than all the rest."""
+"""How many faults suggest similar names; finding these takes longer than the rest."""
 
 _LONGEST_NAME: Final = 200
-"""Names beyond this length are no slips of the pen."""
+"""Longer names are not typing errors."""
 
 _LONGEST_REASON: Final = 1000
 
 _KNOWN: Final = "known"
-"""The problem of a part that was not read: it spoils what it is in, and is named already."""
+"""The problem of a part that was not read, whose fault is listed already."""
 
 
 def build(
@@ -174,18 +173,17 @@ def build(
     unread: Iterable[Fault] = (),
     tensor: MakeTensor | None = None,
 ) -> Any:
-    """Return the live object that ``value`` describes; BadData names all that is in the way.
+    """Return the live object that ``value`` describes; BadData lists every fault.
 
-    ``tensor`` makes the tensor of a spec, with the path to it; what it raises is a fault.
-    ``unread`` are the faults of reading ``value``, which then has UNREAD in their places: what
-    else is in the way is found all the same, and all of it named together.
-    Some Values stay as they are, because no object can stand for them: tensor specs without
-    ``tensor``, functions,
-    user classes that are not in ``tables``, and everything of a framework that is not installed.
-    Devices and handles become objects when ``mesh_device`` is given.
+    ``tensor`` creates the tensor of a spec from the spec and its path; an exception is a fault.
+    ``unread`` are the faults of reading ``value``, which has UNREAD in their places; they are
+    listed with the faults of building the rest.
+    Some Values stay as they are: tensor specs without ``tensor``, functions, user classes that are
+    not in ``tables``, and everything of a framework that is not installed. Devices and handles
+    become objects when ``mesh_device`` is given.
     """
     known = list(unread)
-    # Where something is wrong already, nothing is made on a device any more.
+    # With faults already known, nothing is created on a device.
     builder = _Builder(tables, None if known else mesh_device, None if known else tensor)
     live = builder.build(value, "$")
     faults = known + [fault for fault in builder.faults if fault.problem != _KNOWN]
@@ -197,10 +195,7 @@ def build(
 
 
 class _Builder:
-    """One session of building: its faults so far, and the objects that it has made.
-
-    ``made`` are the outermost objects that a converter put together.
-    """
+    """One session of building: its faults, and the outermost objects that converters made."""
 
     __slots__ = (
         "_device",
@@ -224,7 +219,7 @@ class _Builder:
         self._handles: dict[tuple[str, int], tuple[Handle, Any]] = {}
 
     def build(self, value: Value, path: str) -> Any:
-        """Return the object of ``value``, or None after noting why there is none."""
+        """Return the object of ``value``, or None after noting a fault."""
         if len(self.faults) >= MAX_FAULTS:
             return None
         match value:
@@ -248,7 +243,7 @@ class _Builder:
             self.faults.append(Fault(path, problem))
 
     def _is_sound_since(self, before: int) -> bool:
-        """Tell whether no fault was found since there were ``before``."""
+        """Tell whether there are still only ``before`` faults."""
         return len(self.faults) == before and before < MAX_FAULTS
 
     def _container(self, value: List | Tuple | Set | FrozenSet | Mapping, path: str) -> Any:
@@ -298,7 +293,7 @@ class _Builder:
     def _is_new(self, live: Any, found: set[Any] | dict[Any, Any], path: str) -> bool:
         """Tell whether ``live`` can be added to ``found``; notes why not."""
         try:
-            hash(live)  # asked first, since ``in`` takes a set for a frozen one
+            hash(live)  # first, since ``in`` treats a set like a frozen one
             known = live in found
         except Exception as error:  # noqa: BLE001 - the user's classes run here; noted as a fault
             self._fault(path, f"cannot be in a set or be a key: {reason(error)}")
@@ -325,7 +320,7 @@ class _Builder:
         return name.startswith(USER_KINDS) or framework_of(name) in self._tables.absent
 
     def _check_inert(self, value: Value, path: str) -> None:
-        """Note what is wrong within a Value that stays as it is."""
+        """Note the faults within a Value that stays as it is."""
         for here, part in walk(value, path):
             match part:
                 case Opaque():
@@ -441,7 +436,7 @@ class _Builder:
             self._check_inert(value, path)
             return value
         if not isinstance(converter, HandleConverter):
-            self._fault(path, f"{value.type} is not made anew for each run")
+            self._fault(path, f"{value.type} is not an object that each run recreates")
             return None
         if converter.needs_device and self._mesh_device is None:
             self._check_inert(value, path)
@@ -473,9 +468,9 @@ class _Builder:
 
 
 def reason(error: Exception) -> str:
-    """Return what an exception says of itself, whatever its class makes of that."""
+    """Return the class and message of an exception, even if its class cannot be printed."""
     try:
         text = str(error)[:_LONGEST_REASON]
-    except Exception:  # noqa: BLE001 - the user's exception runs here; its name still tells
-        text = "without words"
+    except Exception:  # noqa: BLE001 - the user's exception runs here; its class is still named
+        text = "no message"
     return f"{class_name(type(error)).path}: {text}"

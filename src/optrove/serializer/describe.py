@@ -1,9 +1,9 @@
 """Describe live objects as Values.
 
-``Describer`` is one session: the arguments and results of one call go through the same one, so
+A ``Describer`` is one session: the arguments and results of one call go through the same one, so
 that a tensor or handle that appears twice keeps its number. It never raises, never changes an
-object, and never compares, prints or formats one. What no converter knows, what is nested too
-deeply, contains itself or is too large becomes Opaque.
+object, and never compares, prints or formats one. An object that no converter knows, that is nested
+too deeply, contains itself or is too large becomes Opaque.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ from optrove.model.values import (
 from optrove.serializer.hashes import canonical_bytes
 from optrove.serializer.plain import user_converter
 from optrove.serializer.tables import (
-    Caching,
     CallableConverter,
     Converter,
     DeviceConverter,
@@ -71,12 +70,12 @@ _FALSE: Final = Bool(value=False)
 
 
 def opaque(session: Describer, live: Any) -> Value:  # noqa: ARG001 - the signature of a Handler
-    """Describe an object of which nothing but its type is known."""
+    """Describe an object by its type only."""
     return Opaque(class_name(type(live)).spelled("."), secrets.token_hex(16))
 
 
 def handler_for(kind: type, tables: Tables) -> Handler:
-    """Return what describes objects of ``kind``; it keeps no user class alive."""
+    """Return the function that describes objects of ``kind``; it keeps no user class alive."""
     handler = _HANDLERS.get(kind)
     if handler is not None:
         return handler
@@ -89,22 +88,14 @@ def handler_for(kind: type, tables: Tables) -> Handler:
     return _class if issubclass(kind, type) else opaque
 
 
-def _list(session: Describer, live: list[Any]) -> Value:
+def _sequence(session: Describer, live: list[Any] | tuple[Any, ...]) -> Value:
     if not session.enter(live, len(live)):
         return opaque(session, live)
     try:
-        return List(tuple([session.describe(item) for item in live]))
+        items = tuple([session.describe(item) for item in live])
     finally:
         session.leave(live)
-
-
-def _tuple(session: Describer, live: tuple[Any, ...]) -> Value:
-    if not session.enter(live, len(live)):
-        return opaque(session, live)
-    try:
-        return Tuple(tuple([session.describe(item) for item in live]))
-    finally:
-        session.leave(live)
+    return List(items) if type(live) is list else Tuple(items)
 
 
 def _set(session: Describer, live: set[Any] | frozenset[Any]) -> Value:
@@ -144,7 +135,7 @@ def _int(session: Describer, live: int) -> Value:
 
 
 def _function(session: Describer, live: Any) -> Value:
-    """Describe a function; one whose name does not tell it from others is Opaque."""
+    """Describe a function by its name; one that is not found under its name is Opaque."""
     owner = getattr(live, "__self__", None)
     name = function_name(live)
     if (owner is None or isinstance(owner, ModuleType)) and name.leads_to(live):
@@ -165,8 +156,8 @@ _BUILTIN: Final[dict[type, Handler]] = {
     complex: lambda _, live: Complex(Float(live.real), Float(live.imag)),
     str: lambda _, live: Text(live),
     bytes: lambda _, live: Bytes(live),
-    list: _list,
-    tuple: _tuple,
+    list: _sequence,
+    tuple: _sequence,
     set: _set,
     frozenset: _set,
     dict: _dict,
@@ -176,7 +167,7 @@ _BUILTIN: Final[dict[type, Handler]] = {
 
 
 def _recorded(session: Describer, live: Any) -> Value:
-    """Keep a Value, such as one whose framework is missing, unless no reader would take it."""
+    """Keep a Value, such as one whose framework is missing, unless no reader would accept it."""
     again = decode(encode(live, depth=session.depth))
     return again if again == live else opaque(session, live)
 
@@ -186,7 +177,7 @@ _HANDLERS: Final[dict[type, Handler]] = {**_BUILTIN, **dict.fromkeys(get_args(Va
 
 def _user_handler(name: Name, handle: Handler) -> Handler:
     def known_by_name(session: Describer, live: Any) -> Value:
-        # Asked each time, since a name may pass to another class of a later definition.
+        # Checked each time, since a later definition may take over the name.
         return (handle if name.leads_to(type(live)) else opaque)(session, live)
 
     return known_by_name
@@ -213,7 +204,6 @@ def _converter_handler(converter: Converter) -> Handler:
 def _struct_handler(converter: StructConverter) -> Handler:
     # Not the converter itself, which holds the class.
     name, fields_of = converter.name, converter.fields
-    by_value = converter.caching is Caching.BY_VALUE
 
     def taken_apart(session: Describer, live: Any) -> Value:
         fields = fields_of(live)
@@ -228,14 +218,14 @@ def _struct_handler(converter: StructConverter) -> Handler:
         cache = session.cache
         if cache is None:
             return taken_apart(session, live)
-        key = (name, live if by_value else id(live))
+        key = (name, live)
         value = cache.find(key)
         if value is None:
             value = taken_apart(session, live)
             cache.keep(key, live, value)
         return value
 
-    return taken_apart if converter.caching is Caching.NEVER else cached
+    return cached if converter.cacheable else taken_apart
 
 
 def _tensor_handler(converter: TensorConverter) -> Handler:
@@ -268,7 +258,7 @@ def _handle_handler(converter: HandleConverter) -> Handler:
         fields = session.recipes(live)
         if fields is None:
             fields = converter.recipe(live)
-        # Two levels: the fields lie within the recipe, and that within the handle.
+        # Two levels: the fields are in the recipe, and the recipe is in the handle.
         if fields is None or not session.enter(live, len(fields), levels=2):
             return Handle(converter.name, None, number)
         try:
@@ -280,8 +270,7 @@ def _handle_handler(converter: HandleConverter) -> Handler:
 
 
 MAX_PARTS: Final = 1_000_000
-"""How many parts one session describes unless told otherwise; lists that share sublists can
-unfold without end."""
+"""The default limit of parts per session; lists that share sublists can unfold without end."""
 
 
 def describe(live: Any, tables: Tables) -> Value:
@@ -290,14 +279,14 @@ def describe(live: Any, tables: Tables) -> Value:
 
 
 NUMBERED: Final = (TensorSpec, DeviceRef, Handle, Opaque)
-"""What holds a number or token that is only good for one session."""
+"""The Values with a number or token that is valid in one session only."""
 
 
 class DescriptionCache:
     """Descriptions of objects that never change, as their converters declare.
 
-    Bounded: when full it starts over, so that a program which makes a new configuration for
-    every call neither grows without end nor keeps its objects alive for long.
+    The size is bounded: a full cache is cleared, so that a program which creates a configuration
+    for every call neither grows without end nor keeps its objects alive for long.
     """
 
     __slots__ = ("_entries", "_limit")
@@ -307,12 +296,12 @@ class DescriptionCache:
         self._limit = limit
 
     def find(self, key: Hashable) -> Value | None:
-        """Return what was kept under ``key``, or None."""
+        """Return the description under ``key``, or None."""
         entry = self._entries.get(key)
         return None if entry is None else entry[1]
 
     def keep(self, key: Hashable, live: Any, value: Value) -> None:
-        """Keep ``value`` and hold ``live``, unless ``value`` is only good for this session."""
+        """Keep ``value``, and ``live`` alive, unless ``value`` is valid in this session only."""
         if any(isinstance(part, NUMBERED) for _, part in walk(value)):
             return
         if len(self._entries) >= self._limit:
@@ -369,13 +358,13 @@ class Describer:
                 self._tables.handlers.keep(kind, handler)
             return handler(self, live)
         except Exception:  # noqa: BLE001 - the recorder's border: the user's classes run here and may raise anything
-            # Not muted: an Opaque is counted by type in every summary.
+            # Not muted: every summary counts Opaques by type.
             return opaque(self, live)
 
     def enter(self, live: Any, parts: int, *, levels: int = 1) -> bool:
-        """Begin the ``parts`` of ``live``; False if it must not be taken apart any further.
+        """Begin to describe the ``parts`` of ``live``; False if a limit forbids it.
 
-        ``levels`` says how much deeper the parts lie in the recorded form.
+        ``levels`` is how much deeper the parts are nested in the recorded form.
         """
         self._parts_left -= parts
         too_deep = self.depth + levels > MAX_DEPTH
@@ -386,7 +375,7 @@ class Describer:
         return True
 
     def leave(self, live: Any, *, levels: int = 1) -> None:
-        """End what ``enter`` began."""
+        """End the description of the parts of ``live``."""
         self._open.discard(id(live))
         self.depth -= levels
 

@@ -1,16 +1,16 @@
 """The lines of ``--ops-jsonl`` files: one JSON object per op call, written and read.
 
-    run_id, process, test_nodeid, module, phase, mode       what the call belongs to
-    op_index, parent, depth     its number among the calls of its test, that of the call that made
-                                it or null, and how many such there are above it
+    run_id, process, test_nodeid, module, phase, mode       the context of the call
+    op_index, parent, depth     its number among the calls of its test, that of its parent call or
+                                null, and the number of calls above it
     op_name, case_id            "ttnn.add", and the placement hash of the call or null
     start_ts, duration_ms       "2026-01-15T10:46:16.345678Z", and a number of milliseconds
     call_site                   "file:line" of the user's code, or null
     inputs, kwargs, output      a list, an object and a value, all in the form of ``wire``; output
                                 is null when the call raised
-    error                       {"type": ..., "message": ...}; only there when the call raised
+    error                       {"type": ..., "message": ...}; only if the call raised
 
-Calls outside of any test have a null ``test_nodeid`` and are numbered by themselves in each
+Calls outside of any test have a null ``test_nodeid`` and are numbered separately in each
 process. A reader needs run_id, test_nodeid, module, op_index, op_name, inputs, kwargs and output;
 the others may be missing, and no other key is allowed.
 """
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 MOMENT: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
-"""How ``start_ts`` is spelled, in UTC."""
+"""The form of ``start_ts``, in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class BadLine:
 class OpLine:
     """One op call as recorded in its line.
 
-    ``output`` is None when the call raised. ``number`` is the line in the file it was read from,
-    from one on; it does not count when two are compared.
+    ``output`` is None when the call raised. ``number`` is the line in the file, from one on; it is
+    ignored when two are compared.
     """
 
     run_id: str
@@ -110,7 +110,7 @@ def op_line(line: OpLine, texts: CanonicalTexts | None = None) -> bytes:
 
 
 def _facts(line: OpLine) -> dict[str, Json]:
-    """Return all that is written of a call but its Values."""
+    """Return the facts of a call except its Values."""
     site = line.call_site
     facts: dict[str, Json] = {
         "run_id": line.run_id,
@@ -134,10 +134,10 @@ def _facts(line: OpLine) -> dict[str, Json]:
 
 
 def read_op_lines(stream: BinaryIO) -> Iterator[OpLine | BadLine]:
-    """Yield every call of a file, and every line that cannot be read in its place.
+    """Yield every call of a file, and a BadLine for every line that cannot be read.
 
-    A last line without an end is what a killed writer leaves: a BadLine, unless only its newline
-    is missing.
+    A killed writer leaves a last line without an end: a BadLine, unless only its newline is
+    missing.
     """
     for number, raw in enumerate(stream, start=1):
         if not raw.strip():
@@ -149,7 +149,7 @@ def read_op_lines(stream: BinaryIO) -> Iterator[OpLine | BadLine]:
 
 
 def op_line_from_builtins(data: Json, *, number: int = 0) -> OpLine:
-    """Return the call that ``data`` spells; BadData names every fault with its path."""
+    """Return the call that ``data`` spells; BadData lists every fault with its path."""
     faults: Faults = []
     readers = _READERS
     if type(data) is dict:
@@ -247,4 +247,4 @@ _FIELDS: Final = {
     "kwargs": "keywords",
     "start_ts": "started_at",
 }
-"""The fields that go by another name in the file."""
+"""The fields that have another name in the file."""

@@ -1,7 +1,7 @@
-"""The form of parameter files: how an argument, a tensor and the name of a file are written.
+"""The form of parameter files: arguments, tensors and file names.
 
-It is that of tt-metal's guide to operation parameter tracing; ``capture.parameters`` says where
-we chose what the guide leaves open.
+The form is that of tt-metal's guide to operation parameter tracing; ``capture.parameters`` lists
+our choices where the guide leaves something open.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from optrove.serializer.text import Json
 
 STAMP: Final = "%Y%m%d_%H%M%S_%f"
-"""How the time of a call is written in names and files."""
+"""The time of a call in names and files."""
 
 
 def file_stem(number: int, op: str) -> str:
@@ -35,7 +35,7 @@ def file_stem(number: int, op: str) -> str:
 
 
 def argument_form(value: Value) -> Json:
-    """Return how an argument is written: tensors and containers readable, the rest as in wire."""
+    """Return an argument: tensors and containers in readable form, the rest as in ``wire``."""
     match value:
         case List(items) | Tuple(items):
             return [argument_form(item) for item in items]
@@ -51,7 +51,7 @@ def argument_form(value: Value) -> Json:
 
 
 def tensor_form(spec: TensorSpec, values: dict[str, Json] | None = None) -> dict[str, Json]:
-    """Return how a ttnn or torch tensor is written; ``values`` come before what ttnn adds."""
+    """Return a ttnn or torch tensor; ``values`` come before the keys of ttnn tensors."""
     dtype = spec.dtype.rpartition(".")[2]
     form: dict[str, Json] = {"type": "torch.Tensor", "shape": list(spec.shape), "dtype": dtype}
     form |= values or {}
@@ -67,7 +67,7 @@ def tensor_form(spec: TensorSpec, values: dict[str, Json] | None = None) -> dict
 
 
 def tensor_count(value: Value) -> int:
-    """Return at how many places of ``value`` there is a ttnn or torch tensor."""
+    """Return the number of places in ``value`` that hold a ttnn or torch tensor."""
     return sum(
         isinstance(part, TensorSpec) and isinstance(part.placement, TtnnPlacement | TorchPlacement)
         for _, part in walk(value)

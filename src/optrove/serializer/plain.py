@@ -1,7 +1,7 @@
 """Converters for plain Python: paths, slices, and the classes of user code.
 
 User classes get their converter from the class itself, when an object is described or when the
-caller names the class; never from a name that data holds. Their names tell what they are:
+caller names the class; never from a name in data. Their names show the kind of class:
 ``python.dataclass:module:Class``, ``python.enum:...``, ``python.flag:...``,
 ``python.namedtuple:...``.
 """
@@ -35,7 +35,7 @@ USER_KINDS: Final = (
     "python.flag:",
     "python.namedtuple:",
 )
-"""How the names of user classes begin. Unless the caller names the class, they stay as they are."""
+"""The prefixes of user classes. Unless the caller names the class, their Values stay Values."""
 
 
 def table() -> ConverterTable:
@@ -44,15 +44,15 @@ def table() -> ConverterTable:
 
 
 def user_table(types: Iterable[type]) -> ConverterTable:
-    """Return converters for the caller's classes; TypeError for one that has no known form."""
+    """Return converters for the caller's classes; TypeError for a class of another kind."""
     return ConverterTable(FRAMEWORK, [_required_converter(kind) for kind in dict.fromkeys(types)])
 
 
 def user_converter(kind: type) -> Converter | None:
     """Return the converter of a dataclass, enum or named tuple; None for any other class.
 
-    A class that adds its fields to a base with a state of its own, or that inherits them
-    without being declared a dataclass itself, may hold more than its fields tell: None.
+    None also for a class that may hold more than its fields: a dataclass whose base has a state of
+    its own, and a class that inherits its fields without being declared a dataclass.
     """
     if issubclass(kind, Flag):
         return _flag(kind)
@@ -66,10 +66,10 @@ def user_converter(kind: type) -> Converter | None:
 
 
 def _is_stateless(base: type) -> bool:
-    """Tell whether a base of a dataclass adds nothing to it that its fields do not tell.
+    """Tell whether a base of a dataclass adds no state besides the fields.
 
-    So do dataclasses, protocols, and classes that neither make anything of their own when an
-    object is made nor have slots: abstract ones, generic ones, those with methods only.
+    These are dataclasses, protocols, and classes with neither ``__init__``, ``__new__`` nor slots:
+    abstract ones, generic ones, those with methods only.
     """
     content = base.__dict__
     if base is object or "__dataclass_fields__" in content or content.get("_is_protocol"):
@@ -82,7 +82,7 @@ def _required_converter(kind: Any) -> Converter:
     converter = user_converter(kind) if isinstance(kind, type) else None
     if converter is None:
         raise TypeError(
-            f"{kind!r} was given as a type to build, but it is no dataclass, enum or named tuple; "
+            f"{kind!r} cannot be built: it is not a dataclass, enum or named tuple; "
             f"declare it as one of these or leave it out"
         )
     return converter
@@ -97,7 +97,7 @@ def _dataclass(kind: type) -> StructConverter:
     def make(values: Fields) -> Any:
         live = kind(**{name: values[name] for name in given})
         for name in computed:
-            # A field that the constructor does not take, of a class that may be frozen.
+            # The constructor does not take these fields, and the class may be frozen.
             object.__setattr__(live, name, values[name])
         return live
 
@@ -123,7 +123,7 @@ def _enum(kind: type[Enum]) -> SymbolConverter:
 
 
 def _flag(kind: type[Flag]) -> StructConverter:
-    # By value: a combination of members has no name in Python 3.10 and has one from 3.11 on.
+    # By value: combinations of members have names from Python 3.11 on only.
     return StructConverter(
         name=f"python.flag:{class_name(kind).spelled(':')}",
         type=kind,
@@ -155,7 +155,7 @@ def _paths() -> list[Converter]:
         return StructConverter(
             name=f"python.{name}",
             type=kind,
-            fields=lambda live: {"path": _spelled(live)},
+            fields=lambda live: {"path": _path_text(live)},
             make=lambda values: kind(values["path"]),
             names=("path",),
         )
@@ -168,14 +168,14 @@ def _paths() -> list[Converter]:
     ]
 
 
-def _spelled(live: PurePath) -> str:
-    """Return the text of a path; ValueError where that is the text of another one.
+def _path_text(live: PurePath) -> str:
+    """Return the text of a path; ValueError if it is the text of another path.
 
-    Before Python 3.12 a Windows path ``./c:a`` is spelled ``c:a``, which lies on drive C.
+    Before Python 3.12 the text of the Windows path ``./c:a`` is ``c:a``, which is on drive C.
     """
     text = fspath(live)
     if type(live)(text) != live:
-        raise ValueError(f"{text!r} is how another path is spelled")
+        raise ValueError(f"{text!r} is the text of another path")
     return text
 
 

@@ -1,24 +1,24 @@
-"""Converter tables: the name of each framework type and how it converts.
+"""Converter tables: the name of each framework type, and its conversion in both directions.
 
 Two different objects must never be recorded as one. A name stands for a class or function only
-while the module that it names holds that very object under it; a wrapper that took over the name
-of what it wraps, a class made within a function and one that was defined anew have none.
+while the module holds that very object under the name. So a wrapper that took over the name of the
+wrapped function, a class made within a function, and a redefined class have no name.
 
 A converter is one object that holds both directions, so that describing and building cannot
-drift apart. A backend lists its converters in a ``ConverterTable``; ``Tables`` joins the tables
-in use and is what ``describe`` and ``build`` consult. Six kinds exist:
+drift apart. A framework lists its converters in a ``ConverterTable``; ``Tables`` joins the tables
+in use for ``describe`` and ``build``. Six kinds exist:
 
     StructConverter   a class with fields            <-> Struct
     SymbolConverter   an enum-like class             <-> Symbol
     TensorConverter   a tensor class                  -> TensorSpec (which stays one when built)
     DeviceConverter   a device class                  -> DeviceRef  (the caller's device goes in)
-    HandleConverter   an object to be made anew      <-> Handle
+    HandleConverter   an object to be recreated      <-> Handle
     CallableConverter a class of functions            -> Callable   (which stays one when built)
 
 Converters read and make; they never compare, print or format a live object, since ``==`` on a
 tensor runs an operation and ``str`` may read its numbers. For an object or fields that it cannot
-handle a converter raises any exception: the object is then described as Opaque, and what was to
-be built is a fault.
+handle a converter raises any exception: the object is then described as Opaque, and building it
+is a fault.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from weakref import ref
@@ -72,7 +71,7 @@ _CONTENT: Final = type.__dict__["__dict__"]
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """Where a class or function says it is: a module, and the path within that module."""
+    """The declared name of a class or function: its module, and the path within the module."""
 
     module: str
     path: str
@@ -83,7 +82,7 @@ class Name:
         return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
     def leads_to(self, live: Any) -> bool:
-        """Tell whether this is where ``live`` is found; imports nothing, runs no code of others."""
+        """Tell whether ``live`` is found under this name; imports nothing and runs no user code."""
         module = sys.modules.get(self.module)
         if not issubclass(type(module), ModuleType):
             return False
@@ -106,7 +105,7 @@ def function_name(live: Any) -> Name:
 
 
 def is_readable(name: str) -> bool:
-    """Tell whether ``name`` is valid Unicode, which data can hold as a name."""
+    """Tell whether ``name`` is valid Unicode, as names in data must be."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
@@ -121,37 +120,24 @@ def _text(part: Any) -> str:
 Fields: TypeAlias = dict[str, Any]
 
 
-class Caching(Enum):
-    """Whether a class's descriptions may be used again, and for which objects."""
-
-    NEVER = "never"
-    """Objects can change: describe anew each time."""
-
-    BY_VALUE = "by value"
-    """Objects never change, and ``hash`` and ``==`` look at all that ``fields`` returns."""
-
-    BY_IDENTITY = "by identity"
-    """Objects never change, but cannot be compared; they are kept alive while cached."""
-
-
 class Describing(Protocol):
-    """What a converter that holds other objects may ask of the running description."""
+    """The part of a Describer that converters use for objects within their own."""
 
     def describe(self, live: Any) -> Value:
         """Return the recorded form of ``live``; never raises."""
 
     def device_number(self, live: Any) -> int:
-        """Return the number that a device has within this description, a new one if need be."""
+        """Return the number of a device within this session."""
 
 
 @dataclass(frozen=True, slots=True)
 class StructConverter:
     """A class with named fields.
 
-    ``fields`` takes an object apart into live field values, ``make`` puts one together from
-    them; taken apart again, what it made must have the fields that it was given. ``names``, when
-    given, are the fields that data must have, and ``optional`` those that it may have besides, so
-    that ``make`` sees neither a missing nor a superfluous one.
+    ``fields`` takes an object apart into live field values, and ``make`` creates one from them;
+    the new object must have the same fields. ``names``, when given, are the fields that data must
+    have, and ``optional`` those that it may have, so that ``make`` never sees a missing or unknown
+    one. With ``cacheable``, objects never change, and ``hash`` and ``==`` cover all ``fields``.
     """
 
     name: str
@@ -159,7 +145,7 @@ class StructConverter:
     fields: Callable[[Any], Fields]
     make: Callable[[Fields], Any]
     names: tuple[str, ...] | None = None
-    caching: Caching = Caching.NEVER
+    cacheable: bool = False
     optional: tuple[str, ...] = ()
 
 
@@ -167,7 +153,7 @@ class StructConverter:
 class SymbolConverter:
     """A class with a fixed set of named objects; ``name_of`` is the inverse of ``members``.
 
-    ``name_of`` may raise LookupError for an object that is no member, which is then Opaque.
+    ``name_of`` may raise LookupError for an object that is not a member, which is then Opaque.
     """
 
     name: str
@@ -210,18 +196,18 @@ class DeviceConverter:
 
 
 def unobserved(live: Any) -> Fields | None:  # noqa: ARG001 - the signature of HandleConverter.recipe
-    """Say that an object itself does not tell how to make another one."""
+    """Return None: the object does not tell how to create another one."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class HandleConverter:
-    """A class of runtime objects that have to be made anew.
+    """A class of runtime objects that have to be recreated.
 
-    ``recipe`` returns the live values that ``make`` needs, or None where the object does not
-    tell; a ``RecipeLookup`` that watched its creation is asked first. ``make`` is called with the
+    ``recipe`` returns the live values that ``make`` needs, or None if the object does not have
+    them; a ``RecipeLookup`` that watched its creation is asked first. ``make`` is called with the
     recipe and the device. ``names`` are the exact fields of a recipe, as in StructConverter.
-    Without ``needs_device`` one is made even where the caller has none.
+    Without ``needs_device`` an object is created even if the caller has no device.
     """
 
     name: str
@@ -284,11 +270,11 @@ class ConverterTable:
 
 
 class Tables:
-    """The tables in use, joined; a name or a live class may stand in only one of them.
+    """The tables in use, joined; a name or a live class may be in only one of them.
 
     ``absent`` are the frameworks that are not installed: their Values stay as they are when
-    built. A name of any other framework is a fault. ``handlers`` belongs to ``describe``, which
-    keeps there what it has found out about each class.
+    built. A name of any other framework is a fault. ``handlers`` is the cache of ``describe``: the
+    handler of each class.
     """
 
     __slots__ = ("absent", "by_name", "by_type", "handlers", "inherited")
@@ -311,7 +297,7 @@ class Tables:
         self.by_type.update(table.by_type)
 
     def device_key(self, live: Any) -> Hashable:
-        """Return what tells a device from others, by the converter of its class."""
+        """Return the key that identifies a device, by the converter of its class."""
         kind = type(live)
         converter = self.by_type.get(kind) or self.for_subclass(kind)
         return converter.key(live) if isinstance(converter, DeviceConverter) else id(live)
@@ -326,13 +312,13 @@ class Tables:
 
 
 def framework_of(name: str) -> str:
-    """Return the framework that a name starts with: ``ttnn`` of ``ttnn.Layout``; or nothing."""
+    """Return the framework that a name starts with: ``ttnn`` of ``ttnn.Layout``; or ""."""
     framework, dot, _ = name.partition(".")
     return framework if dot else ""
 
 
 def takes_subclasses(converter: Converter) -> bool:
-    """Tell whether ``converter`` also stands for the classes derived from its own."""
+    """Tell whether ``converter`` also converts subclasses of its class."""
     match converter:
         case StructConverter() | SymbolConverter() | CallableConverter():
             return False

@@ -1,6 +1,6 @@
 """Values as JSON-able builtins: encode and decode.
 
-What JSON has is written as JSON has it; everything else is an object with one ``$`` key:
+Values that JSON has are written as JSON; all others are objects with one ``$`` key:
 
     None, bool, int, str, list      as they are; finite floats always with a point or exponent
     {"a": 1}                        a mapping whose keys are strings without a leading ``$``

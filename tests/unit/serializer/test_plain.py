@@ -143,7 +143,7 @@ def test_a_class_that_is_not_imported_is_not_looked_for():
 
 
 def test_a_type_without_a_known_form_is_refused():
-    with pytest.raises(TypeError, match="no dataclass, enum or named tuple"):
+    with pytest.raises(TypeError, match="not a dataclass, enum or named tuple"):
         from_jsonable(1, types=(int,))
 
 

@@ -13,7 +13,7 @@ from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
 from optrove.frameworks.ttnn.signatures import overloads_of
-from optrove.serializer.tables import Caching, StructConverter
+from optrove.serializer.tables import StructConverter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,14 +112,14 @@ def derive(cls: type, name: str) -> StructConverter:
     required = tuple(name for name in arguments if name in fullest.required)
     optional = tuple(field for field in fields if field not in required)
     return StructConverter(
-        name, cls, derived.fields, derived.make, required, caching_of(cls), optional
+        name, cls, derived.fields, derived.make, required, is_cacheable(cls), optional
     )
 
 
-def caching_of(cls: type) -> Caching:
-    """Return how descriptions of ``cls`` are cached: by value if it defines its own hash."""
+def is_cacheable(cls: type) -> bool:
+    """Tell whether descriptions of ``cls`` may be cached: if it defines its own hash."""
     own = {"__eq__", "__hash__"} <= vars(cls).keys() and vars(cls)["__hash__"] is not None
-    return Caching.BY_VALUE if own and not _settable(cls) else Caching.NEVER
+    return own and not _settable(cls)
 
 
 def _informative(cls: type) -> tuple[Overload, ...]:

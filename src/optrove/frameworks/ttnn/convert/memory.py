@@ -23,8 +23,8 @@ from math import prod
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from optrove.frameworks.ttnn.convert.configs import caching_of, properties
-from optrove.serializer.tables import Caching, Fields, StructConverter
+from optrove.frameworks.ttnn.convert.configs import is_cacheable, properties
+from optrove.serializer.tables import Fields, StructConverter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,8 +49,8 @@ def converters(ttnn: ModuleType) -> tuple[StructConverter, ...]:
             memory.fields,
             memory.make,
             ("memory_layout", "buffer_type", "shard_spec", "nd_shard_spec"),
-            Caching.BY_VALUE,
-            _SWITCHES,
+            cacheable=True,
+            optional=_SWITCHES,
         ),
         StructConverter("ttnn.TensorSpec", ttnn.TensorSpec, spec.fields, spec.make, SpecRule.names),
         StructConverter(
@@ -280,7 +280,7 @@ def _sequence(field: str, length: str) -> Special:
             lambda live: {field: [live[index] for index in range(count(live))]},
             lambda fields: cls(fields[field]),
             (field,),
-            caching_of(cls),
+            is_cacheable(cls),
         )
 
     return rule
@@ -296,7 +296,7 @@ def _positional(*names: str) -> Special:
             lambda live: {field: getattr(live, field) for field in names},
             lambda fields: cls(*(fields[field] for field in names)),
             names,
-            caching_of(cls),
+            is_cacheable(cls),
         )
 
     return rule

@@ -28,7 +28,7 @@ from optrove.frameworks.ttnn.convert.table import table
 from optrove.frameworks.ttnn.convert.tensors import storage_key, tensor_key
 from optrove.frameworks.ttnn.probe.fast_path import int_table
 from optrove.model.values import TensorSpec
-from optrove.serializer.tables import Caching, HandleConverter, StructConverter, Tables
+from optrove.serializer.tables import HandleConverter, StructConverter, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -46,7 +46,7 @@ def watchable(tables: Tables) -> dict[type, tuple[str, ...]]:
     """
     found = {}
     for kind, converter in tables.by_type.items():
-        if not isinstance(converter, StructConverter) or converter.caching is Caching.BY_VALUE:
+        if not isinstance(converter, StructConverter) or converter.cacheable:
             continue
         names = (*(converter.names or ()), *converter.optional)
         if not names or not converter.name.startswith("ttnn."):
