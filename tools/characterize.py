@@ -1272,13 +1272,15 @@ class Recording:
 
 
 VARYING: Final = re.compile(
-    r"(_ns|_ms|_sec|_at|_ts|_bytes|^seconds|timestamp|^pid|^host|^hostname|_version"
+    r"(_ns|_ms|_sec|_perf|_at|_ts|_bytes|^seconds|timestamp|^pid|^host|^hostname|_version"
     r"|^git_\w+|^hash|^address)$"
 )
 UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 WRITTEN_AT: Final = re.compile(r"^(optrove \S+), \d{4}-.* UTC$", re.MULTILINE)
 STAMP: Final = re.compile(r"\d{8}_\d{6}_\d{6}")
-PROGRESS: Final = re.compile(r"^optrove: \d+:\d\d, |^\s*[\w/.]*[.sFEx]+\s+\[\s*\d+%\]$|^plugins: ")
+PROGRESS: Final = re.compile(
+    r"^optrove: \d+:\d\d, |^plugins: |^(\S+\.py|[.sFEx]+|\S+\.py [.sFEx]+)( +\[ *\d+%\])?$"
+)
 VARIABLE_TEXT: Final = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+\d\d:\d\d)?"), "<time>"),
     (STAMP, "<stamp>"),
