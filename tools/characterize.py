@@ -1028,7 +1028,13 @@ def prepare(troves: Path, extra: Path | None) -> int:
         _add_extra(troves, extra)
     known = {path.name: facts_of(troves, path.name) for path in sorted(troves.glob("*.db"))}
     _write_json(troves / "facts.json", known)
+    _write_json(troves / "places.json", installed())
     return 0
+
+
+def installed() -> list[tuple[str, str]]:
+    """Return where optrove is installed, with placeholders for these paths."""
+    return [(str(BIN), "<bin>"), (str(SOURCE), "<src>")]
 
 
 def _prepared(line: str, troves: Path) -> None:
@@ -1096,16 +1102,17 @@ def record(troves: Path, out: Path, only: str) -> int:
     """Run scenarios and the web server on copies of the troves, and keep what comes out."""
     out.mkdir(parents=True)
     facts: dict[str, dict[str, str]] = json.loads((troves / "facts.json").read_text())
-    known = {value for each in facts.values() for value in each.values()}
+    known = frozenset(value for each in facts.values() for value in each.values())
+    places = (*installed(), *map(tuple, json.loads((troves / "places.json").read_text())))
     began = time.monotonic()
     with ThreadPoolExecutor(WORKERS) as pool:
         jobs = [
-            pool.submit(record_scenario, each, troves, facts, Recording(out, frozenset(known)))
+            pool.submit(record_scenario, each, troves, facts, Recording(out, known, places))
             for each in scenarios(troves)
             if re.search(only, each.name)
         ]
         jobs += [
-            pool.submit(record_pages, name, troves, facts[name], Recording(out, frozenset(known)))
+            pool.submit(record_pages, name, troves, facts[name], Recording(out, known, places))
             for name in facts
             if re.search(only, f"pages {name}")
         ]
@@ -1155,6 +1162,7 @@ class Recording:
 
     out: Path
     known: frozenset[str]
+    places: tuple[tuple[str, str], ...]
     directory: Path = Path()
     fresh: bool = False
     ids: dict[str, str] = field(default_factory=dict)
@@ -1252,8 +1260,8 @@ class Recording:
 
     def replaced(self, text: str) -> str:
         """Return text without the paths and ids of this recording."""
-        for path, name in ((self.directory, "<work>"), (BIN, "<bin>"), (SOURCE, "<src>")):
-            text = text.replace(str(path), name)
+        for path, name in ((str(self.directory), "<work>"), *self.places):
+            text = text.replace(path, name)
         text = re.sub(r"(\.json)\.\d+\b", r"\1.<pid>", text)
         text = re.sub(r"\b[0-9a-f]{32}\b", lambda found: self.number(found[0]), text)
         for run_id, name in self.ids.items():
@@ -1478,9 +1486,14 @@ def show_difference(a: Path, b: Path, name: str, lines: int) -> None:
     if old is None or new is None:
         print(f"only in {b if old is None else a}: {name}\n")
         return
-    wanted = list(difflib.unified_diff(old.splitlines(), new.splitlines(), name, name, lineterm=""))
-    print("\n".join(line[:300] for line in wanted[:lines]))
+    wanted = list(difflib.unified_diff(pieces(old), pieces(new), name, name, lineterm=""))
+    print("\n".join(wanted[:lines]))
     print(f"... {len(wanted) - lines} lines more\n" if len(wanted) > lines else "")
+
+
+def pieces(text: str) -> list[str]:
+    """Return lines, long ones in pieces, so that a difference in them can be seen."""
+    return [piece for line in text.splitlines() for piece in re.findall(r".{1,160}", line) or [""]]
 
 
 def print_groups(title: str, names: list[str]) -> None:
