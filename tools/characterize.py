@@ -1290,6 +1290,7 @@ PROGRESS: Final = re.compile(
     r"^optrove: \d+:\d\d, |^plugins: |^(\S+\.py|[.sFEx]+|\S+\.py [.sFEx]+)( +\[ *\d+%\])?$"
 )
 VARIABLE_TEXT: Final = (
+    (re.compile(r"((\\n|\n) ?--- [^\\\n]*\+0x[^\\\n]*)+"), " <backtrace>"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+\d\d:\d\d)?"), "<time>"),
     (STAMP, "<stamp>"),
     (re.compile(r"\b\d+(\.\d+)?(e[-+]\d+)? ?(ns|us|µs|ms|s|min)\b"), "<took>"),
