@@ -21,8 +21,8 @@ from optrove.journal.content import JournalContent
 from optrove.model.records import Query
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
+from optrove.trove.recordings import journal_recording
 from optrove.trove.trove import open_trove
-from optrove.trove.writing import prepare_journal
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
@@ -76,7 +76,7 @@ def _fill(place: Place, journals: list[Path]) -> None:
     print(f"{'run':>6}{'calls':>12}{'new cases':>12}{'reading':>11}{'store':>11}{'calls/s':>12}")
     for number, lines in enumerate(journals):
         started = time.perf_counter()
-        prepared = prepare_journal(JournalContent(lines))
+        prepared = journal_recording(JournalContent(lines))
         read = time.perf_counter()
         with open_trove(place, create=True) as trove:
             added = trove.add(prepared)

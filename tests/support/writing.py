@@ -1,7 +1,7 @@
 """Processes that write to a trove, for tests that let many of them loose or kill them.
 
 ``python writing.py together TROVE PROCESSES TURNS`` or ``killed TROVE FIRST COUNT SEED`` prints as
-JSON what became of them. They are forked: to import SQLAlchemy takes longer than to write.
+JSON what became of them. They are forked: to import optrove takes longer than to write.
 """
 
 from __future__ import annotations

@@ -128,15 +128,15 @@ def test_a_trove_with_a_page_of_nonsense_is_called_damaged(tmp_path):
 
 def test_a_newer_trove_is_refused(place):
     with open_trove(place, create=True) as trove, trove.together():
-        trove._connection.exec_driver_sql("UPDATE trove SET value = '99' WHERE name = 'version'")
+        trove.connection.execute("UPDATE trove SET value = '99' WHERE name = 'version'")
     for opening in open_both_ways(place, create=True):
         with pytest.raises(NewerTrove, match="has version 99, this optrove knows up to 2; upgrade"):
             opening()
 
 
-def test_a_directory_that_cannot_be_made_is_told(tmp_path):
+def test_a_directory_that_cannot_be_created_is_reported(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(UnusableTrove, match="cannot be made"):
+    with pytest.raises(UnusableTrove, match="cannot be created"):
         open_trove(place_of(str(tmp_path / "file" / "trove.db")), create=True)
 
 
@@ -202,7 +202,7 @@ def test_a_full_disk_is_told_and_leaves_the_trove_as_it_was(file):
 def test_a_file_that_may_not_grow_is_told_and_left_as_it_was(file):
     before = content_of(file)
     with open_trove(file, create=False) as trove:
-        pages = trove._connection.connection.driver_connection
+        pages = trove.connection.driver
         pages.execute("PRAGMA max_page_count = 50")
         with pytest.raises(UnusableTrove, match=r"no space left.*make room"):
             trove.add_imported(imported("second", *CASES))

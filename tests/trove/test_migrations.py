@@ -1,15 +1,14 @@
-"""Troves of older versions are brought up to date, all at once or not at all."""
+"""Troves of older versions are migrated, all at once or not at all."""
 
 import sqlite3
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import inspect
 
 from optrove.errors import NewerTrove, UnusableTrove
 from optrove.model.records import Query
 from optrove.trove import schema
-from optrove.trove.migrations import MIGRATIONS, TABLES, Migrations, Step
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 from optrove.trove.trove import open_trove
@@ -17,17 +16,27 @@ from trove_rows import case, tensor
 from troves import content_of, imported
 
 ADD = case("ttnn.add", a=tensor(32, 32), b=1.5)
-NEXT = MIGRATIONS.current + 1
-STEP = Step(
-    NEXT,
-    (
-        "ALTER TABLE cases ADD COLUMN remark TEXT",
-        "UPDATE cases SET remark = op",
-        "CREATE INDEX ix_cases_remark ON cases (remark)",
-    ),
-)
-LATER = Migrations((*MIGRATIONS.steps, STEP))
-BROKEN = Migrations((*LATER.steps, Step(NEXT + 1, ("UPDATE cases SET nonsense = 1",))))
+NEXT = schema.VERSION + 1
+REMARKS = """
+ALTER TABLE cases ADD COLUMN remark TEXT;
+UPDATE cases SET remark = op;
+CREATE INDEX ix_cases_remark ON cases (remark);
+"""
+BROKEN = REMARKS.replace("SET remark", "SET nonsense")
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """Return a function that makes an optrove of the next version, with its migration."""
+
+    @contextmanager
+    def optrove_with(script):
+        with monkeypatch.context() as patch:
+            patch.setattr(schema, "VERSION", NEXT)
+            patch.setattr(schema, "migration", {NEXT: script}.__getitem__)
+            yield
+
+    return optrove_with
 
 
 @pytest.fixture
@@ -38,93 +47,85 @@ def old(place):
     return place
 
 
-def version_of(place, migrations):
-    with open_reader(place, migrations=migrations) as reader:
-        ((version,),) = reader.source.rows("SELECT value FROM trove WHERE name = 'version'", {})
+def version_of(place):
+    with open_reader(place) as reader:
+        ((version,),) = reader.source.rows("SELECT value FROM trove WHERE name = 'version'")
         return version
 
 
-def remarks(place, migrations):
-    with open_reader(place, migrations=migrations) as reader:
-        return [remark for (remark,) in reader.source.rows("SELECT remark FROM cases", {})]
+def remarks(place):
+    with open_reader(place) as reader:
+        return [remark for (remark,) in reader.source.rows("SELECT remark FROM cases")]
 
 
-def test_an_older_trove_is_brought_up_to_date_when_it_is_opened_for_writing(old):
+def test_an_older_trove_is_migrated_when_it_is_opened_for_writing(old, later):
     before = content_of(old)
-    open_trove(old, create=False, migrations=LATER).close()
-    assert version_of(old, LATER) == str(NEXT)
-    assert remarks(old, LATER) == ["ttnn.add"]
+    with later(REMARKS):
+        open_trove(old, create=False).close()
+        assert version_of(old) == str(NEXT)
+        assert remarks(old) == ["ttnn.add"]
+        with open_reader(old) as reader:
+            assert reader.count(Query()) == len(before["cases"])
     with pytest.raises(NewerTrove):
         open_trove(old, create=False)
-    with open_reader(old, migrations=LATER) as reader:
-        assert reader.count(Query()) == len(before["cases"])
 
 
-def test_an_older_trove_is_brought_up_to_date_when_it_is_opened_for_reading(old):
-    assert remarks(old, LATER) == ["ttnn.add"]
+def test_an_older_trove_is_migrated_when_it_is_opened_for_reading(old, later):
+    with later(REMARKS):
+        assert remarks(old) == ["ttnn.add"]
 
 
-def test_a_new_trove_goes_through_the_same_steps(place):
-    open_trove(place, create=True, migrations=LATER).close()
-    assert version_of(place, LATER) == str(NEXT)
-    assert remarks(place, LATER) == []
-
-
-def test_a_step_that_fails_leaves_the_trove_as_it_was(old):
+def test_a_migration_that_fails_leaves_the_trove_as_it_was(old, later):
     before = content_of(old)
-    with pytest.raises(UnusableTrove):
-        open_trove(old, create=False, migrations=BROKEN)
-    assert version_of(old, MIGRATIONS) == str(MIGRATIONS.current)
+    with later(BROKEN), pytest.raises(UnusableTrove):
+        open_trove(old, create=False)
+    assert version_of(old) == str(schema.VERSION)
     assert content_of(old) == before
 
 
-def test_an_older_trove_that_is_locked_is_told(tmp_path):
+def test_an_older_trove_that_is_locked_is_reported(tmp_path, later):
     place = place_of(str(tmp_path / "trove.db"))
     open_trove(place, create=True).close()
     holder = sqlite3.connect(place.path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     try:
-        with pytest.raises(UnusableTrove, match="another process is writing"):
-            open_trove(place, create=False, migrations=LATER, timeout_s=0.1)
+        with later(REMARKS), pytest.raises(UnusableTrove, match="another process is writing"):
+            open_trove(place, create=False, timeout_s=0.1)
     finally:
         holder.close()
 
 
-def test_a_reader_that_may_not_bring_a_trove_up_to_date_is_told(server):
+def test_a_reader_that_may_not_migrate_a_trove_is_told_so(server, later):
     place = place_of(server.new_schema())
     open_trove(place, create=True).close()
     guest = place_of(server.as_guest(place.url))
-    told = f"has to be brought to version {NEXT} before it can be read"
-    with pytest.raises(UnusableTrove, match=told):
-        open_reader(guest, migrations=LATER)
+    problem = f"has to be migrated to version {NEXT} before it can be read"
+    with later(REMARKS), pytest.raises(UnusableTrove, match=problem):
+        open_reader(guest)
     open_reader(guest).close()
 
 
-def test_steps_have_to_be_numbered_without_gaps():
-    with pytest.raises(ValueError, match="versions"):
-        Migrations((Step(3, ()),))
-    with pytest.raises(ValueError, match="versions"):
-        Migrations((*MIGRATIONS.steps, *MIGRATIONS.steps))
-
-
-def test_there_is_a_golden_trove_of_every_version():
+def test_there_are_a_migration_and_a_golden_trove_of_every_version():
+    versions = range(1, schema.VERSION + 1)
     golden = Path(__file__).parents[1] / "golden"
-    versions = range(1, MIGRATIONS.current + 1)
     assert sorted(path.name for path in golden.glob("trove-*.sql")) == [
         f"trove-{version}.sql" for version in versions
     ]
-    assert MIGRATIONS.current == schema.VERSION
+    scripts = Path(schema.__file__).with_name("migrations")
+    assert sorted(path.name for path in scripts.iterdir()) == [
+        f"{each}.sql" for each in versions[1:]
+    ]
+    assert f"The tables of a trove, version {schema.VERSION}," in schema.schema()
 
 
-def test_every_table_and_column_says_what_it_is_for():
-    tables = schema.METADATA.tables
-    assert set(tables) == TABLES
-    assert all(table.comment for table in tables.values())
-    bare = [column for table in tables.values() for column in table.columns if not column.comment]
-    assert not bare
+def test_every_table_and_column_has_a_comment(trove):
+    tables = schema.table_comments()
+    assert set(tables) == trove.connection.tables()
+    for table, (_, columns) in tables.items():
+        assert set(columns) == trove.connection.columns(table)
 
 
-def test_a_server_tells_the_comments_too(server):
+def test_a_server_stores_the_comments_too(server):
     place = place_of(server.new_schema())
     open_trove(place, create=True).close()
     asked = "SELECT obj_description(to_regclass(:name)), col_description(to_regclass(:name), 2)"
@@ -148,40 +149,62 @@ FIRST_VERSION = {
     "runs": ("DROP INDEX ix_runs_started",),
     "trove": ("UPDATE trove SET value = '1' WHERE name = 'version'",),
 }
-"""What leads back from the current version to the first, table by table."""
+"""Statements that lead back from the current version to the first, table by table."""
 
 
-def test_a_trove_that_was_brought_up_to_date_has_the_tables_of_a_new_one(new_place):
+def test_a_trove_that_was_migrated_has_the_tables_of_a_new_one(new_place):
     old, new = new_place(), new_place()
     with open_trove(old, create=True) as trove:
         trove.add_imported(imported("first", ADD))
         with trove.together():
             for statement in (each for table in FIRST_VERSION.values() for each in table):
-                trove._connection.exec_driver_sql(statement)
+                trove.connection.execute(statement)
     assert tables_of(old) == tables_of(new)
-    assert version_of(old, MIGRATIONS) == str(schema.VERSION)
+    assert version_of(old) == str(schema.VERSION)
+
+
+TABLES = {
+    "sqlite": (
+        """
+        SELECT t.name, c.name, c.type, c."notnull", c.pk
+        FROM sqlite_master t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'
+        """,
+        """
+        SELECT t.name, f."from", f."table", f."to", f.on_delete
+        FROM sqlite_master t JOIN pragma_foreign_key_list(t.name) f WHERE t.type = 'table'
+        """,
+        """
+        SELECT t.name, i.origin, i."unique", c.seqno, c.name
+        FROM sqlite_master t JOIN pragma_index_list(t.name) i JOIN pragma_index_info(i.name) c
+        WHERE t.type = 'table'
+        """,
+        "SELECT name FROM sqlite_master WHERE type = 'index'",
+        "SELECT name, sql LIKE '%WITHOUT ROWID%' FROM sqlite_master WHERE type = 'table'",
+    ),
+    "postgresql": (
+        """
+        SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, l.collname,
+            col_description(c.oid, a.attnum), obj_description(c.oid)
+        FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+        LEFT JOIN pg_collation l ON l.oid = a.attcollation
+        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
+            AND NOT a.attisdropped
+        """,
+        """
+        SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint
+        WHERE connamespace = current_schema()::regnamespace
+        """,
+        """
+        SELECT indexname, replace(indexdef, current_schema(), '') FROM pg_indexes
+        WHERE schemaname = current_schema()
+        """,
+    ),
+}
+"""Queries about the tables of a trove, to the database itself."""
 
 
 def tables_of(place):
-    """Return what the database of a trove itself says of its tables."""
-    with open_trove(place, create=True) as trove:
-        return described(inspect(trove._connection))
-
-
-def described(found):
-    return {
-        table: (
-            sorted(
-                (each["name"], str(each["type"]), each["nullable"], each.get("comment"))
-                for each in found.get_columns(table)
-            ),
-            found.get_pk_constraint(table)["constrained_columns"],
-            sorted(
-                (each["constrained_columns"], each["referred_table"], str(each["options"]))
-                for each in found.get_foreign_keys(table)
-            ),
-            sorted((each["name"] or "", each["column_names"]) for each in found.get_indexes(table)),
-            sorted(each["column_names"] for each in found.get_unique_constraints(table)),
-        )
-        for table in found.get_table_names()
-    }
+    open_trove(place, create=True).close()
+    with open_reader(place) as reader:
+        asked = TABLES[reader.source.dialect]
+        return [sorted(map(repr, reader.source.fetch(question))) for question in asked]

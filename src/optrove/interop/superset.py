@@ -13,11 +13,13 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
 from optrove.errors import UnusableResults
 from optrove.model.trove import ColumnKind
 from optrove.trove.opening import located, writing
+from optrove.trove.place import HIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -410,13 +412,9 @@ def export_bi(
 
 def superset_uri(place: Place) -> str:
     """Return how Superset finds a trove, with the mask that it has for passwords."""
-    from sqlalchemy.engine import URL, make_url
-
     if place.path is not None:
-        return URL.create("sqlite", database=str(place.path.absolute())).render_as_string()
-    url = make_url(str(place.url))
-    masked = url if url.password is None else url.set(password="X" * 10)
-    return masked.set(drivername="postgresql").render_as_string(hide_password=False)
+        return f"sqlite:///{quote(str(place.path.absolute()), safe=' +/')}"
+    return str(place).replace(HIDDEN, "X" * 10)
 
 
 def _name(place: Place) -> str:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from optrove.trove import reader as answers
+from optrove.trove.database import batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from optrove.trove.source import Source
+    from optrove.trove.database import Connection
 
 _HARVEST: Final = """
 SELECT count(*), coalesce(max(key), 0), coalesce(sum(calls), 0), coalesce(sum(size), 0)
@@ -145,86 +145,86 @@ class RunFact(NamedTuple):
     """The model, or else the source."""
 
 
-def harvest(source: Source) -> tuple[int, ...]:
+def harvest(source: Connection) -> tuple[int, ...]:
     """Return numbers that change whenever Recordings are added, replaced or removed."""
     ((*numbers,),) = source.rows(_HARVEST, {})
     return tuple(map(int, numbers))
 
 
-def case_facts(source: Source) -> Iterator[CaseFact]:
+def case_facts(source: Connection) -> Iterator[CaseFact]:
     """Yield all Cases, op by op, most calls first, then by their ids."""
     for key, case_id, op, family_id, calls, replayable in source.rows(_CASES, {}):
         yield CaseFact(key, case_id, op, family_id, calls, bool(replayable))
 
 
-def tensor_facts(source: Source) -> Iterator[tuple[int, str, str, str, str | None]]:
+def tensor_facts(source: Connection) -> Iterator[tuple[int, str, str, str, str | None]]:
     """Yield the tensors of all Cases: key of the Case, dtype, layout, memory and mesh."""
     for row in source.rows(_TENSORS, {}):
         yield row[0], row[1], row[2], row[3], row[4]
 
 
-def origins(source: Source) -> dict[int, tuple[str, str | None]]:
+def origins(source: Connection) -> dict[int, tuple[str, str | None]]:
     """Return the model (or else the source) and the board of every Run, by its key."""
     return {key: (label, board) for key, label, board in source.rows(_ORIGINS, {})}
 
 
-def uses(source: Source) -> Iterator[tuple[int, int, int]]:
+def uses(source: Connection) -> Iterator[tuple[int, int, int]]:
     """Yield how often Runs have called Cases: both keys, and the outermost calls."""
     for row in source.rows(_USES, {}):
         yield row[0], row[1], row[2]
 
 
-def tried_since(source: Source, seen: int) -> Iterator[Tried]:
+def tried_since(source: Connection, seen: int) -> Iterator[Tried]:
     """Yield the Attempts that came after the one with this key."""
     return map(Tried._make, source.rows(_TRIED, {"seen": seen}))
 
 
-def pcc_since(source: Source, seen: int) -> Iterator[tuple[int, float]]:
+def pcc_since(source: Connection, seen: int) -> Iterator[tuple[int, float]]:
     """Yield the PCC of the outputs of Attempts that came after one, with the Attempt's key."""
     return ((key, value) for key, value in source.rows(_PCC, {"seen": seen}))
 
 
-def op_times(source: Source) -> Iterator[tuple[str, int, int, int]]:
+def op_times(source: Connection) -> Iterator[tuple[str, int, int, int]]:
     """Yield how often and how long in all Runs have called ops: op, key of the Run, both."""
     for op, run_key, calls, total_ns in source.rows(_TIMES, {}):
         yield op, run_key, int(calls), int(total_ns)
 
 
-def run_facts(source: Source) -> dict[int, RunFact]:
+def run_facts(source: Connection) -> dict[int, RunFact]:
     """Return what all Runs are named and sorted by, by their keys."""
     return {key: RunFact(*facts) for key, *facts in source.rows(_RUN_FACTS, {})}
 
 
-def plans(source: Source) -> tuple[int, ...]:
+def plans(source: Connection) -> tuple[int, ...]:
     """Return numbers that change whenever a plan is added or removed."""
     ((*numbers,),) = source.rows(_PLANS, {})
     return tuple(map(int, numbers))
 
 
-def outcome_counts(source: Source) -> Iterator[tuple[int, str, int]]:
+def outcome_counts(source: Connection) -> Iterator[tuple[int, str, int]]:
     """Yield how many Attempts of Runs ended how: key of the Run, outcome, count."""
     for run_key, outcome, count in source.rows(_OUTCOMES, {}):
         yield run_key, outcome, int(count)
 
 
-def op_counts(source: Source) -> Iterator[tuple[str, int, int]]:
+def op_counts(source: Connection) -> Iterator[tuple[str, int, int]]:
     """Yield ops with their Cases and calls, those that only other calls make left out."""
     for op, cases, calls in source.rows(_OPS, {}):
         yield op, int(cases), int(calls)
 
 
-def last_tried(source: Source) -> tuple[int, int]:
+def last_tried(source: Connection) -> tuple[int, int]:
     """Return the key of the last Attempt, and how many there are."""
     ((key, count),) = source.rows(_LAST_TRIED, {})
     return int(key), int(count)
 
 
-def listed_cases(source: Source, keys: Iterable[int]) -> dict[int, tuple[Any, ...]]:
+def listed_cases(source: Connection, keys: Iterable[int]) -> dict[int, tuple[Any, ...]]:
     """Return key, id, replayable, calls and content of Cases by their keys."""
     return {row[0]: row for row in _by_keys(source, _LISTED, keys)}
 
 
-def facts_of(source: Source, keys: Iterable[int]) -> dict[int, list[tuple[Any, ...]]]:
+def facts_of(source: Connection, keys: Iterable[int]) -> dict[int, list[tuple[Any, ...]]]:
     """Return argument, shape, dtype, layout, memory and mesh of each tensor, by Case."""
     found: dict[int, list[tuple[Any, ...]]] = {}
     for key, *facts in _by_keys(source, _FACTS, keys):
@@ -233,38 +233,38 @@ def facts_of(source: Source, keys: Iterable[int]) -> dict[int, list[tuple[Any, .
 
 
 def calls_by(
-    source: Source, keys: Iterable[int], model: str | None, board: str | None
+    source: Connection, keys: Iterable[int], model: str | None, board: str | None
 ) -> dict[int, int]:
     """Return how often Cases were called by a model and on a board, by their keys."""
     chosen = {"model": model, "board": board}
     return {key: int(calls) for key, calls in _by_keys(source, _CALLED, keys, chosen)}
 
 
-def case_named(source: Source, case_id: str) -> tuple[Any, ...] | None:
+def case_named(source: Connection, case_id: str) -> tuple[Any, ...] | None:
     """Return a Case by its whole id, with all that its row says."""
     return next(iter(source.rows(_CASE, {"case_id": case_id})), None)
 
 
-def cases_beginning(source: Source, prefix: str, most: int) -> tuple[str, ...]:
+def cases_beginning(source: Connection, prefix: str, most: int) -> tuple[str, ...]:
     """Return the ids of Cases that begin so, a few of them; only hexadecimal digits fit."""
     asked = {"first": prefix, "last": f"{prefix}g", "most": most}
     return tuple(case_id for (case_id,) in source.rows(_BEGINNING, asked))
 
 
-def executions_of(source: Source, case_key: int, most: int) -> list[tuple[Any, ...]]:
+def executions_of(source: Connection, case_key: int, most: int) -> list[tuple[Any, ...]]:
     """Return who has executed a Case, most calls first, and no more than asked for."""
     return list(source.rows(_EXECUTIONS, {"case_key": case_key, "most": most}))
 
 
 def attempts_of(
-    source: Source, case_key: int, before: int | None, most: int
+    source: Connection, case_key: int, before: int | None, most: int
 ) -> list[tuple[Any, ...]]:
     """Return the Attempts at a Case, the last one first, from before one on."""
     asked = {"case_key": case_key, "before": before or _MANY, "most": most}
     return list(source.rows(_ATTEMPTS, asked))
 
 
-def measured(source: Source, keys: Iterable[int]) -> dict[int, list[tuple[Any, ...]]]:
+def measured(source: Connection, keys: Iterable[int]) -> dict[int, list[tuple[Any, ...]]]:
     """Return name, value, threshold, passed and output of what was measured, by Attempt."""
     found: dict[int, list[tuple[Any, ...]]] = {}
     for key, *values in _by_keys(source, _MEASURED, keys):
@@ -272,13 +272,13 @@ def measured(source: Source, keys: Iterable[int]) -> dict[int, list[tuple[Any, .
     return found
 
 
-def attempt_details(source: Source, keys: Iterable[int]) -> dict[int, tuple[Any, ...]]:
+def attempt_details(source: Connection, keys: Iterable[int]) -> dict[int, tuple[Any, ...]]:
     """Return Run, outcome, board and words of Attempts by their keys."""
     return {key: tuple(rest) for key, *rest in _by_keys(source, _DETAILS, keys)}
 
 
 def _by_keys(
-    source: Source, sql: str, keys: Iterable[int], more: dict[str, Any] | None = None
+    source: Connection, sql: str, keys: Iterable[int], more: dict[str, Any] | None = None
 ) -> Iterator[tuple[Any, ...]]:
-    for batch in answers.batches(keys, _AT_ONCE):
+    for batch in batches(keys, _AT_ONCE):
         yield from source.rows(sql, {"keys": batch, **(more or {})})

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from optrove.model.ops import HIDDEN_OPS
 from optrove.model.records import DeviceKind
 from optrove.trove import reader as answers
+from optrove.trove.database import batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from optrove.model.records import Attempt
+    from optrove.trove.database import Connection
     from optrove.trove.reader import TroveReader
-    from optrove.trove.source import Source
 
 
 # Runs of check-board are stored as replays, and say by their source what they are.
@@ -160,7 +161,7 @@ class JudgedRow(NamedTuple):
 
 
 def runs(
-    source: Source,
+    source: Connection,
     most: int,
     after: tuple[str, int] | None = None,
     **chosen: str | None,
@@ -174,23 +175,23 @@ def runs(
     return list(source.rows(_RUNS, {**asked, "day": day, "key": key, "most": most}))
 
 
-def run_named(source: Source, run_id: str) -> tuple[Any, ...] | None:
+def run_named(source: Connection, run_id: str) -> tuple[Any, ...] | None:
     """Return a Run by its whole id, and the content of its environment."""
     return next(iter(source.rows(_RUN, {"run_id": run_id})), None)
 
 
-def runs_beginning(source: Source, prefix: str, most: int) -> tuple[str, ...]:
+def runs_beginning(source: Connection, prefix: str, most: int) -> tuple[str, ...]:
     """Return the ids of Runs that begin so, a few of them."""
     asked = {"prefix": prefix, "length": len(prefix), "most": most}
     return tuple(run_id for (run_id,) in source.rows(_BEGINNING, asked))
 
 
-def run_counts(source: Source) -> dict[str, int]:
+def run_counts(source: Connection) -> dict[str, int]:
     """Return how many Runs there are of each kind."""
     return {kind: int(count) for kind, count in source.rows(_COUNTS, {})}
 
 
-def totals(source: Source, keys: Iterable[int]) -> dict[int, dict[str, Any]]:
+def totals(source: Connection, keys: Iterable[int]) -> dict[int, dict[str, Any]]:
     """Return what was called, planned and tested in Runs, by their keys."""
     every = list(keys)
     found = {key: _nothing() for key in every}
@@ -217,7 +218,7 @@ def _nothing() -> dict[str, Any]:
     }
 
 
-def ops_of_run(source: Source, run_key: int, most: int) -> list[tuple[Any, ...]]:
+def ops_of_run(source: Connection, run_key: int, most: int) -> list[tuple[Any, ...]]:
     """Return op, cases and calls of what a Run has called, most calls first.
 
     Ops that only move data are left out, as they are of what Runs are said to have called.
@@ -227,7 +228,7 @@ def ops_of_run(source: Source, run_key: int, most: int) -> list[tuple[Any, ...]]
 
 
 def tests_of_run(
-    source: Source, run_key: int, after: tuple[int, int] | None, outcome: str | None, most: int
+    source: Connection, run_key: int, after: tuple[int, int] | None, outcome: str | None, most: int
 ) -> list[tuple[Any, ...]]:
     """Return the tests of a Run in their order, from after one on."""
     recording, place = after or (-1, -1)
@@ -236,7 +237,7 @@ def tests_of_run(
 
 
 def attempts_of_run(
-    source: Source, run_key: int, after: int, outcomes: Iterable[str], most: int
+    source: Connection, run_key: int, after: int, outcomes: Iterable[str], most: int
 ) -> list[tuple[Any, ...]]:
     """Return the Attempts of a Run that ended so, as they were added, from after one on."""
     asked = {"run_key": run_key, "after": after, "most": most}
@@ -247,33 +248,33 @@ def attempts_of_run(
     return sorted(found, key=lambda row: int(row[0]))[:most]
 
 
-def recordings_of_run(source: Source, run_key: int, most: int) -> list[tuple[Any, ...]]:
+def recordings_of_run(source: Connection, run_key: int, most: int) -> list[tuple[Any, ...]]:
     """Return key, process, completeness and calls of the processes of a Run."""
     return list(source.rows(_RECORDINGS, {"run_key": run_key, "most": most}))
 
 
-def dictionary_of(source: Source, recording_key: int) -> bytes | None:
+def dictionary_of(source: Connection, recording_key: int) -> bytes | None:
     """Return what the calls of a Recording refer to, packed; imports have none."""
     ((content,),) = source.rows(_DICTIONARY, {"key": recording_key})
     return None if content is None else bytes(content)
 
 
-def block_at(source: Source, recording_key: int, first: int) -> tuple[int, int, bytes] | None:
+def block_at(source: Connection, recording_key: int, first: int) -> tuple[int, int, bytes] | None:
     """Return the block of calls in which the one with this op_index is."""
     for begins, calls, content in source.rows(_BLOCK, {"key": recording_key, "first": first}):
         return int(begins), int(calls), bytes(content)
     return None
 
 
-def op_names(source: Source, case_ids: Iterable[str]) -> dict[str, str]:
+def op_names(source: Connection, case_ids: Iterable[str]) -> dict[str, str]:
     """Return the ops of Cases by their ids."""
     found: dict[str, str] = {}
-    for batch in answers.batches(case_ids, _AT_ONCE):
+    for batch in batches(case_ids, _AT_ONCE):
         found.update((row[0], row[1]) for row in source.rows(_NAMES, {"ids": batch}))
     return found
 
 
-def judged(source: Source, run_key: int, time: str, most: int) -> Iterator[JudgedRow]:
+def judged(source: Connection, run_key: int, time: str, most: int) -> Iterator[JudgedRow]:
     """Yield what came of the Cases of a Run, outcome by outcome.
 
     ``time`` is the name of the measurement of how long it took.
@@ -283,15 +284,15 @@ def judged(source: Source, run_key: int, time: str, most: int) -> Iterator[Judge
 
 
 def judged_cases(
-    source: Source, run_key: int, time: str, case_keys: Iterable[int]
+    source: Connection, run_key: int, time: str, case_keys: Iterable[int]
 ) -> Iterator[JudgedRow]:
     """Yield what came of some Cases in a Run; the last Attempt at one comes last."""
-    for batch in answers.batches(case_keys, _AT_ONCE):
+    for batch in batches(case_keys, _AT_ONCE):
         asked = {"run_key": run_key, "time": time, "keys": batch}
         yield from _judged(source.rows(_in_dialect(source, _JUDGED_CASES), asked))
 
 
-def _in_dialect(source: Source, sql: str) -> str:
+def _in_dialect(source: Connection, sql: str) -> str:
     dialect = "sqlite" if source.place.path is not None else "postgresql"
     return sql.replace(":outputs:", _OUTPUTS[dialect])
 
@@ -307,7 +308,7 @@ def _judged(rows: Iterator[tuple[Any, ...]]) -> Iterator[JudgedRow]:
         yield JudgedRow._make((*facts, measured))
 
 
-def call_counts(source: Source, a: int, b: int) -> dict[str, int]:
+def call_counts(source: Connection, a: int, b: int) -> dict[str, int]:
     """Return how many Cases two Runs call alike, more or less often, or only one of them."""
     keys = {"a": a, "b": b, "moving": sorted(HIDDEN_OPS)}
     counts = {kind: int(count) for kind, count in source.rows(_CALL_COUNTS, keys)}
@@ -316,7 +317,7 @@ def call_counts(source: Source, a: int, b: int) -> dict[str, int]:
 
 
 def call_changes(
-    source: Source, runs: tuple[int, int], kind: str, after: int, most: int
+    source: Connection, runs: tuple[int, int], kind: str, after: int, most: int
 ) -> list[tuple[int, int | None, int | None]]:
     """Return Cases that two Runs call so, by their keys, and how often each calls them."""
     asked: dict[str, object] = {"a": runs[0], "b": runs[1], "after": after, "most": most}
@@ -328,13 +329,13 @@ def call_changes(
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-def previous(source: Source, run_key: int) -> str | None:
+def previous(source: Connection, run_key: int) -> str | None:
     """Return the Run before this one that did the same on the same kind of the same board."""
     return next((run_id for (run_id,) in source.rows(_PREVIOUS, {"run_key": run_key})), None)
 
 
-def _by_keys(source: Source, sql: str, keys: Iterable[int]) -> Iterator[tuple[Any, ...]]:
-    for batch in answers.batches(keys, _AT_ONCE):
+def _by_keys(source: Connection, sql: str, keys: Iterable[int]) -> Iterator[tuple[Any, ...]]:
+    for batch in batches(keys, _AT_ONCE):
         yield from source.rows(sql, {"keys": batch})
 
 

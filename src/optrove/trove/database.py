@@ -1,33 +1,368 @@
-"""Connections to SQLite and PostgreSQL, and what their errors mean.
+"""Connections to the database of a trove: SQLite files and PostgreSQL servers.
 
-SQLite lets one process write at a time, and the others wait. On PostgreSQL an advisory lock does
-the same, so that what a writer has found is still so when it writes, on either.
+Queries are SQL that both databases understand, with ``:name`` parameters. ``IN :name`` stands for
+a list parameter; SQLite gets the list as JSON, PostgreSQL as an array.
+
+One process writes at a time and the others wait: SQLite does that itself, on PostgreSQL an
+advisory lock does. So rows that a writer has read are still the same when it writes.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
+import stat
 import time
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, Final
-
-from sqlalchemy import create_engine, event, text
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, ProgrammingError
-from sqlalchemy.pool import NullPool
+from abc import ABC, abstractmethod
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from itertools import count, islice
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from optrove.errors import UnusableTrove
-from optrove.trove.faults import postgres_fault, sqlite_faults
+from optrove.trove.faults import foreign, no_trove, postgres_fault, sqlite_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
-
-    from sqlalchemy import Connection, Engine
 
     from optrove.trove.place import Place
 
+T = TypeVar("T")
 
+WAIT_S: Final = 30.0
+"""How long a connection waits for other writers."""
+
+_NONE: Final[Mapping[str, object]] = MappingProxyType({})
+
+
+def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield ``items`` in lists of this size; the last may be shorter."""
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
+
+
+def connect(place: Place) -> Connection:
+    """Connect to a trove for reading.
+
+    NoTrove or NotATrove when a file is missing or something else.
+    """
+    if place.path is not None:
+        return SqliteConnection(place, _open_for_reading(place, place.path))
+    return PostgresConnection(place, readonly=True)
+
+
+def connect_to_write(place: Place, wait_s: float) -> Connection:
+    """Connect to a database for writing; a file that does not exist is created.
+
+    ``wait_s`` is how long a transaction waits for other writers.
+    """
+    if place.path is not None:
+        with sqlite_faults(place):
+            return SqliteConnection(place, _open_for_writing(place.path, wait_s))
+    return PostgresConnection(place, readonly=False, wait_s=wait_s)
+
+
+class Connection(ABC):
+    """A connection to the database of a trove."""
+
+    dialect: ClassVar[str]
+    place: Place
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._depth = 0
+
+    @abstractmethod
+    def rows(self, sql: str, parameters: Mapping[str, object] = _NONE) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query as they arrive."""
+
+    @abstractmethod
+    def fetch(self, sql: str, parameters: Mapping[str, object] = _NONE) -> list[tuple[Any, ...]]:
+        """Return all rows of a query."""
+
+    @abstractmethod
+    def execute(self, sql: str, parameters: Mapping[str, object] = _NONE) -> int:
+        """Execute a statement, and return the number of rows that it changed."""
+
+    @abstractmethod
+    def insert(self, into: str, rows: Iterable[Sequence[object]]) -> None:
+        """Insert new rows; ``into`` is a table with the columns that they have: ``t (a, b)``."""
+
+    @abstractmethod
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """Stop queries inside the block that take longer; the block is inside a snapshot."""
+
+    @abstractmethod
+    def state(self) -> str:
+        """Return a text that changes whenever other connections change the trove."""
+
+    @abstractmethod
+    def tables(self) -> frozenset[str]:
+        """Return the names of all tables and views."""
+
+    @abstractmethod
+    def columns(self, table: str) -> frozenset[str]:
+        """Return the names of the columns of a table."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction or a snapshot is open."""
+        return self._depth > 0
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Answer all queries inside the block from one state of the trove."""
+        if self._depth == 0:
+            self._begin_to_read()
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if self._depth == 0:
+                self._rollback()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Write everything inside the block or nothing; a nested one is part of the outer one."""
+        if self._depth:
+            yield
+            return
+        with self._faults():
+            self._begin_to_write()
+            self._depth = 1
+            try:
+                yield
+                self._commit()
+            except BaseException:
+                self._rollback()
+                raise
+            finally:
+                self._depth = 0
+
+    @abstractmethod
+    def _faults(self) -> AbstractContextManager[None]:
+        """Turn errors of the driver inside the block into errors with advice."""
+
+    @abstractmethod
+    def _begin_to_read(self) -> None: ...
+
+    @abstractmethod
+    def _begin_to_write(self) -> None: ...
+
+    @abstractmethod
+    def _commit(self) -> None: ...
+
+    @abstractmethod
+    def _rollback(self) -> None: ...
+
+
+_LIST: Final = re.compile(r"\bIN :(\w+)")
+_HOST_AND_PORT: Final = re.compile(r"([A-Za-z0-9.-]+):([0-9]+)")
+_PARAMETER: Final = re.compile(r"(?<![:\w]):(\w+)")
+
+
+class SqliteConnection(Connection):
+    """A connection to an SQLite file."""
+
+    dialect = "sqlite"
+
+    def __init__(self, place: Place, driver: sqlite3.Connection) -> None:
+        super().__init__(place)
+        self.driver = driver
+
+    def rows(self, sql: str, parameters: Mapping[str, object] = _NONE) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query as they arrive."""
+        with self._faults():
+            cursor = self._execute(sql, parameters)
+            while batch := cursor.fetchmany(256):
+                yield from batch
+
+    def fetch(self, sql: str, parameters: Mapping[str, object] = _NONE) -> list[tuple[Any, ...]]:
+        """Return all rows of a query."""
+        with self._faults():
+            return self._execute(sql, parameters).fetchall()
+
+    def execute(self, sql: str, parameters: Mapping[str, object] = _NONE) -> int:
+        """Execute a statement, and return the number of rows that it changed."""
+        with self._faults():
+            return self._execute(sql, parameters).rowcount
+
+    def insert(self, into: str, rows: Iterable[Sequence[object]]) -> None:
+        """Insert new rows; ``into`` is a table with the columns that they have: ``t (a, b)``."""
+        marks = ", ".join("?" * (into.count(",") + 1))
+        with self._faults():
+            self.driver.executemany(
+                f"INSERT INTO {into} VALUES ({marks})",  # noqa: S608 - names of ours
+                rows,
+            )
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Stop queries inside the block that take longer; the block is inside a snapshot."""
+        latest = time.monotonic() + seconds
+        # SQLite asks after this many of its steps, some tenths of a millisecond.
+        self.driver.set_progress_handler(lambda: time.monotonic() > latest, 10_000)
+        try:
+            yield
+        finally:
+            self.driver.set_progress_handler(None, 0)
+
+    def state(self) -> str:
+        """Return a text that changes whenever other connections change the trove."""
+        ((number,),) = self.fetch("PRAGMA data_version")
+        return str(number)
+
+    def tables(self) -> frozenset[str]:
+        """Return the names of all tables and views."""
+        found = self.fetch("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+        return frozenset(name for (name,) in found)
+
+    def columns(self, table: str) -> frozenset[str]:
+        """Return the names of the columns of a table."""
+        found = self.fetch("SELECT name FROM pragma_table_info(:name)", {"name": table})
+        return frozenset(name for (name,) in found)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.driver.close()
+
+    def _execute(self, sql: str, parameters: Mapping[str, object]) -> sqlite3.Cursor:
+        lists = {name: json.dumps(each) for name, each in parameters.items() if _is_list(each)}
+        if lists:
+            sql = _with_json(sql)
+        return self.driver.execute(sql, {**parameters, **lists})
+
+    def _faults(self) -> AbstractContextManager[None]:
+        return sqlite_faults(self.place)
+
+    def _begin_to_read(self) -> None:
+        self.execute("BEGIN")
+
+    def _begin_to_write(self) -> None:
+        self.execute("BEGIN IMMEDIATE")
+
+    def _commit(self) -> None:
+        self.execute("COMMIT")
+
+    def _rollback(self) -> None:
+        # The connection may be closed while a caller still iterates over rows.
+        with suppress(sqlite3.ProgrammingError):
+            if self.driver.in_transaction:
+                self.driver.execute("ROLLBACK")
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
+@lru_cache(maxsize=256)
+def _with_json(sql: str) -> str:
+    return _LIST.sub(r"IN (SELECT value FROM json_each(:\1))", sql)
+
+
+def _open_for_writing(path: Path, wait_s: float) -> sqlite3.Connection:
+    driver = sqlite3.connect(
+        path.absolute(), timeout=wait_s, isolation_level=None, check_same_thread=False
+    )
+    try:
+        driver.execute("PRAGMA foreign_keys = ON")
+        latest = time.monotonic() + wait_s
+        while not _use_write_ahead_log(driver, latest):
+            time.sleep(0.02)
+        driver.execute("PRAGMA synchronous = NORMAL")
+    except BaseException:
+        driver.close()
+        raise
+    return driver
+
+
+def _use_write_ahead_log(driver: sqlite3.Connection, latest: float) -> bool:
+    """Let readers read during writes; on file systems without shared memory they take turns.
+
+    Return False when another process is in the way, for which SQLite does not wait here.
+    """
+    try:
+        driver.execute("PRAGMA journal_mode = WAL").fetchone()
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error) or time.monotonic() > latest:
+            raise
+        return False
+    return True
+
+
+def _open_for_reading(place: Place, path: Path) -> sqlite3.Connection:
+    check_file(place, path)
+    with sqlite_faults(place):
+        try:
+            # Not "ro", which leaves empty files beside the trove, and cannot undo the transaction
+            # of a killed writer. SQLite itself copes with files that cannot be written.
+            return _opened(path, "mode=rw")
+        except sqlite3.DatabaseError as error:
+            if "not a database" in str(error):
+                raise foreign(place, "it is a file of another kind") from error
+            # On a read-only disk SQLite cannot create its files beside the trove. If they would
+            # be empty anyway, it can read without them.
+            no_rights = str(error).startswith(("unable to open", "attempt to write a readonly"))
+            if _has_log(path) or not no_rights:
+                raise
+            return _opened(path, "mode=ro&immutable=1")
+
+
+def check_file(place: Place, path: Path) -> None:
+    """Refuse a missing file, a directory, and an empty file.
+
+    The file itself is not opened: when a process closes a file, it loses its locks on it, also
+    those of its open connections, and other processes then remove files that these need.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError as error:
+        raise no_trove(place) from error
+    except OSError as error:
+        raise UnusableTrove(f"the trove {place} cannot be read: {error}") from error
+    if stat.S_ISDIR(found.st_mode):
+        raise foreign(place, "it is a directory")
+    if not found.st_size:
+        raise foreign(place, "it is an empty file")
+
+
+def _opened(path: Path, options: str) -> sqlite3.Connection:
+    driver = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{options}",
+        uri=True,
+        timeout=WAIT_S,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        driver.execute("PRAGMA query_only = ON")
+        driver.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.DatabaseError:
+        driver.close()
+        raise
+    return driver
+
+
+def _has_log(path: Path) -> bool:
+    """Return whether a log beside the trove holds changes that are not in the file itself."""
+    beside = (path.with_name(path.name + suffix) for suffix in ("-wal", "-journal"))
+    return any(each.exists() and each.stat().st_size for each in beside)
+
+
+# Any number that other programs do not use for their own locks: "optrove" in ASCII.
+_LOCK: Final = 0x6F7074726F7665
+_DAMAGED_OR_FORBIDDEN: Final = ("42P01", "42703", "42501", None)
 _TABLES: Final = """
 SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()
 """
@@ -37,211 +372,141 @@ WHERE table_schema = current_schema() AND table_name = :name
 """
 
 
-class PostgresSource:
-    """A trove in a PostgreSQL database, open for reading."""
+class PostgresConnection(Connection):
+    """A connection to a PostgreSQL database."""
 
-    def __init__(self, place: Place, url: str) -> None:
-        self.place = place
-        self._engine = postgres_engine(url)
-        self._depth = 0
-        with postgres_faults(place):
-            self._connection = self._engine.connect().execution_options(
-                isolation_level="REPEATABLE READ", postgresql_readonly=True
-            )
+    dialect = "postgresql"
 
-    def rows(self, sql: str, parameters: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of the answer, as they come."""
-        with postgres_faults(self.place), self.snapshot():
-            result = self._connection.execute(
-                text(_with_arrays(sql, parameters)),
-                dict(parameters),
-                execution_options={"yield_per": 1000},
-            )
-            with closing(result):
-                for row in result:
-                    yield tuple(row)
-
-    @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Answer all questions inside the block from one and the same state of the trove."""
-        self._depth += 1
+    def __init__(self, place: Place, *, readonly: bool, wait_s: float = WAIT_S) -> None:
+        super().__init__(place)
         try:
-            yield
-        finally:
-            self._depth -= 1
-            if self._depth == 0 and not self._connection.closed:
-                with postgres_faults(self.place):
-                    self._connection.rollback()
+            import psycopg
+        except ModuleNotFoundError as error:
+            raise UnusableTrove(
+                "a trove on a PostgreSQL server needs its driver, which is not installed; "
+                "install it with: pip install 'optrove[postgres]'"
+            ) from error
+        self._wait_s = wait_s
+        self._numbers = count(1)
+        with self._faults():
+            # A plan that was prepared when a table was empty scans all of it later.
+            self.driver = psycopg.connect(
+                psycopg.conninfo.make_conninfo(**options_of(str(place.url))),
+                prepare_threshold=None,
+            )
+        if readonly:
+            self.driver.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            self.driver.read_only = True
+
+    def rows(self, sql: str, parameters: Mapping[str, object] = _NONE) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query as they arrive."""
+        name = f"rows{next(self._numbers)}"
+        with self._faults(), self.snapshot(), self.driver.cursor(name) as cursor:
+            cursor.itersize = 1000
+            cursor.execute(*_in_format(sql, parameters))
+            yield from cursor
+
+    def fetch(self, sql: str, parameters: Mapping[str, object] = _NONE) -> list[tuple[Any, ...]]:
+        """Return all rows of a query."""
+        with self._faults(), self.snapshot(), self.driver.cursor() as cursor:
+            return cursor.execute(*_in_format(sql, parameters)).fetchall()
+
+    def execute(self, sql: str, parameters: Mapping[str, object] = _NONE) -> int:
+        """Execute a statement, and return the number of rows that it changed."""
+        with self._faults(), self.driver.cursor() as cursor:
+            return cursor.execute(*_in_format(sql, parameters)).rowcount
+
+    def insert(self, into: str, rows: Iterable[Sequence[object]]) -> None:
+        """Insert new rows; ``into`` is a table with the columns that they have: ``t (a, b)``."""
+        with (
+            self._faults(),
+            self.driver.cursor() as cursor,
+            cursor.copy(f"COPY {into} FROM STDIN".encode()) as copy,
+        ):
+            for row in rows:
+                copy.write_row(row)
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Refuse questions inside the block, which is within a snapshot, that take longer."""
-        # For the transaction only, which ends with the snapshot.
+        """Stop queries inside the block that take longer; the block is inside a snapshot."""
+        # Holds for the transaction only, which ends with the snapshot.
         limit = f"{max(int(seconds * 1000), 1)}ms"
-        list(self.rows("SELECT set_config('statement_timeout', :limit, true)", {"limit": limit}))
+        self.fetch("SELECT set_config('statement_timeout', :limit, true)", {"limit": limit})
         yield
 
     def state(self) -> str:
-        """Return a text that is another one whenever others have changed the trove."""
-        ((running,),) = self.rows("SELECT CAST(pg_current_snapshot() AS text)", {})
+        """Return a text that changes whenever other connections change the trove."""
+        ((running,),) = self.fetch("SELECT CAST(pg_current_snapshot() AS text)")
         return str(running)
 
     def tables(self) -> frozenset[str]:
-        """Return the names of all tables."""
-        return frozenset(name for (name,) in self.rows(_TABLES, {}))
+        """Return the names of all tables and views."""
+        return frozenset(name for (name,) in self.fetch(_TABLES))
 
     def columns(self, table: str) -> frozenset[str]:
         """Return the names of the columns of a table."""
-        return frozenset(name for (name,) in self.rows(_COLUMNS, {"name": table}))
+        return frozenset(name for (name,) in self.fetch(_COLUMNS, {"name": table}))
 
     def close(self) -> None:
-        """Let go of the connection."""
-        self._connection.close()
-        self._engine.dispose()
+        """Close the connection."""
+        self.driver.close()
 
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        from psycopg import Error, IntegrityError, ProgrammingError
 
-def _with_arrays(sql: str, parameters: Mapping[str, object]) -> str:
-    """Return a question in which lists are arrays.
-
-    A list of hundreds that is written out keeps the driver busier than the answer the server.
-    """
-    for name, value in parameters.items():
-        if isinstance(value, list):
-            sql = sql.replace(f"IN :{name}", f"= ANY(:{name})")
-    return sql
-
-
-def postgres_engine(url: str, **options: Any) -> Engine:
-    """Return an engine for the server of ``url``; it connects when it is first used."""
-    try:
-        # Positional parameters, so that rows can be given as tuples.
-        return create_engine(
-            make_url(url).set(drivername="postgresql+psycopg"),
-            poolclass=NullPool,
-            paramstyle="format",
-            # A plan that was kept from when a table was empty goes through all of it later.
-            connect_args={"prepare_threshold": None},
-            **options,
-        )
-    except (ModuleNotFoundError, NoSuchModuleError) as error:
-        raise UnusableTrove(
-            "a trove on a PostgreSQL server needs its driver, which is not installed; "
-            "install it with: pip install 'optrove[postgres]'"
-        ) from error
-
-
-@contextmanager
-def postgres_faults(place: Place) -> Iterator[None]:
-    """Turn what the server or its driver raise inside the block into errors that say what to do."""
-    try:
-        yield
-    except DBAPIError as error:
-        code = code_of(error)
-        if isinstance(error, IntegrityError) or (code and _is_ours(error, code)):
-            raise
-        raise postgres_fault(code, str(error.orig), place) from error
-
-
-def copy_rows(
-    connection: Connection, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
-) -> None:
-    """Insert rows the fast way, within the transaction of ``connection``."""
-    from psycopg import Error, sql
-
-    names = sql.SQL(", ").join(map(sql.Identifier, columns))
-    statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), names)
-    driver: Any = connection.connection.driver_connection
-    try:
-        with driver.cursor() as cursor, cursor.copy(statement) as copy:
-            for row in rows:
-                copy.write_row(row)
-    except Error as error:
-        raise DBAPIError.instance(f"COPY {table}", None, error, Error) from error
-
-
-def code_of(error: DBAPIError) -> str | None:
-    """Return the code that PostgreSQL gives an error; None where it gave no answer."""
-    code = getattr(error.orig, "sqlstate", None)
-    return None if code is None else str(code)
-
-
-def _is_ours(error: DBAPIError, code: str) -> bool:
-    """Tell whether an error is a mistake of ours, about which no user can do anything."""
-    missing_or_forbidden = ("42P01", "42703", "42501")
-    return isinstance(error, ProgrammingError) and code not in missing_or_forbidden
-
-
-# Any number will do that no other program uses for its own locks: "optrove" in ASCII.
-_LOCK: Final = 0x6F7074726F7665
-_PAUSE_S: Final = 0.02
-
-
-def engine_of(place: Place, timeout_s: float) -> Engine:
-    """Return an engine that waits for other writers as long as ``timeout_s``."""
-    if place.path is not None:
-        return _sqlite_engine(place.path, timeout_s)
-    engine = postgres_engine(str(place.url))
-    event.listen(engine, "begin", lambda connection: _take_turn(connection, timeout_s))
-    return engine
-
-
-@contextmanager
-def faults_of(place: Place) -> Iterator[None]:
-    """Turn what a database raises inside the block into errors that say what to do."""
-    if place.path is None:
-        with postgres_faults(place):
-            yield
-        return
-    with sqlite_faults(place):
         try:
             yield
-        except DBAPIError as error:
-            if isinstance(error.orig, sqlite3.Error):
-                raise error.orig from error
-            raise
+        except Error as error:
+            code = error.sqlstate
+            ours = isinstance(error, ProgrammingError) and code not in _DAMAGED_OR_FORBIDDEN
+            if ours or isinstance(error, IntegrityError):
+                # A mistake of ours, about which users can do nothing.
+                raise
+            raise postgres_fault(code, str(error), self.place) from error
+
+    def _begin_to_read(self) -> None:
+        """Do nothing: the driver begins a transaction with the first query."""
+
+    def _begin_to_write(self) -> None:
+        self.execute(f"SET LOCAL lock_timeout = {max(1, round(self._wait_s * 1000))}")
+        self.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
+
+    def _commit(self) -> None:
+        self.driver.commit()
+
+    def _rollback(self) -> None:
+        if not self.driver.closed:
+            with self._faults():
+                self.driver.rollback()
 
 
-def _sqlite_engine(path: Path, timeout_s: float) -> Engine:
-    engine = create_engine(
-        URL.create("sqlite", database=str(path.absolute())),
-        poolclass=NullPool,
-        connect_args={"timeout": timeout_s},
-    )
-    event.listen(engine, "connect", lambda connection, _: _prepare(connection, timeout_s))
-    event.listen(engine, "begin", _begin_to_write)
-    return engine
+def options_of(url: str) -> dict[str, str]:
+    """Return the connection options of a PostgreSQL URL; those of its query take precedence."""
+    parts = urlsplit(url)
+    options = {
+        "user": parts.username,
+        "password": parts.password,
+        "host": parts.hostname,
+        "port": None if parts.port is None else str(parts.port),
+        "dbname": parts.path.strip("/"),
+    }
+    query = parse_qs(parts.query)
+    hosts = query.get("host", [])
+    if any(map(_HOST_AND_PORT.fullmatch, hosts)):
+        pairs = [_HOST_AND_PORT.sub(r"\1 \2", each).partition(" ") for each in hosts]
+        query.update(host=[host for host, _, _ in pairs], port=[port for _, _, port in pairs])
+    named = {name: unquote(value) for name, value in options.items() if value}
+    # Several hosts or ports are alternatives, which libpq separates by commas.
+    return {**named, **{name: ",".join(values) for name, values in query.items()}}
 
 
-def _prepare(connection: Any, timeout_s: float) -> None:
-    # The driver is not to begin transactions by itself.
-    connection.isolation_level = None
-    connection.execute("PRAGMA foreign_keys = ON")
-    _use_write_ahead_log(connection, time.monotonic() + timeout_s)
-    connection.execute("PRAGMA synchronous = NORMAL")
+def _in_format(sql: str, parameters: Mapping[str, object]) -> tuple[bytes, Any]:
+    """Return a query and its parameters in the style of psycopg."""
+    return (_formatted(sql), parameters) if parameters else (sql.encode(), None)
 
 
-def _use_write_ahead_log(connection: Any, deadline: float) -> None:
-    """Let readers read while others write; where the file system cannot, they take turns."""
-    while not _is_logging_ahead(connection, deadline):
-        time.sleep(_PAUSE_S)
-
-
-def _is_logging_ahead(connection: Any, deadline: float) -> bool:
-    """Ask for the log; False when others were in the way, for which SQLite does not wait here."""
-    try:
-        connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    except sqlite3.OperationalError as error:
-        if "locked" not in str(error) or time.monotonic() > deadline:
-            raise
-        return False
-    return True
-
-
-def _begin_to_write(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _take_turn(connection: Connection, timeout_s: float) -> None:
-    limit = f"SET LOCAL lock_timeout = {max(1, round(timeout_s * 1000))}"
-    connection.exec_driver_sql(limit)
-    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+@lru_cache(maxsize=256)
+def _formatted(sql: str) -> bytes:
+    listed = _LIST.sub(r"= ANY(:\1)", sql.replace("%", "%%"))
+    return _PARAMETER.sub(r"%(\1)s", listed).encode()

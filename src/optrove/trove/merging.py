@@ -1,7 +1,7 @@
-"""Merge troves, and remove runs.
+"""Merge troves, find the parts of a trove that another one lacks, and remove runs.
 
-What is kept of two that are the same part of the same Run is decided by their ranks alone. So it
-does not matter in which order, how often and in which groups troves are merged.
+Of two versions of the same part of the same Run, their ranks alone decide which one is kept. So
+the order, number and grouping of merges do not matter.
 """
 
 from __future__ import annotations
@@ -10,34 +10,25 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from sqlalchemy import select
-
 from optrove.model.trove import Added, CallBlock, DescribedCase, TensorFacts
 from optrove.trove import reader as queries
-from optrove.trove import schema
+from optrove.trove.database import batches
 from optrove.trove.opening import reading, sum_of, writing
 from optrove.trove.query import run_named
-from optrove.trove.reader import batches
-from optrove.trove.stored import (
-    Counted,
-    Grouped,
-    Head,
-    Prepared,
-    StoredConfigCalls,
-    StoredEnding,
+from optrove.trove.recordings import (
+    Ending,
+    Execution,
+    Recording,
+    RecordingHead,
+    StoredAttempt,
     StoredEnvironment,
-    StoredPlanned,
     StoredRun,
-    StoredScope,
     StoredSweep,
-    StoredTest,
 )
 from optrove.trove.writing import (
-    StoredAttempt,
-    StoredMeasurement,
     keys_of,
     write_attempts,
-    write_cases,
+    write_missing_cases,
     write_recording,
     write_run,
     write_runs,
@@ -48,11 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from sqlalchemy import Connection
-
     from optrove.model.trove import Removed
+    from optrove.trove.database import Connection
     from optrove.trove.opening import Recovered
-    from optrove.trove.source import Source
 
 
 _AT_ONCE: Final = 500
@@ -100,6 +89,9 @@ SELECT DISTINCT c.case_id FROM executions x JOIN cases c ON c.key = x.case_key
 WHERE x.recording_key = :key
 """
 _PLANNED_RUNS: Final = "SELECT r.run_id FROM sweeps s JOIN runs r ON r.key = s.run_key"
+_SWEEP_RANKS: Final = """
+SELECT r.run_id, s.plan_id, s.content FROM sweeps s JOIN runs r ON r.key = s.run_key
+"""
 _ATTEMPT_IDS: Final = """
 SELECT a.attempt_id FROM attempts a JOIN runs r ON r.key = a.run_key
 WHERE r.run_id = :run_id
@@ -119,19 +111,19 @@ ORDER BY attempt_key, place
 
 
 class Parts(Protocol):
-    """What another trove holds, of one and the same state of it within a snapshot."""
+    """The content of another trove; within a snapshot all of it is of one state."""
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Tell all inside the block from one and the same state of the trove."""
+        """Answer everything inside the block from one state of the trove."""
 
     def runs(self) -> Iterator[StoredRun]:
         """Yield all Runs, by their ids."""
 
-    def heads(self) -> list[tuple[int, Head]]:
-        """Return what identifies the Recordings, each with a key to ask for it."""
+    def heads(self) -> list[tuple[int, RecordingHead]]:
+        """Return the heads of all Recordings, each with its key."""
 
-    def recording(self, key: int, head: Head, run: StoredRun) -> Prepared:
-        """Return a Recording as a whole."""
+    def recording(self, key: int, head: RecordingHead, run: StoredRun) -> Recording:
+        """Return a whole Recording."""
 
     def case_ids(self, key: int) -> Iterator[str]:
         """Yield the ids of the Cases of a Recording."""
@@ -140,10 +132,10 @@ class Parts(Protocol):
         """Yield Cases by their ids."""
 
     def planned_runs(self) -> frozenset[str]:
-        """Return the ids of the Runs that are sweeps with a plan."""
+        """Return the ids of the Runs that are sweeps."""
 
-    def sweep(self, run_id: str) -> tuple[StoredSweep, list[StoredPlanned]] | None:
-        """Return what a sweep was asked for and its plan; None when the Run is none."""
+    def sweep(self, run_id: str) -> StoredSweep | None:
+        """Return the request and the plan of a sweep; None when the Run is not a sweep."""
 
     def attempt_ids(self, run_id: str) -> list[str]:
         """Return the ids of the Attempts of a Run."""
@@ -153,53 +145,58 @@ class Parts(Protocol):
 
 
 class TroveParts:
-    """The parts of a trove as they are."""
+    """The content of a trove, unchanged."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Connection) -> None:
         self._source = source
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Tell all inside the block from one and the same state of the trove."""
+        """Answer everything inside the block from one state of the trove."""
         return self._source.snapshot()
 
     def runs(self) -> Iterator[StoredRun]:
         """Yield all Runs, by their ids."""
-        for run_id, kind, what, model, *rest in self._source.rows(_RUNS, {}):
+        for run_id, kind, what, model, *rest in self._source.rows(_RUNS):
             started_at, finished_at, machine, content, *environment = rest
             yield StoredRun(
                 *(run_id, kind, what, model, StoredEnvironment(*environment)),
                 *(started_at, finished_at, machine, content),
             )
 
-    def heads(self) -> list[tuple[int, Head]]:
-        """Return what identifies the Recordings, each with a key to ask for it."""
+    def heads(self) -> list[tuple[int, RecordingHead]]:
+        """Return the heads of all Recordings, each with its key."""
         return [
-            (key, Head(run_id, process, bool(complete), *rest))
-            for key, run_id, process, complete, *rest in self._source.rows(queries.RECORDINGS, {})
+            (key, RecordingHead(run_id, process, bool(complete), *rest))
+            for key, run_id, process, complete, *rest in self._source.rows(queries.RECORDINGS)
         ]
 
-    def recording(self, key: int, head: Head, run: StoredRun) -> Prepared:
-        """Return a Recording as a whole."""
-        scopes = [StoredScope(*row) for row in self._of(_SCOPES, key)]
-        endings = [
-            StoredEnding(ending_id, bool(raised), content)
-            for ending_id, raised, content in self._of(_ENDINGS, key)
-        ]
+    def recording(self, key: int, head: RecordingHead, run: StoredRun) -> Recording:
+        """Return a whole Recording."""
         ((dictionary,),) = self._of(queries.DICTIONARY, key)
-        return Prepared(
+        return Recording(
             head=head,
             run=run,
-            executions=[_execution(row) for row in self._of(_EXECUTIONS, key)],
+            executions=[
+                Execution(case_id, scope_id, ending_id, outcome, bool(outermost), *counted)
+                for case_id, scope_id, ending_id, outcome, outermost, *counted in self._of(
+                    _EXECUTIONS, key
+                )
+            ],
             described=self.described,
-            scopes={scope.scope_id: scope for scope in scopes},
-            endings={ending.ending_id: ending for ending in endings},
-            tests=[StoredTest(*row) for row in self._of(_TESTS, key)],
+            scopes={name: tuple(row) for name, *row in self._of(_SCOPES, key)},
+            endings={
+                name: Ending(bool(raised), content)
+                for name, raised, content in self._of(_ENDINGS, key)
+            },
+            tests=[(test, outcome, content) for test, outcome, content in self._of(_TESTS, key)],
             dictionary=None if dictionary is None else bytes(dictionary),
             blocks=(
                 CallBlock(first, calls, bytes(content))
                 for first, calls, content in self._of(queries.BLOCKS, key)
             ),
-            config_calls=[StoredConfigCalls(*row) for row in self._of(_CONFIG_CALLS, key)],
+            config_calls=[
+                (path, name, calls) for path, name, calls in self._of(_CONFIG_CALLS, key)
+            ],
         )
 
     def case_ids(self, key: int) -> Iterator[str]:
@@ -220,21 +217,16 @@ class TroveParts:
                 )
 
     def planned_runs(self) -> frozenset[str]:
-        """Return the ids of the Runs that are sweeps with a plan."""
-        return frozenset(run_id for (run_id,) in self._source.rows(_PLANNED_RUNS, {}))
+        """Return the ids of the Runs that are sweeps."""
+        return frozenset(run_id for (run_id,) in self._source.rows(_PLANNED_RUNS))
 
-    def sweep(self, run_id: str) -> tuple[StoredSweep, list[StoredPlanned]] | None:
-        """Return what a sweep was asked for and its plan; None when the Run is none."""
+    def sweep(self, run_id: str) -> StoredSweep | None:
+        """Return the request and the plan of a sweep; None when the Run is not a sweep."""
         asked = {"run_id": run_id}
-        found = list(self._source.rows(queries.SWEEP, asked))
-        if not found:
-            return None
-        ((content, plan_id),) = found
-        planned = [
-            StoredPlanned(case_id, suite, device_kind, board)
-            for case_id, device_kind, board, suite in self._source.rows(queries.PLANNED, asked)
-        ]
-        return StoredSweep(plan_id, content), planned
+        for content, plan_id in self._source.fetch(queries.SWEEP, asked):
+            planned = map(queries.planned_case, self._source.rows(queries.PLANNED, asked))
+            return StoredSweep(plan_id, content, tuple(planned))
+        return None
 
     def attempt_ids(self, run_id: str) -> list[str]:
         """Return the ids of the Attempts of a Run."""
@@ -243,27 +235,20 @@ class TroveParts:
     def attempts(self, ids: Iterable[str]) -> Iterator[StoredAttempt]:
         """Yield Attempts by their ids."""
         for batch in batches(ids, _AT_ONCE):
-            rows = list(self._source.rows(_ATTEMPTS, {"ids": batch}))
-            measured: dict[int, list[StoredMeasurement]] = {}
+            rows = self._source.fetch(_ATTEMPTS, {"ids": batch})
+            measured: dict[int, list[tuple[Any, ...]]] = {}
             asked = {"keys": [row[0] for row in rows]}
             for key, name, value, threshold, passed, output in self._source.rows(
                 _MEASUREMENTS, asked
             ):
-                kept = None if passed is None else bool(passed)
-                each = StoredMeasurement(name, value, threshold, kept, output)
+                each = (name, value, threshold, None if passed is None else bool(passed), output)
                 measured.setdefault(key, []).append(each)
             for row in rows:
-                facts = (*row[1:], tuple(measured.get(row[0], ())))
-                yield StoredAttempt._make(facts)
+                yield StoredAttempt._make((*row[1:], tuple(measured.get(row[0], ()))))
 
     def _of(self, sql: str, key: int) -> Iterator[tuple[Any, ...]]:
-        """Yield what a Recording has of something."""
+        """Yield rows that belong to a Recording."""
         return self._source.rows(sql, {"key": key})
-
-
-def _execution(row: tuple[Any, ...]) -> tuple[Grouped, Counted]:
-    case_id, scope_id, ending_id, outcome, outermost, *counted = row
-    return Grouped(case_id, scope_id, ending_id, outcome, bool(outermost)), Counted(*counted)
 
 
 ATTEMPTS_AT_ONCE: Final = 2_000
@@ -272,7 +257,7 @@ _RUNS_AT_ONCE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a step has added; ``case_ids`` are the Cases that it is about."""
+    """Numbers of rows that were added; ``case_ids`` are the Cases that were involved."""
 
     runs: int = 0
     recordings: int = 0
@@ -294,45 +279,44 @@ class TakeRecording:
     """A Recording."""
 
     key: int
-    head: Head
+    head: RecordingHead
 
     @property
     def size(self) -> int:
-        """How many calls it has."""
+        """Return the number of its calls."""
         return self.head.calls
 
     def take(self, connection: Connection, parts: Parts, run: StoredRun) -> Written:
-        """Add it, or put it in the place of a lesser one."""
-        prepared = parts.recording(self.key, self.head, run)
-        added = write_recording(connection, prepared)
+        """Add it, or replace one of a lower rank."""
+        recording = parts.recording(self.key, self.head, run)
+        added = write_recording(connection, recording)
         return Written(
             runs=added.runs,
             recordings=added.recordings,
             calls=added.calls,
             cases_new=added.cases_new,
-            case_ids=frozenset(group.case_id for group, _ in prepared.executions),
+            case_ids=frozenset(each.case_id for each in recording.executions),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class TakeSweep:
-    """What a sweep was asked for, and its plan."""
+    """The request of a sweep, and its plan."""
 
     sweep: StoredSweep
-    planned: tuple[StoredPlanned, ...]
 
     @property
     def size(self) -> int:
-        """How many Cases are planned."""
-        return len(self.planned)
+        """Return the number of planned Cases."""
+        return len(self.sweep.planned)
 
     def take(self, connection: Connection, parts: Parts, run: StoredRun) -> Written:
-        """Add it unless a greater one is there."""
-        ids = {each.case_id for each in self.planned}
-        cases_new = _write_cases(connection, parts, ids)
+        """Add it unless one of a higher rank is there."""
+        ids = frozenset(each.case_id for each in self.sweep.planned)
+        cases_new = write_missing_cases(connection, ids, parts.described)
         run_key, runs = write_run(connection, run)
-        write_sweep(connection, run_key, self.sweep, self.planned)
-        return Written(runs=runs, cases_new=cases_new, case_ids=frozenset(ids))
+        write_sweep(connection, run_key, self.sweep)
+        return Written(runs=runs, cases_new=cases_new, case_ids=ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,34 +327,34 @@ class TakeAttempts:
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """Return the number of Attempts."""
         return len(self.ids)
 
 
 Step: TypeAlias = TakeRun | TakeRecording | TakeSweep | TakeAttempts
-"""A part of another trove that this one lacks, or has less of; it can be taken twice.
+"""A part of another trove that is missing here, or of a lower rank; it can be taken twice.
 
-``size`` is how much it is about, in calls and attempts.
+``size`` is the number of calls, planned Cases or attempts.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """What a trove lacks of one Run of another, in the order in which it is to be taken."""
+    """The parts of one Run that a trove lacks, in the order in which to take them."""
 
     run: StoredRun
     steps: tuple[Step, ...]
 
 
 def merge(connection: Connection, parts: Parts) -> Added:
-    """Add all that another trove holds and that is not there yet, or less of it."""
+    """Add everything of another trove that is missing here, or here of a lower rank."""
     with parts.snapshot():
         held = Held(connection)
         seen: set[str] = set()
         runs = batches(lacking(connection, parts, held), _RUNS_AT_ONCE)
         written = [take(connection, parts, some) for some in runs]
         for key, head in parts.heads():
-            if held.rank(head) == head.rank:
+            if held.recordings.get((head.run_id, head.process)) == head.rank:
                 seen.update(parts.case_ids(key))
     total = _summed(written)
     seen |= total.case_ids
@@ -384,7 +368,7 @@ def merge(connection: Connection, parts: Parts) -> Added:
 
 
 def take(connection: Connection, parts: Parts, taken: Sequence[Lacking]) -> Written:
-    """Add what is lacking of some Runs: all Runs, what is recorded and planned, then Attempts.
+    """Add missing parts of some Runs: all Runs, recordings and plans, then Attempts.
 
     Attempts of several Runs are written together: most Runs have few.
     """
@@ -403,12 +387,12 @@ def take(connection: Connection, parts: Parts, taken: Sequence[Lacking]) -> Writ
 
 
 def _take_attempts(connection: Connection, parts: Parts, runs: Mapping[str, int]) -> Written:
-    """Add those Attempts that are not there yet; the keys of their Runs are given by their ids."""
+    """Add those Attempts that are not there yet; ``runs`` has the keys of their Runs by id."""
     attempts = list(parts.attempts(runs))
-    ids = {attempt.case_id for attempt in attempts}
-    cases_new = _write_cases(connection, parts, ids)
+    ids = frozenset(attempt.case_id for attempt in attempts)
+    cases_new = write_missing_cases(connection, ids, parts.described)
     added = write_attempts(connection, ((runs[each.attempt_id], each) for each in attempts))
-    return Written(attempts=added, cases_new=cases_new, case_ids=frozenset(ids))
+    return Written(attempts=added, cases_new=cases_new, case_ids=ids)
 
 
 def _summed(written: Sequence[Written]) -> Written:
@@ -423,118 +407,55 @@ def _summed(written: Sequence[Written]) -> Written:
 
 
 class Held:
-    """What a trove has of Runs, Recordings and sweeps, by the ranks that decide what is kept."""
+    """The ranks of the Runs, Recordings and sweeps that a trove holds."""
 
     def __init__(self, connection: Connection) -> None:
-        self._runs = _run_ranks(connection)
-        self._recordings = _recording_ranks(connection)
-        self._sweeps = _sweeps(connection)
-
-    def knows(self, run: StoredRun) -> bool:
-        """Tell whether anything is known about a Run."""
-        return run.run_id in self._runs
-
-    def has_run(self, run: StoredRun) -> bool:
-        """Tell whether as much is known about a Run."""
-        return run.run_id in self._runs and self._runs[run.run_id] >= run.rank
-
-    def rank(self, head: Head) -> tuple[bool, int, int, str] | None:
-        """Return the rank of what is there as the same part of the same Run."""
-        return self._recordings.get((head.run_id, head.process))
-
-    def has_recording(self, head: Head) -> bool:
-        """Tell whether a Recording is there, or a greater one."""
-        rank = self.rank(head)
-        return rank is not None and rank >= head.rank
-
-    def has_sweep(self, run_id: str, sweep: StoredSweep) -> bool:
-        """Tell whether a sweep is there, or a greater one."""
-        return run_id in self._sweeps and self._sweeps[run_id] >= sweep
+        parts = TroveParts(connection)
+        self.runs = {run.run_id: run.rank for run in parts.runs()}
+        self.recordings = {(head.run_id, head.process): head.rank for _, head in parts.heads()}
+        self.sweeps = {
+            run_id: (plan_id, content)
+            for run_id, plan_id, content in connection.fetch(_SWEEP_RANKS)
+        }
 
 
 def lacking(connection: Connection, parts: Parts, held: Held) -> Iterator[Lacking]:
-    """Yield what of another trove is not there, or less of it, Run by Run."""
+    """Yield the parts of another trove that are missing here, or of a lower rank, Run by Run."""
     recordings: dict[str, list[Step]] = {}
     for key, head in parts.heads():
-        if not held.has_recording(head):
+        rank = held.recordings.get((head.run_id, head.process))
+        if rank is None or rank < head.rank:
             recordings.setdefault(head.run_id, []).append(TakeRecording(key, head))
     planned = parts.planned_runs()
     for run in list(parts.runs()):
-        steps: list[Step] = [] if held.has_run(run) else [TakeRun()]
+        known = held.runs.get(run.run_id)
+        steps: list[Step] = [TakeRun()] if known is None or known < run.rank else []
         steps += recordings.get(run.run_id, ())
-        asked = parts.sweep(run.run_id) if run.run_id in planned else None
-        # In the Run of a sweep a Case has one Attempt, so the sweep has to be there before.
-        if asked is not None and not held.has_sweep(run.run_id, asked[0]):
-            steps.append(TakeSweep(asked[0], tuple(asked[1])))
-        steps += _attempts(connection, parts, run, held)
+        # In the Run of a sweep a Case has one Attempt, so the sweep comes before the Attempts.
+        sweep = parts.sweep(run.run_id) if run.run_id in planned else None
+        if sweep is not None:
+            rank_here = held.sweeps.get(run.run_id)
+            if rank_here is None or rank_here < sweep.rank:
+                steps.append(TakeSweep(sweep))
+        offered = parts.attempt_ids(run.run_id)
+        # The id of an Attempt is also made from that of its Run.
+        tried = {} if known is None else keys_of(connection, "attempts", offered)
+        missing = (each for each in offered if each not in tried)
+        steps += [TakeAttempts(tuple(batch)) for batch in batches(missing, ATTEMPTS_AT_ONCE)]
         if steps:
             yield Lacking(run, tuple(steps))
 
 
-def _attempts(connection: Connection, parts: Parts, run: StoredRun, held: Held) -> Iterator[Step]:
-    offered = parts.attempt_ids(run.run_id)
-    # The id of an Attempt is made from that of its Run, too.
-    column = schema.ATTEMPTS.c.attempt_id
-    known = keys_of(connection, column, offered) if held.knows(run) else {}
-    missing = (each for each in offered if each not in known)
-    for batch in batches(missing, ATTEMPTS_AT_ONCE):
-        yield TakeAttempts(tuple(batch))
-
-
-def _write_cases(connection: Connection, parts: Parts, ids: set[str]) -> int:
-    """Add those of some Cases that are not there yet, and return how many they are."""
-    known = keys_of(connection, schema.CASES.c.case_id, ids)
-    missing = sorted(ids - known.keys())
-    write_cases(connection, missing, parts.described)
-    return len(missing)
-
-
-def _run_ranks(connection: Connection) -> dict[str, tuple[Any, ...]]:
-    runs, environments = schema.RUNS.c, schema.ENVIRONMENTS.c
-    rows = connection.execute(
-        select(runs.run_id, runs.finished_at, runs.content, runs.machine)
-        .add_columns(environments.content)
-        .join_from(schema.RUNS, schema.ENVIRONMENTS)
-    )
-    return {
-        run_id: (finished_at is not None, content, environment, machine)
-        for run_id, finished_at, content, machine, environment in rows
-    }
-
-
-def _recording_ranks(
-    connection: Connection,
-) -> dict[tuple[str, int], tuple[bool, int, int, str]]:
-    table = schema.RECORDINGS.c
-    rows = connection.execute(
-        select(schema.RUNS.c.run_id, table.process, table.complete)
-        .add_columns(table.calls, table.size, table.digest)
-        .join_from(schema.RECORDINGS, schema.RUNS)
-    )
-    heads = [Head(*row) for row in rows]
-    return {(head.run_id, head.process): head.rank for head in heads}
-
-
-def _sweeps(connection: Connection) -> dict[str, StoredSweep]:
-    table = schema.SWEEPS.c
-    rows = connection.execute(
-        select(schema.RUNS.c.run_id, table.plan_id, table.content).join_from(
-            schema.SWEEPS, schema.RUNS
-        )
-    )
-    return {run_id: StoredSweep(plan_id, content) for run_id, plan_id, content in rows}
-
-
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The trove that has everything now, and what that has changed in it."""
+    """The trove that was merged into, and the numbers of rows that were added."""
 
     store: str
     added: Added
 
 
 def merge_into(output: str, troves: Sequence[str], tell: Callable[[Recovered], object]) -> Merged:
-    """Add all that these troves hold to ``output``, or nothing if one cannot be read."""
+    """Add the content of these troves to ``output``, or nothing if one cannot be read."""
     with ExitStack() as stack:
         readers = [stack.enter_context(reading(each, tell)) for each in troves]
         trove = stack.enter_context(writing(output, tell))
@@ -546,7 +467,7 @@ def merge_into(output: str, troves: Sequence[str], tell: Callable[[Recovered], o
 def remove_runs(
     store: str | None, names: Sequence[str], tell: Callable[[Recovered], object]
 ) -> tuple[tuple[str, Removed], ...]:
-    """Remove these runs, or none if one of them is not found; return what went with each."""
+    """Remove these runs, or none if one is not found; return the removed rows of each."""
     with writing(store, tell, create=False) as trove:
         with trove.reader() as reader:
             ids = tuple(dict.fromkeys(run_named(reader, name) for name in names))

@@ -10,7 +10,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 from optrove.errors import NotATrove
 
 _POSTGRES: Final = frozenset({"postgres", "postgresql", "postgresql+psycopg"})
-_HIDDEN: Final = "***"
+HIDDEN: Final = "***"
+"""Stands for a password."""
 
 SQLITE: Final = b"SQLite format 3\0"
 """How every file of SQLite begins."""
@@ -81,7 +82,7 @@ def _check(url: str) -> None:
 def _without_password(url: str) -> str:
     parts = urlsplit(url)
     pairs = parse_qsl(parts.query, keep_blank_values=True)
-    shown = [(name, _HIDDEN if "pass" in name.lower() else value) for name, value in pairs]
+    shown = [(name, HIDDEN if "pass" in name.lower() else value) for name, value in pairs]
     query = urlencode(shown, safe="/*") if shown != pairs else parts.query
     # Not by urlunsplit, which would leave out the slashes before an empty host.
     return f"{parts.scheme}://{_host(parts)}{parts.path}{'?' if query else ''}{query}"
@@ -90,4 +91,4 @@ def _without_password(url: str) -> str:
 def _host(parts: SplitResult) -> str:
     user, separator, host = parts.netloc.rpartition("@")
     name, colon, _ = user.partition(":")
-    return f"{name}:{_HIDDEN}@{host}" if colon else f"{user}{separator}{host}"
+    return f"{name}:{HIDDEN}@{host}" if colon else f"{user}{separator}{host}"

@@ -12,8 +12,8 @@ import json
 from collections import defaultdict
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import UnusableTrove
 from optrove.model.ops import (
@@ -38,10 +38,9 @@ from optrove.model.trove import (
     RunRow,
     TensorFacts,
 )
+from optrove.trove import schema
+from optrove.trove.database import batches, connect
 from optrove.trove.faults import foreign, newer, no_trove
-from optrove.trove.migrations import MIGRATIONS, Migrations, version_of
-from optrove.trove.source import Source, open_sqlite
-from optrove.trove.stored import Head
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
 
     from optrove.model.ops import Counting
     from optrove.model.records import Attempt, Call, Counts, Query, Run, Sweep, TestResult
+    from optrove.trove.database import Connection
     from optrove.trove.place import Place
 
 
@@ -234,16 +234,6 @@ ATTEMPTS: Final = """
 SELECT a.content FROM attempts a JOIN runs r ON r.key = a.run_key
 WHERE r.run_id = :run_id ORDER BY a.started_at, a.attempt_id
 """
-
-
-T = TypeVar("T")
-
-
-def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield ``items`` in lists of this size; the last may be shorter."""
-    rest = iter(items)
-    while batch := list(islice(rest, size)):
-        yield batch
 
 
 def case_row(row: tuple[Any, ...], calls: int) -> CaseRow:
@@ -518,53 +508,44 @@ _AT_ONCE: Final = 500
 _CASES_AT_ONCE: Final = 100
 
 
-def open_reader(place: Place, *, migrations: Migrations = MIGRATIONS) -> TroveReader:
-    """Open a trove for reading; one of an older version is brought up to date first.
+def open_reader(place: Place) -> TroveReader:
+    """Open a trove for reading; one of an older version is migrated first.
 
     NoTrove when there is none, NotATrove when something else is there, NewerTrove when a later
-    optrove has written it, UnusableTrove when it cannot be read.
+    optrove wrote it, UnusableTrove when it cannot be read.
     """
-    source = _open(place)
+    source = connect(place)
     try:
-        version = _version(source, migrations)
+        version = _readable_version(source)
     except BaseException:
         source.close()
         raise
-    if version < migrations.current:
+    if version < schema.VERSION:
         source.close()
-        _bring_up_to_date(place, version, migrations)
-        source = _open(place)
+        _migrate(place, version)
+        source = connect(place)
     return TroveReader(source)
 
 
-def _open(place: Place) -> Source:
-    if place.path is not None:
-        return open_sqlite(place, place.path)
-    # SQLAlchemy takes long to import, and is needed for a server only.
-    from optrove.trove.database import PostgresSource
-
-    return PostgresSource(place, str(place.url))
-
-
-def _version(source: Source, migrations: Migrations) -> int:
-    version, place = version_of(source), source.place
+def _readable_version(source: Connection) -> int:
+    version, place = schema.version_of(source), source.place
     if version is None:
         empty = foreign(place, "it is an empty database")
         raise no_trove(place) if place.path is None else empty
-    if version > migrations.current:
-        raise newer(place, version, migrations.current)
+    if version > schema.VERSION:
+        raise newer(place, version, schema.VERSION)
     return version
 
 
-def _bring_up_to_date(place: Place, version: int, migrations: Migrations) -> None:
+def _migrate(place: Place, version: int) -> None:
     from optrove.trove.trove import open_trove
 
     try:
-        open_trove(place, create=False, migrations=migrations).close()
+        open_trove(place, create=False).close()
     except UnusableTrove as error:
         raise UnusableTrove(
-            f"the trove has version {version} and has to be brought to version "
-            f"{migrations.current} before it can be read, which failed: {error}"
+            f"the trove has version {version} and has to be migrated to version "
+            f"{schema.VERSION} before it can be read, which failed: {error}"
         ) from error
 
 
@@ -574,7 +555,7 @@ class TroveReader:
     Every answer is of one state of the trove; the next answer may be of a later one.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Connection) -> None:
         self.source = source
 
     @property
@@ -765,13 +746,6 @@ class TroveReader:
         """Return size in bytes and calls of a process's journal that is there; None: it is not."""
         asked = {"run_id": run_id, "process": process}
         return next(((size, calls) for size, calls in self.source.rows(HOLDS, asked)), None)
-
-    def recordings(self) -> tuple[Head, ...]:
-        """Return all Recordings, by the ids of their Runs."""
-        return tuple(
-            Head(run, process, bool(complete), *rest)
-            for _, run, process, complete, *rest in self._all(RECORDINGS)
-        )
 
     def calls(self, run_id: str) -> Iterator[Call]:
         """Yield every call of a Run in its order, one process after another; imports have none."""

@@ -43,19 +43,19 @@ from optrove.serializer.described import case_of, describe_case
 from optrove.serializer.text import write
 from optrove.serializer.wire import decode, encode
 from optrove.trove import reader as answers
-from optrove.trove.stored import StoredConfigCalls
-from optrove.trove.writing import (
-    prepare_attempt,
-    prepare_ending,
-    prepare_run,
-    prepare_sweep,
-    prepare_test,
+from optrove.trove.database import batches
+from optrove.trove.recordings import (
     scope_row,
+    stored_attempt,
+    stored_ending,
+    stored_run,
+    stored_sweep,
+    stored_test,
     summed,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from optrove.model.case import NamedValues
@@ -64,17 +64,15 @@ if TYPE_CHECKING:
     from optrove.model.values import Value
     from optrove.trove.merging import Parts
     from optrove.trove.reader import TroveReader
-    from optrove.trove.stored import (
-        Grouped,
-        Head,
-        Prepared,
-        StoredEnding,
-        StoredPlanned,
+    from optrove.trove.recordings import (
+        Ending,
+        Recording,
+        RecordingHead,
+        ScopeRow,
+        StoredAttempt,
         StoredRun,
-        StoredScope,
         StoredSweep,
     )
-    from optrove.trove.writing import StoredAttempt
 
 
 _PIECE: Final = re.compile(r"[^\s\"'`|()\[\]{};,*?]*[/\\~@][^\s\"'`|()\[\]{};,*?]*")
@@ -347,7 +345,7 @@ _AT_ONCE: Final = 500
 
 
 class ScrubbedParts:
-    """Parts of a trove, scrubbed."""
+    """The content of a trove, scrubbed."""
 
     def __init__(self, parts: Parts, scrubber: Scrubber) -> None:
         self._parts = parts
@@ -357,43 +355,47 @@ class ScrubbedParts:
         self._attempts: dict[str, str] = {}
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Tell all inside the block from one and the same state of the trove."""
+        """Answer everything inside the block from one state of the trove."""
         return self._parts.snapshot()
 
     def runs(self) -> Iterator[StoredRun]:
         """Yield all Runs, by their ids."""
         for stored in self._parts.runs():
             run = answers.run_from(stored.content, stored.environment.content)
-            yield prepare_run(self._scrubber.run(run))._replace(machine=stored.machine)
+            yield stored_run(self._scrubber.run(run))._replace(machine=stored.machine)
 
-    def heads(self) -> list[tuple[int, Head]]:
-        """Return what identifies the Recordings, each with a key to ask for it."""
-        return [(key, _scrubbed(head)) for key, head in self._parts.heads()]
+    def heads(self) -> list[tuple[int, RecordingHead]]:
+        """Return the heads of all Recordings, each with its key."""
+        return [(key, _scrubbed_head(head)) for key, head in self._parts.heads()]
 
-    def recording(self, key: int, head: Head, run: StoredRun) -> Prepared:
-        """Return a Recording as a whole."""
+    def recording(self, key: int, head: RecordingHead, run: StoredRun) -> Recording:
+        """Return a whole Recording."""
         whole = self._parts.recording(key, head, run)
-        groups = [group for group, _ in whole.executions]
-        self._learn({group.case_id for group in groups})
-        self._learn({each.case_id for each in whole.config_calls})
+        self._learn({each.case_id for each in whole.executions})
+        self._learn({case_id for _, case_id, _ in whole.config_calls})
         scopes = {name: self._scope(scope) for name, scope in whole.scopes.items()}
-        endings = {name: self._ending(ending) for name, ending in whole.endings.items()}
-        renamed = _Renamed(self._cases, scopes, endings)
-        packed = whole.dictionary
+        endings = {name: self._ending(name, ending) for name, ending in whole.endings.items()}
+        dictionary = whole.dictionary
         return replace(
             whole,
-            executions=summed((renamed.group(group), each) for group, each in whole.executions),
+            executions=summed(
+                each._replace(
+                    case_id=self._cases[each.case_id],
+                    scope_id=None if each.scope_id is None else scopes[each.scope_id][0],
+                    ending_id=None if each.ending_id is None else endings[each.ending_id][0],
+                )
+                for each in whole.executions
+            ),
             described=self.described,
-            scopes={each.scope_id: each for each in scopes.values()},
-            endings={each.ending_id: each for each in endings.values()},
+            scopes=dict(scopes.values()),
+            endings=dict(endings.values()),
             tests=[
-                prepare_test(self._scrubber.test(answers.test_from(each.content)))
-                for each in whole.tests
+                stored_test(self._scrubber.test(answers.test_from(content)))
+                for _, _, content in whole.tests
             ],
-            dictionary=None if packed is None else rewritten(packed, self._changes()),
+            dictionary=None if dictionary is None else rewritten(dictionary, self._changes()),
             config_calls=sorted(
-                StoredConfigCalls(each.path, self._cases[each.case_id], each.calls)
-                for each in whole.config_calls
+                (path, self._cases[case_id], calls) for path, case_id, calls in whole.config_calls
             ),
         )
 
@@ -408,24 +410,22 @@ class ScrubbedParts:
         return map(self._describe, self._parts.described([self._origins[each] for each in ids]))
 
     def planned_runs(self) -> frozenset[str]:
-        """Return the ids of the Runs that are sweeps with a plan."""
+        """Return the ids of the Runs that are sweeps."""
         return self._parts.planned_runs()
 
-    def sweep(self, run_id: str) -> tuple[StoredSweep, list[StoredPlanned]] | None:
-        """Return what a sweep was asked for and its plan; None when the Run is none."""
-        found = self._parts.sweep(run_id)
-        if found is None:
+    def sweep(self, run_id: str) -> StoredSweep | None:
+        """Return the request and the plan of a sweep; None when the Run is not a sweep."""
+        whole = self._parts.sweep(run_id)
+        if whole is None:
             return None
-        asked, planned = found
-        self._learn({each.case_id for each in planned})
-        # Two Cases that differed by what was taken out are one now, and are planned once.
-        scrubbed = {
-            self._cases[each.case_id]: each._replace(case_id=self._cases[each.case_id])
-            for each in reversed(planned)
+        self._learn({each.case_id for each in whole.planned})
+        # Two Cases that differed only by scrubbed text are one now, and are planned once.
+        plan = {
+            self._cases[each.case_id]: replace(each, case_id=self._cases[each.case_id])
+            for each in reversed(whole.planned)
         }
-        plan = list(reversed(scrubbed.values()))
-        sweep = self._scrubber.sweep(answers.sweep_from(asked.content))
-        return prepare_sweep(sweep, plan), plan
+        sweep = self._scrubber.sweep(answers.sweep_from(whole.content))
+        return stored_sweep(sweep, reversed(plan.values()))
 
     def attempt_ids(self, run_id: str) -> list[str]:
         """Return the ids of the Attempts of a Run."""
@@ -439,7 +439,7 @@ class ScrubbedParts:
         return map(self._attempt, self._of([self._attempts[each] for each in ids]))
 
     def _of(self, ids: Sequence[str]) -> Iterator[StoredAttempt]:
-        for batch in answers.batches(ids, _AT_ONCE):
+        for batch in batches(ids, _AT_ONCE):
             attempts = list(self._parts.attempts(batch))
             self._learn({attempt.case_id for attempt in attempts})
             yield from attempts
@@ -449,12 +449,12 @@ class ScrubbedParts:
         replayed = attempt.replayed_case_id
         same = replayed == attempt.case_id
         case_id = self._cases[attempt.case_id]
-        return prepare_attempt(
+        return stored_attempt(
             replace(attempt, case_id=case_id, replayed_case_id=case_id if same else replayed)
         )
 
     def _learn(self, ids: Iterable[str]) -> None:
-        """Find out what becomes of some Cases."""
+        """Find the ids of Cases after scrubbing."""
         unknown = sorted(set(ids) - self._cases.keys())
         for whole in self._parts.described(unknown):
             case_id = self._describe(whole).case_id
@@ -466,23 +466,19 @@ class ScrubbedParts:
             return whole
         return describe_case(self._scrubber.case(case_of(whole.content)))
 
-    def _scope(self, scope: StoredScope) -> StoredScope:
-        return scope_row(
-            None if scope.test_id is None else self._scrubber.source(scope.test_id),
-            scope.phase,
-            self._scrubber.text_or_none(scope.module),
-            scope.mode,
-            scope.device,
-        )
+    def _scope(self, row: ScopeRow) -> tuple[str, ScopeRow]:
+        test_id, phase, module, *rest = row
+        test_id = None if test_id is None else self._scrubber.source(test_id)
+        return scope_row(test_id, phase, self._scrubber.text_or_none(module), *rest)
 
-    def _ending(self, ending: StoredEnding) -> StoredEnding:
+    def _ending(self, ending_id: str, ending: Ending) -> tuple[str, Ending]:
         data = json.loads(ending.content)
         if ending.raised:
-            return prepare_ending(self._scrubber.text(data), is_error=True)
+            return stored_ending(self._scrubber.text(data), is_error=True)
         if not self._scrubber.concerns(ending.content):
-            return ending
+            return ending_id, ending
         values = [encode(self._scrubber.value(decode(value))) for value in data]
-        return prepare_ending(write(values), is_error=False)
+        return stored_ending(write(values), is_error=False)
 
     def _changes(self) -> Changes:
         return Changes(
@@ -494,33 +490,10 @@ class ScrubbedParts:
         )
 
 
-def _scrubbed(head: Head) -> Head:
-    """Return what identifies a Recording when it is scrubbed: less than the whole one."""
-    told = f"scrubbed {RULE} {head.size} {head.digest}"
-    return head._replace(size=0, digest=hashlib.sha256(told.encode()).hexdigest())
-
-
-class _Renamed:
-    """What the ids of a Recording have become."""
-
-    def __init__(
-        self,
-        cases: Mapping[str, str],
-        scopes: Mapping[str, StoredScope],
-        endings: Mapping[str, StoredEnding],
-    ) -> None:
-        self._cases = cases
-        self._scopes = scopes
-        self._endings = endings
-
-    def group(self, group: Grouped) -> Grouped:
-        """Return what calls have in common by the new ids."""
-        scope, ending = group.scope_id, group.ending_id
-        return group._replace(
-            case_id=self._cases[group.case_id],
-            scope_id=None if scope is None else self._scopes[scope].scope_id,
-            ending_id=None if ending is None else self._endings[ending].ending_id,
-        )
+def _scrubbed_head(head: RecordingHead) -> RecordingHead:
+    """Return the head of a Recording after scrubbing, which ranks below the original."""
+    text = f"scrubbed {RULE} {head.size} {head.digest}"
+    return head._replace(size=0, digest=hashlib.sha256(text.encode()).hexdigest())
 
 
 _RUNS: Final = """

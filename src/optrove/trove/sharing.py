@@ -21,7 +21,7 @@ from optrove.errors import BadSetting
 from optrove.serializer.text import write
 from optrove.trove.merging import Lacking, TakeAttempts, TakeRecording, TakeRun
 from optrove.trove.opening import located, reading, writing
-from optrove.trove.schema import METADATA, TROVE
+from optrove.trove.schema import table_comments
 from optrove.trove.scrubbing import scrubbed_parts
 from optrove.trove.views import VIEWS
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from optrove.trove.merging import Parts, Step, Written
     from optrove.trove.opening import Recovered
-    from optrove.trove.stored import StoredRun
+    from optrove.trove.recordings import StoredRun
     from optrove.trove.trove import Trove
 
 
@@ -166,11 +166,11 @@ def grants(reader: str, writer: str) -> str:
     It can be run again. BadSetting for a name that would not do in SQL as it is.
     """
     names = {"reader": _quoted(reader), "writer": _quoted(writer)}
-    tables = [table.name for table in METADATA.sorted_tables]
+    tables = list(table_comments())
     return _SCRIPT.format(
         **names,
         tables=", ".join(tables),
-        changed=", ".join(name for name in tables if name != TROVE.name),
+        changed=", ".join(name for name in tables if name != "trove"),
         views="\n".join(_VIEW.format(view=view.name, **names) for view in VIEWS),
     )
 

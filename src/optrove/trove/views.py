@@ -1,8 +1,8 @@
-"""The views of a trove for BI tools, which stay when tables change.
+"""The views of a trove for BI tools, which stay the same when tables change.
 
 Columns are added, never removed or given another meaning. Flags are 0 or 1, durations are
-milliseconds, moments without a zone are UTC. They are in a trove only where somebody has asked for
-them, and cost nothing until they are used.
+milliseconds, times without a zone are UTC. A trove has views only after ``optrove export-bi
+--install``; they cost nothing until they are used.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import inspect
-
 from optrove.model.trove import ColumnKind, View, ViewColumn
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from optrove.trove.database import Connection
 
 
 UNUSUAL: Final = "(unusual characters)"
@@ -336,24 +334,24 @@ VIEWS: Final = (
 
 
 def view_statements(dialect: str) -> tuple[str, ...]:
-    """Return the SQL that makes the views, or makes them anew: ``sqlite`` or ``postgresql``."""
+    """Return the SQL that creates or replaces the views: for ``sqlite`` or ``postgresql``."""
     made = (f"CREATE VIEW {each.name} AS{view_text(each.name, dialect)}" for each in VIEWS)
     return (*_drops(), *made)
 
 
 def drop_views(connection: Connection) -> bool:
-    """Remove the views, within the transaction of the caller; tell whether there were any."""
-    if not {each.name for each in VIEWS} & set(inspect(connection).get_view_names()):
+    """Drop the views within the caller's transaction; return whether there were any."""
+    if connection.tables().isdisjoint(each.name for each in VIEWS):
         return False
     for statement in _drops():
-        connection.exec_driver_sql(statement)
+        connection.execute(statement)
     return True
 
 
 def make_views(connection: Connection) -> None:
-    """Make the views, or make them anew, within the transaction of the caller."""
-    for statement in view_statements(connection.dialect.name):
-        connection.exec_driver_sql(statement)
+    """Create or replace the views, within the caller's transaction."""
+    for statement in view_statements(connection.dialect):
+        connection.execute(statement)
 
 
 def _drops() -> tuple[str, ...]:

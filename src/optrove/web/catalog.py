@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from optrove.report.facets import Ground
     from optrove.trove.browsing import RunFact
-    from optrove.trove.source import Source
+    from optrove.trove.database import Connection
 
 
 Kinds: TypeAlias = "Mapping[str, array[int]]"
@@ -45,13 +45,13 @@ class Comparisons:
         self._calls: dict[tuple[int, int], Mapping[str, int]] = {}
         self._pairs: OrderedDict[tuple[object, ...], Kinds] = OrderedDict()
 
-    def read(self, source: Source, run: tuple[int, int]) -> None:
+    def read(self, source: Connection, run: tuple[int, int]) -> None:
         """Read a run, given by key and number of attempts, so that it need not be read later."""
         with self._lock:
             self._run(source, *run)
 
     def compared(
-        self, source: Source, a: tuple[int, int], b: tuple[int, int], *, timed: bool
+        self, source: Connection, a: tuple[int, int], b: tuple[int, int], *, timed: bool
     ) -> Kinds:
         """Return what has changed between two runs, given by key and number of attempts.
 
@@ -67,7 +67,7 @@ class Comparisons:
                 self._pairs.popitem(last=False)
             return found
 
-    def counted(self, source: Source, a: int, b: int) -> Mapping[str, int]:
+    def counted(self, source: Connection, a: int, b: int) -> Mapping[str, int]:
         """Return how many cases two runs call alike, more or less often, or only one of them."""
         found = self._calls.get((a, b))
         if found is None:
@@ -76,7 +76,7 @@ class Comparisons:
                 self._calls[a, b] = found
         return found
 
-    def _run(self, source: Source, run_key: int, attempts: int) -> JudgedRun:
+    def _run(self, source: Connection, run_key: int, attempts: int) -> JudgedRun:
         known, run = self._runs.pop(run_key, (-1, None))
         if run is None or known != attempts:
             rows = browsing_runs.judged(source, run_key, TIME, _MOST_ROWS)
@@ -160,7 +160,7 @@ class Catalog:
         """Tell whether the index is that of a state of the trove."""
         return state == self._state
 
-    def current(self, source: Source, state: str) -> Index:
+    def current(self, source: Connection, state: str) -> Index:
         """Return the index as of now; one that is just being renewed by another thread as it was.
 
         ``state`` is what the source has called its state: an equal one needs no look.
@@ -178,7 +178,7 @@ class Catalog:
             self._lock.release()
 
 
-def early_index(source: Source) -> Index:
+def early_index(source: Connection) -> Index:
     """Return what is found out at once: runs, and what came of their attempts."""
     index = Index((), {}, {}, {}, whole=False)
     for run_key, outcome, attempts in browsing.outcome_counts(source):
@@ -188,7 +188,7 @@ def early_index(source: Source) -> Index:
     return index
 
 
-def _renewed(source: Source, index: Index | None) -> Index:
+def _renewed(source: Connection, index: Index | None) -> Index:
     harvest = browsing.harvest(source)
     last, count = browsing.last_tried(source)
     if index is None or harvest != index.harvest or last < index.seen:
@@ -206,7 +206,7 @@ def _renewed(source: Source, index: Index | None) -> Index:
     return index
 
 
-def _built(source: Source, harvest: tuple[int, ...], version: int) -> Index:
+def _built(source: Connection, harvest: tuple[int, ...], version: int) -> Index:
     index = Index(harvest, {}, {}, {}, version=version)
     _read_cases(source, index)
     tensors = _tensors(source, index)
@@ -220,7 +220,7 @@ def _built(source: Source, harvest: tuple[int, ...], version: int) -> Index:
     return index
 
 
-def _read_cases(source: Source, index: Index) -> None:
+def _read_cases(source: Connection, index: Index) -> None:
     op: Op | None = None
     families: dict[str, int] = {}
     outermost: list[int] = []
@@ -260,7 +260,7 @@ def _set(numbers: list[int], size: int) -> int:
     return int.from_bytes(bits, "little")
 
 
-def _tensors(source: Source, index: Index) -> dict[str, dict[Tensor, bytearray]]:
+def _tensors(source: Connection, index: Index) -> dict[str, dict[Tensor, bytearray]]:
     found: dict[str, dict[Tensor, bytearray]] = {}
     op_of, numbers = index.op_of, index.numbers
     for key, dtype, layout, memory, mesh in browsing.tensor_facts(source):
@@ -277,7 +277,7 @@ def _tensors(source: Source, index: Index) -> dict[str, dict[Tensor, bytearray]]
     return found
 
 
-def _calls(source: Source, index: Index) -> dict[str, dict[Origin, dict[int, int]]]:
+def _calls(source: Connection, index: Index) -> dict[str, dict[Origin, dict[int, int]]]:
     found: dict[str, dict[Origin, dict[int, int]]] = {}
     named = browsing.origins(source)
     labels = {key: (model, board or NONE) for key, (model, board) in named.items()}
@@ -292,7 +292,7 @@ def _calls(source: Source, index: Index) -> dict[str, dict[Origin, dict[int, int
     return found
 
 
-def _try_on(source: Source, index: Index) -> None:
+def _try_on(source: Connection, index: Index) -> None:
     """Take in the attempts that are new."""
     changed: dict[str, Op] = {}
     measured = chain(browsing.pcc_since(source, index.seen), ((_NO_ATTEMPT, 0.0),))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from optrove.trove.browsing_runs import JudgedRow
-    from optrove.trove.source import Source
+    from optrove.trove.database import Connection
     from optrove.web.catalog import Index
     from optrove.web.page_request import Look
 
@@ -75,7 +75,7 @@ def compare_page(look: Look) -> View:
     )
 
 
-def prepare_comparisons(source: Source, index: Index, leaving: Event) -> None:
+def prepare_comparisons(source: Connection, index: Index, leaving: Event) -> None:
     """Compare the last runs with those before them, so that their pages do not wait for it."""
     latest = sorted(index.runs.items(), key=lambda each: each[1].started_at, reverse=True)
     tried = (key for key, _ in latest if index.tallies.outcomes(key))
@@ -161,7 +161,7 @@ def _attempts(look: Look, runs: Sequence[tuple[Any, ...]], after: int) -> _Compa
 
 
 def _kinds(
-    source: Source, index: Index, runs: Sequence[tuple[Any, ...]]
+    source: Connection, index: Index, runs: Sequence[tuple[Any, ...]]
 ) -> tuple[bool, Mapping[str, array[int]]]:
     """Return whether it matters how long cases took, and the cases by how they have changed."""
     timed = have_one_clock(*(Side("", {}, board=row[5], device=row[6]) for row in runs))

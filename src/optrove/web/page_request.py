@@ -10,7 +10,7 @@ from optrove.errors import NotFound
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from optrove.trove.source import Source
+    from optrove.trove.database import Connection
     from optrove.web.catalog import Index
     from optrove.web.parameters import Parameter, Values
 
@@ -38,7 +38,7 @@ def several(what: str, name: str, found: Iterable[str]) -> NotFound:
 class Look:
     """One look at a trove: what was asked for, and what to answer it from."""
 
-    source: Source
+    source: Connection
     index: Index
     asked: Values
     store: str | None = None

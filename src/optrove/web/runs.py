@@ -15,7 +15,7 @@ from optrove.web.wording import cut
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from optrove.trove.source import Source
+    from optrove.trove.database import Connection
     from optrove.web.page_request import Look
 
 
@@ -62,7 +62,7 @@ def _in_order(outcomes: dict[str, int]) -> dict[str, int]:
     return {each.value: outcomes[each.value] for each in Outcome if each.value in outcomes}
 
 
-def named_run(source: Source, name: str) -> tuple[Any, ...]:
+def named_run(source: Connection, name: str) -> tuple[Any, ...]:
     """Return the run that is meant by an id or its beginning; NotFound if there is none."""
     row = browsing_runs.run_named(source, name)
     if row is None:

@@ -421,7 +421,7 @@ def test_asking_in_a_process_of_its_own_imports_nothing_slow(trove):
         "import sys; from optrove.cli.main import main\n"
         "try:\n    main()\n"
         "finally:\n"
-        "    slow = {'ttnn', 'torch', 'numpy', 'sqlalchemy', 'rich', 'difflib'}\n"
+        "    slow = {'ttnn', 'torch', 'numpy', 'rich', 'difflib'}\n"
         "    print(sorted(slow & set(sys.modules)), file=sys.stderr)\n"
     )
     for words in (["ops"], ["show", "matmul"], ["who", "matmul"]):

@@ -1,0 +1,271 @@
+-- The tables of a trove, version 2, as SQLite reads them. For PostgreSQL, schema.py replaces
+-- the type names by an explicit table, and copies the comments into the database.
+--
+-- A *_key is a number that is valid within one trove only; a *_id is a text that is the same in
+-- every trove. The tables usage and op_usage and the counts in cases are derived from executions;
+-- code that changes executions updates them. Text is compared by its bytes.
+--
+-- To change a table, edit this file, add the script migrations/<version>.sql, and add a golden
+-- trove of the new version. Versions:
+--
+--     1   the first one
+--     2   sweeps with their plans; notes of attempts apart from their details; calls by the
+--         entries of run configurations
+
+-- Facts about this database: its format and version, when and by which optrove it was created
+CREATE TABLE trove (
+    name TEXT NOT NULL,  -- format, version, created_at, optrove_version
+    value TEXT NOT NULL,  -- the value of this fact
+    PRIMARY KEY (name)
+);
+
+-- Where Runs took place: software, board, and how their processes were started
+CREATE TABLE environments (
+    key INTEGER NOT NULL,  -- number within this trove
+    environment_id TEXT NOT NULL,  -- hash of the content
+    device_kind TEXT NOT NULL,  -- hw, mock, shadow or host
+    board TEXT,  -- name of the board, as optrove boards lists it
+    arch TEXT,  -- architecture of its chips
+    ttnn_version TEXT,  -- version of ttnn
+    torch_version TEXT,  -- version of torch
+    git_sha TEXT,  -- commit of the code that ran
+    content TEXT NOT NULL,  -- the whole Environment, as canonical JSON
+    PRIMARY KEY (key),
+    UNIQUE (environment_id)
+);
+
+-- Traced, replayed, swept or imported sessions
+CREATE TABLE runs (
+    key INTEGER NOT NULL,  -- number within this trove
+    run_id TEXT NOT NULL,  -- name of the Run in every trove
+    kind TEXT NOT NULL,  -- trace, replay, sweep or import
+    source TEXT NOT NULL,  -- the program or test that ran: path [HF_MODEL:name]
+    model TEXT,  -- the model, where it is known
+    environment_key INTEGER NOT NULL,  -- where it took place
+    started_at TEXT NOT NULL,  -- when it began, ISO 8601 in UTC
+    finished_at TEXT,  -- when it ended; NULL: interrupted, or still running
+    machine TEXT NOT NULL,  -- machine_info of tt-metal's master files, as canonical JSON
+    content TEXT NOT NULL,  -- the whole Run except its environment, as canonical JSON
+    PRIMARY KEY (key),
+    UNIQUE (run_id),
+    FOREIGN KEY (environment_key) REFERENCES environments (key)
+);
+CREATE INDEX ix_runs_environment ON runs (environment_key);
+CREATE INDEX ix_runs_started ON runs (started_at);
+
+-- Parts of Runs that arrive, are replaced and are removed as a whole
+CREATE TABLE recordings (
+    key INTEGER NOT NULL,  -- number within this trove
+    run_key INTEGER NOT NULL,  -- the Run that it is a part of
+    process INTEGER NOT NULL,  -- number of the process among those of the Run
+    complete BOOLEAN NOT NULL,  -- whether the process and all of its calls ended normally
+    calls INTEGER NOT NULL,  -- number of calls that began
+    size INTEGER NOT NULL,  -- bytes of the journal's lines; zero for imports
+    digest TEXT NOT NULL,  -- hash of the whole journal or import
+    dictionary BLOB,  -- meaning of the numbers in the blocks of calls
+    PRIMARY KEY (key),
+    UNIQUE (run_key, process),
+    FOREIGN KEY (run_key) REFERENCES runs (key)
+);
+
+-- Every call in its order, in packed blocks
+CREATE TABLE call_blocks (
+    recording_key INTEGER NOT NULL,  -- the Recording that it is a part of
+    first INTEGER NOT NULL,  -- op_index of its first call
+    calls INTEGER NOT NULL,  -- number of calls in it
+    content BLOB NOT NULL,  -- the calls, packed
+    PRIMARY KEY (recording_key, first),
+    FOREIGN KEY (recording_key) REFERENCES recordings (key) ON DELETE CASCADE
+);
+
+-- Results of tests
+CREATE TABLE tests (
+    recording_key INTEGER NOT NULL,  -- the Recording that holds it
+    place INTEGER NOT NULL,  -- number among the results of the Recording
+    test_id TEXT NOT NULL,  -- pytest's node id
+    outcome TEXT NOT NULL,  -- passed, failed, skipped, ...
+    content TEXT NOT NULL,  -- the whole TestResult, as canonical JSON
+    PRIMARY KEY (recording_key, place),
+    FOREIGN KEY (recording_key) REFERENCES recordings (key) ON DELETE CASCADE
+) WITHOUT ROWID;
+
+-- Operations with their arguments, each once
+CREATE TABLE cases (
+    key INTEGER NOT NULL,  -- number within this trove
+    case_id TEXT NOT NULL,  -- placement hash
+    semantic_id TEXT NOT NULL,  -- semantic hash: the computation, wherever it is placed
+    family_id TEXT NOT NULL,  -- equal for Cases that differ in scalar arguments only
+    op TEXT NOT NULL,  -- public name of the operation
+    replayable BOOLEAN NOT NULL,  -- whether the recording holds everything that a replay needs
+    calls INTEGER NOT NULL,  -- derived: calls of all Runs, at any depth
+    outermost_calls INTEGER NOT NULL,  -- derived: calls of all Runs that no other call made
+    PRIMARY KEY (key),
+    UNIQUE (case_id)
+);
+CREATE INDEX ix_cases_op ON cases (op, outermost_calls, calls, replayable);
+
+-- The Cases themselves, apart from the columns that they are listed and searched by
+CREATE TABLE contents (
+    case_key INTEGER NOT NULL,  -- the Case
+    content TEXT NOT NULL,  -- canonical JSON from which case_id is made
+    PRIMARY KEY (case_key),
+    FOREIGN KEY (case_key) REFERENCES cases (key) ON DELETE CASCADE
+);
+
+-- Search columns of Cases: each tensor among their arguments
+CREATE TABLE case_tensors (
+    case_key INTEGER NOT NULL,  -- the Case that it is an argument of
+    place INTEGER NOT NULL,  -- number in the order of the arguments
+    argument TEXT NOT NULL,  -- name of the parameter that holds it, at any depth
+    shape TEXT NOT NULL,  -- 1x1x32x64
+    dtype TEXT NOT NULL,  -- without the framework: bfloat8_b
+    layout TEXT NOT NULL,  -- TILE, ROW_MAJOR, ...
+    memory TEXT NOT NULL,  -- L1_HEIGHT_SHARDED, DRAM_INTERLEAVED, HOST, a torch device, ...
+    mesh TEXT,  -- shape of the mesh that it is distributed over: 2x4
+    PRIMARY KEY (case_key, place),
+    FOREIGN KEY (case_key) REFERENCES cases (key) ON DELETE CASCADE
+) WITHOUT ROWID;
+
+-- The test, phase, module and mode in which calls were made
+CREATE TABLE scopes (
+    key INTEGER NOT NULL,  -- number within this trove
+    scope_id TEXT NOT NULL,  -- hash of the other columns
+    test_id TEXT,  -- pytest's node id
+    phase TEXT,  -- setup, call or teardown
+    module TEXT,  -- path of the module of the model
+    mode TEXT,  -- prefill or decode
+    device TEXT,  -- device parameters that differ from the Run's, as JSON
+    PRIMARY KEY (key),
+    UNIQUE (scope_id)
+);
+
+-- Outputs that calls returned, or errors that they raised, each once
+CREATE TABLE endings (
+    key INTEGER NOT NULL,  -- number within this trove
+    ending_id TEXT NOT NULL,  -- hash of the other columns
+    raised BOOLEAN NOT NULL,  -- whether it is an error
+    content TEXT NOT NULL,  -- JSON: the list of outputs, or the text of the error
+    PRIMARY KEY (key),
+    UNIQUE (ending_id)
+);
+
+-- Groups of calls that agree in everything except their time and place in the order
+CREATE TABLE executions (
+    recording_key INTEGER NOT NULL,  -- the Recording that holds them
+    place INTEGER NOT NULL,  -- number within the Recording
+    case_key INTEGER NOT NULL,  -- the Case that was called
+    scope_key INTEGER,  -- the test and module that called it
+    ending_key INTEGER,  -- its outputs or error
+    outcome TEXT NOT NULL,  -- returned, raised or unfinished
+    outermost BOOLEAN NOT NULL,  -- whether no other call made them
+    calls INTEGER NOT NULL,  -- number of calls
+    total_ns INTEGER,  -- duration of all together; NULL: not known
+    shortest_ns INTEGER,  -- duration of the shortest
+    longest_ns INTEGER,  -- duration of the longest
+    PRIMARY KEY (recording_key, place),
+    FOREIGN KEY (recording_key) REFERENCES recordings (key) ON DELETE CASCADE,
+    FOREIGN KEY (case_key) REFERENCES cases (key),
+    FOREIGN KEY (scope_key) REFERENCES scopes (key),
+    FOREIGN KEY (ending_key) REFERENCES endings (key)
+) WITHOUT ROWID;
+CREATE INDEX ix_executions_case ON executions (case_key);
+CREATE INDEX ix_executions_scope ON executions (scope_key);
+CREATE INDEX ix_executions_ending ON executions (ending_key);
+
+-- Calls whose arguments came from an entry of a run configuration
+CREATE TABLE config_calls (
+    recording_key INTEGER NOT NULL,  -- the Recording that holds them
+    place INTEGER NOT NULL,  -- number within the Recording
+    path TEXT NOT NULL,  -- entry of the run configuration: model.layers.3.mlp.w1
+    case_key INTEGER NOT NULL,  -- the Case that was called with it
+    calls INTEGER NOT NULL,  -- number of calls
+    PRIMARY KEY (recording_key, place),
+    FOREIGN KEY (recording_key) REFERENCES recordings (key) ON DELETE CASCADE,
+    FOREIGN KEY (case_key) REFERENCES cases (key)
+) WITHOUT ROWID;
+CREATE INDEX ix_config_calls_case ON config_calls (case_key);
+
+-- Derived: how often each Run called each Case
+CREATE TABLE usage (
+    run_key INTEGER NOT NULL,  -- the Run
+    case_key INTEGER NOT NULL,  -- the Case
+    calls INTEGER NOT NULL,  -- calls at any depth
+    outermost_calls INTEGER NOT NULL,  -- calls that no other call made
+    PRIMARY KEY (run_key, case_key),
+    FOREIGN KEY (run_key) REFERENCES runs (key) ON DELETE CASCADE,
+    FOREIGN KEY (case_key) REFERENCES cases (key)
+) WITHOUT ROWID;
+CREATE INDEX ix_usage_case ON usage (case_key);
+
+-- Derived: how often each Run called each operation
+CREATE TABLE op_usage (
+    run_key INTEGER NOT NULL,  -- the Run
+    op TEXT NOT NULL,  -- public name of the operation
+    cases INTEGER NOT NULL,  -- number of different Cases
+    outermost_cases INTEGER NOT NULL,  -- number of these that were called by no other call
+    calls INTEGER NOT NULL,  -- calls at any depth
+    outermost_calls INTEGER NOT NULL,  -- calls that no other call made
+    PRIMARY KEY (run_key, op),
+    FOREIGN KEY (run_key) REFERENCES runs (key) ON DELETE CASCADE
+) WITHOUT ROWID;
+
+-- Executions of Cases by replays and sweeps, with their results
+CREATE TABLE attempts (
+    key INTEGER NOT NULL,  -- number within this trove
+    attempt_id TEXT NOT NULL,  -- hash of the content
+    run_key INTEGER NOT NULL,  -- the Run that made it
+    case_key INTEGER NOT NULL,  -- the Case that was executed
+    outcome TEXT NOT NULL,  -- passed, numerics, wrong_spec, rejected, ..., not_run
+    device_kind TEXT NOT NULL,  -- hw, mock, shadow or host
+    board TEXT,  -- name of the board
+    seed TEXT NOT NULL,  -- seed of the inputs, an integer of any size
+    detail TEXT,  -- message of the operation or the machine
+    notes TEXT,  -- remarks of the replay itself, one per line
+    started_at TEXT,  -- when it began, ISO 8601 in UTC
+    duration_ns INTEGER,  -- duration
+    replayed_case_id TEXT,  -- hash of the call as it was traced during the replay
+    content TEXT NOT NULL,  -- the whole Attempt with its outputs, as canonical JSON
+    PRIMARY KEY (key),
+    UNIQUE (attempt_id),
+    FOREIGN KEY (run_key) REFERENCES runs (key),
+    FOREIGN KEY (case_key) REFERENCES cases (key)
+);
+CREATE INDEX ix_attempts_run ON attempts (run_key, outcome);
+CREATE INDEX ix_attempts_case ON attempts (case_key, board, outcome);
+
+-- Requests of sweeps; in the Run of a sweep each Case has at most one Attempt
+CREATE TABLE sweeps (
+    run_key INTEGER NOT NULL,  -- the Run that is a sweep
+    plan_id TEXT NOT NULL,  -- hash of the plan: equal Cases on equal boards in equal order
+    content TEXT NOT NULL,  -- the request, and the cases that were not planned, as canonical JSON
+    PRIMARY KEY (run_key),
+    FOREIGN KEY (run_key) REFERENCES runs (key) ON DELETE CASCADE
+);
+
+-- The plans of sweeps: the Cases that each executed, or has still to execute
+CREATE TABLE planned (
+    run_key INTEGER NOT NULL,  -- the Run that is a sweep
+    place INTEGER NOT NULL,  -- number in the order of execution
+    case_key INTEGER NOT NULL,  -- the Case to execute
+    suite TEXT,  -- name of its suite, where it is a vector of a sweep module
+    device_kind TEXT NOT NULL,  -- kind of device to execute it on: hw, mock, shadow or host
+    board TEXT,  -- name of that board
+    PRIMARY KEY (run_key, place),
+    UNIQUE (run_key, case_key),
+    FOREIGN KEY (run_key) REFERENCES runs (key) ON DELETE CASCADE,
+    FOREIGN KEY (case_key) REFERENCES cases (key)
+) WITHOUT ROWID;
+CREATE INDEX ix_planned_case ON planned (case_key);
+
+-- Measurements of Attempts
+CREATE TABLE measurements (
+    attempt_key INTEGER NOT NULL,  -- the Attempt
+    place INTEGER NOT NULL,  -- number among the measurements of the Attempt
+    name TEXT NOT NULL,  -- pcc, max_abs_error, ...
+    value FLOAT,  -- the number; NULL where it is not a number
+    threshold FLOAT,  -- the limit that it was compared with
+    passed BOOLEAN,  -- whether it met the limit
+    output INTEGER,  -- index of the output that it belongs to
+    PRIMARY KEY (attempt_key, place),
+    FOREIGN KEY (attempt_key) REFERENCES attempts (key) ON DELETE CASCADE
+) WITHOUT ROWID;
