@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from optrove.model.case import Case, rewrite
 from optrove.model.values import Struct, Symbol, TensorSpec, TtnnPlacement
 from optrove.serializer.hashes import placement_hash
-from optrove.testgen.cases import Recorded
+from optrove.testgen.cases import RecordedCase
+from optrove.testgen.expressions import Bracket, flat, formatted
 from optrove.testgen.files import generate
-from optrove.testgen.spelling import Bracket, flat, laid_out
 from strategies import cases, values
 from strategies import names as odd_names
 
@@ -34,14 +34,14 @@ expressions = st.recursive(
 @LAWS
 @given(expressions, st.integers(0, 12))
 def test_laying_out_changes_nothing_but_the_lines(expression, indent):
-    text = laid_out(expression, indent)
+    text = formatted(expression, indent)
     assert ast.unparse(ast.parse(text)) == ast.unparse(ast.parse(flat(expression)))
 
 
 @LAWS
 @given(st.lists(cases, max_size=4), st.booleans())
 def test_every_case_is_in_a_file_or_left_out(found, standalone):
-    known = {placement_hash(each): Recorded(placement_hash(each), each) for each in found}
+    known = {placement_hash(each): RecordedCase(placement_hash(each), each) for each in found}
     generated = generate(known.values(), standalone=standalone)
     assert sum(file.cases for file in generated.files) + len(generated.left_out) == len(known)
     for file in generated.files:
@@ -69,7 +69,7 @@ def of_ttnn(part):
 def test_files_are_python_whatever_names_and_notes_say(arguments, standalone, note):
     known = {name: rewrite(value, of_ttnn) for name, value in arguments.items()}
     case = Case("ttnn.add", tuple(known.items()))
-    recorded = Recorded(placement_hash(case), case, notes=(note,))
+    recorded = RecordedCase(placement_hash(case), case, notes=(note,))
     generated = generate([recorded], standalone=standalone)
     for file in generated.files:
         tree = ast.parse(file.text)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter, defaultdict
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,9 +30,7 @@ from optrove.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from optrove.replay.planning import Planned
-    from optrove.testgen.cases import LeftOut, TestFile
-    from optrove.testgen.generate import Written
+    from optrove.testgen.files import Generated, LeftOut, TestFile
     from optrove.testgen.shrink import Shrunk
 
 _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
@@ -85,27 +84,27 @@ def testgen(
 
     with reading(store, tell_recovered) as reader:
         cases = tests_of(reader, names, Asked(**chosen), limit)
-    written = write_tests(cases, output, standalone=standalone)
+    generated = write_tests(cases, output, standalone=standalone)
     if as_json:
-        click.echo(json.dumps(_written_data(written), indent=2))
+        click.echo(json.dumps(_generated_data(generated, output), indent=2))
     else:
-        echo_lines(_written_lines(written, standalone=standalone, width=table_width()))
+        echo_lines(_generated_lines(generated, output, standalone=standalone))
 
 
-def _written_lines(written: Written, *, standalone: bool, width: int | None) -> Iterator[str]:
+def _generated_lines(generated: Generated, directory: Path, *, standalone: bool) -> Iterator[str]:
     from optrove.report.tables import plural
 
-    files = written.generated.files
+    files = generated.files
     for file in files:
-        yield f"{written.directory / file.name}  {plural(file.cases, 'case')} of {file.op}"
+        yield f"{directory / file.name}  {plural(file.cases, 'case')} of {file.op}"
     tested = sum(file.cases for file in files)
     yield f"{plural(len(files), 'file')}, {plural(tested, 'case')}"
-    yield from _left_out_lines(written.generated.left_out, width)
-    yield from _command_lines(written, standalone=standalone)
+    yield from _left_out_lines(generated.left_out, table_width())
+    yield from _command_lines(files, directory, standalone=standalone)
 
 
 def _left_out_lines(left_out: Sequence[LeftOut], width: int | None) -> Iterator[str]:
-    """Say of which cases there is no test: those of an op with the same reason in one."""
+    """Yield the lines about cases without a test, one for each op and reason."""
     from optrove.report.tables import plural, wrapped
 
     if not left_out:
@@ -123,11 +122,12 @@ def _left_out_lines(left_out: Sequence[LeftOut], width: int | None) -> Iterator[
         yield "  (--json names each)"
 
 
-def _command_lines(written: Written, *, standalone: bool) -> Iterator[str]:
-    """Say how the tests are run: a few files by their names, many by their directory."""
-    files = written.generated.files
-    paths = [shlex.quote(str(written.directory / file.name)) for file in files]
-    named = shlex.quote(str(written.directory)) if len(paths) > _MOST_NAMED else " ".join(paths)
+def _command_lines(
+    files: Sequence[TestFile], directory: Path, *, standalone: bool
+) -> Iterator[str]:
+    """Yield the commands that run the tests: few files by name, many by their directory."""
+    paths = [shlex.quote(str(directory / file.name)) for file in files]
+    named = shlex.quote(str(directory)) if len(paths) > _MOST_NAMED else " ".join(paths)
     tested = f"pytest {'' if standalone else _WITHOUT_LEAKS}{named}"
     if standalone and len(paths) == 1:
         yield f"run it with: python {named}"
@@ -139,26 +139,22 @@ def _command_lines(written: Written, *, standalone: bool) -> Iterator[str]:
 
 
 def _board_of_most(files: Sequence[TestFile]) -> str:
-    """Return the mock board that is right for most cases."""
+    """Return the mock board of most cases."""
     counted: Counter[str] = Counter()
     for file in files:
         counted[file.board or _ANY_BOARD] += file.cases
     return counted.most_common(1)[0][0]
 
 
-def _written_data(written: Written) -> dict[str, Any]:
-    files, left_out = written.generated.files, written.generated.left_out
+def _generated_data(generated: Generated, directory: Path) -> dict[str, Any]:
     return {
-        "directory": str(written.directory),
+        "directory": str(directory),
         "files": [
-            {"file": str(written.directory / file.name), "op": file.op, "cases": file.cases}
-            for file in files
+            {"file": str(directory / file.name), "op": file.op, "cases": file.cases}
+            for file in generated.files
         ],
-        "cases": sum(file.cases for file in files),
-        "left_out": [
-            {"case_id": each.case_id, "op": each.op, "path": each.path, "reason": each.reason}
-            for each in left_out
-        ],
+        "cases": sum(file.cases for file in generated.files),
+        "left_out": [asdict(each) for each in generated.left_out],
     }
 
 
@@ -221,6 +217,7 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
     """
     from optrove.replay.device_choice import grouped, settled
     from optrove.replay.planning import How, cases_named
+    from optrove.testgen.generate import write_reproducer
     from optrove.testgen.shrink import Limits
     from optrove.testgen.shrink import shrink as shrink_case
     from optrove.trove.opening import reading
@@ -232,19 +229,14 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
     ((where, (planned,)),) = grouped(found.cases, choice).items()
     click.echo(f"optrove: case {planned.case_id[:_SHOWN]} on {where}", err=True)
     shrunk = shrink_case(planned, where, Limits(trials, timeout), _tell)
-    file = None if output is None else _reproducer(planned, shrunk, output, where.board)
+    file = None
+    if output is not None:
+        file = write_reproducer(planned, shrunk.case, output, where.board)
     _show_shrunk(shrunk, file, as_json=as_json)
 
 
 def _tell(line: str) -> None:
     click.echo(f"optrove: {line}", err=True)
-
-
-def _reproducer(planned: Planned, shrunk: Shrunk, directory: Path, board: str | None) -> Path:
-    from optrove.testgen.generate import reproducer
-
-    written = reproducer(planned, shrunk.case, directory, board)
-    return directory / written.generated.files[0].name
 
 
 def _show_shrunk(shrunk: Shrunk, file: Path | None, *, as_json: bool) -> None:

@@ -1,9 +1,8 @@
-"""Write tests of recorded cases: choose them from a trove, generate their files, put them down."""
+"""Choose recorded cases from a trove, generate tests of them, and write the files."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -17,51 +16,48 @@ from optrove.replay.jobs import device_of
 from optrove.replay.planning import How, planned_cases
 from optrove.report.tables import plural
 from optrove.serializer.hashes import placement_hash
-from optrove.testgen.cases import Filling, Numbers, Recorded
-from optrove.testgen.files import MARK, generate
+from optrove.testgen.cases import Filling, Numbers, RecordedCase
+from optrove.testgen.files import INTEGER, MARK, generate
 from optrove.trove.query import select
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
     from optrove.model.case import Case
-    from optrove.model.records import DeviceParameters
     from optrove.replay.planning import Planned
-    from optrove.testgen.cases import Generated, LeftOut
+    from optrove.testgen.files import Generated
     from optrove.trove.query import Asked
     from optrove.trove.reader import TroveReader
 
-_INTEGERS: Final = re.compile(r"\.u?int\d+$|\.bool$")
-_USUAL_AXES: Final = {"ROW": "wormhole_b0", "COL": "blackhole"}
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What was generated, and where it was put."""
-
-    directory: Path
-    generated: Generated
+_DEFAULT_AXES: Final = {"ROW": "wormhole_b0", "COL": "blackhole"}
 
 
 def tests_of(
     reader: TroveReader, names: Iterable[str], asked: Asked, limit: int | None
-) -> list[Recorded]:
-    """Return the cases that were asked for by the names of ops or cases, each once."""
-    found: dict[str, Recorded] = {}
+) -> list[RecordedCase]:
+    """Return the cases that names of ops or cases mean, each once."""
+    found: dict[str, RecordedCase] = {}
     call_names = CallNames()
     for name in names:
         for answer in select(reader, replace(asked, name=name)):
             for planned in islice(planned_cases(reader, answer.query, How()), limit):
-                found.setdefault(planned.case_id, recorded_of(planned, call_names))
+                found.setdefault(planned.case_id, recorded_case(planned, call_names))
     return list(found.values())
 
 
-def write_tests(cases: Iterable[Recorded], directory: Path, *, standalone: bool) -> Written:
-    """Generate the files that test some cases, and put them into a directory."""
+def write_tests(cases: Iterable[RecordedCase], directory: Path, *, standalone: bool) -> Generated:
+    """Generate the files that test some cases, and write them to a directory.
+
+    NotReplayable if no case can be tested, UnusableResults if a file cannot be written.
+    """
     generated = generate(cases, standalone=standalone)
     if not generated.files:
-        raise NotReplayable(_nothing_to_write(generated.left_out))
+        left_out = generated.left_out
+        first = left_out[0]
+        many = f"any of {plural(len(left_out), 'case')}, such as " if len(left_out) > 1 else ""
+        case = f"case {first.case_id[:12]} of {first.op}"
+        raise NotReplayable(f"no test can be written of {many}{case}: {first.path}: {first.reason}")
     for file in generated.files:
         _check_replaceable(directory / file.name)
     try:
@@ -72,30 +68,11 @@ def write_tests(cases: Iterable[Recorded], directory: Path, *, standalone: bool)
         raise UnusableResults(
             f"no tests can be written to {directory}: {error}; give another directory with -o"
         ) from error
-    return Written(directory, generated)
-
-
-def _nothing_to_write(left_out: Sequence[LeftOut]) -> str:
-    first = left_out[0]
-    many = f"any of {plural(len(left_out), 'case')}, such as " if len(left_out) > 1 else ""
-    case = f"case {first.case_id[:12]} of {first.op}"
-    return f"no test can be written of {many}{case}: {first.path}: {first.reason}"
-
-
-def reproducer(planned: Planned, case: Case, directory: Path, board: str | None) -> Written:
-    """Write the standalone file of a case that was derived from a recorded one.
-
-    ``board`` is the mock board on which it fails, if it is a mock one.
-    """
-    job = replace(planned.job, case=case, outputs=None)
-    derived = replace(planned, job=job, case_id=placement_hash(case), calls=None)
-    recorded = recorded_of(derived, CallNames())
-    failing = replace(recorded, board=board or recorded.board)
-    return write_tests([failing], directory, standalone=True)
+    return generated
 
 
 def _check_replaceable(path: Path) -> None:
-    """Raise UnusableResults where a file is that somebody else has written."""
+    """Raise UnusableResults for an existing file that testgen did not generate."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -104,57 +81,58 @@ def _check_replaceable(path: Path) -> None:
         raise UnusableResults(f"{path} cannot be replaced: {error}; give another -o") from error
     if MARK not in text:
         raise UnusableResults(
-            f"{path} is there already and was not made by optrove testgen; "
+            f"{path} exists and was not made by optrove testgen; "
             f"move it away, or give another directory with -o"
         )
 
 
-def recorded_of(planned: Planned, names: CallNames) -> Recorded:
-    """Return a planned case with all that a generated test needs to know."""
+def write_reproducer(planned: Planned, case: Case, directory: Path, board: str | None) -> Path:
+    """Write the standalone file of a case that was derived from a recorded one; return its path.
+
+    ``board`` is the mock board on which it fails, if any.
+    """
+    job = replace(planned.job, case=case, outputs=None)
+    derived = replace(planned, job=job, case_id=placement_hash(case), calls=None)
+    recorded = recorded_case(derived, CallNames())
+    failing = replace(recorded, board=board or recorded.board)
+    return directory / write_tests([failing], directory, standalone=True).files[0].name
+
+
+def recorded_case(planned: Planned, names: CallNames) -> RecordedCase:
+    """Return a planned case with everything that a generated test needs."""
     called = names.written(planned.job.case)
-    roles = dict(called.roles)
-    return Recorded(
+    device = device_of(planned.job)
+    board = BOARDS.get(planned.board or "")
+    if board is None or _DEFAULT_AXES.get(device.dispatch_axis or "") == board.arch:
+        # The default axis of the board goes without saying.
+        device = replace(device, dispatch_axis=None)
+    if board is None:
+        shape = device.mesh_shape or (1, 1)
+        fitting = [each for each in BOARDS.values() if shape in each.mesh_shapes]
+        board = min(fitting, key=lambda each: each.chips, default=None)
+    return RecordedCase(
         case_id=planned.case_id,
         case=called.case,
         calls=planned.calls,
         outputs=planned.job.outputs,
-        device=_device(planned),
+        device=device,
         places=called.places,
         roles=called.roles,
-        fillings=_fillings(called.case, roles),
+        fillings=_fillings(called.case, dict(called.roles)),
         notes=called.notes,
-        board=_board(planned),
+        board=None if board is None else board.name,
         file=place_of_file(called.case),
     )
 
 
-def _device(planned: Planned) -> DeviceParameters:
-    """Return with what the device is opened; the usual dispatch axis goes without saying."""
-    device = device_of(planned.job)
-    board = BOARDS.get(planned.board or "")
-    usual = _USUAL_AXES.get(device.dispatch_axis or "")
-    if board is None or usual == board.arch:
-        return replace(device, dispatch_axis=None)
-    return device
-
-
-def _board(planned: Planned) -> str | None:
-    """Return a mock board for a case: the recorded one, or the smallest that has its mesh."""
-    if planned.board in BOARDS:
-        return planned.board
-    shape = device_of(planned.job).mesh_shape or (1, 1)
-    fitting = [board for board in BOARDS.values() if shape in board.mesh_shapes]
-    return min(fitting, key=lambda board: board.chips).name if fitting else None
-
-
-def _fillings(case: Case, roles: dict[str, str]) -> tuple[Filling, ...]:
+def _fillings(case: Case, roles: dict[str, str]) -> dict[str, Filling]:
     arguments = {roles.get(name, name): value for name, value in case.arguments}
-    found = []
+    found = {}
     for name, value in case.arguments:
         specs = [part for _, part in walk(value) if isinstance(part, TensorSpec)]
-        if not specs:
-            continue
-        integers = bool(_INTEGERS.search(specs[0].dtype))
-        draw, below = way_to_draw(roles.get(name, name), arguments, integers=integers)
-        found.append(Filling(name, Numbers(getattr(draw, "__name__", "normal")), max(1, below)))
-    return tuple(found)
+        if specs:
+            integers = bool(INTEGER.search(specs[0].dtype))
+            draw, below = way_to_draw(roles.get(name, name), arguments, integers=integers)
+            numbers = Numbers(getattr(draw, "__name__", "normal"))
+            found[name] = Filling(numbers, max(1, below))
+    return found

@@ -28,9 +28,9 @@ from optrove.model.values import (
 )
 from optrove.model.values import TensorSpec as Spec
 from optrove.serializer.hashes import placement_hash
-from optrove.testgen.cases import Filling, Numbers, Recorded
+from optrove.testgen.cases import Filling, Numbers, RecordedCase
+from optrove.testgen.expressions import NotExpressible, expression_of
 from optrove.testgen.files import generate
-from optrove.testgen.spelling import Unspellable, spelled
 from trove_rows import case, memory, shard, tensor, value
 
 ROOT = Path(__file__).parents[3]
@@ -38,7 +38,7 @@ SHARDED = memory("L1_WIDTH_SHARDED", shard((32, 64), (7, 0)))
 
 
 def recorded(one, **more):
-    return Recorded(placement_hash(one), one, **more)
+    return RecordedCase(placement_hash(one), one, **more)
 
 
 def texts(*cases, standalone=False):
@@ -209,10 +209,10 @@ class TestTensors:
     def test_are_filled_by_what_they_are_for(self):
         places = tensor(1, 32, dtype="uint32")
         one = case("ttnn.embedding", input_tensor=places, cos=tensor(32, 32, number=1))
-        fillings = (
-            Filling("input_tensor", Numbers.WHOLE, 1000),
-            Filling("cos", Numbers.COSINES),
-        )
+        fillings = {
+            "input_tensor": Filling(Numbers.WHOLE, 1000),
+            "cos": Filling(Numbers.COSINES),
+        }
         (text,) = texts(recorded(one, fillings=fillings))
         assert "values=whole(1000)" in text
         assert "values=cosines" in text
@@ -273,7 +273,7 @@ class TestLeftOut:
             (Symbol("ttnn.Layout", "A B"), "no name"),
         ],
     )
-    def test_cases_are_named_with_the_part_that_cannot_be_spelled(self, part, reason):
+    def test_cases_are_named_with_the_part_that_no_expression_makes(self, part, reason):
         odd = recorded(add(odd=List((part,))))
         generated = generate([recorded(add()), odd])
         (left,) = generated.left_out
@@ -329,15 +329,15 @@ class TestSpelling:
         ],
     )
     def test_is_python(self, given, text):
-        from optrove.testgen.spelling import flat
+        from optrove.testgen.expressions import flat
 
-        found = flat(spelled(given))
+        found = flat(expression_of(given))
         assert ast.unparse(ast.parse(found)) == ast.unparse(ast.parse(text))
 
     def test_says_where_something_has_no_text(self):
         deep = List((value(1), Struct("ttnn.Shape", (("shape", List((Opaque("x.Y", "t"),))),))))
-        with pytest.raises(Unspellable) as caught:
-            spelled(deep, "$.arguments.x")
+        with pytest.raises(NotExpressible) as caught:
+            expression_of(deep, "$.arguments.x")
         assert caught.value.path == "$.arguments.x[1].fields.shape[0]"
 
 
@@ -351,10 +351,10 @@ def test_files_pass_the_linter_and_the_formatter(tmp_path):
         "ttnn.MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig",
         tuple((f"a_field_with_a_long_name_{number}", value(number)) for number in range(9)),
     )
-    fillings = tuple(Filling(f"x{place}", each, 9) for place, each in enumerate(Numbers))
+    fillings = {f"x{place}": Filling(each, 9) for place, each in enumerate(Numbers)}
     filled = case(
         "ttnn.many",
-        **{each.argument: tensor(32, 32, number=at) for at, each in enumerate(fillings)},
+        **{name: tensor(32, 32, number=at) for at, name in enumerate(fillings)},
     )
     cases = [
         recorded(add(program_config=long, text="x" * 150), calls=7, outputs=(tensor(32, 32),)),

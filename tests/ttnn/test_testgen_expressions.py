@@ -1,4 +1,4 @@
-"""What generated tests spell is what was recorded, for every class that ttnn publishes."""
+"""The expressions of generated tests make the recorded values, for every public class of ttnn."""
 
 import importlib.util
 
@@ -12,8 +12,8 @@ from optrove.model.case import Case
 from optrove.serializer import plain
 from optrove.serializer.describe import describe
 from optrove.serializer.tables import StructConverter, SymbolConverter, Tables
-from optrove.testgen.groups import BY_NAME_ONLY, leading_of
-from optrove.testgen.spelling import NO_CONSTRUCTOR, class_path, laid_out, row, spelled
+from optrove.testgen.cases import BY_NAME_ONLY, leading_of
+from optrove.testgen.expressions import NO_CONSTRUCTOR, class_path, expression_of, formatted, row
 from ttnn_samples import Samples, sharded_memories
 
 pytestmark = pytest.mark.ttnn
@@ -31,12 +31,12 @@ def tables(table):
 
 @pytest.fixture
 def made(tmp_path):
-    """What runs spelled texts and returns the objects that they make."""
+    """Return a function that runs expressions and returns the objects that they make."""
 
     def make(texts):
-        path = tmp_path / "spelled_values.py"
-        path.write_text(f"import ttnn\n\nVALUES = {laid_out(row(texts))}\n")
-        spec = importlib.util.spec_from_file_location("spelled_values", path)
+        path = tmp_path / "made_values.py"
+        path.write_text(f"import ttnn\n\nVALUES = {formatted(row(texts))}\n")
+        spec = importlib.util.spec_from_file_location("made_values", path)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module.VALUES
@@ -51,7 +51,7 @@ def walked(ttnn, path):
     return live
 
 
-def test_every_class_is_found_where_it_is_spelled(ttnn, table):
+def test_every_class_is_found_where_its_expression_names_it(ttnn, table):
     kinds = (StructConverter, SymbolConverter)
     converters = [each for each in table.by_name.values() if isinstance(each, kinds)]
     lost = [
@@ -72,7 +72,7 @@ def test_every_configuration_is_made_again_by_its_text(ttnn, table, tables, made
         if each.name not in NO_CONSTRUCTOR
         for live in samples.of_class(each.type)
     ]
-    found = made([spelled(value) for value in wanted])
+    found = made([expression_of(value) for value in wanted])
     assert [describe(live, tables) for live in found] == wanted
     assert len(wanted) > 100
 
@@ -83,7 +83,7 @@ def test_only_classes_that_ttnn_has_are_said_to_lack_a_constructor(table):
 
 def test_memory_of_every_sharding_is_made_again_by_its_text(ttnn, tables, made):
     wanted = [describe(live, tables) for live in sharded_memories(ttnn)]
-    assert [describe(live, tables) for live in made(map(spelled, wanted))] == wanted
+    assert [describe(live, tables) for live in made(map(expression_of, wanted))] == wanted
 
 
 def test_parameters_that_are_passed_by_place_come_first_in_signatures(ttnn):
