@@ -27,24 +27,24 @@ def hostile_trove(tmp_path_factory):
 
 
 def opened(path):
-    """Return whoever answers for a trove."""
-    from optrove.web.answering import Desk
+    """Return the site of a trove."""
+    from optrove.web.answering import TroveSite
 
-    return Desk(place_of(str(path)), "web.db")
-
-
-@pytest.fixture(scope="session")
-def desk(web_trove):
-    desk = opened(web_trove)
-    yield desk
-    desk.close()
+    return TroveSite(place_of(str(path)), "web.db")
 
 
 @pytest.fixture(scope="session")
-def hostile_desk(hostile_trove):
-    desk = opened(hostile_trove)
-    yield desk
-    desk.close()
+def site(web_trove):
+    site = opened(web_trove)
+    yield site
+    site.close()
+
+
+@pytest.fixture(scope="session")
+def hostile_site(hostile_trove):
+    site = opened(hostile_trove)
+    yield site
+    site.close()
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from optrove.web.app import make_app
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("kind", ["desk", "hostile_desk"])
+@pytest.mark.parametrize("kind", ["site", "hostile_site"])
 def test_every_page_keeps_to_its_description(kind, request):
     app = make_app(request.getfixturevalue(kind), loopback=False)
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)

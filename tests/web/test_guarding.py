@@ -7,13 +7,13 @@ TOKEN = "correct horse battery"  # noqa: S105 - opens nothing but a test
 
 
 @pytest.fixture
-def local(desk):
-    return make_app(desk)
+def local(site):
+    return make_app(site)
 
 
 @pytest.fixture
-def shared(desk):
-    return make_app(desk, TOKEN, loopback=False)
+def shared(site):
+    return make_app(site, TOKEN, loopback=False)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8777", "[::1]:8777", "LOCALHOST:1"])

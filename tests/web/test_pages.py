@@ -12,7 +12,7 @@ from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 from optrove.trove.trove import open_trove
 from optrove.web import answering, catalog
-from optrove.web.answering import Desk
+from optrove.web.answering import TroveSite
 from optrove.web.app import make_app
 from optrove.web.pages import PAGES
 from small_trove import LLAMA, LLAMA_RUN, RESNET_RUN, imported, run_of
@@ -34,8 +34,8 @@ LARGEST = 2_000_000
 
 
 @pytest.fixture
-def app(desk):
-    return make_app(desk)
+def app(site):
+    return make_app(site)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def crawled(app):
                 waiting.append(link)
 
 
-@pytest.mark.parametrize("kind", ["desk", "hostile_desk"])
+@pytest.mark.parametrize("kind", ["site", "hostile_site"])
 def test_every_link_leads_to_a_page_that_is_sound_and_has_a_twin(kind, request):
     app = make_app(request.getfixturevalue(kind))
     paths = set()
@@ -297,9 +297,9 @@ def test_models_are_all_there_once_page_by_page(tmp_path):
         for number in range(120):
             run = run_of(f"{number:032}", "x.py", model=f"model {number}")
             trove.add_imported(imported(run, [(SOFTMAX_CASES[number % 3][0], 1 + number // 2)]))
-    desk = Desk(place)
+    site = TroveSite(place)
     try:
-        app, found, after = make_app(desk), [], {}
+        app, found, after = make_app(site), [], {}
         while after is not None:
             page = ask(app, "/models", format="json", **after).data
             found += [row["model"] for row in page["models"]]
@@ -307,12 +307,12 @@ def test_models_are_all_there_once_page_by_page(tmp_path):
         assert len(found) == page["total"] == len(set(found)) == 120
         assert found[:3] == ["model 118", "model 119", "model 116"]
     finally:
-        desk.close()
+        site.close()
 
 
 def test_pages_that_can_be_made_early_do_not_wait_until_all_is_counted(web_trove, monkeypatch):
-    desk = Desk(place_of(str(web_trove)))
-    app, counted, renewed = make_app(desk), Event(), catalog._renewed
+    site = TroveSite(place_of(str(web_trove)))
+    app, counted, renewed = make_app(site), Event(), catalog._renewed
 
     def held_up(*given):
         assert counted.wait(60)
@@ -321,12 +321,12 @@ def test_pages_that_can_be_made_early_do_not_wait_until_all_is_counted(web_trove
     def overtaken(source):
         index = catalog.early_index(source)
         counted.set()
-        desk.wait()
+        site.wait()
         return index
 
     monkeypatch.setattr(catalog, "_renewed", held_up)
     try:
-        desk.prepare()
+        site.prepare()
         early = ask(app, "/", format="json").data
         assert (early["counting"], early["ops"]) == (True, [])
         assert 'http-equiv="refresh"' in ask(app, "/").text
@@ -340,7 +340,7 @@ def test_pages_that_can_be_made_early_do_not_wait_until_all_is_counted(web_trove
         assert early["recent"] == whole["recent"]
     finally:
         counted.set()
-        desk.close()
+        site.close()
 
 
 def test_a_share_of_some_cases_tells_how_many_were_tried(tmp_path):
@@ -348,21 +348,21 @@ def test_a_share_of_some_cases_tells_how_many_were_tried(tmp_path):
     with open_trove(place_of(str(path)), create=False) as trove:
         for run_id in (BEFORE, AFTER, ELSEWHERE):
             trove.remove_run(run_id)
-    desk = Desk(place_of(str(path)))
-    app = make_app(desk)
+    site = TroveSite(place_of(str(path)))
+    app = make_app(site)
     try:
         (row,) = (row for row in ask(app, "/", format="json").data["ops"] if row["tried"])
         assert 0 < row["tried"] < row["cases"]
         for address in ("/", "/ops"):
             assert ask(app, address).text.count(f"of {row['tried']} tried</span>") == 1
     finally:
-        desk.close()
+        site.close()
 
 
 def test_pages_follow_a_sweep_that_goes_on(tmp_path):
     path = make_web_trove(tmp_path)
-    desk = Desk(place_of(str(path)))
-    app = make_app(desk)
+    site = TroveSite(place_of(str(path)))
+    app = make_app(site)
 
     def told():
         data = ask(app, "/progress", run=SWEEP, format="json").data
@@ -383,7 +383,7 @@ def test_pages_follow_a_sweep_that_goes_on(tmp_path):
         assert ask(app, "/", format="json").data["running"] == []
         assert len(SOFTMAX_CASES) == ask(app, "/op", name="softmax", format="json").data["cases"]
     finally:
-        desk.close()
+        site.close()
 
 
 @pytest.mark.parametrize(
@@ -406,7 +406,7 @@ def test_pages_follow_a_sweep_that_goes_on(tmp_path):
         ("/run?id=zzz", 404, "no run here"),
         ("/run?id=be4&first=-1", 400, "whole number"),
         ("/compare?a=be4&b=af&kind=better", 400, "one of"),
-        ("/runs?after=zzz", 404, "begin anew"),
+        ("/runs?after=zzz", 404, "start over"),
         ("/run?id=5", 404, "several runs begin with"),
         ("/boards?device=phone", 400, "one of hw, mock, shadow"),
         (f"/ops?search={'x' * 501}", 400, "1 to 500"),

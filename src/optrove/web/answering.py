@@ -1,4 +1,4 @@
-"""Answer requests from a trove: readers for several at once, and answers kept while they hold."""
+"""Answer requests from a trove, several at once, and cache the answers until it changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from optrove.trove.reader import open_reader
 from optrove.version import __version__
 from optrove.web.catalog import Catalog, early_index
 from optrove.web.compare import prepare_comparisons
-from optrove.web.page_request import Look
+from optrove.web.page_request import PageRequest
 from optrove.web.wording import FILTERS, address, share
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 
 READERS: Final = 3
-"""How many questions are asked of the trove at the same time."""
+"""How many requests read the trove at the same time."""
 LONGEST_S: Final = 10.0
 """How long one may take."""
 KEPT_BYTES: Final = 32 * 2**20
@@ -45,15 +45,15 @@ _JSON: Final = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The body of an answer; ``tag`` is another one for another body."""
+    """The body of an answer; ``tag`` identifies the body."""
 
     body: bytes
     media_type: str
     tag: str
 
 
-class Kept:
-    """Answers that were given, the last used ones, up to a number of bytes."""
+class AnswerCache:
+    """A cache of the answers that were used last, up to a number of bytes."""
 
     def __init__(self, most: int = KEPT_BYTES) -> None:
         self._lock = threading.Lock()
@@ -62,7 +62,7 @@ class Kept:
         self._most = most
 
     def get(self, key: Hashable) -> Answer | None:
-        """Return an answer that was kept."""
+        """Return a cached answer."""
         with self._lock:
             found = self._answers.get(key)
             if found is not None:
@@ -70,7 +70,7 @@ class Kept:
             return found
 
     def keep(self, key: Hashable, answer: Answer) -> None:
-        """Keep an answer, and drop those not used for longest if they get too many."""
+        """Cache an answer, and drop the least recently used ones if there is no room."""
         if len(answer.body) > _LARGEST_KEPT:
             return
         with self._lock:
@@ -82,8 +82,8 @@ class Kept:
                 self._bytes -= len(dropped.body)
 
 
-class Desk:
-    """Whoever answers: holds the trove open, an index of it, and the answers that still hold."""
+class TroveSite:
+    """A trove that is served: open readers, the index of its cases, and cached answers."""
 
     def __init__(self, place: Place, store: str | None = None) -> None:
         """Open a trove; ``store`` is how commands on the pages name it."""
@@ -96,18 +96,18 @@ class Desk:
         self._watcher = open_reader(place)
         self._watching = threading.Lock()
         self._catalog = Catalog()
-        self._kept = Kept()
+        self._kept = AnswerCache()
         self._templates = _templates(place)
         self._preparing: threading.Thread | None = None
         self._leaving = threading.Event()
 
     @property
     def is_counting(self) -> bool:
-        """Whether the cases are just being counted for the first time."""
+        """Whether the cases are being counted for the first time."""
         return self._preparing is not None and self._preparing.is_alive() and not self._catalog.made
 
     def close(self) -> None:
-        """Let go of the trove."""
+        """Close the trove."""
         self._leaving.set()
         if self._preparing is not None:
             # What it does is not worth waiting for; it ends with the process.
@@ -116,14 +116,14 @@ class Desk:
             reader.close()
 
     def prepare(self) -> None:
-        """Begin to count the cases; pages that can be made without are made meanwhile."""
+        """Start to count the cases; pages that do not need the counts work meanwhile."""
         self._preparing = threading.Thread(target=self._prepare, name="counting", daemon=True)
         self._preparing.start()
         for name in self._templates.list_templates():
             self._templates.get_template(name)
 
     def wait(self) -> None:
-        """Return when all that was begun to be prepared is."""
+        """Wait until the preparation is done."""
         if self._preparing is not None:
             self._preparing.join()
 
@@ -133,7 +133,7 @@ class Desk:
                 index = self._catalog.current(reader.source, self._state())
                 prepare_comparisons(reader.source, index, self._leaving)
         except OptroveError as error:
-            # Whoever asks next counts again, and is told what is wrong.
+            # The next request counts again, and reports what is wrong.
             _LOG.warning("the cases could not be counted ahead: %s", error)
 
     def answer(self, page: Page, asked: Values) -> Answer:
@@ -162,7 +162,7 @@ class Desk:
             return self._watcher.source.state()
 
     def _view(self, page: Page, asked: Values, state: str) -> tuple[View, bool]:
-        """Return what a page shows, and whether all that is in the trove was there to show."""
+        """Return the view of a page, and whether all cases were counted."""
         with self._reader() as reader:
             source = reader.source
             with source.snapshot(), source.within(LONGEST_S):
@@ -170,7 +170,7 @@ class Desk:
                     index = early_index(source)
                 else:
                     index = self._catalog.current(source, state)
-                return page.make(Look(source, index, asked, self._store)), index.whole
+                return page.make(PageRequest(source, index, asked, self._store)), index.whole
 
     def _answer(self, page: Page, asked: Values, view: View) -> Answer:
         if asked.get("format") == "json":

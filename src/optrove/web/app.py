@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from optrove.web.answering import Desk
+    from optrove.web.answering import TroveSite
     from optrove.web.page_request import Page
 
 
@@ -128,7 +128,7 @@ class Guard:
         return None if self._is_known(headers) else _UNKNOWN
 
     def _is_known(self, headers: dict[bytes, bytes]) -> bool:
-        """Tell whether whoever asks has the token; takes equally long for every wrong one."""
+        """Tell whether the client has the token, in constant time."""
         if self._token is None:
             return True
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
@@ -211,7 +211,7 @@ _LOOK_S: Final = 0.02
 _FRESH: Final = "no-cache, private"
 
 
-def make_app(desk: Desk, token: str | None = None, *, loopback: bool = True) -> ASGIApp:
+def make_app(site: TroveSite, token: str | None = None, *, loopback: bool = True) -> ASGIApp:
     """Return the application over a trove that is open; ``token`` is asked of everybody if given.
 
     ``loopback`` is whether it is to be reached from this machine only.
@@ -221,23 +221,23 @@ def make_app(desk: Desk, token: str | None = None, *, loopback: bool = True) -> 
     async def living(_: Starlette) -> AsyncIterator[None]:
         # More threads than can ask at once would only cost memory.
         to_thread.current_default_thread_limiter().total_tokens = READERS * 2
-        await run_in_threadpool(desk.prepare)
+        await run_in_threadpool(site.prepare)
         yield
 
-    routes = [Route(page.path, _endpoint(desk, page), methods=["GET"]) for page in PAGES]
+    routes = [Route(page.path, _endpoint(site, page), methods=["GET"]) for page in PAGES]
     routes += [_static(name, media_type) for name, media_type in STATIC.items()]
     openapi = json.dumps(description(PAGES)).encode()
     routes.append(_fixed("/openapi.json", openapi, "application/json"))
     handlers: Any = {
-        OptroveError: _on_error(desk),
-        HTTPException: _on_missing(desk),
+        OptroveError: _on_error(site),
+        HTTPException: _on_missing(site),
     }
     app = Starlette(routes=routes, lifespan=living, exception_handlers=handlers)
 
     def refuse(scope: Scope, refusal: Refusal) -> Response:
         as_json = _wants_json(scope)
         more = "" if as_json or refusal.status != 401 else "login"  # noqa: PLR2004 - HTTP's own
-        answer = desk.problem(refusal.title, refusal.message, as_json=as_json, more=more)
+        answer = site.problem(refusal.title, refusal.message, as_json=as_json, more=more)
         response = Response(answer.body, refusal.status, media_type=answer.media_type)
         for name, value in refusal.headers:
             response.headers[name.decode()] = value.decode()
@@ -247,12 +247,12 @@ def make_app(desk: Desk, token: str | None = None, *, loopback: bool = True) -> 
     return Guard(app, token, refuse, **names)
 
 
-def _endpoint(desk: Desk, page: Page) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+def _endpoint(site: TroveSite, page: Page) -> Callable[[Request], Coroutine[Any, Any, Response]]:
     async def endpoint(request: Request) -> Response:
         asked = read_parameters(request.query_params.multi_items(), page.parameters)
         if not page.early:
-            await _until_counted(desk)
-        answer = await run_in_threadpool(desk.answer, page, asked)
+            await _until_counted(site)
+        answer = await run_in_threadpool(site.answer, page, asked)
         headers = {"etag": f'"{answer.tag}"', "cache-control": _FRESH}
         if request.headers.get("if-none-match") == headers["etag"]:
             return Response(status_code=304, headers=headers)
@@ -261,10 +261,10 @@ def _endpoint(desk: Desk, page: Page) -> Callable[[Request], Coroutine[Any, Any,
     return endpoint
 
 
-async def _until_counted(desk: Desk) -> None:
+async def _until_counted(site: TroveSite) -> None:
     """Wait without keeping a thread, so that pages which need not wait are made meanwhile."""
     with move_on_after(LONGEST_S):
-        while desk.is_counting:
+        while site.is_counting:
             await sleep(_LOOK_S)
         return
     raise TookTooLong(
@@ -285,25 +285,25 @@ def _fixed(path: str, body: bytes, media_type: str) -> Route:
     return Route(path, endpoint, methods=["GET"])
 
 
-def _on_error(desk: Desk) -> Callable[[Request, Exception], Response]:
+def _on_error(site: TroveSite) -> Callable[[Request, Exception], Response]:
     def respond(request: Request, error: Exception) -> Response:
         found = ((status, title) for kind, status, title in _STATUS if isinstance(error, kind))
         status, title = next(found, (500, "Something is wrong with the trove"))
-        more = "again" if desk.is_counting and status == _NOT_NOW else ""
+        more = "again" if site.is_counting and status == _NOT_NOW else ""
         as_json = _wants_json(request.scope)
-        answer = desk.problem(title, str(error), as_json=as_json, more=more)
+        answer = site.problem(title, str(error), as_json=as_json, more=more)
         return Response(answer.body, status, media_type=answer.media_type)
 
     return respond
 
 
-def _on_missing(desk: Desk) -> Callable[[Request, Exception], Response]:
+def _on_missing(site: TroveSite) -> Callable[[Request, Exception], Response]:
     def respond(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         pages = ", ".join(page.path for page in PAGES)
         message = f"Nothing is at {request.url.path[:_LONGEST]!r}. The pages are: {pages}"
         title = _TITLES.get(status, "That did not work")
-        answer = desk.problem(title, message, as_json=_wants_json(request.scope))
+        answer = site.problem(title, message, as_json=_wants_json(request.scope))
         return Response(answer.body, status, media_type=answer.media_type)
 
     return respond

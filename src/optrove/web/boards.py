@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from optrove.model.records import DeviceKind, Outcome
 from optrove.report.facets import numbers_in
 from optrove.trove import browsing
+from optrove.web import responses
 from optrove.web.op import op_named
 from optrove.web.page_request import PAGE_ROWS, Page, View, not_listed
 from optrove.web.parameters import LONGEST, Parameter
@@ -15,15 +16,16 @@ from optrove.web.wording import cut
 
 if TYPE_CHECKING:
     from optrove.report.facets import Ground
+    from optrove.web import responses
     from optrove.web.catalog import Op
-    from optrove.web.page_request import Look
+from optrove.web.page_request import PageRequest
 
 PARAMETERS: Final = (
     Parameter("op", "cases of this op"),
     Parameter("board", "cases that ended so on this board"),
     Parameter(
         "device",
-        "what came of it on this kind of device only",
+        "results on this kind of device only",
         choices=tuple(each.value for each in DeviceKind),
     ),
     Parameter(
@@ -36,48 +38,52 @@ PARAMETERS: Final = (
 _LONGEST: Final = 500
 
 
-def boards_page(look: Look) -> View:
+class _Rows(TypedDict):
+    rows: list[dict[str, Any]]
+    next: str | None
+
+
+def boards_page(request: PageRequest) -> View:
     """Make the board matrix: of all ops, or of the cases of one."""
-    name, device = look.text("op"), look.text("device")
-    grounds = sorted(look.index.grounds)
+    name, device = request.text("op"), request.text("device")
+    grounds = sorted(request.index.grounds)
     shown = [ground for ground in grounds if device in (None, ground[1])]
-    data: dict[str, Any] = {
+    data: responses.BoardsPage = {
         "boards": [_ground(ground) for ground in shown],
         "devices": sorted({ground[1] for ground in grounds}),
-        "totals": {_name(ground): _total(look, ground) for ground in shown},
+        "totals": {_name(ground): _total(request, ground) for ground in shown},
         "op": None,
-        "board": look.text("board"),
+        "board": request.text("board"),
         "device": device,
-        "outcome": look.text("outcome"),
+        "outcome": request.text("outcome"),
         "rows": [],
         "next": None,
     }
     if name is None:
-        return View({**data, **_ops(look, shown)})
-    op = op_named(look.index, name)
-    return View({**data, "op": cut(op.name), **_cases(look, op, shown)})
+        return View({**data, **_ops(request, shown)})
+    op = op_named(request.index, name)
+    return View({**data, "op": cut(op.name), **_cases(request, op, shown)})
 
 
 def _name(ground: Ground) -> str:
     return f"{ground[0]} {ground[1]}"
 
 
-def _ground(ground: Ground) -> dict[str, str]:
-    """Return where something was tried; ``name`` is what other parts of the answer call it."""
+def _ground(ground: Ground) -> responses.BoardDevice:
     return {"name": _name(ground), "board": ground[0], "device": ground[1]}
 
 
-def _total(look: Look, ground: Ground) -> dict[str, int]:
+def _total(request: PageRequest, ground: Ground) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for op in look.index.ops.values():
+    for op in request.index.ops.values():
         for outcome, cases in op.last.outcomes(ground).items():
             counts[outcome] = counts.get(outcome, 0) + cases.bit_count()
     return counts
 
 
-def _ops(look: Look, shown: list[Ground]) -> dict[str, Any]:
-    tried = sorted(op.name for op in look.index.ops.values() if _kept(look, op, shown))
-    after, begin = look.text("after"), 0
+def _ops(request: PageRequest, shown: list[Ground]) -> _Rows:
+    tried = sorted(op.name for op in request.index.ops.values() if _kept(request, op, shown))
+    after, begin = request.text("after"), 0
     if after is not None:
         begin = next((n for n, name in enumerate(tried, 1) if name[:LONGEST] == after), 0)
         if not begin:
@@ -86,7 +92,7 @@ def _ops(look: Look, shown: list[Ground]) -> dict[str, Any]:
     rows = [
         {
             "op": cut(name),
-            "boards": {_name(each): _counts(look.index.ops[name], each) for each in shown},
+            "boards": {_name(each): _counts(request.index.ops[name], each) for each in shown},
         }
         for name in page
     ]
@@ -99,9 +105,9 @@ def _counts(op: Op, ground: Ground) -> dict[str, int]:
     return {outcome: cases.bit_count() for outcome, cases in found if cases}
 
 
-def _kept(look: Look, op: Op, shown: list[Ground]) -> int:
+def _kept(request: PageRequest, op: Op, shown: list[Ground]) -> int:
     """Return the cases of an op that were tried, and ended so if that was asked for."""
-    outcome, board = look.text("outcome"), look.text("board")
+    outcome, board = request.text("outcome"), request.text("board")
     found = 0
     for ground in shown:
         if board in (None, ground[0]):
@@ -110,19 +116,19 @@ def _kept(look: Look, op: Op, shown: list[Ground]) -> int:
     return found
 
 
-def _cases(look: Look, op: Op, shown: list[Ground]) -> dict[str, Any]:
-    cases = _kept(look, op, shown)
-    after, last = look.text("after"), -1
+def _cases(request: PageRequest, op: Op, shown: list[Ground]) -> _Rows:
+    cases = _kept(request, op, shown)
+    after, last = request.text("after"), -1
     if after is not None:
-        row = browsing.case_named(look.source, after)
-        if row is None or look.index.op_of.get(row[0]) is not op:
+        row = browsing.case_named(request.source, after)
+        if row is None or request.index.op_of.get(row[0]) is not op:
             raise not_listed("case", after)
-        last = look.index.numbers[row[0]]
+        last = request.index.numbers[row[0]]
     numbers = list(islice(numbers_in(cases, last), PAGE_ROWS + 1))
     page = numbers[:PAGE_ROWS]
-    listed = browsing.listed_cases(look.source, (op.cases.keys[number] for number in page))
+    listed = browsing.listed_cases(request.source, (op.cases.keys[number] for number in page))
     cells = {(number, each): op.last.last(number, each) for number in page for each in shown}
-    words = browsing.attempt_details(look.source, (cell[1] for cell in cells.values() if cell))
+    words = browsing.attempt_details(request.source, (cell[1] for cell in cells.values() if cell))
     rows = []
     for number in page:
         key = op.cases.keys[number]

@@ -1,4 +1,4 @@
-"""The page of one case: its arguments, who uses it, what came of it, and how to run it."""
+"""The page of one case: its arguments, who uses it, its results, and how to run it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from optrove.web.parameters import Parameter
 from optrove.web.wording import cut, finite
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from optrove.model.case import Case
-    from optrove.web.page_request import Look
+    from optrove.web import responses
+    from optrove.web.page_request import PageRequest
 
 PARAMETERS: Final = (
     Parameter(
@@ -40,13 +43,13 @@ _LONGEST_DRAWN: Final = 6_000
 _MOST_PICTURES: Final = 8
 
 
-def case_page(look: Look) -> View:
+def case_page(request: PageRequest) -> View:
     """Make the page of a case."""
-    row = _row(look, look.text("id") or "")
+    row = _row(request, request.text("id") or "")
     key, case_id, semantic_id, family_id, op, replayable, calls, outermost, content = row
-    executions = browsing.executions_of(look.source, key, PAGE_ROWS + 1)
-    attempts = browsing.attempts_of(look.source, key, look.number("before"), PAGE_ROWS + 1)
-    data = {
+    executions = browsing.executions_of(request.source, key, PAGE_ROWS + 1)
+    attempts = browsing.attempts_of(request.source, key, request.number("before"), PAGE_ROWS + 1)
+    data: responses.CasePage = {
         "case_id": case_id,
         "semantic_id": semantic_id,
         "family_id": family_id,
@@ -55,17 +58,17 @@ def case_page(look: Look) -> View:
         "calls": int(outermost),
         "nested_calls": int(calls) - int(outermost),
         "arguments": read(content)["arguments"] if len(content) <= _LONGEST else None,
-        "commands": commands(case_id, look.store),
+        "commands": commands(case_id, request.store),
         "executions": [_execution(each) for each in executions[:PAGE_ROWS]],
         "more_executions": len(executions) > PAGE_ROWS,
-        "attempts": _attempts(look, attempts[:PAGE_ROWS]),
+        "attempts": _attempts(request, attempts[:PAGE_ROWS]),
         "next": attempts[PAGE_ROWS - 1][0] if len(attempts) > PAGE_ROWS else None,
     }
     return View(data, _drawn(content))
 
 
 def commands(case_id: str, store: str | None) -> dict[str, str]:
-    """Return what to type to run, test and show a case."""
+    """Return the commands that run, test and show a case."""
     about = "" if store is None else f" --store {shlex.quote(store)}"
     name = case_id[:_SHORT]
     return {
@@ -75,19 +78,19 @@ def commands(case_id: str, store: str | None) -> dict[str, str]:
     }
 
 
-def _row(look: Look, name: str) -> tuple[Any, ...]:
+def _row(request: PageRequest, name: str) -> tuple[Any, ...]:
     if len(name) < _WHOLE:
-        found = browsing.cases_beginning(look.source, name, _SHOWN)
+        found = browsing.cases_beginning(request.source, name, _SHOWN)
         if len(found) > 1:
             raise several("case", name, found)
         name = found[0] if found else name
-    row = browsing.case_named(look.source, name)
+    row = browsing.case_named(request.source, name)
     if row is None:
-        raise NotFound(f"no case here has the id {name!r}; look for it among those of its op: /ops")
+        raise NotFound(f"no case here has the id {name!r}; find it among the cases of its op: /ops")
     return row
 
 
-def _execution(row: tuple[Any, ...]) -> dict[str, Any]:
+def _execution(row: tuple[Any, ...]) -> responses.Execution:
     run_id, source, model, board, started_at, test_id, module, mode, outcome, *rest = row
     outermost, calls, total_ns, shortest_ns, longest_ns, raised, ending = rest
     return {
@@ -109,24 +112,28 @@ def _execution(row: tuple[Any, ...]) -> dict[str, Any]:
     }
 
 
-def _attempts(look: Look, rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
-    measured = browsing.measured(look.source, (row[0] for row in rows))
-    names = ("run_id", "outcome", "device", "board", "seed", "detail", "started_at")
-    found = []
-    for key, *told in rows:
-        *texts, duration_ns, replayed = told
-        found.append(
-            {
-                **dict(zip(names, map(cut, texts), strict=True)),
-                "duration_ns": duration_ns,
-                "replayed_case_id": replayed,
-                "measurements": [_measurement(each) for each in measured.get(key, ())],
-            }
-        )
-    return found
+def _attempts(request: PageRequest, rows: list[tuple[Any, ...]]) -> list[responses.Attempt]:
+    measured = browsing.measured(request.source, (row[0] for row in rows))
+    return [_attempt(row, measured.get(row[0], ())) for row in rows]
 
 
-def _measurement(row: tuple[Any, ...]) -> dict[str, Any]:
+def _attempt(row: tuple[Any, ...], measured: Iterable[tuple[Any, ...]]) -> responses.Attempt:
+    _, run_id, outcome, device, board, seed, detail, started_at, duration_ns, replayed = row
+    return {
+        "run_id": cut(run_id),
+        "outcome": outcome,
+        "device": device,
+        "board": cut(board),
+        "seed": cut(seed),
+        "detail": cut(detail),
+        "started_at": started_at,
+        "duration_ns": duration_ns,
+        "replayed_case_id": replayed,
+        "measurements": [_measurement(each) for each in measured],
+    }
+
+
+def _measurement(row: tuple[Any, ...]) -> responses.Measurement:
     name, value, threshold, passed, output = row
     return {
         "name": cut(name),

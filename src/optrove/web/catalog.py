@@ -34,9 +34,9 @@ _MOST_COUNTS: Final = 10_000
 
 
 class Comparisons:
-    """Runs that were compared; safe to be used by several threads.
+    """A cache of compared runs; thread-safe.
 
-    Whoever asks says how many attempts a run has: if these are others than before, it is read anew.
+    The caller passes the number of attempts of a run; if it has changed, the run is read again.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ def is_left_out(op: str) -> bool:
 
 @dataclass(slots=True)
 class Op:
-    """One op: its cases, and what came of the last attempts at them."""
+    """One op: its cases and their last outcomes."""
 
     name: str
     cases: Cases
@@ -144,7 +144,7 @@ class Index:
 
 
 class Catalog:
-    """The index of a trove that may change; safe to be used by several threads."""
+    """The index of a trove that may change; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -163,7 +163,7 @@ class Catalog:
     def current(self, source: Connection, state: str) -> Index:
         """Return the index as of now; one that is just being renewed by another thread as it was.
 
-        ``state`` is what the source has called its state: an equal one needs no look.
+        ``state`` is what the source has called its state: an equal one needs no work.
         """
         index = self._index
         if index is not None and state == self._state:
@@ -179,7 +179,7 @@ class Catalog:
 
 
 def early_index(source: Connection) -> Index:
-    """Return what is found out at once: runs, and what came of their attempts."""
+    """Return what is known at once: runs, and the outcomes of their attempts."""
     index = Index((), {}, {}, {}, whole=False)
     for run_key, outcome, attempts in browsing.outcome_counts(source):
         index.tallies.count(run_key, outcome, attempts)

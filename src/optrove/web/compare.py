@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from optrove.report.releases import Side, change_of, have_one_clock, judged_of
 from optrove.report.results import TIME
 from optrove.trove import browsing, browsing_runs
+from optrove.web import responses
 from optrove.web.page_request import PAGE_ROWS, Page, View, not_listed
 from optrove.web.parameters import AFTER_CASE, Parameter
 from optrove.web.runs import named_run, run_rows
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
     from optrove.trove.browsing_runs import JudgedRow
     from optrove.trove.database import Connection
+    from optrove.web import responses
     from optrove.web.catalog import Index
-    from optrove.web.page_request import Look
+from optrove.web.page_request import PageRequest
 
 KINDS: Final = (
     *("broken", "fixed", "moved", "slower", "not_run", "unlike"),
@@ -48,31 +50,29 @@ class _Compared:
     counts: Mapping[str, int]
     kind: str
     keys: list[int]
-    told: Callable[[int], dict[str, Any]]
-    """Returns what to tell of one of these cases: both sides, and what has changed."""
+    sides: Callable[[int], tuple[responses.Side | None, responses.Side | None, str | None]]
+    """Return both sides of one of these cases, and what changed."""
 
 
-def compare_page(look: Look) -> View:
-    """Make the page of two runs: of what came of cases if both have tried some, else of calls."""
-    rows = [named_run(look.source, look.text(name) or "") for name in ("a", "b")]
-    a, b = run_rows(look, rows)
+def compare_page(request: PageRequest) -> View:
+    """Make the page of two runs: of results if both have any, else of calls."""
+    rows = [named_run(request.source, request.text(name) or "") for name in ("a", "b")]
+    a, b = run_rows(request, rows)
     compare = _attempts if a["tried"] and b["tried"] else _calls
-    found = compare(look, rows, _key_after(look))
+    found = compare(request, rows, _key_after(request))
     page = found.keys[:PAGE_ROWS]
-    listed = browsing.listed_cases(look.source, page)
-    cases = [_case(look, listed[key], found.told(key)) for key in page if key in listed]
-    return View(
-        {
-            "a": a,
-            "b": b,
-            "counts": {name: found.counts.get(name, 0) for name in KINDS},
-            "kind": found.kind,
-            "cases": cases,
-            "next": cases[-1]["case_id"] if len(found.keys) > PAGE_ROWS and cases else None,
-        },
-        # Of what broke, the words of B say it all.
-        {"changes": found.kind in ("moved", "slower")},
-    )
+    listed = browsing.listed_cases(request.source, page)
+    cases = [_case(request, listed[key], *found.sides(key)) for key in page if key in listed]
+    response: responses.ComparePage = {
+        "a": a,
+        "b": b,
+        "counts": {name: found.counts.get(name, 0) for name in KINDS},
+        "kind": found.kind,
+        "cases": cases,
+        "next": cases[-1]["case_id"] if len(found.keys) > PAGE_ROWS and cases else None,
+    }
+    # For broken cases, the message of B says it all.
+    return View(response, {"changes": found.kind in ("moved", "slower")})
 
 
 def prepare_comparisons(source: Connection, index: Index, leaving: Event) -> None:
@@ -98,16 +98,23 @@ def _attempts_of(index: Index, run_key: int) -> int:
     return sum(index.tallies.outcomes(run_key).values())
 
 
-def _case(look: Look, row: tuple[Any, ...], told: dict[str, Any]) -> dict[str, Any]:
-    op = look.index.op_of.get(row[0])
-    return {"case_id": row[1], "op": cut(op.name) if op else None, **told}
+def _case(
+    request: PageRequest,
+    row: tuple[Any, ...],
+    a: responses.Side | None,
+    b: responses.Side | None,
+    change: str | None,
+) -> responses.ComparedCase:
+    op = request.index.op_of.get(row[0])
+    name = cut(op.name) if op else None
+    return {"case_id": row[1], "op": name, "a": a, "b": b, "change": change}
 
 
-def _key_after(look: Look) -> int:
-    after = look.text("after")
+def _key_after(request: PageRequest) -> int:
+    after = request.text("after")
     if after is None:
         return -1
-    row = browsing.case_named(look.source, after)
+    row = browsing.case_named(request.source, after)
     if row is None:
         raise not_listed("case", after)
     return int(row[0])
@@ -117,47 +124,54 @@ def _first(counts: Mapping[str, int]) -> str:
     return next((name for name in KINDS if counts.get(name)), KINDS[0])
 
 
-def _calls(look: Look, runs: Sequence[tuple[Any, ...]], after: int) -> _Compared:
+def _calls(request: PageRequest, runs: Sequence[tuple[Any, ...]], after: int) -> _Compared:
     """Compare how often two runs call cases."""
     keys = runs[0][0], runs[1][0]
-    counts = look.index.comparisons.counted(look.source, *keys)
-    kind = look.text("kind") or _first(counts)
-    rows = browsing_runs.call_changes(look.source, keys, kind, after, PAGE_ROWS + 1)
+    counts = request.index.comparisons.counted(request.source, *keys)
+    kind = request.text("kind") or _first(counts)
+    rows = browsing_runs.call_changes(request.source, keys, kind, after, PAGE_ROWS + 1)
     calls = {key: (_called(before), _called(now)) for key, before, now in rows}
 
-    def told(key: int) -> dict[str, Any]:
-        return {"a": calls[key][0], "b": calls[key][1], "change": None}
-
-    return _Compared(counts, kind, list(calls), told)
+    return _Compared(counts, kind, list(calls), lambda key: (*calls[key], None))
 
 
-def _called(calls: int | None) -> dict[str, Any] | None:
+def _called(calls: int | None) -> responses.Side | None:
     if calls is None:
         return None
-    return dict.fromkeys(("outcome", "device", "duration_ns", "pcc", "detail")) | {"calls": calls}
+    return {
+        "outcome": None,
+        "device": None,
+        "duration_ns": None,
+        "pcc": None,
+        "calls": calls,
+        "detail": None,
+    }
 
 
-def _attempts(look: Look, runs: Sequence[tuple[Any, ...]], after: int) -> _Compared:
-    """Compare what came of cases in two runs."""
-    timed, kinds = _kinds(look.source, look.index, runs)
+def _attempts(request: PageRequest, runs: Sequence[tuple[Any, ...]], after: int) -> _Compared:
+    """Compare the results of two runs."""
+    timed, kinds = _kinds(request.source, request.index, runs)
     counts = {kind: len(keys) for kind, keys in kinds.items()}
-    kind = look.text("kind") or _first(counts)
+    kind = request.text("kind") or _first(counts)
     every = kinds.get(kind, ())
     begin = bisect_right(every, after)
     page = list(every[begin : begin + PAGE_ROWS + 1])
     a, b = (
-        {row.case_key: row for row in browsing_runs.judged_cases(look.source, key, TIME, page)}
+        {row.case_key: row for row in browsing_runs.judged_cases(request.source, key, TIME, page)}
         for key in (row[0] for row in runs)
     )
 
-    def told(key: int) -> dict[str, Any]:
+    def sides(
+        key: int,
+    ) -> tuple[responses.Side | None, responses.Side | None, str | None]:
         before, now = (
             None if each is None else judged_of(each) for each in (a.get(key), b.get(key))
         )
         changed = before and now and change_of(before, now, timed=timed)[1]
-        return {"a": _side(a.get(key)), "b": _side(b.get(key)), "change": cut(changed or None)}
+        change = cut(changed) if changed else None
+        return _side(a.get(key)), _side(b.get(key)), change
 
-    return _Compared(counts, kind, page, told)
+    return _Compared(counts, kind, page, sides)
 
 
 def _kinds(
@@ -169,18 +183,18 @@ def _kinds(
     return timed, index.comparisons.compared(source, a, b, timed=timed)
 
 
-def _side(told: JudgedRow | None) -> dict[str, Any] | None:
-    if told is None:
+def _side(row: JudgedRow | None) -> responses.Side | None:
+    if row is None:
         return None
-    judged = judged_of(told)
+    judged = judged_of(row)
     pcc = [value for _, value in judged.pcc]
     return {
-        "outcome": told.outcome,
-        "device": told.device,
+        "outcome": row.outcome,
+        "device": row.device,
         "duration_ns": judged.took_ns,
         "pcc": finite(min(pcc, default=None)),
         "calls": 0,
-        "detail": cut(told.detail, _LONGEST),
+        "detail": cut(row.detail, _LONGEST),
     }
 
 

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from optrove.report.facets import Choice
     from optrove.serializer.text import Json
     from optrove.trove.browsing import RunFact
+    from optrove.web import responses
     from optrove.web.catalog import Index, Op
-    from optrove.web.page_request import Look
+    from optrove.web.page_request import PageRequest
 
 
 _MOST_TENSORS: Final = 12
@@ -40,19 +41,19 @@ _MOST_VALUES: Final = 50
 
 
 def case_rows(
-    look: Look, op: Op, numbers: Sequence[int], choice: Choice | None = None
-) -> list[dict[str, Any]]:
+    request: PageRequest, op: Op, numbers: Sequence[int], choice: Choice | None = None
+) -> list[responses.CaseRow]:
     """Return cases by their numbers, with their tensors, scalars and last outcome."""
     keys = [op.cases.keys[number] for number in numbers]
-    listed = browsing.listed_cases(look.source, keys)
-    facts = browsing.facts_of(look.source, keys)
+    listed = browsing.listed_cases(request.source, keys)
+    facts = browsing.facts_of(request.source, keys)
     restricted = choice is not None and (choice.model is not None or choice.board is not None)
     calls = (
-        browsing.calls_by(look.source, keys, choice.model, choice.board)
+        browsing.calls_by(request.source, keys, choice.model, choice.board)
         if choice is not None and restricted
         else {}
     )
-    found = []
+    found: list[responses.CaseRow] = []
     for number, key in zip(numbers, keys, strict=True):
         if key not in listed:
             # Removed since the index was made.
@@ -72,7 +73,7 @@ def case_rows(
     return found
 
 
-def _tensor(facts: tuple[Any, ...]) -> dict[str, Any]:
+def _tensor(facts: tuple[Any, ...]) -> responses.Tensor:
     argument, shape, dtype, layout, memory, mesh = facts
     return {
         "argument": cut(argument),
@@ -101,17 +102,17 @@ def _arguments(content: str) -> dict[str, Json]:
 
 
 def families_of(
-    look: Look, op: Op, cases: int, after: int
-) -> tuple[list[dict[str, Any]], str | None]:
+    request: PageRequest, op: Op, cases: int, after: int
+) -> tuple[list[responses.FamilyRow], str | None]:
     """Return families, most called first, and the case that the next page begins after."""
     last = op.cases.families[after] if after >= 0 else None
     groups = list(islice(op.families.after(last, cases), PAGE_ROWS + 1))
     page = groups[:PAGE_ROWS]
     listed = browsing.listed_cases(
-        look.source,
+        request.source,
         (op.cases.keys[number] for group in page for number in group[:_MEMBERS]),
     )
-    rows = {row["case_id"]: row for row in case_rows(look, op, [group[0] for group in page])}
+    rows = {row["case_id"]: row for row in case_rows(request, op, [group[0] for group in page])}
     found = [_family(op, group, listed, rows) for group in page]
     kept = [row for row in found if row]
     return kept, kept[-1]["case_id"] if len(groups) > PAGE_ROWS and kept else None
@@ -121,12 +122,12 @@ def _family(
     op: Op,
     group: list[int],
     listed: dict[int, tuple[Any, ...]],
-    rows: dict[str, dict[str, Any]],
-) -> dict[str, Any]:
+    rows: dict[str, responses.CaseRow],
+) -> responses.FamilyRow | None:
     keys = (op.cases.keys[number] for number in group[:_MEMBERS])
     members = [listed[key] for key in keys if key in listed]
     if not members or members[0][1] not in rows:
-        return {}
+        return None
     return {
         **rows[members[0][1]],
         "cases": len(group),
@@ -172,27 +173,26 @@ _OPENING: Final = (
 )
 
 
-def pcc_plot(runs: Sequence[dict[str, Any]]) -> str | None:
+def pcc_plot(runs: Sequence[responses.OpRun]) -> str | None:
     """Return least and mean PCC of an op, run by run; None if fewer than two measured it."""
     found = [run for run in runs if None not in (run["mean_pcc"], run["least_pcc"])][-_MOST:]
     lines = {
-        "mean": [run["mean_pcc"] for run in found],
-        "least": [run["least_pcc"] for run in found],
+        "mean": [run["mean_pcc"] or 0.0 for run in found],
+        "least": [run["least_pcc"] or 0.0 for run in found],
     }
     return _plot("PCC by run: mean and least", found, lines, pcc, most=1.0)
 
 
-def time_plot(runs: Sequence[dict[str, Any]]) -> str | None:
-    """Return how long a call of an op took on average; None if fewer than two runs know it."""
+def time_plot(runs: Sequence[responses.OpRun]) -> str | None:
+    """Return the mean time of a call by run; None if fewer than two runs know it."""
     found = [run for run in runs if run["mean_ns"] is not None][-_MOST:]
-    return _plot(
-        "Mean time of a call by run", found, {"mean": [r["mean_ns"] for r in found]}, duration
-    )
+    lines = {"mean": [run["mean_ns"] or 0.0 for run in found]}
+    return _plot("Mean time of a call by run", found, lines, duration)
 
 
 def _plot(
     title: str,
-    runs: Sequence[dict[str, Any]],
+    runs: Sequence[responses.OpRun],
     lines: dict[str, list[float]],
     spell: Callable[[float | None], str],
     most: float = inf,
@@ -221,7 +221,7 @@ def _plot(
 def _line(
     name: str,
     values: list[float],
-    runs: Sequence[dict[str, Any]],
+    runs: Sequence[responses.OpRun],
     bounds: tuple[float, float],
     spell: Callable[[float | None], str],
 ) -> list[str]:
@@ -232,12 +232,12 @@ def _line(
         about = f"{short(run['run_id'])}, {moment(run['started_at'])}: {name} {spell(value)}"
         if run["board"]:
             about += f" on {plain(run['board'], 40)}"
-        told = f"<title>{escape(about)}</title>"
-        parts.append(f'<circle class="{name}" cx="{x}" cy="{y}" r="3">{told}</circle>')
+        title = f"<title>{escape(about)}</title>"
+        parts.append(f'<circle class="{name}" cx="{x}" cy="{y}" r="3">{title}</circle>')
     return parts
 
 
-def _label(run: dict[str, Any], x: float, place: str) -> str:
+def _label(run: responses.OpRun, x: float, place: str) -> str:
     day = moment(run["started_at"]).partition(",")[0]
     return f'<text class="day {place}" x="{x}" y="{_HEIGHT - 8}">{escape(day)}</text>'
 
@@ -275,40 +275,39 @@ _LONGEST_NAME: Final = 200
 _RUNS: Final = 200
 
 
-def op_page(look: Look) -> View:
+def op_page(request: PageRequest) -> View:
     """Make the page of an op."""
-    op = op_named(look.index, look.text("name") or "")
-    choice, nested = choice_of(look), look.text("nested") == "yes"
+    op = op_named(request.index, request.text("name") or "")
+    choice, nested = choice_of(request), request.text("nested") == "yes"
     cases = op.cases.chosen(choice, nested=nested)
-    after = _number_after(look, op)
-    families = look.text("view") == "families"
+    after = _number_after(request, op)
+    families = request.text("view") == "families"
+    rows: Sequence[responses.CaseRow]
     if families:
-        rows, following = families_of(look, op, cases, after)
+        rows, following = families_of(request, op, cases, after)
     else:
         numbers = list(islice(numbers_in(cases, after), PAGE_ROWS + 1))
-        rows = case_rows(look, op, numbers[:PAGE_ROWS], choice)
+        rows = case_rows(request, op, numbers[:PAGE_ROWS], choice)
         following = rows[-1]["case_id"] if len(numbers) > PAGE_ROWS else None
-    runs = runs_of(look.index, op)
-    return View(
-        {
-            **op_data(op, choice, nested=nested),
-            "op": cut(op.name),
-            "every": len(op.cases),
-            "hidden": op.hidden,
-            "chosen": chosen_data(choice),
-            "nested": nested,
-            "view": "families" if families else "cases",
-            "facets": facets_data((op,), choice, nested=nested),
-            "rows": rows,
-            "next": following,
-            "runs": runs,
-        },
-        {"pcc": pcc_plot(runs), "time": time_plot(runs)},
-    )
+    runs = runs_of(request.index, op)
+    response: responses.OpPage = {
+        **op_data(op, choice, nested=nested),
+        "op": cut(op.name),
+        "every": len(op.cases),
+        "hidden": op.hidden,
+        "chosen": chosen_data(choice),
+        "nested": nested,
+        "view": "families" if families else "cases",
+        "facets": facets_data((op,), choice, nested=nested),
+        "rows": list(rows),
+        "next": following,
+        "runs": runs,
+    }
+    return View(response, {"pcc": pcc_plot(runs), "time": time_plot(runs)})
 
 
 def op_named(index: Index, name: str) -> Op:
-    """Return the op that is meant; NotFound with the nearest if there is none."""
+    """Return the op of this name; NotFound with the nearest names otherwise."""
     if name in index.ops:
         return index.ops[name]
     known = [each for each in index.ops if len(each) <= _LONGEST_NAME]
@@ -322,19 +321,19 @@ def _unknown(name: str, known: list[str]) -> NotFound:
     return unknown(f"no op here is called {name[:_LONGEST_NAME]!r}", name, known, "/ops")
 
 
-def _number_after(look: Look, op: Op) -> int:
+def _number_after(request: PageRequest, op: Op) -> int:
     """Return the number of the case to go on after; -1 at the beginning."""
-    after = look.text("after")
+    after = request.text("after")
     if after is None:
         return -1
-    row = browsing.case_named(look.source, after)
-    if row is None or look.index.op_of.get(row[0]) is not op:
+    row = browsing.case_named(request.source, after)
+    if row is None or request.index.op_of.get(row[0]) is not op:
         raise not_listed("case", after)
-    return look.index.numbers[row[0]]
+    return request.index.numbers[row[0]]
 
 
-def runs_of(index: Index, op: Op) -> list[dict[str, Any]]:
-    """Return what the last runs have made of an op, the oldest first."""
+def runs_of(index: Index, op: Op) -> list[responses.OpRun]:
+    """Return the attempts and calls of an op in the last runs, the oldest first."""
     tallies = index.tallies.of_op(op.name)
     facts = [(key, index.runs[key]) for key in {*op.times, *tallies} if key in index.runs]
     facts.sort(key=lambda each: (each[1].started_at, each[1].run_id))
@@ -343,7 +342,7 @@ def runs_of(index: Index, op: Op) -> list[dict[str, Any]]:
     ]
 
 
-def _run(fact: RunFact, times: tuple[int, int] | None, tally: Tally) -> dict[str, Any]:
+def _run(fact: RunFact, times: tuple[int, int] | None, tally: Tally) -> responses.OpRun:
     calls, total_ns = times or (None, 0)
     called_ns = total_ns / calls if calls else None
     return {

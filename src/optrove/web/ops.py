@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from optrove.model.records import Outcome
 from optrove.report.facets import FACETS, NONE, Choice
@@ -14,8 +14,9 @@ from optrove.web.wording import cut
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from optrove.web import responses
     from optrove.web.catalog import Op
-    from optrove.web.page_request import Look
+    from optrove.web.page_request import PageRequest
 
 
 _MOST_VALUES: Final = 40
@@ -36,9 +37,9 @@ NESTED: Final = Parameter(
 )
 
 
-def choice_of(look: Look) -> Choice:
+def choice_of(request: PageRequest) -> Choice:
     """Return what cases were chosen by."""
-    return Choice(**{name: look.text(name) for name in FACETS})
+    return Choice(**{name: request.text(name) for name in FACETS})
 
 
 def chosen_data(choice: Choice) -> dict[str, str]:
@@ -47,7 +48,7 @@ def chosen_data(choice: Choice) -> dict[str, str]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def facets_data(ops: Iterable[Op], choice: Choice, *, nested: bool) -> dict[str, Any]:
+def facets_data(ops: Iterable[Op], choice: Choice, *, nested: bool) -> responses.Facets:
     """Return the values of every facet with the cases that each would leave, most first."""
     totals: dict[str, Counter[str]] = {name: Counter() for name in FACETS}
     for op in ops:
@@ -56,7 +57,7 @@ def facets_data(ops: Iterable[Op], choice: Choice, *, nested: bool) -> dict[str,
     return {name: _facet(found, getattr(choice, name)) for name, found in totals.items()}
 
 
-def _facet(found: Counter[str], chosen: str | None) -> list[dict[str, Any]]:
+def _facet(found: Counter[str], chosen: str | None) -> list[responses.FacetValue]:
     ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:_MOST_VALUES]
     if chosen is not None and all(value != chosen for value, _ in ranked):
         ranked.append((chosen, found.get(chosen, 0)))
@@ -72,37 +73,35 @@ PARAMETERS: Final = (
 )
 
 
-def ops_page(look: Look) -> View:
+def ops_page(request: PageRequest) -> View:
     """Make the page of ops."""
-    choice, search = choice_of(look), look.text("search")
-    nested = look.text("nested") == "yes"
-    shown = list(look.index.shown(all_ops=look.text("all_ops") == "yes"))
+    choice, search = choice_of(request), request.text("search")
+    nested = request.text("nested") == "yes"
+    shown = list(request.index.shown(all_ops=request.text("all_ops") == "yes"))
     if search is not None:
         shown = [op for op in shown if matches(op.name, search)]
     rows = [row for row in (op_data(op, choice, nested=nested) for op in shown) if row["cases"]]
     rows.sort(key=lambda row: (-row["calls"], row["op"]))
-    page, following = _page(rows, look.text("after"))
-    return View(
-        {
-            "search": search,
-            "chosen": chosen_data(choice),
-            "all_ops": look.text("all_ops") == "yes",
-            "nested": nested,
-            "totals": {
-                "ops": len(rows),
-                "cases": sum(row["cases"] for row in rows),
-                "calls": sum(row["calls"] for row in rows),
-            },
-            "facets": facets_data(shown, choice, nested=nested),
-            "ops": [{**row, "op": cut(row["op"])} for row in page],
-            "next": following,
+    page, following = _page(rows, request.text("after"))
+    data: responses.OpsPage = {
+        "search": search,
+        "chosen": chosen_data(choice),
+        "all_ops": request.text("all_ops") == "yes",
+        "nested": nested,
+        "totals": {
+            "ops": len(rows),
+            "cases": sum(row["cases"] for row in rows),
+            "calls": sum(row["calls"] for row in rows),
         },
-        {"hidden": sum(op.hidden for op in look.index.ops.values())},
-    )
+        "facets": facets_data(shown, choice, nested=nested),
+        "ops": [cut_op(row) for row in page],
+        "next": following,
+    }
+    return View(data, {"hidden": sum(op.hidden for op in request.index.ops.values())})
 
 
-def op_data(op: Op, choice: Choice, *, nested: bool = False) -> dict[str, Any]:
-    """Return one op for machines: what is chosen of its cases, and what came of them."""
+def op_data(op: Op, choice: Choice, *, nested: bool = False) -> responses.Op:
+    """Return an op: its selected cases and their last outcomes."""
     cases = op.cases.chosen(choice, nested=nested)
     outcomes = {
         outcome: (found & cases).bit_count()
@@ -121,13 +120,18 @@ def op_data(op: Op, choice: Choice, *, nested: bool = False) -> dict[str, Any]:
     }
 
 
+def cut_op(row: responses.Op) -> responses.Op:
+    """Return an op with its name shortened if it is very long."""
+    return {**row, "op": cut(row["op"])}
+
+
 def matches(name: str, search: str) -> bool:
     """Tell whether a name has all words of a search in it."""
     lowered = name.casefold()
     return all(word in lowered for word in search.casefold().replace("::", ".").split())
 
 
-def _page(rows: list[dict[str, Any]], after: str | None) -> tuple[list[dict[str, Any]], str | None]:
+def _page(rows: list[responses.Op], after: str | None) -> tuple[list[responses.Op], str | None]:
     """Return the rows after one, and the name that the page after them begins after."""
     begin = 0
     if after is not None:

@@ -1,54 +1,60 @@
-"""The first page: what a trove holds, what is going on in it, and what came of it lately."""
+"""The first page: what a trove holds, runs in progress, and recent results."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from optrove.report.facets import NONE, Choice
 from optrove.trove import browsing, browsing_runs
 from optrove.web.catalog import is_left_out
 from optrove.web.models import origins
-from optrove.web.ops import op_data
+from optrove.web.ops import cut_op, op_data
 from optrove.web.page_request import Page, View
 from optrove.web.runs import EXECUTED, run_rows
 from optrove.web.wording import cut
 
 if TYPE_CHECKING:
     from optrove.report.facets import Ground
+    from optrove.web import responses
     from optrove.web.catalog import Index
-    from optrove.web.page_request import Look
+    from optrove.web.page_request import PageRequest
 
 _SHOWN: Final = 10
 _LATELY: Final = 6
 
 
-def overview_page(look: Look) -> View:
+class _MostCalled(TypedDict):
+    ops: list[responses.Op]
+    models: list[responses.CalledModel]
+    boards: list[responses.BoardUse]
+
+
+def overview_page(request: PageRequest) -> View:
     """Make the first page; while cases are being counted, with what is known without."""
-    source, index = look.source, look.index
-    recent = run_rows(look, browsing_runs.runs(source, _SHOWN))
+    source, index = request.source, request.index
+    recent = run_rows(request, browsing_runs.runs(source, _SHOWN))
     executed = [row for kind in EXECUTED for row in browsing_runs.runs(source, _LATELY, kind=kind)]
     executed.sort(key=lambda row: row[8], reverse=True)
     previous = {row[1]: browsing_runs.previous(source, row[0]) for row in executed[:_LATELY]}
-    lately = run_rows(look, executed[:_LATELY])
-    totals, counted = _counted(index) if index.whole else _uncounted(look)
-    return View(
-        {
-            "counting": not index.whole,
-            "totals": {
-                **totals,
-                "runs": sum(browsing_runs.run_counts(source).values()),
-                "attempts": index.attempts,
-            },
-            "running": [row for row in lately if row["state"] == "running"],
-            "recent": recent,
-            "lately": [{**row, "previous": cut(previous[row["run_id"]])} for row in lately],
-            **counted,
-        }
-    )
+    lately = run_rows(request, executed[:_LATELY])
+    totals, counted = _counted(index) if index.whole else _uncounted(request)
+    response: responses.Overview = {
+        "counting": not index.whole,
+        "totals": {
+            **totals,
+            "runs": sum(browsing_runs.run_counts(source).values()),
+            "attempts": index.attempts,
+        },
+        "running": [row for row in lately if row["state"] == "running"],
+        "recent": recent,
+        "lately": [{**row, "previous": cut(previous[row["run_id"]])} for row in lately],
+        **counted,
+    }
+    return View(response)
 
 
-def _counted(index: Index) -> tuple[dict[str, int], dict[str, Any]]:
+def _counted(index: Index) -> tuple[dict[str, int], _MostCalled]:
     """Return the totals, and the ops, models and boards that are called most."""
     ops = [op_data(op, Choice()) for op in index.shown(all_ops=False)]
     ops.sort(key=lambda row: (-row["calls"], row["op"]))
@@ -61,16 +67,16 @@ def _counted(index: Index) -> tuple[dict[str, int], dict[str, Any]]:
         "models": len(models),
     }
     return totals, {
-        "ops": [{**row, "op": cut(row["op"])} for row in shown[:_SHOWN]],
-        "models": [{**row, "model": cut(row["model"])} for row in models[:_SHOWN]],
+        "ops": [cut_op(row) for row in shown[:_SHOWN]],
+        "models": [{**origin, "model": cut(model)} for model, origin in models[:_SHOWN]],
         "boards": _boards(index),
     }
 
 
-def _uncounted(look: Look) -> tuple[dict[str, int], dict[str, Any]]:
-    """Return the totals as the trove itself has them, and nothing more."""
-    counts = [row for row in browsing.op_counts(look.source) if not is_left_out(row[0])]
-    models = {fact.model for fact in look.index.runs.values() if fact.kind not in EXECUTED}
+def _uncounted(request: PageRequest) -> tuple[dict[str, int], _MostCalled]:
+    """Return the totals that the trove stores, and nothing else."""
+    counts = [row for row in browsing.op_counts(request.source) if not is_left_out(row[0])]
+    models = {fact.model for fact in request.index.runs.values() if fact.kind not in EXECUTED}
     totals = {
         "ops": len(counts),
         "cases": sum(cases for _, cases, _ in counts),
@@ -80,23 +86,23 @@ def _uncounted(look: Look) -> tuple[dict[str, int], dict[str, Any]]:
     return totals, {"ops": [], "models": [], "boards": []}
 
 
-def _boards(index: Index) -> list[dict[str, Any]]:
-    """Return the boards: what was called on them, and what came of what was tried."""
+def _boards(index: Index) -> list[responses.BoardUse]:
+    """Return the boards: the calls that were made on them, and the last outcomes."""
     rows = origins(index, "board")
-    called = {row["board"] for row in rows}
+    called = {board for board, _ in rows}
     silent = sorted({board for board, _ in index.grounds} - called - {NONE})
-    rows += [{"board": board, "ops": 0, "cases": 0, "calls": 0} for board in silent]
+    rows += [(board, {"ops": 0, "cases": 0, "calls": 0}) for board in silent]
     return [
         {
-            **row,
-            "board": cut(row["board"]),
+            **origin,
+            "board": cut(name),
             "tried": [
                 {"device": device, "outcomes": _outcomes(index, (board, device))}
                 for board, device in sorted(index.grounds)
-                if board == row["board"]
+                if board == name
             ],
         }
-        for row in rows
+        for name, origin in rows
     ]
 
 
@@ -109,5 +115,5 @@ def _outcomes(index: Index, ground: Ground) -> dict[str, int]:
 
 
 OVERVIEW: Final = Page(
-    *("/", "overview", "What the trove holds, and what happened lately", overview_page), early=True
+    *("/", "overview", "What the trove holds, and recent results", overview_page), early=True
 )

@@ -8,35 +8,37 @@ from typing import TYPE_CHECKING, Any, Final
 from optrove.errors import NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from optrove.trove.database import Connection
     from optrove.web.catalog import Index
     from optrove.web.parameters import Parameter, Values
 
 PAGE_ROWS: Final = 50
-"""How many rows a list has before it goes on with the next page."""
+"""How many rows a page of a list has."""
 _LONGEST: Final = 80
 _SHORT: Final = 16
 
 
 def not_listed(what: str, after: str) -> NotFound:
-    """Return the error for a list that cannot go on after something, as that is not in it."""
+    """Return the error for a list that cannot continue after something that is not in it."""
     return NotFound(
         f"the list cannot go on after the {what} {after[:_LONGEST]!r}, which is not in it; "
-        f"begin anew: leave out the parameter 'after'"
+        f"start over: leave out the parameter 'after'"
     )
 
 
 def several(what: str, name: str, found: Iterable[str]) -> NotFound:
-    """Return the error for the beginning of several ids; ``found`` are some of these."""
-    told = ", ".join(each[:_SHORT] for each in found)
-    return NotFound(f"several {what}s begin with {name[:_LONGEST]!r} ({told}); give more of the id")
+    """Return the error for a prefix of several ids; ``found`` are some of these."""
+    examples = ", ".join(each[:_SHORT] for each in found)
+    return NotFound(
+        f"several {what}s begin with {name[:_LONGEST]!r} ({examples}); give more of the id"
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """One look at a trove: what was asked for, and what to answer it from."""
+class PageRequest:
+    """A request: its parameters, and the trove to answer it from."""
 
     source: Connection
     index: Index
@@ -56,20 +58,20 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a page shows: ``data`` for people and machines, ``drawn`` for people only."""
+    """What a page shows: ``data``, which is its JSON response too, and ``drawn`` for HTML only."""
 
-    data: dict[str, Any]
+    data: Mapping[str, Any]
     drawn: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: its path, what it can be asked for, and who makes it."""
+    """A page: its path, its parameters, and the function that makes it."""
 
     path: str
     name: str
     about: str
-    make: Callable[[Look], View]
+    make: Callable[[PageRequest], View]
     parameters: tuple[Parameter, ...] = ()
     early: bool = False
     """Whether it can be made before all cases are counted."""

@@ -1,4 +1,4 @@
-"""What pages can be asked for: parameters with their bounds, read strictly from a query string."""
+"""The parameters of pages, with their bounds, read strictly from a query string."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,16}")
 class Parameter:
     """One parameter of a page; text unless it is a ``number`` or one of ``choices``.
 
-    One that may be empty is then as good as not given, which is what an untouched form sends.
+    A parameter that may be empty counts as not given then, because an untouched form sends it so.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Parameter:
         return bounds if self.pattern is None else {**bounds, "pattern": f"^({self.pattern})$"}
 
     def read(self, text: str) -> str | int:
-        """Return the value that a text stands for; BadQuestion if it is none."""
+        """Return the value that a text stands for; BadQuestion if it is not valid."""
         if self.number:
             if not _WHOLE.fullmatch(text) or not text.isascii() or int(text) > LARGEST:
                 raise self._bad(text, f"a whole number from 0 to {LARGEST}")
@@ -91,8 +91,8 @@ def read_parameters(given: Iterable[tuple[str, str]], known: tuple[Parameter, ..
             )
         if count > 1:
             raise BadQuestion(f"the parameter {name!r} is there {count} times; give it once")
-    told = [(name, text) for name, text in pairs if text or not by_name[name].may_be_empty]
-    found = {name: by_name[name].read(text) for name, text in told}
+    filled = [(name, text) for name, text in pairs if text or not by_name[name].may_be_empty]
+    found = {name: by_name[name].read(text) for name, text in filled}
     missing = [each.name for each in known if each.required and each.name not in found]
     if missing:
         about = by_name[missing[0]].about

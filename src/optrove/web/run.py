@@ -11,6 +11,7 @@ from optrove.journal.calls import calls_within
 from optrove.model.records import Outcome, TestOutcome
 from optrove.model.trove import CallBlock
 from optrove.trove import browsing_runs
+from optrove.web import responses
 from optrove.web.page_request import PAGE_ROWS, Page, View
 from optrove.web.parameters import Parameter
 from optrove.web.runs import RUN_ID, named_run, run_rows
@@ -19,8 +20,8 @@ from optrove.web.wording import address, cut, duration, finite, plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from optrove.web.page_request import Look
-
+    from optrove.web import responses
+from optrove.web.page_request import PageRequest
 
 _WIDTH: Final = 1000
 _ROW: Final = 18
@@ -32,7 +33,7 @@ _HUES: Final = 8
 _TICKS: Final = 5
 
 
-def timeline(calls: Sequence[dict[str, Any]]) -> str | None:
+def timeline(calls: Sequence[responses.Call]) -> str | None:
     """Return the picture; None where there is nothing to draw."""
     if not calls:
         return None
@@ -65,18 +66,18 @@ def timeline(calls: Sequence[dict[str, Any]]) -> str | None:
     return "".join([*parts, "</svg>"])
 
 
-def legend(calls: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def legend(calls: Sequence[responses.Call]) -> list[dict[str, Any]]:
     """Return the ops that have a colour of their own, and how long their calls took."""
-    took: dict[str, int] = {}
+    took: dict[str | None, int] = {}
     for call in calls:
         took[call["op"]] = took.get(call["op"], 0) + call["took_ns"]
     names = _ranked(calls)[: _HUES - 1]
     return [{"hue": hue, "op": op, "took_ns": took[op]} for hue, op in enumerate(names)]
 
 
-def _ranked(calls: Sequence[dict[str, Any]]) -> list[str]:
+def _ranked(calls: Sequence[responses.Call]) -> list[str | None]:
     """Return the ops, those first that took longest."""
-    took: dict[str, int] = {}
+    took: dict[str | None, int] = {}
     for call in calls:
         took[call["op"]] = took.get(call["op"], 0) + call["took_ns"]
     return sorted(took, key=lambda op: (-took[op], str(op)))
@@ -102,18 +103,18 @@ _MOST_PROCESSES: Final = 64
 _MOST_METRICS: Final = 10
 
 
-def run_page(look: Look) -> View:
+def run_page(request: PageRequest) -> View:
     """Make the page of a run."""
-    row = named_run(look.source, look.text("id") or "")
-    key, (told,) = row[0], run_rows(look, [row])
+    row = named_run(request.source, request.text("id") or "")
+    key, (run,) = row[0], run_rows(request, [row])
     content, environment = json.loads(row[10]), json.loads(row[11])
-    tests, next_test = _tests(look, key)
-    attempts, next_attempt = _attempts(look, key)
-    calls = _calls(look, key)
-    ops = browsing_runs.ops_of_run(look.source, key, _MOST_OPS)
-    data = {
-        **told,
-        "previous": cut(browsing_runs.previous(look.source, key)),
+    tests, next_test = _tests(request, key)
+    attempts, next_attempt = _attempts(request, key)
+    calls = _calls(request, key)
+    ops = browsing_runs.ops_of_run(request.source, key, _MOST_OPS)
+    data: responses.RunPage = {
+        **run,
+        "previous": cut(browsing_runs.previous(request.source, key)),
         "accounting": content.get("accounting"),
         "environment": _cut_all(environment),
         "ops_listed": [{"op": cut(op), "cases": cases, "calls": count} for op, cases, count in ops],
@@ -127,47 +128,47 @@ def run_page(look: Look) -> View:
     return View(data, drawn)
 
 
-def _tests(look: Look, key: int) -> tuple[list[dict[str, Any]], str | None]:
-    after = look.text("tests_after")
+def _tests(request: PageRequest, key: int) -> tuple[list[responses.Test], str | None]:
+    after = request.text("tests_after")
     recording, _, place = (after or "").partition("-")
     begin = None if after is None else (int(recording), int(place))
-    asked = look.text("tests")
-    rows = browsing_runs.tests_of_run(look.source, key, begin, asked, PAGE_ROWS + 1)
+    asked = request.text("tests")
+    rows = browsing_runs.tests_of_run(request.source, key, begin, asked, PAGE_ROWS + 1)
     page = rows[:PAGE_ROWS]
     following = f"{page[-1][0]}-{page[-1][1]}" if len(rows) > PAGE_ROWS else None
     return [_test(*row[2:]) for row in page], following
 
 
-def _test(test_id: str, outcome: str, content: str) -> dict[str, Any]:
-    told = json.loads(content)
-    durations = [told.get(name) for name in ("setup_ns", "call_ns", "teardown_ns")]
+def _test(test_id: str, outcome: str, content: str) -> responses.Test:
+    stored = json.loads(content)
+    durations = [stored.get(name) for name in ("setup_ns", "call_ns", "teardown_ns")]
     known = [each for each in durations if isinstance(each, int)]
-    metrics = told.get("metrics") or []
+    metrics = stored.get("metrics") or []
     return {
         "test": cut(test_id),
         "outcome": outcome,
-        "mode": told.get("mode"),
+        "mode": stored.get("mode"),
         "total_ns": sum(known) if known else None,
         "metrics": [_metric(each) for each in metrics[:_MOST_METRICS]],
-        "error": cut(told.get("error")),
+        "error": cut(stored.get("error")),
     }
 
 
-def _metric(told: dict[str, Any]) -> dict[str, Any]:
-    value = told.get("value")
+def _metric(stored: dict[str, Any]) -> responses.Metric:
+    value = stored.get("value")
     return {
-        "name": cut(str(told.get("name"))),
+        "name": cut(str(stored.get("name"))),
         "value": finite(value) if isinstance(value, int | float) else None,
-        "passed": told.get("passed"),
+        "passed": stored.get("passed"),
     }
 
 
-def _attempts(look: Look, key: int) -> tuple[list[dict[str, Any]], int | None]:
-    after = look.number("attempts_after") or 0
-    asked = look.text("outcome")
-    outcomes = tuple(look.index.tallies.outcomes(key)) if asked is None else (asked,)
-    rows = browsing_runs.attempts_of_run(look.source, key, after, outcomes, PAGE_ROWS + 1)
-    found = [
+def _attempts(request: PageRequest, key: int) -> tuple[list[responses.RunAttempt], int | None]:
+    after = request.number("attempts_after") or 0
+    asked = request.text("outcome")
+    outcomes = tuple(request.index.tallies.outcomes(key)) if asked is None else (asked,)
+    rows = browsing_runs.attempts_of_run(request.source, key, after, outcomes, PAGE_ROWS + 1)
+    found: list[responses.RunAttempt] = [
         {
             "case_id": case_id,
             "op": cut(op),
@@ -182,12 +183,12 @@ def _attempts(look: Look, key: int) -> tuple[list[dict[str, Any]], int | None]:
     return found, rows[PAGE_ROWS - 1][0] if len(rows) > PAGE_ROWS else None
 
 
-def _calls(look: Look, key: int) -> dict[str, Any]:
-    """Return a stretch of the calls of one process, in their order."""
-    processes = browsing_runs.recordings_of_run(look.source, key, _MOST_PROCESSES)
-    asked, first = look.number("process"), look.number("first") or 0
+def _calls(request: PageRequest, key: int) -> responses.Timeline:
+    """Return some calls of one process, in their order."""
+    processes = browsing_runs.recordings_of_run(request.source, key, _MOST_PROCESSES)
+    asked, first = request.number("process"), request.number("first") or 0
     chosen = [row for row in processes if asked is None or row[1] == asked][:1]
-    found: dict[str, Any] = {
+    found: responses.Timeline = {
         "processes": [{"process": row[1], "calls": row[3]} for row in processes],
         "process": chosen[0][1] if chosen else None,
         "first": first,
@@ -199,24 +200,24 @@ def _calls(look: Look, key: int) -> dict[str, Any]:
         return found
     recording, _, _, total = chosen[0]
     try:
-        found["calls"], following = _window(look, recording, first)
+        found["calls"], following = _window(request, recording, first)
     except BadData as error:
         return {**found, "problem": cut(str(error))}
     found["next"] = following if following < total else None
     return found
 
 
-def _window(look: Look, recording: int, first: int) -> tuple[list[dict[str, Any]], int]:
-    """Return some calls from one on, and the number of the one to go on with."""
-    block = browsing_runs.block_at(look.source, recording, first)
-    dictionary = browsing_runs.dictionary_of(look.source, recording)
+def _window(request: PageRequest, recording: int, first: int) -> tuple[list[responses.Call], int]:
+    """Return some calls from ``first`` on, and the number of the call to continue with."""
+    block = browsing_runs.block_at(request.source, recording, first)
+    dictionary = browsing_runs.dictionary_of(request.source, recording)
     if block is None or dictionary is None:
         return [], _NO_MORE
     seen = calls_within(dictionary, CallBlock(*block), first, _WINDOW)
-    ops = browsing_runs.op_names(look.source, {call.case_id for call in seen})
+    ops = browsing_runs.op_names(request.source, {call.case_id for call in seen})
     # Calls that were filtered are not shown; a block may have no others.
     following = seen[-1].op_index + 1 if len(seen) == _WINDOW else block[0] + block[1]
-    found = [
+    found: list[responses.Call] = [
         {
             "op_index": call.op_index,
             "op": cut(ops.get(call.case_id)),
@@ -231,15 +232,15 @@ def _window(look: Look, recording: int, first: int) -> tuple[list[dict[str, Any]
     return found, following
 
 
-def _cut_all(told: Any) -> Any:
+def _cut_all(data: Any) -> Any:
     """Return data of an environment with its texts and lists bounded."""
-    if isinstance(told, str):
-        return cut(told)
-    if isinstance(told, list):
-        return [_cut_all(each) for each in told[:200]]
-    if isinstance(told, dict):
-        return {name: _cut_all(each) for name, each in told.items()}
-    return told
+    if isinstance(data, str):
+        return cut(data)
+    if isinstance(data, list):
+        return [_cut_all(each) for each in data[:200]]
+    if isinstance(data, dict):
+        return {name: _cut_all(each) for name, each in data.items()}
+    return data
 
 
 RUN: Final = Page(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from optrove.errors import NotFound
 from optrove.model.records import Outcome, RunKind
@@ -16,29 +16,31 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from optrove.trove.database import Connection
-    from optrove.web.page_request import Look
+    from optrove.web import responses
+    from optrove.web.page_request import PageRequest
 
 
 CHECK_BOARD: Final = "check-board"
-"""The kind of what is stored as a replay, but was to find out what a board makes of all cases."""
+"""The kind of a run of ``optrove check-board``, which is stored as a replay."""
 EXECUTED: Final = ("sweep", "replay", CHECK_BOARD)
 """The kinds of runs that try cases."""
 _SHOWN: Final = 5
+_State: TypeAlias = Literal["running", "incomplete", "failed", "done"]
 
 
-def run_rows(look: Look, rows: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Return runs for machines, with their totals."""
-    known = look.index.totals
+def run_rows(request: PageRequest, rows: Sequence[tuple[Any, ...]]) -> list[responses.Run]:
+    """Return runs with their totals."""
+    known = request.index.totals
     missing = [row[0] for row in rows if row[0] not in known]
-    known.update(browsing_runs.totals(look.source, missing))
-    outcomes = look.index.tallies.outcomes
+    known.update(browsing_runs.totals(request.source, missing))
+    outcomes = request.index.tallies.outcomes
     return [_run(row, {**known[row[0]], "attempts": outcomes(row[0])}) for row in rows]
 
 
-def _run(row: tuple[Any, ...], totals: dict[str, Any]) -> dict[str, Any]:
+def _run(row: tuple[Any, ...], totals: dict[str, Any]) -> responses.Run:
     _, run_id, kind, source, model, board, device, ttnn, started_at, finished_at, content, *_ = row
-    told = json.loads(content)
-    exit_code = told.get("exit_code") if isinstance(told, dict) else None
+    stored = json.loads(content)
+    exit_code = stored.get("exit_code") if isinstance(stored, dict) else None
     return {
         "run_id": cut(run_id),
         "kind": kind,
@@ -51,7 +53,12 @@ def _run(row: tuple[Any, ...], totals: dict[str, Any]) -> dict[str, Any]:
         "finished_at": finished_at,
         "exit_code": exit_code,
         "state": _state(kind, finished_at, exit_code, totals),
-        **totals,
+        "cases": totals["cases"],
+        "calls": totals["calls"],
+        "ops": totals["ops"],
+        "planned": totals["planned"],
+        "complete": totals["complete"],
+        "tests": totals["tests"],
         "attempts": _in_order(totals["attempts"]),
         "tried": sum(totals["attempts"].values()),
     }
@@ -63,7 +70,7 @@ def _in_order(outcomes: dict[str, int]) -> dict[str, int]:
 
 
 def named_run(source: Connection, name: str) -> tuple[Any, ...]:
-    """Return the run that is meant by an id or its beginning; NotFound if there is none."""
+    """Return the run with this id or prefix of an id; NotFound if there is no such run."""
     row = browsing_runs.run_named(source, name)
     if row is None:
         found = browsing_runs.runs_beginning(source, name, _SHOWN)
@@ -75,8 +82,8 @@ def named_run(source: Connection, name: str) -> tuple[Any, ...]:
     return row
 
 
-def _state(kind: str, finished_at: str | None, exit_code: object, totals: dict[str, Any]) -> str:
-    """Return whether a run is running, done, failed or was broken off."""
+def _state(kind: str, finished_at: str | None, exit_code: object, totals: dict[str, Any]) -> _State:
+    """Return the state of a run."""
     if kind in EXECUTED and finished_at is None:
         return "running"
     if not totals["complete"]:
@@ -94,45 +101,47 @@ PARAMETERS: Final = (
 )
 
 
-def runs_page(look: Look) -> View:
+def runs_page(request: PageRequest) -> View:
     """Make the page of runs, the newest first."""
-    chosen = {name: look.text(name) for name in ("kind", "model", "board")}
-    after = look.text("after")
-    last = None if after is None else browsing_runs.run_named(look.source, after)
+    chosen = {name: request.text(name) for name in ("kind", "model", "board")}
+    after = request.text("after")
+    last = None if after is None else browsing_runs.run_named(request.source, after)
     if after is not None and last is None:
         raise not_listed("run", after)
     begin = None if last is None else (last[8], last[0])
-    rows = browsing_runs.runs(look.source, PAGE_ROWS + 1, begin, **chosen)
+    rows = browsing_runs.runs(request.source, PAGE_ROWS + 1, begin, **chosen)
     page = rows[:PAGE_ROWS]
-    runs = run_rows(look, page)
-    return View(
-        {
-            "chosen": {name: value for name, value in chosen.items() if value is not None},
-            "kinds": browsing_runs.run_counts(look.source),
-            "runs": runs,
-            "next": page[-1][1] if len(rows) > PAGE_ROWS else None,
-        },
-        {"before": _place_before(runs)},
-    )
+    runs = run_rows(request, page)
+    response: responses.RunsPage = {
+        "chosen": {name: value for name, value in chosen.items() if value is not None},
+        "kinds": browsing_runs.run_counts(request.source),
+        "runs": runs,
+        "next": page[-1][1] if len(rows) > PAGE_ROWS else None,
+    }
+    return View(response, {"before": _place_before(runs)})
 
 
-def _place_before(runs: Sequence[dict[str, Any]]) -> int:
-    """Return the place of the run that the first is best compared with: the last one like it."""
-    alike = ("kind", "source", "board", "device")
-    places = (
-        place
-        for place, run in enumerate(runs[1:], 1)
-        if all(run[name] == runs[0][name] for name in alike)
-    )
-    return next(places, 1)
+def _place_before(runs: Sequence[responses.Run]) -> int:
+    """Return the place of the run to compare the first with: the one before it that is like it."""
+    alike = [(run["kind"], run["source"], run["board"], run["device"]) for run in runs]
+    return next((place for place in range(1, len(alike)) if alike[place] == alike[0]), 1)
 
 
-def progress_page(look: Look) -> View:
-    """Tell how far a run is: what was planned, and what came of it so far."""
-    row = named_run(look.source, look.text("run") or "")
-    (data,) = run_rows(look, [row])
-    names = ("run_id", "kind", "state", "started_at", "finished_at", "planned", "tried", "attempts")
-    return View({name: data[name] for name in names})
+def progress_page(request: PageRequest) -> View:
+    """Make the page of a run's progress: what was planned, and the results so far."""
+    row = named_run(request.source, request.text("run") or "")
+    (data,) = run_rows(request, [row])
+    response: responses.Progress = {
+        "run_id": data["run_id"],
+        "kind": data["kind"],
+        "state": data["state"],
+        "started_at": data["started_at"],
+        "finished_at": data["finished_at"],
+        "planned": data["planned"],
+        "tried": data["tried"],
+        "attempts": data["attempts"],
+    }
+    return View(response)
 
 
 RUNS: Final = Page(

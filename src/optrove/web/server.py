@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 
 from optrove.errors import FrameworkMissing, OpenToOthers, UnusableAddress
-from optrove.web.answering import Desk
+from optrove.web.answering import TroveSite
 from optrove.web.app import make_app
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def check_safe(host: str, token: str | None) -> None:
         )
     if token is None and not is_loopback(host):
         raise OpenToOthers(
-            f"--host {host} shows the trove to other machines; give --token TOKEN, which whoever "
-            f"looks has to know, or leave --host out to show it on this machine only"
+            f"--host {host} shows the trove to other machines; give --token TOKEN, which "
+            f"visitors must know, or leave --host out to show it on this machine only"
         )
 
 
@@ -78,19 +78,19 @@ def serve(
     see it without a token; UnusableAddress when the address cannot be had.
     """
     check_safe(host, token)
-    desk = Desk(place, store)
+    site = TroveSite(place, store)
     usual = sys.getswitchinterval()
     try:
         # Threads that ask a trove let go of the interpreter with every row. To get it back they
         # wait this long for a thread that computes: 5 ms, as usual, would add up.
         sys.setswitchinterval(_TURN_S)
-        app = make_app(desk, token, loopback=is_loopback(host))
+        app = make_app(site, token, loopback=is_loopback(host))
         with _listening(host, port) as listening:
             address = _address(host, listening)
             _Telling(_config(app), lambda: tell(address)).run(sockets=[listening])
     finally:
         sys.setswitchinterval(usual)
-        desk.close()
+        site.close()
 
 
 class _Telling(uvicorn.Server):

@@ -1,11 +1,11 @@
-"""How pages spell counts, moments, durations and texts for people."""
+"""How pages format counts, times, durations and texts."""
 
 from __future__ import annotations
 
 import math
 import re
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, overload
 from urllib.parse import urlencode
 
 _CUT: Final = 240
@@ -29,15 +29,23 @@ def plain(text: object, most: int = _CUT) -> str:
     return _UNSEEN.sub(lambda found: f"\\x{ord(found.group()):02x}", cut)
 
 
+@overload
+def cut(text: str, most: int = 2000) -> str: ...
+
+
+@overload
+def cut(text: None, most: int = 2000) -> None: ...
+
+
 def cut(text: str | None, most: int = 2000) -> str | None:
-    """Return a text for machines, cut if it is very long; a page is no place for megabytes."""
+    """Return a text for JSON, shortened if it is very long."""
     if text is None or len(text) <= most:
         return text
     return f"{text[:most]}... ({len(text):,} letters)"
 
 
 def finite(number: float | None) -> float | None:
-    """Return a number that JSON can spell; None for what is none."""
+    """Return a number that JSON can express; None for infinities and NaN."""
     return number if number is not None and math.isfinite(number) else None
 
 
@@ -52,7 +60,7 @@ def short(text: str | None) -> str:
 
 
 def moment(text: str | None) -> str:
-    """Return a moment of a record as ``16 Nov 2026, 06:40``; what is none, as it is."""
+    """Return a moment of a record as ``16 Nov 2026, 06:40``, and any other text unchanged."""
     try:
         then = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
     except ValueError:
@@ -93,7 +101,7 @@ def sizes(text: str | None) -> str:
 
 
 def pcc(number: float | None) -> str:
-    """Return a PCC with as many digits as tell anything."""
+    """Return a PCC with five digits, without trailing zeros."""
     return "" if number is None else f"{number:.5f}".rstrip("0").rstrip(".")
 
 

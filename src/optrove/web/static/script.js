@@ -52,16 +52,16 @@ async function follow(box) {
     setTimeout(() => follow(box), 5 * EVERY_MS);
     return;
   }
-  const told = await answer.json();
-  const passed = told.attempts.passed || 0;
-  const of = told.planned === null ? "" : ` of ${told.planned.toLocaleString("en")}`;
-  bar.max = Math.max(told.planned || told.tried, 1);
-  bar.value = told.tried;
-  words.textContent = `${told.tried.toLocaleString("en")}${of} tried, ${passed.toLocaleString("en")} passed`;
-  if (told.state === "running") {
+  const progress = await answer.json();
+  const passed = progress.attempts.passed || 0;
+  const of = progress.planned === null ? "" : ` of ${progress.planned.toLocaleString("en")}`;
+  bar.max = Math.max(progress.planned || progress.tried, 1);
+  bar.value = progress.tried;
+  words.textContent = `${progress.tried.toLocaleString("en")}${of} tried, ${passed.toLocaleString("en")} passed`;
+  if (progress.state === "running") {
     setTimeout(() => follow(box), EVERY_MS);
   } else {
-    words.textContent += `; ${told.state}`;
+    words.textContent += `; ${progress.state}`;
   }
 }
 

@@ -1,0 +1,445 @@
+"""The JSON responses of the pages, as types; the OpenAPI document is generated from them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict
+
+Count: TypeAlias = Annotated[int, ("minimum", 0)]
+Counts: TypeAlias = dict[str, Count]
+
+
+class FacetValue(TypedDict):
+    """One value of a facet, and how many cases it would leave."""
+
+    value: str
+    cases: Count
+
+
+Facets: TypeAlias = dict[str, list[FacetValue]]
+
+
+class Op(TypedDict):
+    """An op: its selected cases and their last outcomes."""
+
+    op: str
+    cases: Count
+    calls: Count
+    models: Count
+    replayable: Count
+    tried: Count
+    passed: Count
+    outcomes: Counts
+
+
+class Run(TypedDict):
+    """A run with its totals."""
+
+    run_id: str
+    kind: str
+    source: str
+    model: str | None
+    board: str | None
+    device: str
+    ttnn_version: str | None
+    started_at: str
+    finished_at: str | None
+    exit_code: int | None
+    state: Literal["running", "incomplete", "failed", "done"]
+    cases: Count
+    calls: Count
+    ops: Count
+    planned: int | None
+    complete: bool
+    attempts: Counts
+    tests: Counts
+    tried: Count
+
+
+class Tensor(TypedDict):
+    """A tensor among the arguments of a case."""
+
+    argument: str
+    shape: str
+    dtype: str
+    layout: str
+    memory: str
+    mesh: str | None
+
+
+class CaseRow(TypedDict):
+    """A case in a list."""
+
+    case_id: str
+    calls: Count
+    replayable: bool
+    outcome: str | None
+    tensors: list[Tensor]
+    scalars: dict[str, Any]
+
+
+class FamilyRow(CaseRow):
+    """A family in a list: its most called case, and what varies among its cases."""
+
+    cases: Count
+    varies: dict[str, str]
+
+
+class OpRun(TypedDict):
+    """The attempts and calls of one op in one run."""
+
+    run_id: str
+    started_at: str | None
+    board: str | None
+    kind: str
+    calls: int | None
+    mean_ns: float | None
+    tried: Count
+    passed: Count
+    least_pcc: float | None
+    mean_pcc: float | None
+    most_pcc: float | None
+
+
+class Execution(TypedDict):
+    """Calls of a case that agree in everything but time."""
+
+    run_id: str
+    source: str
+    model: str | None
+    board: str | None
+    started_at: str
+    test: str | None
+    module: str | None
+    mode: str | None
+    outcome: str
+    outermost: bool
+    calls: Count
+    total_ns: int | None
+    shortest_ns: int | None
+    longest_ns: int | None
+    error: str | None
+
+
+class Measurement(TypedDict):
+    """One number that was measured in an attempt."""
+
+    name: str
+    value: float | None
+    threshold: float | None
+    passed: bool | None
+    output: int | None
+
+
+class Attempt(TypedDict):
+    """One execution of a case."""
+
+    run_id: str
+    outcome: str
+    device: str
+    board: str | None
+    seed: str
+    detail: str | None
+    started_at: str | None
+    duration_ns: int | None
+    replayed_case_id: str | None
+    measurements: list[Measurement]
+
+
+class Call(TypedDict):
+    """One call in a timeline."""
+
+    op_index: Count
+    op: str | None
+    case_id: str
+    depth: Count
+    began_ns: int
+    took_ns: Count
+    outcome: str
+
+
+class Process(TypedDict):
+    """A process of a run, and how many calls it made."""
+
+    process: Count
+    calls: Count
+
+
+class Timeline(TypedDict):
+    """Some calls of one process, in their order."""
+
+    processes: list[Process]
+    process: int | None
+    first: Count
+    next: int | None
+    calls: list[Call]
+    problem: str | None
+
+
+class Metric(TypedDict):
+    """A metric that a test recorded."""
+
+    name: str
+    value: float | None
+    passed: bool | None
+
+
+class Test(TypedDict):
+    """The result of a test."""
+
+    test: str
+    outcome: str
+    mode: str | None
+    total_ns: int | None
+    metrics: list[Metric]
+    error: str | None
+
+
+class RunAttempt(TypedDict):
+    """An attempt in the list of a run."""
+
+    case_id: str
+    op: str
+    outcome: str
+    board: str | None
+    detail: str | None
+    started_at: str | None
+    duration_ns: int | None
+
+
+class OpUse(TypedDict):
+    """How often a run calls an op."""
+
+    op: str
+    cases: Count
+    calls: Count
+
+
+class Side(TypedDict):
+    """A case in one of two compared runs."""
+
+    outcome: str | None
+    device: str | None
+    duration_ns: int | None
+    pcc: float | None
+    calls: Count
+    detail: str | None
+
+
+class ComparedCase(TypedDict):
+    """A case in both of two compared runs."""
+
+    case_id: str
+    op: str | None
+    a: Side | None
+    b: Side | None
+    change: str | None
+
+
+class Origin(TypedDict):
+    """How much a model calls, or how much is called on a board."""
+
+    ops: Count
+    cases: Count
+    calls: Count
+
+
+class CalledModel(Origin):
+    """A model, and how much it calls."""
+
+    model: str
+
+
+class Tried(TypedDict):
+    """The last outcomes of cases on one kind of device."""
+
+    device: str
+    outcomes: Counts
+
+
+class BoardUse(Origin):
+    """A board: the calls that were made on it, and the last outcomes."""
+
+    board: str
+    tried: list[Tried]
+
+
+class ModelRow(Origin):
+    """A model in a list."""
+
+    model: str
+    runs: Count
+    last_run_at: str | None
+    boards: list[str]
+
+
+class RunWithPrevious(Run):
+    """A run, and the comparable run before it."""
+
+    previous: str | None
+
+
+class BoardDevice(TypedDict):
+    """A board as one kind of device; ``name`` is its key in other parts of the response."""
+
+    name: str
+    board: str
+    device: str
+
+
+class Overview(TypedDict):
+    """The response of ``/``."""
+
+    counting: bool
+    totals: Counts
+    running: list[Run]
+    recent: list[Run]
+    lately: list[RunWithPrevious]
+    ops: list[Op]
+    models: list[CalledModel]
+    boards: list[BoardUse]
+
+
+class OpsPage(TypedDict):
+    """The response of ``/ops``."""
+
+    search: str | None
+    chosen: dict[str, str]
+    all_ops: bool
+    nested: bool
+    totals: Counts
+    facets: Facets
+    ops: list[Op]
+    next: str | None
+
+
+class OpPage(Op):
+    """The response of ``/op``."""
+
+    every: Count
+    hidden: bool
+    chosen: dict[str, str]
+    nested: bool
+    view: str
+    facets: Facets
+    rows: list[CaseRow]
+    next: str | None
+    runs: list[OpRun]
+
+
+class CasePage(TypedDict):
+    """The response of ``/case``."""
+
+    case_id: str
+    semantic_id: str
+    family_id: str
+    op: str
+    replayable: bool
+    calls: Count
+    nested_calls: Count
+    arguments: dict[str, Any] | None
+    commands: dict[str, str]
+    executions: list[Execution]
+    more_executions: bool
+    attempts: list[Attempt]
+    next: int | None
+
+
+class RunsPage(TypedDict):
+    """The response of ``/runs``."""
+
+    chosen: dict[str, str]
+    kinds: Counts
+    runs: list[Run]
+    next: str | None
+
+
+class RunPage(RunWithPrevious):
+    """The response of ``/run``."""
+
+    accounting: dict[str, Any] | None
+    environment: dict[str, Any]
+    ops_listed: list[OpUse]
+    tests_listed: list[Test]
+    next_test: str | None
+    attempts_listed: list[RunAttempt]
+    next_attempt: int | None
+    timeline: Timeline
+
+
+class Progress(TypedDict):
+    """The response of ``/progress``."""
+
+    run_id: str
+    kind: str
+    state: str
+    started_at: str
+    finished_at: str | None
+    planned: int | None
+    tried: Count
+    attempts: Counts
+
+
+class ComparePage(TypedDict):
+    """The response of ``/compare``."""
+
+    a: Run
+    b: Run
+    counts: Counts
+    kind: str
+    cases: list[ComparedCase]
+    next: str | None
+
+
+class ModelsPage(TypedDict):
+    """The response of ``/models``."""
+
+    search: str | None
+    total: Count
+    models: list[ModelRow]
+    next: str | None
+
+
+class ModelPage(ModelRow):
+    """The response of ``/model``."""
+
+    ops_listed: list[Op]
+    more_ops: bool
+    runs_listed: list[Run]
+    more_runs: bool
+
+
+class BoardsPage(TypedDict):
+    """The response of ``/boards``; rows are about ops, or about the cases of one op."""
+
+    boards: list[BoardDevice]
+    devices: list[str]
+    totals: dict[str, Counts]
+    op: str | None
+    board: str | None
+    device: str | None
+    outcome: str | None
+    rows: list[dict[str, Any]]
+    next: str | None
+
+
+class Problem(TypedDict):
+    """Why there is no page."""
+
+    error: str
+
+
+RESPONSES: dict[str, Any] = {
+    "overview": Overview,
+    "ops": OpsPage,
+    "op": OpPage,
+    "case": CasePage,
+    "runs": RunsPage,
+    "run": RunPage,
+    "progress": Progress,
+    "compare": ComparePage,
+    "models": ModelsPage,
+    "model": ModelPage,
+    "boards": BoardsPage,
+    "problem": Problem,
+}
+"""The response of each page, by the name of the page."""
