@@ -7,11 +7,17 @@ import torch
 
 import optrove
 from optrove.errors import FrameworkMissing, NoNumbers
+from optrove.frameworks.ttnn.shadow import expected_outputs
 from optrove.frameworks.ttnn.shadow import shadow as module
-from optrove.frameworks.ttnn.shadow.expecting import MOVES, ONLY_IN_TRAINING, UNWRITTEN, WRITTEN
-from optrove.frameworks.ttnn.shadow.golden_overrides import STATEMENTS
-from optrove.frameworks.ttnn.shadow.host_mirrors import Twins
-from optrove.frameworks.ttnn.shadow.shadow import active_report, at_work, shadow_numerics
+from optrove.frameworks.ttnn.shadow.expected_outputs import (
+    MOVES,
+    ONLY_IN_TRAINING,
+    UNWRITTEN,
+    WRITTEN,
+)
+from optrove.frameworks.ttnn.shadow.golden_overrides import OVERRIDES
+from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirrors
+from optrove.frameworks.ttnn.shadow.shadow import active_report, is_shadow_call, shadow_numerics
 from optrove.frameworks.ttnn.signatures import Signatures
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
@@ -214,7 +220,12 @@ def test_an_op_that_ttnn_rejects_still_raises(ttnn, report, numbers, put):
 
 def test_numbers_of_dead_tensors_are_dropped(ttnn, numbers, put, monkeypatch):
     books = []
-    monkeypatch.setattr(module, "Twins", lambda ttnn: books.append(Twins(ttnn)) or books[0])
+
+    def kept(ttnn):
+        books.append(HostMirrors(ttnn))
+        return books[0]
+
+    monkeypatch.setattr(expected_outputs, "HostMirrors", kept)
     with shadow_numerics(ttnn):
         tensor = put(numbers)
         for _ in range(50):
@@ -278,7 +289,7 @@ def test_its_own_calls_can_be_told_from_the_models(ttnn, report, numbers, put, m
     original, seen = operation.__call__, []
 
     def spy(self, *arguments, **keywords):
-        seen.append((self.python_fully_qualified_name, at_work()))
+        seen.append((self.python_fully_qualified_name, is_shadow_call()))
         return original(self, *arguments, **keywords)
 
     tensor = put(numbers)
@@ -286,7 +297,7 @@ def test_its_own_calls_can_be_told_from_the_models(ttnn, report, numbers, put, m
         patch.setattr(operation, "__call__", spy)
         ttnn.relu(tensor)
     assert [name for name, own in seen if not own] == ["ttnn.relu"]
-    assert not at_work()
+    assert not is_shadow_call()
 
 
 def test_torch_missing_names_the_extra(ttnn, monkeypatch):
@@ -304,7 +315,7 @@ def test_the_tables_name_ops_that_exist(ttnn):
     assert known.keys() >= MOVES | UNWRITTEN | WRITTEN.keys() | ONLY_IN_TRAINING
     for name, parameters in WRITTEN.items():
         assert parameters <= Signatures().parameters(known[name])
-    for name, stated in STATEMENTS.items():
+    for name, stated in OVERRIDES.items():
         parameters = signature(stated).parameters.keys() - {"positions"}
         assert parameters <= Signatures().parameters(known[name])
 

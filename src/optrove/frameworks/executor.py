@@ -1,4 +1,4 @@
-"""What an executor of cases takes and gives, whichever framework it belongs to."""
+"""The interface of executors, which execute cases of one framework."""
 
 from __future__ import annotations
 
@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from optrove.errors import NotReplayable
 from optrove.model.case import Case, obstacles
-from optrove.model.values import (
-    DeviceRef,
-    Struct,
-    Symbol,
-    TensorSpec,
-    TtnnPlacement,
-    key_step,
-    walk,
-)
+from optrove.model.values import Struct, Symbol, key_step, walk
 from optrove.serializer.plain import USER_KINDS
 from optrove.serializer.tables import framework_of
 
@@ -30,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Stage(Enum):
-    """What an execution is at; told before it begins, so that a crash can be attributed."""
+    """A stage of an execution; reported before it begins, so that a crash can be attributed."""
 
     OPENING = "the device was opened"
     MAKING = "its arguments were made"
@@ -43,10 +35,9 @@ Telling: TypeAlias = Callable[[Stage], None]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A case to be called, and the seed of its numbers.
+    """A case to be called, and the seed of its values.
 
-    ``outputs`` are what was recorded to come out of it, None if nothing was: a call that reads a
-    file tells by them only what it has read.
+    ``outputs`` are the recorded outputs, or None: they describe the file that a call reads.
     """
 
     case: Case
@@ -56,7 +47,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """What the call raised: the class of the exception, and all that it says."""
+    """An exception that a call raised: its class and its whole text."""
 
     type: str
     text: str
@@ -64,11 +55,11 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One tensor of the result beside what the golden function expects there.
+    """One tensor of the result with the golden function's answer, both as torch tensors.
 
-    Both are torch tensors; ``rounded`` is what is expected in the dtype of the result, None
-    where that has no steps to count in. Numbers that were only moved have to be ``exact``. Without
-    numbers to compare, ``lacking`` says why.
+    ``rounded`` is the answer in the dtype of the result, None if that dtype has no steps to count
+    in. Values that were only moved have to be ``exact``. Without values to compare, ``lacking``
+    says why.
     """
 
     output: int
@@ -81,11 +72,11 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """What came of calling a case.
+    """The result of calling a case.
 
-    ``replayed`` is the call as it was traced, None if it never came to the operation; ``named``
-    says which recorded names of arguments go by which names there. ``notes`` tell of everything
-    that the recording did not tell and that was supplied.
+    ``replayed`` is the traced call, None if the operation was never reached; ``named`` maps
+    recorded argument names to the names there. ``notes`` list everything that the recording lacks
+    and that was supplied.
     """
 
     replayed: Case | None = None
@@ -98,7 +89,7 @@ class Executed:
 
 
 def refuse_inert(arguments: Mapping[str, Value], tables: Tables) -> None:
-    """Raise NotReplayable if anything in the arguments would stay a Value when it is built."""
+    """Raise NotReplayable if a part of the arguments cannot be built as a live object."""
     case = Case("", tuple(arguments.items()))
     found = [f"{each.path}: {each.type}: {each.reason}" for each in obstacles(case)]
     for name, value in arguments.items():
@@ -111,20 +102,6 @@ def refuse_inert(arguments: Mapping[str, Value], tables: Tables) -> None:
         raise NotReplayable("\n".join(found))
 
 
-def refuse_several_devices(case: Case) -> None:
-    """Raise NotReplayable if a case was recorded on several devices, such as parts of a mesh."""
-    numbers = set()
-    for _, argument in case.arguments:
-        for _, part in walk(argument):
-            match part:
-                case TensorSpec(placement=TtnnPlacement(device=int(number))):
-                    numbers.add(number)
-                case DeviceRef(identity=number):
-                    numbers.add(number)
-    if len(numbers) > 1:
-        raise NotReplayable(f"it was called on {len(numbers)} devices; a replay opens one of them")
-
-
 def _stays(kind: str, tables: Tables) -> bool:
     return kind.startswith(USER_KINDS) or framework_of(kind) in tables.absent
 
@@ -133,16 +110,16 @@ class Executor(Protocol):
     """Executes cases in this process, on one device at a time."""
 
     def open(self, wanted: DeviceParameters) -> tuple[str, ...]:
-        """Have a device open with these parameters; NotReplayable where that cannot be.
+        """Open a device with these parameters; raise NotReplayable if that is not possible.
 
-        Return what was supplied where they do not tell.
+        Return notes about parameters that were supplied.
         """
 
     def execute(self, asked: Asked, tell: Telling) -> Executed:
-        """Rebuild a case and call it; NotReplayable when it cannot be rebuilt."""
+        """Rebuild a case and call it; raise NotReplayable if it cannot be rebuilt."""
 
     def peak_l1(self, asked: Asked) -> int:
-        """Return how many bytes of L1 a case takes on a core at most; NotReplayable if unknown."""
+        """Return the peak L1 bytes per core of a case; raise NotReplayable if unknown."""
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the open device."""

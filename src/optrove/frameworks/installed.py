@@ -1,4 +1,4 @@
-"""Which frameworks are there, and their converter tables joined into one."""
+"""Find out which frameworks are installed, and join their converter tables."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import atexit
 import operator
 import sys
 from functools import cache, lru_cache
+from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -23,8 +24,18 @@ def loaded_tables() -> Tables:
     return joined_tables(present)
 
 
+def import_ttnn() -> ModuleType:
+    """Import ttnn without its log of its whole configuration; later logs appear as usual."""
+    logger: Any = import_module("loguru").logger
+    logger.disable("ttnn")
+    try:
+        return import_module("ttnn")
+    finally:
+        logger.enable("ttnn")
+
+
 class LoadedTables:
-    """What ``loaded_tables`` gives, found anew only when another framework was imported."""
+    """The result of ``loaded_tables``, computed again when another framework was imported."""
 
     __slots__ = ("_modules", "_tables")
 
@@ -38,7 +49,7 @@ class LoadedTables:
         if self._tables is not None and all(map(operator.is_, modules, self._modules)):
             return self._tables
         tables = loaded_tables()
-        # A framework that is being imported counts as soon as that is done.
+        # A framework counts when its import has finished.
         if all(
             module is None or is_loaded(name)
             for name, module in zip(FRAMEWORKS, modules, strict=True)
@@ -48,22 +59,22 @@ class LoadedTables:
 
 
 def is_importable(framework: str) -> bool:
-    """Tell whether ``framework``, which is one of ours, is installed; does not import it."""
+    """Return whether ``framework`` is installed; do not import it."""
     if framework in sys.modules:
         return _is_real(sys.modules[framework])
     spec = find_spec(framework)
-    # A mere folder of that name, as a checkout of tt-metal has one, comes without an origin.
+    # A mere folder of that name, as in a checkout of tt-metal, has no origin.
     return spec is not None and spec.origin is not None
 
 
 def is_loaded(framework: str) -> bool:
-    """Tell whether ``framework`` has been imported, to the end."""
+    """Return whether the import of ``framework`` has finished."""
     module = sys.modules.get(framework)
     return _is_real(module) and not getattr(vars(module)["__spec__"], "_initializing", False)
 
 
 def _is_real(module: Any) -> bool:
-    """Tell a framework from what tests and tools put in its place: None, a mock, a bare module."""
+    """Return whether a module is a framework, and not None, a mock or a bare module of a test."""
     if not issubclass(type(module), ModuleType):
         return False
     spec = vars(module).get("__spec__")
@@ -77,13 +88,13 @@ def joined_tables(present: tuple[str, ...]) -> Tables:
 
 
 def join(present: tuple[str, ...], *own: ConverterTable) -> Tables:
-    """Return the tables of these frameworks joined with others; not kept."""
+    """Return the tables of these frameworks joined with others; not cached."""
     tables = (plain.table(), *map(_framework_table, present), *own)
     return Tables(tables, absent=(name for name in FRAMEWORKS if name not in present))
 
 
 def attempt(framework: str) -> ConverterTable | Exception:
-    """Return a framework's table, or what came of the attempt to make it."""
+    """Return a framework's table, or the exception that making it raised."""
     try:
         return _framework_table(framework)
     except Exception as error:  # noqa: BLE001 - importing a broken framework may raise anything; the caller reports it
@@ -93,8 +104,8 @@ def attempt(framework: str) -> ConverterTable | Exception:
 @cache
 def _framework_table(framework: str) -> ConverterTable:
     """Import a framework's backend, and with it the framework, and return its table."""
-    # nanobind complains at the end of the process about classes that somebody still holds.
-    atexit.register(_let_go)
+    # nanobind complains at exit about classes that are still referenced.
+    atexit.register(_release)
     if framework == "numpy":
         from optrove.frameworks.numpy import table as numpy_table
 
@@ -108,6 +119,6 @@ def _framework_table(framework: str) -> ConverterTable:
     return ttnn_table()
 
 
-def _let_go() -> None:
+def _release() -> None:
     joined_tables.cache_clear()
     _framework_table.cache_clear()

@@ -9,7 +9,7 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadData, BadTarget, NotFound
-from optrove.frameworks.ttnn.execute.files import READING
+from optrove.frameworks.ttnn.execute.files import LOAD_OP
 from optrove.interop.op_lines import case_of_line
 from optrove.model.records import CallOutcome, DeviceKind, DeviceParameters, Job
 from optrove.model.values import Null
@@ -161,7 +161,7 @@ def _outputs(
             told[each.outputs] += each.count
     if not told:
         return None, ()
-    if len(told) > 1 and op != READING:
+    if len(told) > 1 and op != LOAD_OP:
         return None, (DISAGREEING,)
     most = max(told, key=lambda text: (told[text], text))
     return tuple(map(decode, json.loads(most))), () if len(told) == 1 else (ONE_OF_SEVERAL,)

@@ -39,7 +39,7 @@ def replay_op_record(
     """
     from optrove.frameworks.installed import LoadedTables
     from optrove.frameworks.ttnn.board.mock import board_in_use
-    from optrove.frameworks.ttnn.execute.execution import GivenExecutor
+    from optrove.frameworks.ttnn.execute.execution import CallerDeviceExecutor
     from optrove.replay.execute import Execution
 
     planned = planned_line(op_line_from_builtins(dict(record_dict)), How(rng_seed))
@@ -50,7 +50,7 @@ def replay_op_record(
             f"optrove replay --jsonl FILE --index N"
         )
     kind = _device_kind(ttnn)
-    executor = GivenExecutor(ttnn, LoadedTables(), kind, mesh_device)
+    executor = CallerDeviceExecutor(ttnn, LoadedTables(), kind, mesh_device)
     try:
         execution = Execution(executor, uuid.uuid4().hex, board_in_use())
         job = replace(planned.job, device_kind=kind)

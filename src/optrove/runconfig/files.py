@@ -212,9 +212,9 @@ class Checked:
 
 def check_files(files: Sequence[Path], weights: Path | None) -> list[Checked]:
     """Check files of configurations; BadData or BadTarget for one that cannot be read."""
-    from optrove.frameworks.ttnn.execute.invoking import installed
+    from optrove.frameworks.ttnn.execute.invoking import installed_parameters
 
-    parameters = installed()
+    parameters = installed_parameters()
     return [
         Checked(file, tuple(config_faults(file, parameters, weights)), parameters is not None)
         for file in files

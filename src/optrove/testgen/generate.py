@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.errors import NotReplayable, UnusableResults
 from optrove.frameworks.ttnn.board.table import BOARDS
-from optrove.frameworks.ttnn.execute.call_names import CallNames
 from optrove.frameworks.ttnn.execute.files import place_of_file
+from optrove.frameworks.ttnn.execute.invoking import CallNames
 from optrove.frameworks.value_domains import way_to_draw
 from optrove.model.values import TensorSpec, walk
 from optrove.replay.jobs import device_of
@@ -100,7 +100,7 @@ def write_reproducer(planned: Planned, case: Case, directory: Path, board: str |
 
 def recorded_case(planned: Planned, names: CallNames) -> RecordedCase:
     """Return a planned case with everything that a generated test needs."""
-    called = names.written(planned.job.case)
+    called = names.passed(planned.job.case)
     device = device_of(planned.job)
     board = BOARDS.get(planned.board or "")
     if board is None or _DEFAULT_AXES.get(device.dispatch_axis or "") == board.arch:

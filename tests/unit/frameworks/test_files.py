@@ -13,7 +13,7 @@ from optrove.frameworks.ttnn.execute.files import (
     held_by_file,
     place_of_file,
     remove_old_files,
-    standing_in,
+    replay_file,
     without_directories,
 )
 from optrove.model.case import Case
@@ -39,7 +39,7 @@ def path(text):
 )
 def test_the_recorded_file_is_replaced_by_one_that_goes_again(op, argument, recorded, name):
     case = Case(op, ((argument, recorded), ("tensor", Text(name))))
-    with standing_in(op, case) as file:
+    with replay_file(op, case) as file:
         passed = file.instead(dict(case.arguments))
         assert file.path.name == name
         assert file.path.parent.is_dir()
@@ -59,33 +59,33 @@ def test_the_recorded_file_is_replaced_by_one_that_goes_again(op, argument, reco
     ],
 )
 def test_calls_that_name_no_file_are_left_as_they_are(op, arguments):
-    with standing_in(op, Case(op, arguments)) as file:
+    with replay_file(op, Case(op, arguments)) as file:
         assert file is None
 
 
 @pytest.mark.parametrize("recorded", [Int(1), Null(), Struct("x.Path", (("name", Text("a")),))])
 def test_what_is_no_path_is_refused(recorded):
     case = Case("ttnn.load_tensor", (("file_name", recorded),))
-    with pytest.raises(NotReplayable, match="not known which file"), standing_in(case.op, case):
+    with pytest.raises(NotReplayable, match="not known which file"), replay_file(case.op, case):
         pass
 
 
 @pytest.mark.parametrize("arguments", [(), (("arg0", Text("a")), ("file_name", Text("b")))])
 def test_a_call_must_name_one_file(arguments):
     case = Case("ttnn.dump_tensor", arguments)
-    with pytest.raises(NotReplayable), standing_in(case.op, case):
+    with pytest.raises(NotReplayable), replay_file(case.op, case):
         pass
 
 
 def test_a_cache_that_gave_the_tensor_is_not_here():
     case = Case(AS_TENSOR, (("cache_file_name", Text("w")), ("tensor", Null())))
-    with pytest.raises(NotReplayable, match="has read its cache"), standing_in(AS_TENSOR, case):
+    with pytest.raises(NotReplayable, match="has read its cache"), replay_file(AS_TENSOR, case):
         pass
 
 
 def test_what_is_said_of_the_file_is_said_of_the_recorded_one():
     case = Case("ttnn.load_tensor", (("file_name", Text("w.bin")),))
-    with standing_in("ttnn.load_tensor", case) as file:
+    with replay_file("ttnn.load_tensor", case) as file:
         assert file.text_as_recorded(f"File {file.path} must end") == "File w.bin must end"
 
 

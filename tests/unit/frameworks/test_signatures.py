@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from optrove.frameworks.ttnn.shadow.expecting import written
+from optrove.frameworks.ttnn.shadow.expected_outputs import written
 from optrove.frameworks.ttnn.signatures import Signatures, read_stub
 
 PLAIN = (

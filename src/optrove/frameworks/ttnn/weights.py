@@ -43,7 +43,7 @@ class WeightTensors:
 
     @property
     def version(self) -> str:
-        """The version of ttnn, on which the observed of its files depends."""
+        """The version of ttnn, on which the format of its files depends."""
         try:
             return version("ttnn")
         except PackageNotFoundError:  # built from source, and on the path only

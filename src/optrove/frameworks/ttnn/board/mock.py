@@ -1,10 +1,9 @@
-"""Open the door to a mock board: the real ttnn in this process, without hardware."""
+"""Run the real ttnn on a mock board in this process, without hardware."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from optrove.errors import FrameworkTooEarly
@@ -15,7 +14,7 @@ from optrove.settings import cache_directory, environment, read_settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# ttnn settles on its devices once per process; the loaded module carries which mock it chose.
+# ttnn chooses its devices once per process; the loaded module carries the mock's runtime.
 MOCK_ATTRIBUTE = "__optrove_runtime__"
 
 
@@ -24,9 +23,9 @@ def mock_board(name: str, *, shadow: bool = False) -> Iterator[Board]:
     """Run the real ttnn on a mock board inside the block.
 
     Arguments are validated, output specs inferred and memory allocated as on the real board;
-    kernels never run, so numbers read back mean nothing, unless ``shadow`` (or OPTROVE_SHADOW=1)
-    computes them with torch beside each op. The environment is as before afterwards. ttnn stays
-    on this board until the process ends: one process, one board.
+    kernels never run, so values read back mean nothing, unless ``shadow`` (or OPTROVE_SHADOW=1)
+    computes them with torch beside each op. The environment is restored afterwards. ttnn stays on
+    this board until the process ends: one process, one board.
 
     >>> import optrove
     >>> with optrove.mock_board("n300"):  # doctest: +SKIP
@@ -73,15 +72,11 @@ def _runtime_for(board: Board) -> Runtime:
 
 
 def _import_on(runtime: Runtime) -> Any:
-    """Import ttnn and make it settle on the mock board while the environment says so."""
-    # Importing ttnn logs its whole configuration; nothing else of its log is held back.
-    logger = import_module("loguru").logger
-    logger.disable("ttnn")
-    try:
-        ttnn = import_module("ttnn")
-    finally:
-        logger.enable("ttnn")
+    """Import ttnn and make it choose the mock board while the environment says so."""
+    from optrove.frameworks.installed import import_ttnn
+
+    ttnn: Any = import_ttnn()
     setattr(ttnn, MOCK_ATTRIBUTE, runtime)
-    # The C++ side reads the environment at the first question about devices, not before.
+    # The C++ side reads the environment at the first query of devices, not before.
     ttnn.get_num_devices()
     return ttnn

@@ -1,8 +1,8 @@
 """Execute a recorded case: rebuild its arguments, call it, trace the call.
 
-There is no code for single operations here. The operation is found by its name, its arguments
-are built by the converters that described them, its tensors are made from their specs, and the
-call is traced as in a recording, which proves that the replay was true.
+There is no code for single operations here. The operation is found by name, its arguments are built
+by the converters that described them, its tensors are made from their specs, and the call is traced
+as in a recording, which proves that the replay made the recorded call.
 """
 
 from __future__ import annotations
@@ -19,31 +19,37 @@ from optrove.frameworks.executor import (
     Raised,
     Stage,
     refuse_inert,
-    refuse_several_devices,
 )
 from optrove.frameworks.probe_protocol import SingleCallRecorder, muted
 from optrove.frameworks.ttnn.board.devices import ALONE, Devices
-from optrove.frameworks.ttnn.execute.comparing import Comparing
+from optrove.frameworks.ttnn.execute.comparing import OutputComparison
 from optrove.frameworks.ttnn.execute.files import (
-    READING,
-    StandIn,
+    LOAD_OP,
+    ReplayFile,
     held_by_file,
     remove_old_files,
-    standing_in,
+    replay_file,
     write_file,
 )
-from optrove.frameworks.ttnn.execute.input_values import Contents
-from optrove.frameworks.ttnn.execute.inputs import Inputs, Memories
+from optrove.frameworks.ttnn.execute.inputs import Inputs, InputValues, MemoryConfigs
 from optrove.frameworks.ttnn.execute.invoking import Target, Targets, spread
-from optrove.frameworks.ttnn.execute.missing_arguments import Supplies
-from optrove.frameworks.ttnn.execute.positional_arguments import passing
+from optrove.frameworks.ttnn.execute.missing_arguments import MissingArguments
+from optrove.frameworks.ttnn.execute.positional_arguments import argument_passing
 from optrove.frameworks.ttnn.probe.patching import PROBE_ATTRIBUTE
-from optrove.frameworks.ttnn.probe.prepared_weights import laid_out
 from optrove.frameworks.ttnn.probe.probe import attach
-from optrove.frameworks.ttnn.shadow.host_mirrors import Missing, Twin
-from optrove.frameworks.ttnn.shadow.shadow import tell_shadow
+from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, Missing
+from optrove.frameworks.ttnn.shadow.prepared_weights import prepared
+from optrove.frameworks.ttnn.shadow.shadow import set_shadow_mirror
 from optrove.model.records import DeviceKind
-from optrove.model.values import List, TensorSpec, Value, key_step
+from optrove.model.values import (
+    DeviceRef,
+    List,
+    TensorSpec,
+    TtnnPlacement,
+    Value,
+    key_step,
+    walk,
+)
 from optrove.serializer.build import build
 
 if TYPE_CHECKING:
@@ -68,7 +74,7 @@ class _Rebuilt:
 
 
 class _Refused(Exception):
-    """A tensor that this board or this ttnn does not allow, which is an answer to the case."""
+    """A tensor that this board or this ttnn refuses, which is the result of the case."""
 
     def __init__(self, argument: str, raised: Raised) -> None:
         super().__init__(f"refused while the tensor for {argument} was made; the op was not called")
@@ -78,8 +84,8 @@ class _Refused(Exception):
 class TtnnExecutor:
     """Executes cases on the ttnn that is loaded in this process; one device at a time.
 
-    On a mock board without numerics device memory is only allocated. Else tensors are filled
-    from the seed, and results are compared with what the golden functions expect.
+    On a mock board without numerics, device memory is only allocated. Otherwise tensors are filled
+    from the seed, and results are compared with the golden functions.
     """
 
     def __init__(
@@ -88,62 +94,61 @@ class TtnnExecutor:
         remove_old_files()
         self._ttnn: Any = ttnn
         self._device_kind = device_kind
-        self._numbers = device_kind is not DeviceKind.MOCK
+        self._has_values = device_kind is not DeviceKind.MOCK
         self._devices = Devices(ttnn)
         self._targets = Targets(ttnn)
-        self._witness = SingleCallRecorder(tables)
-        self._memories = Memories(self._witness.tables)
-        self._attachment = attach(ttnn, self._witness, self._witness, lambda _: None)
+        self._recorder = SingleCallRecorder(tables)
+        self._memory_configs = MemoryConfigs(self._recorder.tables)
+        self._attachment = attach(ttnn, self._recorder, self._recorder, lambda _: None)
 
     def open(self, wanted: DeviceParameters) -> tuple[str, ...]:
-        """Have a device open with these parameters; NotReplayable where that cannot be."""
+        """Open a device with these parameters; raise NotReplayable if that is not possible."""
         return self._devices.open(wanted)
 
     def close(self) -> None:
-        """Close the device, and watch ttnn no more."""
+        """Close the device, and remove the patches."""
         self._devices.close()
         self._attachment.remove()
 
     def execute(self, asked: Asked, tell: Telling) -> Executed:
-        """Rebuild a case and call it; NotReplayable when it cannot be rebuilt."""
+        """Rebuild a case and call it; raise NotReplayable if it cannot be rebuilt."""
         target = self._targets.find(asked.case.op)
         tell(Stage.MAKING)
         self._devices.tidy()
-        refuse_several_devices(asked.case)
-        with standing_in(target.name(asked.case.op), asked.case) as file:
+        _refuse_several_devices(asked.case)
+        with replay_file(target.name(asked.case.op), asked.case) as file:
             executed = self._execute(asked, file, target, tell)
         return executed if file is None else _as_recorded(executed, file)
 
     def _execute(
-        self, asked: Asked, file: StandIn | None, target: Target, tell: Telling
+        self, asked: Asked, file: ReplayFile | None, target: Target, tell: Telling
     ) -> Executed:
-        comparing = self._comparing(asked.case)
+        comparison = self._comparison(asked.case)
         with muted():
             try:
-                rebuilt = self._rebuild(asked, file, target, comparing)
+                rebuilt = self._rebuild(asked, file, target, comparison)
             except _Refused as refusal:
                 return Executed(raised=refusal.raised, notes=(str(refusal),))
-            if comparing is not None:
-                comparing.prepare(target.operation, rebuilt.arguments, rebuilt.keywords)
+            if comparison is not None:
+                comparison.prepare(target.operation, rebuilt.arguments, rebuilt.keywords)
         tell(Stage.CALLING)
-        self._witness.expect(asked.case.op)
+        self._recorder.expect(asked.case.op)
         executed, result = self._call(rebuilt)
-        if comparing is None or executed.raised is not None:
+        if comparison is None or executed.raised is not None:
             return executed
         tell(Stage.READING)
         with muted():
-            return replace(executed, compared=comparing.compare(target.operation, result))
+            return replace(executed, compared=comparison.compare(target.operation, result))
 
     def peak_l1(self, asked: Asked) -> int:
-        """Return how many bytes of L1 a case takes on a core at most, by ttnn's own account.
+        """Return the peak L1 bytes per core of a case, as ttnn computes them.
 
-        It is called once more without anything being sent to the device. NotReplayable when ttnn
-        cannot tell.
+        The case is called once more without dispatch. Raise NotReplayable if ttnn cannot tell.
         """
         target = self._targets.find(asked.case.op)
         self._devices.tidy()
         graph = self._ttnn.graph
-        with muted(), standing_in(target.name(asked.case.op), asked.case) as file:
+        with muted(), replay_file(target.name(asked.case.op), asked.case) as file:
             graph.begin_graph_capture(graph.RunMode.NO_DISPATCH)
             try:
                 rebuilt = self._rebuild(asked, file, target, None)
@@ -154,8 +159,8 @@ class TtnnExecutor:
                 captured = graph.end_graph_capture()
             return int(graph.extract_resource_usage_per_core(captured).peak_total)
 
-    def _comparing(self, case: Case) -> Comparing | None:
-        if not self._numbers:
+    def _comparison(self, case: Case) -> OutputComparison | None:
+        if not self._has_values:
             return None
         try:
             torch = import_module("torch")
@@ -164,57 +169,59 @@ class TtnnExecutor:
                 "numbers are drawn and compared by torch, which is not installed; "
                 "pip install 'optrove[torch]', or replay on a mock board"
             ) from error
-        return Comparing(self._ttnn, torch, self._targets.signatures, case)
+        return OutputComparison(self._ttnn, torch, self._targets.signatures, case)
 
     def _rebuild(
-        self, asked: Asked, file: StandIn | None, target: Target, comparing: Comparing | None
+        self,
+        asked: Asked,
+        file: ReplayFile | None,
+        target: Target,
+        comparison: OutputComparison | None,
     ) -> _Rebuilt:
         given = dict(asked.case.arguments)
         if file is not None:
             given = file.instead(given)
-        way = passing(target, given)
-        supplies = Supplies()
-        values = supplies.arguments(target, way.values, way.named)
-        if way.named:
-            values = supplies.truths(target, values)
-        twins = None if comparing is None else comparing.twins
-        contents = Contents(self._ttnn, values, way.roles, seed=asked.seed, twins=twins)
+        passing = argument_passing(target, given)
+        missing = MissingArguments()
+        values = missing.fill(target, passing)
+        mirrors = None if comparison is None else comparison.mirrors
+        contents = InputValues(self._ttnn, values, passing.roles, seed=asked.seed, mirrors=mirrors)
         inputs = Inputs(
-            self._ttnn, self._memories, self._devices.live, contents, filled=self._numbers
+            self._ttnn, self._memory_configs, self._devices.live, contents, filled=self._has_values
         )
-        if file is not None and file.op == READING:
+        if file is not None and file.op == LOAD_OP:
             held = {file.argument: held_by_file(asked.outputs)}
-            (tensor,) = self._build(held, inputs, supplies).values()
+            (tensor,) = self._build(held, inputs, missing).values()
             write_file(self._ttnn, tensor, file.path)
-            if comparing is not None:
-                comparing.expect(tensor)
-        live = self._build(values, inputs, supplies)
-        if comparing is not None:
-            self._note_plain_weights(asked.case.op, contents, live, comparing)
-        arguments, keywords = spread(target, live, way.places)
-        notes = (*way.notes, *supplies.notes, *inputs.notes, *(file.notes if file else ()))
-        return _Rebuilt(target, arguments, keywords, way.named, notes)
+            if comparison is not None:
+                comparison.expect(tensor)
+        live = self._build(values, inputs, missing)
+        if comparison is not None:
+            self._note_plain_weights(asked.case.op, contents, live, comparison)
+        arguments, keywords = spread(target, live, passing.places)
+        notes = (*passing.notes, *missing.notes, *inputs.notes, *(file.notes if file else ()))
+        return _Rebuilt(target, arguments, keywords, passing.named, notes)
 
     def _note_plain_weights(
-        self, op: str, contents: Contents, live: dict[str, Any], comparing: Comparing
+        self, op: str, values: InputValues, live: dict[str, Any], comparison: OutputComparison
     ) -> None:
-        """Say which plain weights stand behind those that were laid out for the device.
+        """Set the plain weights behind those that were prepared for the device.
 
-        The device holds none of their numbers, which is all the same to a mock board only.
+        The device has none of their values, which makes no difference to a mock board only.
         """
-        for name, weights in contents.plain(op).items():
-            numbers = laid_out(op, Twin((weights,)))
+        for name, weights in values.plain_weights(op).items():
+            mirror = prepared(op, HostMirror((weights,)))
             if self._device_kind is DeviceKind.HARDWARE:
-                numbers = Missing(op, "a replay cannot lay weights out for the device")
-            comparing.twins.view(live[name], numbers)
-            tell_shadow(self._ttnn, live[name], numbers)
+                mirror = Missing(op, "a replay cannot lay weights out for the device")
+            comparison.mirrors.set(live[name], mirror)
+            set_shadow_mirror(self._ttnn, live[name], mirror)
 
     def _build(
-        self, values: Mapping[str, Value], inputs: Inputs, supplies: Supplies
+        self, values: Mapping[str, Value], inputs: Inputs, missing: MissingArguments
     ) -> dict[str, Any]:
-        tables, device = self._witness.tables(), self._devices.live
+        tables, device = self._recorder.tables(), self._devices.live
         complete = [
-            supplies.recipes(value, name, self._ttnn, tables, device)
+            missing.recipes(value, name, self._ttnn, tables, device)
             for name, value in values.items()
         ]
         refuse_inert(dict(zip(values, complete, strict=True)), tables)
@@ -225,7 +232,7 @@ class TtnnExecutor:
             name = names[_place(path)]
             try:
                 return inputs.make(spec, name)
-            except RuntimeError as error:  # what ttnn itself refuses
+            except RuntimeError as error:  # ttnn itself refuses it
                 refusals.append(_Refused(name, Raised(type(error).__name__, str(error))))
                 raise
 
@@ -244,12 +251,12 @@ class TtnnExecutor:
         try:
             result = rebuilt.target.function(*rebuilt.arguments, **rebuilt.keywords)
             if self._device_kind is DeviceKind.HARDWARE and self._devices.live is not None:
-                # Else the call has only been put into a queue.
+                # Otherwise the call is only in a queue.
                 self._ttnn.synchronize_device(self._devices.live)
-        except Exception as error:  # noqa: BLE001 - the operation's own answer, whatever it is; judged by the caller
+        except Exception as error:  # noqa: BLE001 - any exception is the operation's result; the caller judges it
             raised = Raised(type(error).__name__, str(error))
         duration = time.perf_counter_ns() - started
-        seen = self._witness.take()
+        seen = self._recorder.take()
         if seen is None:
             return Executed(raised=raised, notes=rebuilt.notes, duration_ns=duration), result
         executed = Executed(
@@ -263,8 +270,22 @@ class TtnnExecutor:
         return executed, result
 
 
-def _as_recorded(executed: Executed, file: StandIn) -> Executed:
-    """Return what came of a call with a file of our own as of one with the recorded file."""
+def _refuse_several_devices(case: Case) -> None:
+    """Raise NotReplayable if a case was recorded on several devices, such as parts of a mesh."""
+    numbers = set()
+    for _, argument in case.arguments:
+        for _, part in walk(argument):
+            match part:
+                case TensorSpec(placement=TtnnPlacement(device=int(number))):
+                    numbers.add(number)
+                case DeviceRef(identity=number):
+                    numbers.add(number)
+    if len(numbers) > 1:
+        raise NotReplayable(f"it was called on {len(numbers)} devices; a replay opens one of them")
+
+
+def _as_recorded(executed: Executed, file: ReplayFile) -> Executed:
+    """Return the result of a call with a replay's file as that with the recorded file."""
     replayed, raised = executed.replayed, executed.raised
     return replace(
         executed,
@@ -274,17 +295,17 @@ def _as_recorded(executed: Executed, file: StandIn) -> Executed:
 
 
 def _place(path: str) -> int:
-    """Return which argument a path leads into: 2 of ``$[2].fields.x``."""
+    """Return the index of the argument in a path: 2 of ``$[2].fields.x``."""
     return int(path.removeprefix("$[").partition("]")[0])
 
 
 def _by_place(order: tuple[str, ...]) -> dict[str, str]:
-    """Return what arguments are called that a recording knows by their places only."""
+    """Return the names of arguments that a recording has by place."""
     return {f"arg{place}": name for place, name in enumerate(order)}
 
 
 def _with_names(error: BadData, names: list[str]) -> str:
-    """Return the faults with the paths that they have in the case."""
+    """Return the faults with their paths in the case."""
     lines = []
     for fault in error.faults:
         place, bracket, rest = fault.path.removeprefix("$[").partition("]")
@@ -294,7 +315,7 @@ def _with_names(error: BadData, names: list[str]) -> str:
     return "\n".join(lines)
 
 
-class GivenDevice(Devices):
+class CallerDevice(Devices):
     """The device of the caller, who closes it."""
 
     def __init__(self, ttnn: ModuleType, device: Any) -> None:
@@ -302,7 +323,7 @@ class GivenDevice(Devices):
         self._live = device
 
     def open(self, wanted: DeviceParameters) -> tuple[str, ...]:
-        """Say whether this device will do; NotReplayable if not, with what it takes."""
+        """Check that the device fits; raise NotReplayable with the needed parameters if not."""
         shape, found = wanted.mesh_shape or ALONE, tuple(self._live.shape)
         if shape != found:
             raise NotReplayable(
@@ -317,12 +338,12 @@ class GivenDevice(Devices):
         return ()
 
     def close(self) -> None:
-        """Let go of the device, and leave it open."""
+        """Release the device, and leave it open."""
         self._live = None
 
 
-class GivenExecutor(TtnnExecutor):
-    """Executes cases on one given device; ``result`` is what the last one has returned."""
+class CallerDeviceExecutor(TtnnExecutor):
+    """Executes cases on the caller's device; ``result`` is what the last one returned."""
 
     def __init__(
         self,
@@ -337,7 +358,7 @@ class GivenExecutor(TtnnExecutor):
                 "of optrove.trace and enable_tracing"
             )
         super().__init__(ttnn, tables, device_kind)
-        self._devices = GivenDevice(ttnn, device)
+        self._devices = CallerDevice(ttnn, device)
         self.result: Any = None
 
     def _call(self, rebuilt: Any) -> tuple[Executed, Any]:

@@ -1,57 +1,45 @@
-"""Make the tensors of a recorded call anew, from their specs.
+"""Recreate the tensors of a recorded call from their specs.
 
-Where numbers do not matter, memory is allocated on the device and never written: that takes
-microseconds where filling a cache takes a good part of a second. Where they do, ``Numbers``
-gives a host tensor for each chip, which is moved to the device.
+Where values do not matter, memory is allocated on the device and never written: that takes
+microseconds where filling a cache takes a good part of a second. Where they do, ``InputValues``
+makes a host tensor for each chip, from a seed and by the role of its argument, which is moved to
+the device.
 
-One tensor that was passed twice is one tensor again, and views share their memory again where
-ttnn can make such a view of what is there. What cannot be restored is noted.
+A tensor that was passed twice is one tensor again, and views share their memory again where ttnn
+can make such a view. Whatever cannot be restored is noted.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import product
 from math import prod
 from operator import ge
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
+from optrove.frameworks.seeded_tensors import TorchInputs
 from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
+from optrove.frameworks.ttnn.shadow.golden import torch_dtype
+from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, HostMirrors
+from optrove.frameworks.ttnn.shadow.prepared_weights import HOST, plain_shapes
+from optrove.frameworks.ttnn.shadow.shadow import set_shadow_mirror
 from optrove.model.values import TensorSpec, TtnnPlacement
 from optrove.serializer.build import build
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import ModuleType
 
-    from optrove.model.values import MeshPlacement, Struct
+    from optrove.model.values import MeshPlacement, Struct, Value
     from optrove.serializer.tables import Tables
 
 USUAL_TILE: Final = (32, 32)
-HOST: Final = "host"
 MAX_CONFIGURATIONS: Final = 4096
 
 
-class Numbers(Protocol):
-    """Who says what is in a tensor."""
-
-    def shards(self, spec: TensorSpec, path: str, memory: Any = None) -> list[Any]:
-        """Return a host tensor for each chip that holds a part, in the order of the chips.
-
-        Where they can, they tell of ``memory``: host tensors have a configuration as well.
-        """
-
-    def padded(self, shards: list[Any], shape: tuple[int, ...]) -> list[Any]:
-        """Return the host tensors with zeros up to a shape."""
-
-    def noted(self, live: Any, shards: list[Any]) -> None:
-        """Take note of what was put into a tensor."""
-
-    def foreign(self, spec: TensorSpec, path: str) -> Any:
-        """Return a tensor of another framework."""
-
-
-class Memories:
+class MemoryConfigs:
     """The memory configurations that were built already."""
 
     def __init__(self, tables: Callable[[], Tables]) -> None:
@@ -59,7 +47,7 @@ class Memories:
         self._known: dict[Struct, Any] = {}
 
     def build(self, memory: Struct) -> Any:
-        """Return the live configuration; BadData if it cannot be built."""
+        """Return the live configuration; raise BadData if it cannot be built."""
         live = self._known.get(memory)
         if live is None:
             live = build(memory, self._tables())
@@ -69,24 +57,130 @@ class Memories:
         return live
 
 
+class InputValues:
+    """The values of one call's tensors.
+
+    ``names`` are the parameters of arguments that were recorded by place.
+    """
+
+    def __init__(
+        self,
+        ttnn: Any,
+        arguments: Mapping[str, Value],
+        names: Mapping[str, str],
+        *,
+        seed: int,
+        mirrors: HostMirrors | None = None,
+    ) -> None:
+        self._ttnn = ttnn
+        self._names = names
+        self._arguments = {names.get(name, name): value for name, value in arguments.items()}
+        self._seed = seed
+        self._mirrors = mirrors
+        self._inputs: TorchInputs | None = None
+
+    def shards(self, spec: TensorSpec, argument: str, memory: Any = None) -> list[Any]:
+        """Return a host tensor for each chip that holds a part, in the order of the chips.
+
+        They have the memory configuration ``memory``, if torch is there to make such a tensor.
+        """
+        placement = spec.placement
+        if not isinstance(placement, TtnnPlacement):
+            raise TypeError("it is no tensor of ttnn")
+        if placement.mesh is None:
+            return [self._packed(spec, argument, memory)]
+        parts: dict[tuple[int, ...], Any] = {}
+        shards = []
+        for part in parts_of(placement.mesh):
+            if part not in parts:
+                parts[part] = self._packed(spec, argument, memory)
+            shards.append(parts[part])
+        return shards
+
+    def padded(self, shards: list[Any], shape: tuple[int, ...]) -> list[Any]:
+        """Return the host tensors with zeros up to a shape."""
+        torch = import_module("torch")
+        wider: dict[int, Any] = {}
+        for shard in shards:
+            if id(shard) not in wider:
+                sizes = zip(reversed(shape), reversed(tuple(shard.shape)), strict=True)
+                ends = [end for size, own in sizes for end in (0, size - own)]
+                values = torch.nn.functional.pad(shard.to_torch(), ends)
+                wider[id(shard)] = self._ttnn.from_torch(
+                    values, dtype=shard.dtype, layout=shard.layout, tile=shard.tile
+                )
+        return [wider[id(shard)] for shard in shards]
+
+    def note(self, live: Any, shards: list[Any]) -> None:
+        """Set the mirror of a tensor to the values that were put into it."""
+        if self._mirrors is not None:
+            mirror = HostMirror(tuple(shards))
+            self._mirrors.set(live, mirror)
+            set_shadow_mirror(self._ttnn, live, mirror)
+
+    def plain_weights(self, op: str) -> dict[str, Any]:
+        """Return host tensors of the plain weights behind prepared ones, by recorded argument."""
+        recorded = {role: name for name, role in self._names.items()}
+        return {
+            recorded.get(name, name): self._ttnn.from_torch(
+                self._drawing().drawn(shape, name, integers=False), dtype=self._ttnn.float32
+            )
+            for name, shape in plain_shapes(op, self._arguments).items()
+        }
+
+    def foreign(self, spec: TensorSpec, argument: str) -> Any:
+        """Return a torch tensor or a numpy array."""
+        return self._drawing().make(spec, self._names.get(argument, argument))
+
+    def _packed(self, spec: TensorSpec, argument: str, memory: Any) -> Any:
+        ttnn, name, placement = self._ttnn, self._names.get(argument, argument), spec.placement
+        assert isinstance(placement, TtnnPlacement)  # noqa: S101 - narrows the type; shards has looked
+        dtype = ttnn.DataType[spec.dtype.removeprefix("ttnn.").upper()]
+        layout, tile = ttnn.Layout[placement.layout], placement.tile
+        known = None
+        if tile is not None and (tile.shape != USUAL_TILE or tile.transpose_of_faces):
+            known = ttnn.Tile(list(tile.shape), tile.transpose_of_faces)
+        if known is None and find_spec("torch") is None:
+            # Only a mock board works without torch, and its values are never read.
+            return ttnn.zeros(list(spec.shape), dtype=dtype, layout=layout)
+        drawing = self._drawing()
+        wanted = torch_dtype(ttnn, import_module("torch"), dtype)
+        values = drawing.drawn(spec.shape, name, integers=not wanted.is_floating_point)
+        return ttnn.from_torch(
+            values.to(wanted), dtype=dtype, layout=layout, tile=known, memory_config=memory
+        )
+
+    def _drawing(self) -> TorchInputs:
+        if self._inputs is None:
+            try:
+                torch = import_module("torch")
+            except ImportError as error:
+                raise ValueError(
+                    "numbers are drawn by torch, which is not installed; "
+                    "pip install 'optrove[torch]'"
+                ) from error
+            self._inputs = TorchInputs(torch, self._arguments, self._seed)
+        return self._inputs
+
+
 class Inputs:
     """The tensors of one call, each made once."""
 
     def __init__(
         self,
         ttnn: ModuleType,
-        memories: Memories,
+        memory_configs: MemoryConfigs,
         device: Any,
-        numbers: Numbers,
+        values: InputValues,
         *,
         filled: bool,
     ) -> None:
         """Make tensors on ``device``; unless ``filled``, those on the device stay unwritten."""
         self.notes: list[str] = []
         self._ttnn: Any = ttnn
-        self._memories = memories
+        self._memory_configs = memory_configs
         self._device = device
-        self._numbers = numbers
+        self._values = values
         self._filled = filled
         self._by_identity: dict[int, Any] = {}
         self._by_storage: dict[int, Any] = {}
@@ -103,7 +197,7 @@ class Inputs:
     def _make(self, spec: TensorSpec, path: str) -> Any:
         placement = spec.placement
         if not isinstance(placement, TtnnPlacement):
-            return self._numbers.foreign(spec, path)
+            return self._values.foreign(spec, path)
         owner = self._by_storage.get(spec.storage)
         if owner is not None and isinstance(owner, self._ttnn.Tensor):
             view = self._view(owner, spec)
@@ -113,11 +207,11 @@ class Inputs:
         if placement.storage == HOST:
             return self._on_host(spec, placement, path)
         if self._device is None:
-            raise ValueError("it lies on a device, and none is open")
+            raise ValueError("it is on a device, and none is open")
         return self._on_device(spec, placement, path)
 
     def _view(self, owner: Any, spec: TensorSpec) -> Any:
-        """Return the memory of another tensor in the shape of ``spec``; None where it cannot be."""
+        """Return a view of another tensor in the shape of ``spec``; None if ttnn makes none."""
         try:
             view = self._ttnn.experimental.view(owner, list(spec.shape))
         except (RuntimeError, TypeError):  # ttnn cannot; the caller says so
@@ -127,12 +221,12 @@ class Inputs:
 
     def _on_device(self, spec: TensorSpec, placement: TtnnPlacement, path: str) -> Any:
         if placement.memory is None:
-            raise ValueError("the recording does not tell its memory")
-        memory = self._memories.build(placement.memory)
+            raise ValueError("the recording has no memory configuration for it")
+        memory = self._memory_configs.build(placement.memory)
         roomy = _is_roomy(spec, placement)
-        shards = self._numbers.shards(spec, path) if self._filled else []
+        shards = self._values.shards(spec, path) if self._filled else []
         if self._filled:
-            parts = self._numbers.padded(shards, placement.padded_shape) if roomy else shards
+            parts = self._values.padded(shards, placement.padded_shape) if roomy else shards
             live = self._moved(self._for_device(parts, placement), memory)
         else:
             whole = replace(spec, shape=placement.padded_shape) if roomy else spec
@@ -142,7 +236,7 @@ class Inputs:
             live = self._ttnn.reshape(live, *shapes)  # a view: ttnn moves nothing
         live = self._placed(live, placement.mesh, path)
         if self._filled:
-            self._numbers.noted(live, shards)
+            self._values.note(live, shards)
         return live
 
     def _allocated(self, spec: TensorSpec, placement: TtnnPlacement, memory: Any) -> Any:
@@ -166,8 +260,8 @@ class Inputs:
         return self._ttnn.to_device(host, self._device, memory_config=memory)
 
     def _on_host(self, spec: TensorSpec, placement: TtnnPlacement, path: str) -> Any:
-        memory = None if placement.memory is None else self._memories.build(placement.memory)
-        shards, mesh = self._numbers.shards(spec, path, memory), placement.mesh
+        memory = None if placement.memory is None else self._memory_configs.build(placement.memory)
+        shards, mesh = self._values.shards(spec, path, memory), placement.mesh
         if mesh is None:
             return self._joined(shards, placement)
         if memory not in (None, shards[0].memory_config()) and self._fits(shards):
@@ -182,14 +276,14 @@ class Inputs:
         return self._spread(live, mesh)
 
     def _fits(self, shards: list[Any]) -> bool:
-        """Tell whether a host tensor for all chips of the device can take the place of these."""
+        """Return whether a host tensor for all chips of the device can replace these."""
         chips = 0 if self._device is None else self._device.get_num_devices()
         return not self._filled and chips == len(shards)
 
     def _read_in_part(self, shards: list[Any], mesh: MeshPlacement, memory: Any, path: str) -> Any:
         """Return a host tensor for all chips that has the parts of some only.
 
-        ttnn makes such a tensor in one way: it reads those parts from a device.
+        ttnn makes such a tensor only by reading those parts from a device.
         """
         whole = self._moved(self._completed(shards, mesh), memory)
         return self._ttnn.from_device(self._on_part(whole, mesh, path))
@@ -216,7 +310,7 @@ class Inputs:
         return self._ttnn.from_host_shards(shards, self._ttnn.MeshShape(list(shape)))
 
     def _placed(self, live: Any, mesh: MeshPlacement | None, path: str) -> Any:
-        """Return the tensor spread over the mesh as recorded."""
+        """Return the tensor distributed over the mesh as recorded."""
         if mesh is None:
             return live
         if len(mesh.coordinates) < self._device.get_num_devices():
@@ -224,9 +318,9 @@ class Inputs:
         return self._spread(live, mesh)
 
     def _spread(self, live: Any, mesh: MeshPlacement) -> Any:
-        """Have a tensor say that it is spread as recorded; a part says it of the whole."""
+        """Set the recorded topology of a tensor; a part has the topology of the whole."""
         ttnn, chips, size = self._ttnn, mesh.coordinates, prod(mesh.distribution_shape)
-        # On the shadow, what is read from one chip is a tensor of its own.
+        # With the shadow, a part that is read from one chip is a tensor of its own.
         if len(chips) < size and self._device is not None and not hasattr(ttnn, SHADOW_ATTRIBUTE):
             whole = tuple(product(*map(range, self._device.shape)))
             chips = whole if len(whole) == size else chips
@@ -243,7 +337,7 @@ class Inputs:
         return live
 
     def _on_part(self, live: Any, mesh: MeshPlacement, path: str) -> Any:
-        """Return the parts of a tensor that lie on the recorded chips."""
+        """Return the parts of a tensor that are on the recorded chips."""
         wanted = set(mesh.coordinates)
         pairs = zip(live.device_coords(), self._ttnn.get_device_tensors(live), strict=True)
         parts = [part for chip, part in pairs if tuple(chip) in wanted]
@@ -257,7 +351,7 @@ class Inputs:
 
 
 def _extent(mesh: MeshPlacement) -> tuple[int, ...]:
-    """Return the shape of the mesh that the parts of a host tensor are meant for.
+    """Return the shape of the mesh for which a host tensor has parts.
 
     ttnn ends the process when a tensor for a line of two chips is moved to a mesh of 1x2.
     """
@@ -265,12 +359,12 @@ def _extent(mesh: MeshPlacement) -> tuple[int, ...]:
 
 
 def _is_partial(mesh: MeshPlacement) -> bool:
-    """Tell whether chips are missing between those of a tensor, or of the whole it is a part of."""
+    """Return whether chips are missing between those of a tensor, or of the whole tensor."""
     return 0 < len(mesh.coordinates) < max(prod(mesh.distribution_shape), prod(_extent(mesh)))
 
 
 def _is_roomy(spec: TensorSpec, placement: TtnnPlacement) -> bool:
-    """Tell whether a tiled tensor has more padding than its tiles ask for."""
+    """Return whether a tiled tensor has more padding than its tiles need."""
     shape, padded, tile = spec.shape, placement.padded_shape, placement.tile
     if tile is None or len(shape) != len(padded) or len(shape) < len(tile.shape):
         return False
@@ -282,3 +376,13 @@ def _is_roomy(spec: TensorSpec, placement: TtnnPlacement) -> bool:
 def _placement(spec: TensorSpec) -> TtnnPlacement:
     assert isinstance(spec.placement, TtnnPlacement)  # noqa: S101 - narrows the type; the caller has looked
     return spec.placement
+
+
+def parts_of(mesh: MeshPlacement) -> list[tuple[int, ...]]:
+    """Return the part of a tensor that each of its chips holds; equal parts have equal values."""
+    shape, count = mesh.distribution_shape, len(mesh.coordinates)
+    if prod(shape) != count:
+        return [(chip,) for chip in range(count)]
+    split = [axis for axis, dim in enumerate(mesh.placements) if dim is not None]
+    places = product(*(range(size) for size in shape))
+    return [tuple(place[axis] for axis in split) for place in places]

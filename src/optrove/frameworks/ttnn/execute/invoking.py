@@ -1,7 +1,7 @@
 """Find an operation by its recorded name, and how to pass its arguments.
 
-Names come from recordings, so nothing but operations can be reached by them: not the modules
-that ttnn has imported, not its private parts.
+Names come from recordings, so they reach operations only: neither modules that ttnn has imported,
+nor its private parts.
 """
 
 from __future__ import annotations
@@ -9,15 +9,18 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib import import_module
 from inspect import unwrap
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotReplayable
 from optrove.frameworks.argument_names import signature_of
+from optrove.frameworks.installed import import_ttnn
+from optrove.frameworks.ttnn.execute.missing_arguments import MissingArguments
+from optrove.frameworks.ttnn.execute.positional_arguments import argument_passing, numbered_places
 from optrove.frameworks.ttnn.probe.probe import METHODS, registered
 from optrove.frameworks.ttnn.signatures import Overload, Signatures, bind_all, overloads_of
+from optrove.model.case import Case
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +31,7 @@ _OPERATIONS: Final = "ttnn.operations."
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is called: an operation, or a method of the tensor that is passed as ``self``."""
+    """A callable: an operation, or a method of the tensor that is passed as ``self``."""
 
     function: Any
     overloads: tuple[Overload, ...]
@@ -38,12 +41,12 @@ class Target:
     """The function that does the work of the operation."""
 
     def name(self, op: str) -> str:
-        """Return what ttnn itself calls the target; ``op`` may be one of several names for it."""
+        """Return ttnn's own name of the target; ``op`` may be one of several names for it."""
         return op if self.operation is None else str(self.operation.python_fully_qualified_name)
 
 
 class Targets:
-    """The operations of one loaded ttnn by their names; made before anyone watches them."""
+    """The operations of one loaded ttnn by name."""
 
     def __init__(self, ttnn: ModuleType) -> None:
         self._ttnn: Any = ttnn
@@ -54,7 +57,7 @@ class Targets:
         self._known: dict[str, Target] = {}
 
     def find(self, op: str) -> Target:
-        """Return the operation called ``op``; NotReplayable if there is none."""
+        """Return the operation called ``op``; raise NotReplayable if it does not exist."""
         target = self._known.get(op)
         if target is None:
             target = self._known[op] = self._find(op)
@@ -79,14 +82,14 @@ class Targets:
         return Target(operation, overloads, signature, operation, inside)
 
     def _walk(self, op: str) -> Any:
-        """Follow a name through ttnn's own modules; None where it leads elsewhere."""
+        """Follow a name through ttnn's own modules; None if it leads elsewhere."""
         first, *parts = op.split(".")
         live: Any = self._ttnn if first == "ttnn" else None
         for part in parts:
             if not _is_own(live, self._ttnn.Tensor):
                 return None
             live = getattr(live, part, None)
-            if live is self._ttnn:  # its modules import it, and no operation lies there
+            if live is self._ttnn:  # its modules import it; no operation has such a name
                 return None
         return live
 
@@ -96,10 +99,10 @@ class Targets:
 
 
 def _is_own(live: Any, tensor: type) -> bool:
-    """Tell whether names may be looked up in an object: ttnn's modules, and its tensor class."""
+    """Return whether names may be looked up in an object: a module of ttnn, or ttnn.Tensor."""
     if live is tensor:
         return True
-    # Namespaces of ttnn are modules or plain objects that its own modules have made.
+    # Namespaces of ttnn are modules, or plain objects of its own classes.
     if isinstance(live, ModuleType):
         return live.__name__.partition(".")[0] == "ttnn"
     return type(live).__module__.partition(".")[0] == "ttnn" and not isinstance(live, type)
@@ -108,17 +111,16 @@ def _is_own(live: Any, tensor: type) -> bool:
 def spread(
     target: Target, live: dict[str, Any], places: list[str]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return live arguments as they are passed: ``places`` by place, others as they may be.
+    """Return live arguments as they are passed; ``places`` are passed by place.
 
-    Arguments with names are passed by place where ttnn's signature then gives them the same
-    names again, as programs do: golden functions call their parameters otherwise, and where
-    overloads differ in types only, the recorded name may be that of another one. The rest is
-    passed by name.
+    Named arguments are passed by place if ttnn's signature then gives them the same names again, as
+    programs do: golden functions have other parameter names, and where overloads differ in types
+    only, the recorded name may be that of another one. The rest is passed by name.
     """
     first = [live["self"]] if "self" in live and target.operation is None else []
     others = {name: each for name, each in live.items() if not (first and name == "self")}
     if places:
-        before = [name for name in _before_loose(target.signature) if name in others]
+        before = [name for name in _before_variadic(target.signature) if name in others]
         by_place = [others.pop(name) for name in (*before, *places) if name in others]
         return (*first, *by_place), others
     for row in _rows(target, set(others)):
@@ -142,8 +144,8 @@ def _rows(target: Target, names: set[str]) -> list[tuple[str, ...]]:
     return [tuple(each.name for each in parameters if each.kind in kinds)]
 
 
-def _before_loose(signature: inspect.Signature | None) -> list[str]:
-    """Return the parameters before loose ones, which have to be passed by place as well."""
+def _before_variadic(signature: inspect.Signature | None) -> list[str]:
+    """Return the parameters before ``*args``, which have to be passed by place as well."""
     before: list[str] = []
     for parameter in () if signature is None else signature.parameters.values():
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -152,11 +154,67 @@ def _before_loose(signature: inspect.Signature | None) -> list[str]:
     return []
 
 
+@dataclass(frozen=True, slots=True)
+class PassedCase:
+    """How a case is called: ``places`` are passed by place, in this order.
+
+    ``roles`` are the parameters that take them, where they are known; ``notes`` list supplied and
+    omitted arguments.
+    """
+
+    case: Case
+    places: tuple[str, ...] = ()
+    roles: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class CallNames:
+    """Finds out how cases are called, without calling them.
+
+    ttnn is imported when the first case needs it. If it is not installed, or lacks the operation,
+    places stay places.
+    """
+
+    def __init__(self) -> None:
+        self._targets: Targets | None = None
+        self._is_loaded = False
+
+    def passed(self, case: Case) -> PassedCase:
+        """Return how a case is called."""
+        numbered = numbered_places(name for name, _ in case.arguments)
+        if not numbered:
+            return PassedCase(case)
+        target = self._target(case.op)
+        if target is None:
+            return PassedCase(case, tuple(numbered))
+        passing = argument_passing(target, dict(case.arguments))
+        missing = MissingArguments()
+        values = missing.fill(target, passing)
+        return PassedCase(
+            Case(case.op, tuple(values.items())),
+            tuple(passing.places),
+            tuple(sorted(passing.roles.items())),
+            (*passing.notes, *missing.notes),
+        )
+
+    def _target(self, op: str) -> Target | None:
+        if not self._is_loaded:
+            self._is_loaded = True
+            try:
+                self._targets = Targets(import_ttnn())
+            except ImportError:
+                return None
+        try:
+            return None if self._targets is None else self._targets.find(op)
+        except NotReplayable:  # the call itself will say so
+            return None
+
+
 _SHOWN: Final = 12
 
 
 class OpParameters:
-    """The parameters of the ops of one loaded ttnn, as its own signatures tell them."""
+    """The parameters of the ops of one loaded ttnn."""
 
     def __init__(self, ttnn: ModuleType) -> None:
         self._targets = Targets(ttnn)
@@ -177,10 +235,10 @@ class OpParameters:
             ways += [(op, way) for way in found]
         if not ways:
             return f"the installed ttnn has no operation called {' or '.join(missing)}"
-        return _told(ways, names)
+        return _mismatch(ways, names)
 
     def _ways(self, target: Target) -> list[frozenset[str]]:
-        """Return the names that each way to call an op takes; none where that is not told."""
+        """Return the parameters of each overload of an op; none if they are unknown."""
         if target.overloads:
             return [frozenset(overload.names) for overload in target.overloads]
         parameters = {} if target.signature is None else target.signature.parameters
@@ -189,21 +247,15 @@ class OpParameters:
         return [frozenset(parameters)] if target.signature is not None else []
 
 
-def installed() -> OpParameters | None:
+def installed_parameters() -> OpParameters | None:
     """Import ttnn and return the parameters of its ops; None if it is not installed."""
     try:
-        logger: Any = import_module("loguru").logger
-        # Importing ttnn logs its whole configuration; nothing else of its log is held back.
-        logger.disable("ttnn")
-        try:
-            return OpParameters(import_module("ttnn"))
-        finally:
-            logger.enable("ttnn")
+        return OpParameters(import_ttnn())
     except ImportError:
         return None
 
 
-def _told(ways: list[tuple[str, frozenset[str]]], names: frozenset[str]) -> str:
+def _mismatch(ways: list[tuple[str, frozenset[str]]], names: frozenset[str]) -> str:
     op, nearest = max(ways, key=lambda way: len(names & way[1]))
     every = frozenset().union(*(way for _, way in ways))
     strange = sorted(names - every)

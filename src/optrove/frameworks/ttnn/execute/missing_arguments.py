@@ -1,9 +1,9 @@
-"""Supply what old recordings have dropped, and say so.
+"""Supply arguments that old recordings lack, and say so.
 
-Our own recordings tell how a handle was made. Others keep its address only, and some write
-"unsupported type" in the place of an argument. Such a fact is supplied from what the call
-itself tells, or left to the operation's own default, and is noted each time. Whatever else
-cannot be rebuilt is left for ``build`` to refuse.
+Our own recordings have the recipe of every handle. Others have its address only, and some have
+"unsupported type" in place of an argument. Such an argument is derived from the rest of the call,
+or left at the operation's default, and noted each time. ``build`` refuses whatever else cannot be
+rebuilt.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from optrove.serializer.describe import describe
 
 if TYPE_CHECKING:
     from optrove.frameworks.ttnn.execute.invoking import Target
+    from optrove.frameworks.ttnn.execute.positional_arguments import ArgumentPassing
     from optrove.serializer.tables import Tables
 
 SEMAPHORE: Final = "ttnn.GlobalSemaphore"
-Guess: TypeAlias = Callable[["Known"], Value | None]
+Substitute: TypeAlias = Callable[["KnownArguments"], Value | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """The arguments of a call by their real names, from which another one may follow."""
+class KnownArguments:
+    """The arguments of a call by name, from which a missing one may be derived."""
 
     arguments: dict[str, Value]
 
@@ -44,31 +45,31 @@ def _row(numbers: tuple[int, ...] | None) -> Value | None:
     return None if numbers is None else List(tuple(map(Int, numbers)))
 
 
-def _same_shape(known: Known) -> Value | None:
+def _same_shape(known: KnownArguments) -> Value | None:
     return _row(known.shape("input_tensor", "self"))
 
 
-def _same_order(known: Known) -> Value | None:
+def _same_order(known: KnownArguments) -> Value | None:
     shape = known.shape("input_tensor", "self")
     return None if shape is None else _row(tuple(range(len(shape))))
 
 
-def _zeros(known: Known) -> Value | None:
+def _zeros(known: KnownArguments) -> Value | None:
     shape = known.shape("input_tensor", "self")
     return None if shape is None else _row((0,) * len(shape))
 
 
-def _no_padding(known: Known) -> Value | None:
+def _no_padding(known: KnownArguments) -> Value | None:
     shape = known.shape("input_tensor", "self")
     return None if shape is None else List(tuple(List((Int(0), Int(0))) for _ in shape))
 
 
-def _kernel(known: Known) -> Value | None:
+def _kernel(known: KnownArguments) -> Value | None:
     shape = known.shape("weight_tensor")
     return None if shape is None else _row(shape[-2:])
 
 
-FOLLOWING: Final[dict[str, tuple[Guess, str]]] = {
+SUBSTITUTES: Final[dict[str, tuple[Substitute, str]]] = {
     "device": (lambda _: DeviceRef("ttnn.MeshDevice", ()), "the open device"),
     "mesh_device": (lambda _: DeviceRef("ttnn.MeshDevice", ()), "the open device"),
     "output_padded_shape": (_same_shape, "the shape of the input"),
@@ -78,41 +79,38 @@ FOLLOWING: Final[dict[str, tuple[Guess, str]]] = {
     "dims": (_same_order, "the order of the input"),
     "padding": (_no_padding, "no padding"),
 }
-"""What stands for a required argument that was dropped, by the name of its parameter."""
+"""Substitutes of required arguments that are missing, by parameter."""
 
 
 @dataclass(slots=True)
-class Supplies:
-    """What was supplied for one call."""
+class MissingArguments:
+    """Supply the missing arguments of one call; ``notes`` list them."""
 
     notes: list[str] = field(default_factory=list)
 
-    def arguments(
-        self, target: Target, values: dict[str, Value], named: dict[str, str]
-    ) -> dict[str, Value]:
-        """Return the arguments without gaps, as far as they can be closed."""
+    def fill(self, target: Target, passing: ArgumentPassing) -> dict[str, Value]:
+        """Return the arguments of a call, complete as far as possible."""
+        taken = set(passing.named.values())
         required = frozenset[str]().union(
-            *(o.required for o in target.overloads if set(named.values()) <= o.names)
+            *(o.required for o in target.overloads if taken <= o.names)
         )
-        known = Known(values)
-        closed: dict[str, Value] = {}
-        for name, value in values.items():
+        known = KnownArguments(passing.values)
+        filled: dict[str, Value] = {}
+        for name, value in passing.values.items():
             if not is_unwritten(value):
-                closed[name] = value
-            elif name in FOLLOWING and name in required:
-                guess, words = FOLLOWING[name]
-                supplied = guess(known)
-                closed[name] = value if supplied is None else supplied
-                if supplied is not None:
-                    self.notes.append(f"{name} was not recorded; used instead: {words}")
+                filled[name] = value
             elif name not in required:
                 self.notes.append(f"{name} was not recorded; left at its default")
             else:
-                closed[name] = value
-        return closed
+                substitute, words = SUBSTITUTES.get(name, (lambda _: None, ""))
+                supplied = substitute(known)
+                filled[name] = value if supplied is None else supplied
+                if supplied is not None:
+                    self.notes.append(f"{name} was not recorded; used instead: {words}")
+        return self._with_booleans(target, filled) if passing.named else filled
 
-    def truths(self, target: Target, values: dict[str, Value]) -> dict[str, Value]:
-        """Return the arguments with the truth values that C++ has printed as 0 and 1."""
+    def _with_booleans(self, target: Target, values: dict[str, Value]) -> dict[str, Value]:
+        """Return the arguments with booleans where C++ printed 0 and 1."""
         kinds: dict[str, str] = {}
         for overload in target.overloads:
             kinds.update(overload.annotations)
@@ -124,7 +122,7 @@ class Supplies:
         }
 
     def recipes(self, value: Value, path: str, ttnn: Any, tables: Tables, device: Any) -> Value:
-        """Return an argument whose semaphores have a recipe, supplied where it is not told."""
+        """Return an argument whose semaphores all have a recipe, supplied where it is missing."""
 
         def with_recipe(part: Value) -> Value:
             if not isinstance(part, Handle) or part.recipe is not None or part.type != SEMAPHORE:

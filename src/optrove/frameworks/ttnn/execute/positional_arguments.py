@@ -1,9 +1,9 @@
-"""Give arguments that were recorded by their places the names of their parameters.
+"""Match arguments that were recorded by place with the parameters of the installed ttnn.
 
-Imported recordings know some or all arguments by their places only. Those of Python calls are
-passed by place again. Others have the places of C++, where keyword-only parameters count as well
-and an older release may have had more or fewer: these are matched with the parameters that ttnn
-writes into its signatures, in their order and by their types.
+Imported recordings have some or all arguments by place only. Those of Python calls are passed by
+place again. Others have the places of C++, where keyword-only parameters count as well and an older
+release may have had more or fewer parameters: these are matched with the parameters in ttnn's
+signatures, in their order and by their types.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from optrove.model.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from optrove.frameworks.ttnn.execute.invoking import Target
     from optrove.frameworks.ttnn.signatures import Overload
 
 PLACE: Final = re.compile(r"arg(\d+)")
-"""What arguments are called of which only the place is known."""
+"""The names of arguments that were recorded by place."""
 
 UNWRITTEN: Final = "unsupported type"
-"""What the tracer of tt-metal writes in the place of an argument that it could not print."""
+"""The text that tt-metal's tracer writes in place of an argument that it cannot print."""
 
 _ROW: Final = re.compile(r"\b(array|SmallVector|vector|span)\b")
 _WORD: Final = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
-class Passing:
-    """How arguments are passed: ``places`` are those of which only the place is known, in order.
+class ArgumentPassing:
+    """How arguments are passed: ``places`` are those that are passed by place, in order.
 
-    ``values`` are the arguments under the names that they go by here: ``named`` says which
-    recorded ones, that only told a place, they stand for. ``roles`` are the names of the
-    parameters that take what is still passed by place. ``notes`` tell what was left out.
+    ``values`` are the arguments by the names that they have here; ``named`` maps recorded places to
+    these names. ``roles`` maps arguments that are still passed by place to their parameters.
+    ``notes`` list omitted arguments.
     """
 
     places: list[str]
@@ -61,46 +61,49 @@ class Passing:
     notes: tuple[str, ...] = ()
 
 
-def passing(target: Target, arguments: Mapping[str, Value]) -> Passing:
-    """Return how these arguments are passed to the operation."""
-    numbered = sorted((name for name in arguments if PLACE.fullmatch(name)), key=_number)
+def argument_passing(target: Target, arguments: Mapping[str, Value]) -> ArgumentPassing:
+    """Return how recorded arguments are passed to an operation."""
+    numbered = numbered_places(arguments)
     own = {name for name in arguments if name != "self"}
     if any(overload.required <= own <= overload.names for overload in target.overloads):
-        return Passing([], dict(arguments))
+        return ArgumentPassing([], dict(arguments))
     if not numbered or not target.overloads:
         return _to_python(target, arguments, numbered)
     fitting = _fitting_by_place(target.overloads, numbered, own)
     if fitting is not None and not any(is_unwritten(arguments[name]) for name in numbered):
         roles = dict(zip(numbered, fitting.positional, strict=False))
-        return Passing(numbered, dict(arguments), roles=roles)
-    return _in_order_of_c(target, arguments, numbered) or Passing(numbered, dict(arguments))
+        return ArgumentPassing(numbered, dict(arguments), roles=roles)
+    return _in_order_of_c(target, arguments, numbered) or ArgumentPassing(numbered, dict(arguments))
 
 
 def is_unwritten(value: Value) -> bool:
-    """Tell whether a recorder had something here that it could not write."""
+    """Return whether a recorder had an argument here that it could not write."""
     return isinstance(value, Opaque) and UNWRITTEN in value.token
 
 
-def _number(name: str) -> int:
-    return int(name[3:])
+def numbered_places(names: Iterable[str]) -> list[str]:
+    """Return the arguments that were recorded by place, in the order of their places."""
+    return sorted(filter(PLACE.fullmatch, names), key=lambda name: int(name[3:]))
 
 
-def _to_python(target: Target, arguments: Mapping[str, Value], numbered: list[str]) -> Passing:
-    """Pass arguments to a function written in Python, without absent ones that it never had."""
+def _to_python(
+    target: Target, arguments: Mapping[str, Value], numbered: list[str]
+) -> ArgumentPassing:
+    """Pass arguments to a Python function, without trailing None that it has no place for."""
     kept, places = dict(arguments), list(numbered)
     if target.signature is not None and numbered:
         parameters = target.signature.parameters.values()
         room = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        loose = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-        while not loose and len(places) > len(room) and isinstance(kept[places[-1]], Null):
+        variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        while not variadic and len(places) > len(room) and isinstance(kept[places[-1]], Null):
             del kept[places.pop()]
-    return Passing(places, kept)
+    return ArgumentPassing(places, kept)
 
 
 def _fitting_by_place(
     overloads: tuple[Overload, ...], numbered: list[str], own: set[str]
 ) -> Overload | None:
-    """Return the overload that takes as many arguments by place, and the others by name."""
+    """Return the overload that takes this many arguments by place, and the others by name."""
     count, others = len(numbered), own - set(numbered)
     for overload in overloads:
         placed = set(overload.positional[:count])
@@ -112,8 +115,8 @@ def _fitting_by_place(
 
 def _in_order_of_c(
     target: Target, arguments: Mapping[str, Value], numbered: list[str]
-) -> Passing | None:
-    """Return the arguments under the names of the first overload along which they lie."""
+) -> ArgumentPassing | None:
+    """Return the arguments by the names of the first overload whose order they follow."""
     others = {name: value for name, value in arguments.items() if name not in numbered}
     for overload in target.overloads:
         found = _along(overload, {name: arguments[name] for name in numbered})
@@ -122,17 +125,17 @@ def _in_order_of_c(
         named, notes = found
         if overload.required <= set(named.values()) | others.keys():
             values = {new: arguments[old] for old, new in named.items()}
-            return Passing([], {**values, **others}, named, notes=tuple(notes))
+            return ArgumentPassing([], {**values, **others}, named, notes=tuple(notes))
     return None
 
 
 def _along(
     overload: Overload, values: Mapping[str, Value]
 ) -> tuple[dict[str, str], list[str]] | None:
-    """Return which parameter each argument belongs to, and what belongs to none.
+    """Return the parameter of each argument, and notes about arguments without one.
 
-    An absent argument belongs to none, and neither do a zero or something unwritten that no
-    parameter takes any more; anything else has to find one.
+    None needs no parameter, and neither does a zero or an unwritten argument that no parameter
+    takes anymore; every other argument needs one.
     """
     left = list(overload.annotations.items())
     named: dict[str, str] = {}
@@ -154,7 +157,7 @@ def _along(
 
 
 def takes(annotation: str, value: Value) -> bool:
-    """Tell by the type of a parameter whether it may take a value."""
+    """Return whether a parameter of this type may take a value."""
     match value:
         case TensorSpec():
             return "Tensor" in annotation.replace("tensor.", "")
@@ -174,9 +177,9 @@ def takes(annotation: str, value: Value) -> bool:
 
 
 def _takes_unwritten(annotation: str, name: str) -> bool:
-    """Tell by the type in C++ whether a parameter may take what a recorder could not write."""
+    """Return whether a parameter may take an unwritten argument of this C++ type."""
     words = {word.removeprefix("Basic") for word in _WORD.findall(name)}
     kinds = {word.removeprefix("Eltwise") for word in _WORD.findall(annotation)}
-    telling = {word for word in words & kinds if word[:1].isupper()}
+    shared = {word for word in words & kinds if word[:1].isupper()}
     row = bool(_ROW.search(name))
-    return bool(telling) or (row and bool(re.search(r"Sequence\[.*int|Shape", annotation)))
+    return bool(shared) or (row and bool(re.search(r"Sequence\[.*int|Shape", annotation)))

@@ -1,20 +1,26 @@
 """Compute with torch what an op would have computed, by its golden function.
 
-The golden function sees float32 copies of narrow floats, so that its result is rounded once, to
-the dtype of the output, by ttnn's own host packing or exactly as that does it. Chips of a mesh are
-computed one by one, and chips with the same inputs once. Nothing is guessed: a golden function that
-raises, or that gives another shape than ttnn does, leaves the output without numbers.
+The golden function gets float32 copies of narrow floats, so that its result is rounded once, to the
+dtype of the output, by ttnn's own host packing or exactly as that does it. Chips of a mesh are
+computed one by one, and chips with the same inputs once. Nothing is guessed: if a golden function
+raises, or returns another shape than ttnn, the output has no values.
 """
 
 from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.frameworks.ttnn.shadow.golden_overrides import statement
-from optrove.frameworks.ttnn.shadow.host_mirrors import Missing, Numbers, Twin, Twins
+from optrove.frameworks.argument_names import signature_of
+from optrove.frameworks.ttnn.shadow.golden_overrides import golden_override
+from optrove.frameworks.ttnn.shadow.host_mirrors import (
+    HostMirror,
+    HostMirrors,
+    MirrorOrMissing,
+    Missing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -54,17 +60,15 @@ def by_place(
     return arguments, keywords
 
 
-@lru_cache(maxsize=4096)  # more than ttnn has ops: asking takes longer than many a golden function
+@lru_cache(maxsize=4096)  # more than ttnn has ops: it takes longer than many golden functions
 def _parameters(function: Any) -> Mapping[str, inspect.Parameter] | None:
-    """Return the parameters of a function, None if it does not tell."""
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return None
+    """Return the parameters of a function; None if it has no signature."""
+    signature = signature_of(function)
+    return None if signature is None else signature.parameters
 
 
 def _lacks_something(parameters: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
-    """Tell whether a required parameter that can be passed by place is not given."""
+    """Return whether a required parameter that can be passed by place is missing."""
     places = [each for each in parameters.values() if each.kind in _BY_PLACE]
     return any(
         each.default is inspect.Parameter.empty and each.name not in keywords
@@ -83,7 +87,7 @@ OUTPUT_ARGUMENTS = (
     "optional_output_tensors",
 )
 
-# Its numbers are not torch's: ttnn's preprocessing has a way of its own to read them.
+# torch has no such format: ttnn's preprocessing has its own way to read it.
 EIGHT_BITS = "FP8_E4M3"
 
 # Their meaning is in the bits of the narrow dtype.
@@ -91,22 +95,22 @@ NOT_WIDENED = frozenset({"ttnn.bitcast"})
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class GoldenCall:
     """The torch arguments of one golden call, made before the op could change its inputs."""
 
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
 
 
-class Golden:
+class GoldenFunctions:
     """Prepare and evaluate golden functions of one loaded ttnn."""
 
-    def __init__(self, ttnn: Any, torch: Any, twins: Twins, signatures: Signatures) -> None:
+    def __init__(self, ttnn: Any, torch: Any, mirrors: HostMirrors, signatures: Signatures) -> None:
         self._ttnn = ttnn
         self._torch = torch
-        self._twins = twins
+        self._mirrors = mirrors
         self._signatures = signatures
-        # The plain functions, so that packing a twin is not itself an observed op call.
+        # The plain function, so that packing a mirror is not itself an observed op call.
         self._from_torch: Callable[..., Any] = ttnn.from_torch.function
 
     def tensors(self, live: Any) -> Iterator[Any]:
@@ -125,10 +129,10 @@ class Golden:
         arguments: tuple[Any, ...],
         keywords: dict[str, Any],
         unread: Iterable[str] = (),
-    ) -> list[Prepared] | Missing:
+    ) -> list[GoldenCall] | Missing:
         """Return the golden calls to make, one per chip, or why none can be made.
 
-        ``unread`` names keywords, besides output tensors, that have no part in the result.
+        ``unread`` are keywords, besides output tensors, that do not affect the result.
         """
         name = operation.python_fully_qualified_name
         if _function(operation) is None:
@@ -137,10 +141,10 @@ class Golden:
         keywords = self._blanked(keywords, (*outputs, *unread))
         inputs = list(self.tensors((arguments, keywords)))
         for tensor in inputs:
-            numbers = self._twins.numbers(tensor)
-            if isinstance(numbers, Missing):
-                return inherited(name, numbers)
-        chips = max((self._twins.chips(tensor) for tensor in inputs), default=1)
+            mirror = self._mirrors.of(tensor)
+            if isinstance(mirror, Missing):
+                return inherited(name, mirror)
+        chips = max((self._mirrors.chips(tensor) for tensor in inputs), default=1)
         try:
             arguments, keywords = by_place(
                 _function(operation), self._signatures.of(operation), arguments, keywords
@@ -152,9 +156,9 @@ class Golden:
             return Missing(name, f"its golden function refused the arguments: {first_line(error)}")
 
     def answers(
-        self, operation: Any, calls: list[Prepared] | Missing, result: Any
+        self, operation: Any, calls: list[GoldenCall] | Missing, result: Any
     ) -> list[tuple[Any, list[Any] | Missing]]:
-        """Return what the golden function gives for each tensor in ``result``, chip by chip."""
+        """Return the golden function's answer for each tensor in ``result``, chip by chip."""
         outputs = list(self.tensors(result))
         if isinstance(calls, Missing):
             return [(tensor, calls) for tensor in outputs]
@@ -173,41 +177,41 @@ class Golden:
             for path, tensor in _leaves(result, self._ttnn.Tensor)
         ]
 
-    def pack(self, numbers: Any, like: Any) -> Any:
-        """Return a host tensor with ``numbers``, rounded to the dtype of the tensor ``like``."""
+    def pack(self, values: Any, like: Any) -> Any:
+        """Return a host tensor of a torch tensor, rounded to the dtype of the tensor ``like``."""
         ttnn, torch = self._ttnn, self._torch
         wanted = torch_dtype(ttnn, torch, like.dtype)
-        if numbers.dtype != wanted:
-            numbers = numbers.to(wanted)
+        if values.dtype != wanted:
+            values = values.to(wanted)
         if like.dtype == ttnn.bfloat16:
-            # Bit for bit what ttnn's packing gives of numbers, in a fraction of the time.
-            numbers = numbers.to(torch.bfloat16)
+            # Bit for bit the result of ttnn's packing, in a fraction of the time.
+            values = values.to(torch.bfloat16)
         layout = self.layout(like)
         tile = like.tile if layout == ttnn.TILE_LAYOUT else None
         return self._from_torch(
-            numbers.detach().contiguous(), dtype=like.dtype, layout=layout, tile=tile
+            values.detach().contiguous(), dtype=like.dtype, layout=layout, tile=tile
         )
 
     def layout(self, like: Any) -> Any:
-        """Return the layout in which numbers are kept for the tensor ``like``.
+        """Return the layout of the mirror of the tensor ``like``.
 
-        Only formats that share exponents need tiles; all others are quicker to read without.
+        Only formats that share exponents need tiles; all others are faster to read without.
         """
         ttnn = self._ttnn
         shared = like.dtype in (ttnn.bfloat8_b, ttnn.bfloat4_b)
         return ttnn.TILE_LAYOUT if shared else ttnn.ROW_MAJOR_LAYOUT
 
     def pack_as(self, shard: Any, spec: Any) -> Any:
-        """Return a host tensor with the numbers of another one and the given spec."""
+        """Return a host tensor with the values of another one and the given spec."""
         return self._from_torch(shard.to_torch().contiguous(), spec=spec)
 
     def unpack(self, shard: Any) -> Any:
         """Return a torch copy of a host tensor, narrow floats widened."""
         return self._widen(shard.to_torch())
 
-    def twin(self, name: str, tensor: Any, answers: list[Any]) -> Numbers:
-        """Return the numbers of ``tensor`` from a torch tensor per chip, or one for all."""
-        chips = self._twins.chips(tensor)
+    def mirror(self, name: str, tensor: Any, answers: list[Any]) -> MirrorOrMissing:
+        """Return the mirror of ``tensor`` from a torch tensor per chip, or one for all."""
+        chips = self._mirrors.chips(tensor)
         shards: dict[int, Any] = {}
         for answer in answers:
             fault = self.fault(answer, tensor)
@@ -224,79 +228,71 @@ class Golden:
             packed *= chips
         if len(packed) != chips:
             return Missing(name, f"{len(packed)} results for a tensor on {chips} chips")
-        return Twin(tuple(packed))
+        return HostMirror(tuple(packed))
 
     def _blanked(self, keywords: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-        """Replace tensors that nobody reads by blank host tensors of their form."""
+        """Replace tensors that are not read by blank host tensors of their format."""
         targets = {name: keywords[name] for name in names if keywords.get(name) is not None}
-        return keywords | {name: self._blank(target) for name, target in targets.items()}
+        return {**keywords, **mapped(self._blank, targets)}
 
     def _blank(self, target: Any) -> Any:
-        if isinstance(target, (list, tuple)):
-            return type(target)(self._blank(item) for item in target)
         if not isinstance(target, self._ttnn.Tensor):
             return target
         return self.pack(self._torch.zeros(tuple(target.shape)), target)
 
     def _per_chip(
         self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], chips: int
-    ) -> list[Prepared]:
-        known: dict[tuple[int, ...], Prepared] = {}
+    ) -> list[GoldenCall]:
+        known: dict[tuple[int, ...], GoldenCall] = {}
         read: dict[int, Any] = {}
         only_reads = self._only_reads(operation)
         tensors = list(self.tensors((arguments, keywords)))
         calls = []
         for chip in range(chips):
             # Not by id(): the shards of a host tensor are new objects whenever they are asked for.
-            key = tuple([self._on_chip(tensor, chip).tensor_id for tensor in tensors])
+            shard = partial(self._shard, chip)
+            key = tuple([shard(tensor).tensor_id for tensor in tensors])
             if key not in known:
-                # Host shards stand in for the device's: a shard on the device still claims the
-                # topology of the whole mesh, which ttnn's preprocessing would then try to compose.
-                here = self._on_chip((arguments, keywords), chip)
-                # That is done once for all chips that share a tensor.
-                here = self._read(here, read) if only_reads else here
+                # Host shards replace the device's: a shard on the device still claims the topology
+                # of the whole mesh, which ttnn's preprocessing would then try to compose.
+                here = mapped(shard, (arguments, keywords))
+                if only_reads:  # once for all chips that share a tensor
+                    here = mapped(partial(self._read, read), here)
                 known[key] = self._torch_arguments(operation, *here)
             calls.append(known[key])
         return calls
 
     def _only_reads(self, operation: Any) -> bool:
-        """Tell whether ttnn makes torch arguments of an op by reading its tensors, no more."""
+        """Return whether ttnn's preprocessing of an op only reads its tensors."""
         default = self._ttnn.decorators.default_preprocess_golden_function_inputs
         return operation.preprocess_golden_function_inputs in (None, default)
 
-    def _read(self, live: Any, read: dict[int, Any]) -> Any:
-        """Return nested arguments with torch tensors in place of host tensors."""
-        if isinstance(live, self._ttnn.Tensor):
-            number = live.tensor_id
-            if number not in read:
-                read[number] = self._readable(live)
-            return read[number]
-        if isinstance(live, dict):
-            return {key: self._read(value, read) for key, value in live.items()}
-        if type(live) in (list, tuple):
-            return type(live)(self._read(item, read) for item in live)
-        return live
+    def _read(self, read: dict[int, Any], live: Any) -> Any:
+        """Return the torch tensor of a host tensor; anything else as it is."""
+        if not isinstance(live, self._ttnn.Tensor):
+            return live
+        number = live.tensor_id
+        if number not in read:
+            is_narrow = live.dtype.name == EIGHT_BITS
+            read[number] = (
+                self._ttnn.decorators.to_torch_for_comparison(live)
+                if is_narrow
+                else live.to_torch()
+            )
+        return read[number]
 
-    def _readable(self, shard: Any) -> Any:
-        if shard.dtype.name == EIGHT_BITS:
-            return self._ttnn.decorators.to_torch_for_comparison(shard)
-        return shard.to_torch()
-
-    def _on_chip(self, live: Any, chip: int) -> Any:
-        if isinstance(live, self._ttnn.Tensor):
-            numbers = self._twins.numbers(live)
-            if isinstance(numbers, Missing):
-                raise TypeError(f"no numbers: {numbers}")
-            return numbers.shards[chip if len(numbers.shards) > 1 else 0]
-        if isinstance(live, dict):
-            return {key: self._on_chip(value, chip) for key, value in live.items()}
-        if type(live) in (list, tuple):
-            return type(live)(self._on_chip(item, chip) for item in live)
-        return live
+    def _shard(self, chip: int, live: Any) -> Any:
+        """Return the host tensor of one chip of a tensor; anything else as it is."""
+        if not isinstance(live, self._ttnn.Tensor):
+            return live
+        mirror = self._mirrors.of(live)
+        if isinstance(mirror, Missing):
+            raise TypeError(f"no numbers: {mirror}")
+        return mirror.shards[chip if len(mirror.shards) > 1 else 0]
 
     def _torch_arguments(
         self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> Prepared:
+    ) -> GoldenCall:
         decorators = self._ttnn.decorators
         name = operation.python_fully_qualified_name
         preprocess = (
@@ -305,24 +301,20 @@ class Golden:
         )
         values = preprocess(arguments, keywords)
         if name not in NOT_WIDENED:
-            values = self._widen(values)
+            values = mapped(self._widen, values)
         if name.endswith("_bw") and hasattr(decorators, "prepare_backward_golden_inputs"):
             values = decorators.prepare_backward_golden_inputs(values)
-        return Prepared(tuple(values[0]), values[1])
+        return GoldenCall(tuple(values[0]), values[1])
 
     def _widen(self, value: Any) -> Any:
-        """Return copies of the torch tensors inside ``value``, narrow floats as float32."""
+        """Return a copy of a torch tensor, narrow floats as float32; anything else as it is."""
         torch = self._torch
-        if isinstance(value, torch.Tensor):
-            narrow = value.dtype in (torch.bfloat16, torch.float16)
-            return value.to(torch.float32) if narrow else value.clone()
-        if type(value) in (list, tuple):
-            return type(value)(self._widen(item) for item in value)
-        if type(value) is dict:
-            return {key: self._widen(item) for key, item in value.items()}
-        return value
+        if not isinstance(value, torch.Tensor):
+            return value
+        narrow = value.dtype in (torch.bfloat16, torch.float16)
+        return value.to(torch.float32) if narrow else value.clone()
 
-    def _run(self, operation: Any, call: Prepared) -> Any:
+    def _run(self, operation: Any, call: GoldenCall) -> Any:
         function = _function(operation)
         assert function is not None  # noqa: S101 - narrows the type; prepare has looked
         if operation.python_fully_qualified_name.endswith("_bw"):
@@ -331,7 +323,7 @@ class Golden:
             return function(*call.arguments, **call.keywords)
 
     def fault(self, answer: Any, tensor: Any) -> str | None:
-        """Return why an answer cannot be the numbers of a tensor, None if it can."""
+        """Return why an answer cannot be the values of a tensor; None if it can."""
         if not isinstance(answer, self._torch.Tensor):
             return f"its golden function gave {type(answer).__name__} for a tensor"
         if tuple(answer.shape) != tuple(tensor.shape):
@@ -342,8 +334,17 @@ class Golden:
         return None
 
 
+def mapped(change: Callable[[Any], Any], live: Any) -> Any:
+    """Return nested lists, tuples and dictionaries with all their leaves changed."""
+    if isinstance(live, dict):
+        return {key: mapped(change, value) for key, value in live.items()}
+    if type(live) in (list, tuple):
+        return type(live)(mapped(change, item) for item in live)
+    return change(live)
+
+
 def inherited(name: str, cause: Missing) -> Missing:
-    """Return that ``name`` had an input without numbers, naming the first op that caused it."""
+    """Return that an input of ``name`` has no values, with the first op that caused it."""
     root = cause.reason if cause.reason.startswith(INHERITED) else f"{INHERITED} since {cause}"
     return Missing(name, root)
 
@@ -352,12 +353,13 @@ INHERITED = "an input has no numbers"
 
 
 def _function(operation: Any) -> Callable[..., Any] | None:
-    """Return what is stated of the op here, else its own golden function, if ttnn gives one."""
-    return statement(operation.python_fully_qualified_name) or operation.golden_function
+    """Return the override of an op's golden function, else the op's own; None without one."""
+    name = operation.python_fully_qualified_name
+    return golden_override(name) or operation.golden_function
 
 
 def _leaves(live: Any, kind: type, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
-    """Yield each tensor in a nested result with the way to it."""
+    """Yield each tensor in a nested result with its path."""
     if isinstance(live, kind):
         yield path, live
     elif isinstance(live, (list, tuple)):
@@ -371,9 +373,9 @@ def _leaves(live: Any, kind: type, path: tuple[Any, ...] = ()) -> Iterator[tuple
 def _pick(answer: Any, result: Any, path: tuple[Any, ...]) -> Any:
     """Return the part of a golden answer that belongs to one tensor of the result."""
     if not path and isinstance(answer, (list, tuple)) and len(answer) == 1:
-        return answer[0]  # backward goldens give a list of one for a single tensor
+        return answer[0]  # backward goldens return a list of one for a single tensor
     if path == (0,) and isinstance(answer, (list, tuple)) and len(answer) == 1:
-        return answer[0]  # goldens of convolutions leave out sizes and weights
+        return answer[0]  # goldens of convolutions return no sizes and weights
     for step in path:
         same = isinstance(answer, (list, tuple, dict)) and len(answer) == len(result)
         if not same:
@@ -383,7 +385,7 @@ def _pick(answer: Any, result: Any, path: tuple[Any, ...]) -> Any:
 
 
 def torch_dtype(ttnn: Any, torch: Any, dtype: Any) -> Any:
-    """Return the dtype that host packing takes for an exact, single rounding to ``dtype``."""
+    """Return the torch dtype from which host packing rounds exactly once to ``dtype``."""
     integers = {
         ttnn.uint8: torch.uint8,
         ttnn.uint16: torch.uint16,

@@ -1,8 +1,8 @@
-"""State in torch what ops of ttnn compute whose golden function is missing or knows too little.
+"""Golden functions in torch for ops whose own one is missing or incomplete.
 
-Ops of large language models shuffle heads, turn them by their positions, and write to a paged
-cache. Each is stated with the parameter names of ttnn, as golden functions are. What is not a
-parameter here is not known here: such a call raises, and its output has no numbers.
+Ops of large language models split and join heads, rotate them by their positions, and write to a
+paged cache. Each override has the parameter names of ttnn, as golden functions do. A call with
+other parameters raises, and its output has no values.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-Statement = Callable[..., Any]
+GoldenOverride = Callable[..., Any]
 
 TILE: Final = 32
 NOWHERE: Final = (-1, 2**32 - 1)
-"""What a page table holds where there is no page, and the position of a user that is left out."""
+"""The entry of a page table without a page, and the position of a user that is skipped."""
 
 # Keywords that choose where and how an op computes, not what.
 PLACEMENT: Final = frozenset(
@@ -33,19 +33,19 @@ PLACEMENT: Final = frozenset(
 )
 
 
-def statement(name: str) -> Statement | None:
-    """Return what computes the op called ``name`` in torch, None where nothing here does."""
-    stated = STATEMENTS.get(name)
-    if stated is None:
+def golden_override(name: str) -> GoldenOverride | None:
+    """Return the function that computes the op ``name`` in torch; None if there is none."""
+    override = OVERRIDES.get(name)
+    if override is None:
         return None
 
     def compute(*arguments: Any, **keywords: Any) -> Any:
-        told = {
+        relevant = {
             key: value
             for key, value in keywords.items()
             if value is not None and key not in PLACEMENT
         }
-        return stated(*arguments, **told)
+        return override(*arguments, **relevant)
 
     return compute
 
@@ -53,7 +53,7 @@ def statement(name: str) -> Statement | None:
 def reshape(
     input_tensor: Any, shape: Any = None, padded_shape: Any = None, *, logical_shape: Any = None
 ) -> Any:
-    """Give numbers another shape; with a padded one, the rows and columns outside drop out."""
+    """Change the shape; with a padded shape, drop the rows and columns outside of ``shape``."""
     wanted = tuple(shape if logical_shape is None else logical_shape)
     if padded_shape is None or tuple(input_tensor.shape) == wanted:
         return input_tensor.reshape(wanted)
@@ -68,7 +68,7 @@ def split_heads(
     num_kv_heads: int | None = None,
     transpose_k_heads: bool = True,
 ) -> tuple[Any, Any, Any]:
-    """Part fused columns into the heads of queries, keys and values: [batch, head, place, size]."""
+    """Split fused columns into heads of queries, keys and values: [batch, head, place, size]."""
     groups = num_heads if num_kv_heads is None else num_kv_heads
     if input_kv is None:
         query, key, value = _sections(input, (num_heads, groups, groups))
@@ -82,7 +82,7 @@ def split_heads(
 def split_heads_decode(
     input_tensor: Any, *, num_heads: int, num_kv_heads: int | None = None
 ) -> tuple[Any, ...]:
-    """Part the fused columns of one token for each user into heads: [1, user, head, size]."""
+    """Split the fused columns of one token for each user into heads: [1, user, head, size]."""
     groups = num_heads if num_kv_heads is None else num_kv_heads
     return tuple(part.squeeze(1) for part in _sections(input_tensor, (num_heads, groups, groups)))
 
@@ -94,7 +94,7 @@ def concat_heads(input_tensor: Any) -> Any:
 
 
 def concat_heads_decode(input_tensor: Any, *, num_heads: int) -> Any:
-    """Put the heads of each user side by side, in a tile of users; those not there have zeros."""
+    """Put the heads of each user side by side, in a tile of users; missing users have zeros."""
     users = input_tensor.shape[1]
     joined = input_tensor[0, :, :num_heads].reshape(users, -1)
     tile = joined.new_zeros(-(-users // TILE) * TILE, joined.shape[-1])
@@ -110,9 +110,9 @@ def rotate(
     *,
     is_decode_mode: bool = False,
 ) -> Any:
-    """Turn the pairs of each head by the angles of its place, tile by tile.
+    """Rotate the pairs of each head by the angles of its place, tile by tile.
 
-    In decode mode each user has a row of angles and a transformation matrix of its own.
+    In decode mode each user has its own row of angles and its own transformation matrix.
     """
     users, places = input_tensor.shape[1], input_tensor.shape[2]
     matrices = trans_mat.reshape(-1, TILE, TILE)
@@ -155,8 +155,8 @@ def update_pages(
 ) -> Any:
     """Write the key or value of one token for each user at the user's position."""
     updated, heads, block = cache_tensor.clone(), cache_tensor.shape[1], cache_tensor.shape[2]
-    told = update_idxs if update_idxs_tensor is None else update_idxs_tensor.flatten().tolist()
-    for user, position in enumerate(map(_place, told)):
+    indices = update_idxs if update_idxs_tensor is None else update_idxs_tensor.flatten().tolist()
+    for user, position in enumerate(map(_place, indices)):
         if position is None:
             continue
         page = user if page_table is None else _page(page_table, user, position // block)
@@ -180,7 +180,7 @@ def update_two_caches(
     )
 
 
-STATEMENTS: Final[Mapping[str, Statement]] = {
+OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
     # Its golden function takes no keywords and no padded shape.
     "ttnn.reshape": reshape,
     "ttnn.experimental.nlp_create_qkv_heads": split_heads,
@@ -204,16 +204,16 @@ def _sections(fused: Any, heads: tuple[int, ...]) -> Iterator[Any]:
 
 
 def _page(page_table: Any, user: int, place: int) -> int | None:
-    """Return the page at a place of a user's row, None where there is none."""
+    """Return the page at a place of a user's row; None if the entry is empty."""
     if not 0 <= user < len(page_table):
         raise ValueError(f"the page table has {len(page_table)} users, and none at {user}")
     return _place(page_table[user].tolist()[place])
 
 
-def _place(told: int) -> int | None:
-    """Return a page or a position, None where the tensor says that there is none."""
-    if told in NOWHERE:
+def _place(entry: int) -> int | None:
+    """Return a page or a position; None if the entry means that there is none."""
+    if entry in NOWHERE:
         return None
-    if told < 0:
-        raise ValueError(f"there is no page and no position {told}")
-    return told
+    if entry < 0:
+        raise ValueError(f"there is no page and no position {entry}")
+    return entry

@@ -1,18 +1,18 @@
-"""Give tensors on a mock board their numbers: torch computes beside each op of ttnn.
+"""Give tensors on a mock board their values: torch computes beside each op of ttnn.
 
-Inside ``shadow_numerics`` every op still runs on the mock board, which validates it and infers
-the output's spec. Beside it the op's golden function runs in torch, its result is rounded to the
-output's dtype by ttnn's own host packing, and whatever reads the tensor back gets that.
+Inside ``shadow_numerics`` every op still runs on the mock board, which validates it and infers the
+output's spec. Beside it the op's golden function runs in torch, its result is rounded to the
+output's dtype by ttnn's own host packing, and a call that reads the tensor back gets that.
 
-Limits. An op without a golden function leaves its output without numbers, and so does everything
-computed from it: the report counts them, and reading one raises NoNumbers. Random ops draw from
-torch, not from the device's generator. Accumulation order, math fidelity and approximation modes
-of the hardware are not modelled. On meshes each chip is computed by itself; of the ops that talk
-between chips only all_gather, all_reduce, reduce_scatter and mesh_partition are known. Arguments
-that an op is known to write to without returning them (batch_norm's running statistics) have no
-numbers afterwards. Weights that a convolution has laid out have numbers for convolutions only.
-``ttnn.Tensor(..., device=...)`` cannot be watched. ttnn's comparison mode compares inside the op
-call, before the output has numbers, and so compares nothing.
+Limits. The output of an op without a golden function has no values, and neither has anything that
+is computed from it: the report counts them, and reading one raises NoNumbers. Random ops draw from
+torch, not from the device's generator. Accumulation order, math fidelity and approximation modes of
+the hardware are not modeled. On meshes each chip is computed by itself; of the ops that communicate
+between chips only all_gather, all_reduce, reduce_scatter and mesh_partition are supported.
+Arguments that an op is known to write to without returning them (batch_norm's running statistics)
+have no values afterwards. Weights that a convolution has prepared have values for convolutions
+only. ``ttnn.Tensor(..., device=...)`` cannot be observed. ttnn's comparison mode compares inside
+the op call, before the output has values, and so compares nothing.
 """
 
 from __future__ import annotations
@@ -29,26 +29,24 @@ from typing import TYPE_CHECKING, Any
 
 from optrove.errors import FrameworkMissing, NoNumbers
 from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE, unpatched
-from optrove.frameworks.ttnn.probe.prepared_weights import PREPARING, Arrangements
-from optrove.frameworks.ttnn.shadow.expecting import MOVES, UNWRITTEN, Expecting
-from optrove.frameworks.ttnn.shadow.golden import Golden
+from optrove.frameworks.ttnn.shadow.expected_outputs import MOVES, UNWRITTEN, ExpectedOutputs
 from optrove.frameworks.ttnn.shadow.host_mirrors import (
     DEALLOCATED,
-    LaidOut,
+    HostMirror,
+    HostMirrors,
+    MirrorOrMissing,
     Missing,
-    Numbers,
-    Twin,
-    Twins,
+    PreparedMirror,
 )
-from optrove.frameworks.ttnn.shadow.transfers import Transfers, at_work, working
-from optrove.frameworks.ttnn.signatures import Signatures
+from optrove.frameworks.ttnn.shadow.prepared_weights import PREPARE_FUNCTIONS
+from optrove.frameworks.ttnn.shadow.transfers import Transfers, is_shadow_call, shadow_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __tracebackhide__ = True  # pytest shows the frames of the program, not those of this module
 
-__all__ = ["Report", "active_report", "at_work", "shadow_numerics", "tell_shadow"]
+__all__ = ["Report", "active_report", "is_shadow_call", "set_shadow_mirror", "shadow_numerics"]
 
 READING_METHODS = (
     "to_torch",
@@ -61,18 +59,15 @@ READING_METHODS = (
 )
 FORMING_METHODS = ("reshape", "pad", "unpad", "pad_to_tile", "unpad_from_tile")
 
-# Keywords that choose a command queue; no golden function takes them.
-QUEUES = frozenset({"queue_id", "cq_id"})
-
 _SWITCHING = Lock()
 
-# The op that was entered last: a fast op may hand its call over to a slow one of its name.
+# The op that was entered last: a fast op may delegate its call to a slow one of its name.
 _ENTERED: ContextVar[Any] = ContextVar("shadow_entered", default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was computed and what was not, counted by op call; grows while the shadow is on."""
+    """Op calls with and without values, by op; grows while the shadow is on."""
 
     computed: Counter[str] = field(default_factory=Counter)
     missing: Counter[Missing] = field(default_factory=Counter)
@@ -90,19 +85,19 @@ def active_report() -> Report | None:
     return installed.report if installed else None
 
 
-def tell_shadow(ttnn: Any, tensor: Any, numbers: Numbers) -> None:
-    """Give a tensor its numbers in the shadow, if one is on: what no call of ttnn could tell."""
+def set_shadow_mirror(ttnn: Any, tensor: Any, mirror: MirrorOrMissing) -> None:
+    """Set the mirror of a tensor in the shadow, if one is on, where no call of ttnn does so."""
     installed = getattr(ttnn, SHADOW_ATTRIBUTE, None)
     if installed is not None:
-        installed.twins.view(tensor, numbers)
+        installed.mirrors.set(tensor, mirror)
 
 
 @contextmanager
 def shadow_numerics(ttnn: Any) -> Iterator[Report]:
-    """Compute numbers for every op call on the mock board inside the block.
+    """Compute the values of every op call on the mock board inside the block.
 
-    Entered again inside itself, or in another thread, it changes nothing and gives the report
-    that is already on. All patches are gone after the last block, also after an exception.
+    Entered again inside itself, or in another thread, it changes nothing and returns the report of
+    the first block. All patches are gone after the last block, also after an exception.
     """
     with _SWITCHING:
         installed = getattr(ttnn, SHADOW_ATTRIBUTE, None)
@@ -122,26 +117,26 @@ def shadow_numerics(ttnn: Any) -> Iterator[Report]:
 
 @dataclass(slots=True)
 class _Installed:
-    """The shadow that is on, and how many blocks keep it on; changed under the lock only."""
+    """The shadow that is on, and how many blocks use it; changed under the lock only."""
 
     report: Report
-    twins: Twins
+    mirrors: HostMirrors
     undo: ExitStack
     blocks: int = 0
 
 
 def _install(ttnn: Any) -> _Installed:
-    """Put all patches in place, or none."""
+    """Install all patches, or none."""
     shadow = _Shadow(ttnn, _import_torch())
     with ExitStack() as undo:
         for owner, name, replacement in shadow.patches():
             original = getattr(owner, name)
-            # What stands above the shadow asks the original for its signature.
+            # Patches above the shadow read the signature of the original.
             replacement.__wrapped__ = original
             undo.callback(setattr, owner, name, original)
             setattr(owner, name, replacement)
         undo.callback(delattr, ttnn, SHADOW_ATTRIBUTE)
-        installed = _Installed(shadow.report, shadow.twins, undo.pop_all())
+        installed = _Installed(shadow.report, shadow.mirrors, undo.pop_all())
         setattr(ttnn, SHADOW_ATTRIBUTE, installed)
     return installed
 
@@ -157,25 +152,21 @@ def _import_torch() -> Any:
 
 
 class _Shadow:
-    """The numbers of one loaded ttnn, and the patches that keep them."""
+    """The mirrors of one loaded ttnn, and the patches that maintain them."""
 
     def __init__(self, ttnn: Any, torch: Any) -> None:
         self.report = Report()
         self._ttnn = ttnn
-        self._signatures = Signatures()
-        self.twins = Twins(ttnn)
-        self._golden = Golden(ttnn, torch, self.twins, self._signatures)
-        self._transfers = Transfers(ttnn, self.twins, self._golden)
-        self._arrangements = Arrangements(ttnn, torch, self.twins, self._golden)
-        self._expecting = Expecting(
-            torch, self.twins, self._golden, self._signatures, self._arrangements
-        )
+        self._expected = ExpectedOutputs(ttnn, torch)
+        self.mirrors = self._expected.mirrors
+        self._golden = self._expected.golden
+        self._transfers = Transfers(ttnn, self.mirrors, self._golden)
 
     def patches(self) -> Iterator[tuple[Any, str, Any]]:
-        """Yield what to replace: the owner, the name, and the replacement."""
+        """Yield the patches: the owner, the name, and the replacement."""
         decorators, tensor = self._ttnn.decorators, self._ttnn.Tensor
         for operation in (decorators.FastOperation, decorators.Operation):
-            yield operation, "__call__", self._watched_call(operation.__call__)
+            yield operation, "__call__", self._observed_call(operation.__call__)
         for name in READING_METHODS:
             if hasattr(tensor, name):
                 yield tensor, name, self._reading(getattr(tensor, name))
@@ -194,20 +185,20 @@ class _Shadow:
         ):
             if hasattr(self._ttnn, name):
                 yield self._ttnn, name, self._ruled(getattr(self._ttnn, name), rule)
-        for name in PREPARING:
+        for name in PREPARE_FUNCTIONS:
             if hasattr(self._ttnn, name):
                 yield self._ttnn, name, self._preparing(name, getattr(self._ttnn, name))
 
-    def _watched_call(self, original: Any) -> Any:
+    def _observed_call(self, original: Any) -> Any:
         @wraps(original)
         def call(operation: Any, *arguments: Any, **keywords: Any) -> Any:
-            if _is_handed_over(operation):
+            if _is_delegated(operation):
                 return original(operation, *arguments, **keywords)
             rule = self._transfers.ops.get(operation.python_fully_qualified_name)
             run = partial(_run, original, operation)
             if rule is not None:
                 return rule(run, arguments, keywords)
-            if at_work():
+            if is_shadow_call():
                 return run(*arguments, **keywords)
             return self._observe(run, operation, arguments, keywords)
 
@@ -239,7 +230,7 @@ class _Shadow:
 
     def _showing(self, original: Any) -> Any:
         def show(tensor: Any) -> str:
-            if self.twins.numbers(tensor) is DEALLOCATED:
+            if self.mirrors.of(tensor) is DEALLOCATED:
                 return str(original(tensor))  # ttnn says so itself
             try:
                 return str(original(self._transfers.readable(tensor)))
@@ -252,7 +243,7 @@ class _Shadow:
         def get_device_tensors(*arguments: Any, **keywords: Any) -> list[Any]:
             parts = list(original(*arguments, **keywords))
             (tensor,) = self._golden.tensors((arguments, keywords))
-            if at_work() and len(parts) == 1:
+            if is_shadow_call() and len(parts) == 1:
                 return [tensor]  # ttnn's preprocessing asks for every input of every golden
             return self._transfers.parted(tensor, parts)
 
@@ -267,8 +258,8 @@ class _Shadow:
     def _preparing(self, name: str, original: Any) -> Any:
         def prepare(*arguments: Any, **keywords: Any) -> Any:
             result = original(*arguments, **keywords)
-            with working():
-                self._arrangements.prepared(name, keywords, result)
+            with shadow_calls():
+                self._expected.weights.note_prepared(name, keywords, result)
             return result
 
         return wraps(original, assigned=("__doc__",))(prepare)
@@ -276,67 +267,68 @@ class _Shadow:
     def _observe(
         self, call: Any, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
-        """Run an op on the board and note the numbers of its outputs."""
+        """Run an op on the board and set the mirrors of its outputs."""
         inputs = list(self._golden.tensors((arguments, keywords)))
-        plain = {key: value for key, value in keywords.items() if key not in QUEUES}
-        early = any(self.twins.stands_in(tensor) for tensor in inputs)
-        prepared: Any = None
-        if early:  # before the call, for it may overwrite or free its inputs
-            with working():
-                prepared = self._expecting.prepare(operation, arguments, plain)
+        early = any(self.mirrors.replaces(tensor) for tensor in inputs)
+        expected: Any = None
+        if early:  # before the call, which may overwrite or free its inputs
+            with shadow_calls():
+                expected = self._expected.prepare(operation, arguments, keywords)
         result = call(*arguments, **keywords)
-        with working():
+        with shadow_calls():
             outputs = list(self._golden.tensors(result))
             if not early:
-                if not any(self.twins.on_device(tensor) for tensor in outputs):
+                if not any(self.mirrors.on_device(tensor) for tensor in outputs):
                     return result  # ttnn itself has computed on the host
-                prepared = self._expecting.prepare(operation, arguments, plain)
-            self._spoil(operation, arguments, plain)
-            self._note(operation, prepared, result, inputs)
+                expected = self._expected.prepare(operation, arguments, keywords)
+            self._invalidate_written(operation, arguments, keywords)
+            self._note(operation, expected, result, inputs)
         return result
 
-    def _spoil(self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        """Note that arguments which the op wrote to have no numbers, until it returns them."""
+    def _invalidate_written(
+        self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> None:
+        """Drop the values of arguments that the op wrote to, until it returns them."""
         name = operation.python_fully_qualified_name
         lost = Missing(name, "it wrote to this argument and did not return what it wrote")
-        for tensor in self._golden.tensors(self._expecting.written(operation, arguments, keywords)):
-            if self.twins.on_device(tensor):
-                self.twins.write(tensor, lost, name)
+        for tensor in self._golden.tensors(self._expected.written(operation, arguments, keywords)):
+            if self.mirrors.on_device(tensor):
+                self.mirrors.write(tensor, lost, name)
 
-    def _note(self, operation: Any, prepared: Any, result: Any, inputs: list[Any]) -> None:
+    def _note(self, operation: Any, expected: Any, result: Any, inputs: list[Any]) -> None:
         name = operation.python_fully_qualified_name
-        noted = self._expecting.numbers(operation, prepared, result)
+        found = self._expected.output_mirrors(operation, expected, result)
         if result is None:
             silent = Missing(name, "it returned nothing, so it may have written to its arguments")
-            noted = [(tensor, silent) for tensor in inputs if self.twins.on_device(tensor)]
+            found = [(tensor, silent) for tensor in inputs if self.mirrors.on_device(tensor)]
         if not operation.is_cpp_operation:
-            # Written in Python out of other ops, which have noted what they gave.
-            noted = [(tensor, numbers) for tensor, numbers in noted if not self.twins.knows(tensor)]
-            if not noted:
+            # Written in Python out of other ops, which have set their mirrors.
+            found = [(tensor, mirror) for tensor, mirror in found if not self.mirrors.knows(tensor)]
+            if not found:
                 return
-        for tensor, numbers in noted:
-            self._keep(name, tensor, numbers)
-        self._count(name, [numbers for _, numbers in noted])
+        for tensor, mirror in found:
+            self._keep(name, tensor, mirror)
+        self._count(name, [mirror for _, mirror in found])
 
-    def _keep(self, name: str, tensor: Any, numbers: Numbers) -> None:
-        if not self.twins.on_device(tensor) and isinstance(numbers, Twin):
-            numbers = Missing(name, "it reads the device in a way that is not watched")
+    def _keep(self, name: str, tensor: Any, mirror: MirrorOrMissing) -> None:
+        if not self.mirrors.on_device(tensor) and isinstance(mirror, HostMirror):
+            mirror = Missing(name, "it reads the device in a way that is not watched")
         if name in MOVES:
-            self.twins.view(tensor, numbers)
+            self.mirrors.set(tensor, mirror)
         else:
-            self.twins.write(tensor, numbers, name)
+            self.mirrors.write(tensor, mirror, name)
 
-    def _count(self, name: str, noted: list[Numbers]) -> None:
-        lacking = (numbers for numbers in noted if isinstance(numbers, Missing))
-        lack = next((numbers for numbers in lacking if not isinstance(numbers, LaidOut)), None)
+    def _count(self, name: str, found: list[MirrorOrMissing]) -> None:
+        missing = (mirror for mirror in found if isinstance(mirror, Missing))
+        lack = next((mirror for mirror in missing if not isinstance(mirror, PreparedMirror)), None)
         if lack is None:
             self.report.computed[name] += 1
         elif lack.op != name or name not in UNWRITTEN:
             self.report.missing[lack] += 1
 
 
-def _is_handed_over(operation: Any) -> bool:
-    """Tell whether a fast op, which is watched already, has called its slow twin."""
+def _is_delegated(operation: Any) -> bool:
+    """Return whether a fast op, which is observed already, has called its slow twin."""
     entered = _ENTERED.get()
     return (
         entered is not None
@@ -346,8 +338,8 @@ def _is_handed_over(operation: Any) -> bool:
 
 
 def _run(original: Any, operation: Any, *arguments: Any, **keywords: Any) -> Any:
-    """Call an op as ttnn would; what the shadow itself calls shows up in no log or hook."""
-    if at_work():
+    """Call an op as ttnn would; the shadow's own calls appear in no log or hook."""
+    if is_shadow_call():
         return operation.function(*arguments, **keywords)
     token = _ENTERED.set(operation)
     try:

@@ -4,7 +4,11 @@ import pytest
 import torch
 
 from optrove.errors import NoNumbers
-from optrove.frameworks.ttnn.probe.prepared_weights import LAYING_OUT, PREPARING, plain_shapes
+from optrove.frameworks.ttnn.shadow.prepared_weights import (
+    PREPARE_FUNCTIONS,
+    WEIGHT_ARGUMENTS,
+    plain_shapes,
+)
 from optrove.model.values import Int, List, NumpyPlacement, TensorSpec, TtnnPlacement
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
@@ -125,10 +129,10 @@ def test_weights_that_were_laid_out_beforehand_are_known(
 
 def test_the_tables_name_what_ttnn_has(ttnn):
     operations = {each.python_fully_qualified_name for each in ttnn.query_registered_operations()}
-    assert LAYING_OUT.keys() <= operations
-    for function, (op, argument) in PREPARING.items():
+    assert WEIGHT_ARGUMENTS.keys() <= operations
+    for function, (op, argument) in PREPARE_FUNCTIONS.items():
         assert hasattr(ttnn, function)
-        assert argument in LAYING_OUT[op]
+        assert argument in WEIGHT_ARGUMENTS[op]
 
 
 def recorded(shape, storage):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from optrove.frameworks.ttnn.shadow.golden_overrides import STATEMENTS, statement
+from optrove.frameworks.ttnn.shadow.golden_overrides import OVERRIDES, golden_override
 
 pytestmark = pytest.mark.torch
 
@@ -12,7 +12,7 @@ TABLE = torch.tensor([[5, 1, 3], [0, 4, -1]], dtype=torch.int32)
 
 
 def op(name):
-    return statement(f"ttnn.experimental.{name}")
+    return golden_override(f"ttnn.experimental.{name}")
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_without_pages_each_user_has_a_row_of_the_cache(random):
 
 
 def test_a_reshape_with_a_padded_shape_keeps_the_rows_inside(random):
-    rows, reshape = random(1, 1, 32, 64), statement("ttnn.reshape")
+    rows, reshape = random(1, 1, 32, 64), golden_override("ttnn.reshape")
     assert torch.equal(reshape(rows, (1, 1, 4, 64), (1, 1, 32, 64)), rows[:, :, :4])
     assert torch.equal(
         reshape(rows, logical_shape=(1, 1, 4, 64), padded_shape=(1, 1, 32, 64)), rows[:, :, :4]
@@ -145,5 +145,5 @@ def test_an_option_that_is_not_known_is_not_guessed(random):
         op("paged_fill_cache")(random(6, 2, 32, 64), random(1, 2, 32, 64), TABLE, batch_idx=2)
     with pytest.raises(ValueError, match="no position -2"):
         op("paged_update_cache")(random(2, 2, 64, 64), random(1, 2, 2, 64), update_idxs=[-2, 0])
-    assert statement("ttnn.add") is None
-    assert all(callable(stated) for stated in STATEMENTS.values())
+    assert golden_override("ttnn.add") is None
+    assert all(callable(stated) for stated in OVERRIDES.values())

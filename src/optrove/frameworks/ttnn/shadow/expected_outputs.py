@@ -1,11 +1,12 @@
-"""What a call should compute: effects, collectives, golden results.
+"""Compute what a call should return: by collectives, golden functions and known side effects.
 
-Golden functions of such ops expect a whole mesh at once, in forms that differ from op to op.
-The few collectives that models live on are small enough to state here, by lines of chips; every
-other op that talks between chips leaves its output without numbers on a mesh.
+Golden functions of collectives expect a whole mesh at once, in forms that differ from op to op. The
+few collectives that models depend on are implemented here, by lines of chips; every other op that
+communicates between chips leaves its output without values on a mesh.
 
-``prepare`` comes before the call, which may overwrite or free its inputs. Nothing is guessed:
-where it is not known what comes out, there is a ``Missing`` with its reason.
+``prepare`` comes before the call, which may overwrite or free its inputs. Nothing is guessed: an
+unknown output is a ``Missing`` with its reason. The shadow stores the outputs as mirrors, and a
+replay compares them with what the device computed.
 """
 
 from __future__ import annotations
@@ -15,22 +16,26 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from optrove.frameworks.ttnn.probe.prepared_weights import LAYING_OUT, laid_out
-from optrove.frameworks.ttnn.probe.prepared_weights import REASON as LAID_OUT
-from optrove.frameworks.ttnn.shadow.golden import Prepared, first_line, inherited
-from optrove.frameworks.ttnn.shadow.host_mirrors import Missing, Twin
+from optrove.frameworks.ttnn.shadow.golden import GoldenCall, GoldenFunctions, first_line, inherited
+from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, HostMirrors, Missing
+from optrove.frameworks.ttnn.shadow.prepared_weights import (
+    REASON,
+    WEIGHT_ARGUMENTS,
+    PreparedWeights,
+    prepared,
+)
+from optrove.frameworks.ttnn.signatures import Signatures
 
 if TYPE_CHECKING:
-    from optrove.frameworks.ttnn.probe.prepared_weights import Arrangements
-    from optrove.frameworks.ttnn.shadow.golden import Golden
-    from optrove.frameworks.ttnn.shadow.host_mirrors import Numbers, Twins
-    from optrove.frameworks.ttnn.signatures import Signatures
+    from optrove.frameworks.ttnn.shadow.host_mirrors import MirrorOrMissing
 
+# Keywords that choose a command queue; no golden function takes them.
+QUEUES = frozenset({"queue_id", "cq_id"})
 
-# Ops that give memory without writing to it.
+# Ops that allocate memory without writing to it.
 UNWRITTEN = frozenset({"ttnn.empty", "ttnn.empty_like", "ttnn.allocate_tensor_on_device"})
 
-# Ops that never change what their input holds, though their output may share its buffer.
+# Ops that never change the values of their input, though their output may share its buffer.
 MOVES = frozenset(
     {
         "ttnn.bitcast",
@@ -82,7 +87,7 @@ CACHES = frozenset({"cache", "cache_tensor", "cache_tensor1", "cache_tensor2"})
 SCRATCH = frozenset({"buffer_tensor", "exchange_buffer", "forwarding_buffer"})
 SCRATCH_PREFIXES = ("persistent_", "intermediate_")
 
-# What such an op also reads; all else that it writes to has no part in its result.
+# Parameters that such an op also reads; all others that it writes to do not affect its result.
 READ_TOO = CACHES | {"inputs"}
 
 
@@ -97,22 +102,22 @@ Collective = Callable[[Any, Line, int], list[Any]]
 
 
 def all_gather(torch: Any, line: Line, dim: int) -> list[Any]:
-    """Give every chip of the line the parts of all, joined along ``dim``."""
+    """Return for every chip of the line the parts of all, joined along ``dim``."""
     return [torch.cat(list(line), dim)] * len(line)
 
 
 def all_reduce(_torch: Any, line: Line, _dim: int) -> list[Any]:
-    """Give every chip of the line the sum of all parts."""
+    """Return for every chip of the line the sum of all parts."""
     return [sum(line[1:], line[0])] * len(line)
 
 
 def reduce_scatter(torch: Any, line: Line, dim: int) -> list[Any]:
-    """Give every chip of the line its part of the sum, split along ``dim``."""
+    """Return for every chip of the line its part of the sum, split along ``dim``."""
     return list(torch.chunk(sum(line[1:], line[0]), len(line), dim))
 
 
 def mesh_partition(torch: Any, line: Line, dim: int) -> list[Any]:
-    """Leave every chip of the line its own part of what it has, split along ``dim``."""
+    """Return for every chip of the line its share of its own part, split along ``dim``."""
     return [torch.chunk(part, len(line), dim)[place] for place, part in enumerate(line)]
 
 
@@ -132,7 +137,7 @@ PARAMETERS = frozenset({"cluster_axis", "topology", "multi_device_global_semapho
 
 
 def talks_between_chips(operation: Any, parameters: Collection[str]) -> bool:
-    """Tell whether an op with these parameters reads other chips than its own."""
+    """Return whether an op with these parameters reads other chips than its own."""
     name = operation.python_fully_qualified_name
     home = getattr(operation.golden_function, "__module__", "")
     return (
@@ -144,7 +149,7 @@ def talks_between_chips(operation: Any, parameters: Collection[str]) -> bool:
 
 
 def dimension(name: str, bound: Mapping[str, Any]) -> int | None:
-    """Return the tensor dimension of a collective call, or None where it cannot be told."""
+    """Return the tensor dimension of a collective call; None if it is unknown."""
     if name in WITHOUT_DIM:
         return 0
     asked = bound.get("dim")
@@ -152,7 +157,7 @@ def dimension(name: str, bound: Mapping[str, Any]) -> int | None:
 
 
 def lines(shape: Sequence[int], axis: int | None) -> list[list[int]]:
-    """Return the chips, numbered row by row, that talk to each other along a mesh axis."""
+    """Return the chips, numbered row by row, that communicate along a mesh axis."""
     count = math.prod(shape)
     if axis is None:
         return [list(range(count))]
@@ -164,7 +169,7 @@ def lines(shape: Sequence[int], axis: int | None) -> list[list[int]]:
 def apply(
     torch: Any, collective: Collective, parts: Line, groups: list[list[int]], dim: int
 ) -> list[Any]:
-    """Return what each chip holds after the collective ran on every line of chips."""
+    """Return the result on each chip after the collective ran on every line of chips."""
     results: list[Any] = [None] * len(parts)
     for group in groups:
         answers = collective(torch, [parts[chip] for chip in group], dim)
@@ -174,60 +179,54 @@ def apply(
 
 
 @dataclass(frozen=True, slots=True)
-class PerChip:
+class ChipResults:
     """The torch result of a collective for each chip of the mesh."""
 
     parts: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class WithWeights:
-    """The golden calls of an op that lays its weights out, and what those will keep."""
+class WeightedCall:
+    """The golden calls of an op that prepares its weights, and the mirrors of those weights."""
 
-    calls: list[Prepared] | Missing
-    weights: tuple[Numbers, ...]
-
-
-Preparation: TypeAlias = "list[Prepared] | PerChip | WithWeights | Missing"
+    calls: list[GoldenCall] | Missing
+    weights: tuple[MirrorOrMissing, ...]
 
 
-class Expecting:
-    """What calls of one loaded ttnn should compute from the numbers that twins hold."""
+Expectation: TypeAlias = "list[GoldenCall] | ChipResults | WeightedCall | Missing"
 
-    def __init__(
-        self,
-        torch: Any,
-        twins: Twins,
-        golden: Golden,
-        signatures: Signatures,
-        arrangements: Arrangements,
-    ) -> None:
+
+class ExpectedOutputs:
+    """The expected outputs of calls of one loaded ttnn, from the mirrors of their inputs."""
+
+    def __init__(self, ttnn: Any, torch: Any, signatures: Signatures | None = None) -> None:
+        self.mirrors = HostMirrors(ttnn)
+        self._signatures = signatures or Signatures()
+        self.golden = GoldenFunctions(ttnn, torch, self.mirrors, self._signatures)
+        self.weights = PreparedWeights(ttnn, torch, self.mirrors, self.golden)
         self._torch = torch
-        self._twins = twins
-        self._golden = golden
-        self._signatures = signatures
-        self._arrangements = arrangements
 
     def prepare(
         self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> Preparation:
-        """Return what the op will compute, or why that is not known; never raise.
+    ) -> Expectation:
+        """Return what is needed to compute the outputs of a call, or why it is not; never raise.
 
-        Whatever is wrong with the arguments is for ttnn to say, which sees them next.
+        Faults in the arguments are left to ttnn, which sees them next.
         """
         name = operation.python_fully_qualified_name
         if name in UNWRITTEN:
             return Missing(name, "it allocates memory and nothing has written to it since")
+        keywords = {key: value for key, value in keywords.items() if key not in QUEUES}
         try:
-            inputs = self._golden.tensors((arguments, keywords))
-            several = any(self._twins.chips(tensor) > 1 for tensor in inputs)
+            inputs = self.golden.tensors((arguments, keywords))
+            several = any(self.mirrors.chips(tensor) > 1 for tensor in inputs)
             parameters = self._signatures.parameters(operation) if several else ()
             if several and talks_between_chips(operation, parameters):
                 return self._collective(name, self._signatures.bind(operation, arguments, keywords))
             unread = self.written(operation, arguments, keywords).keys() - READ_TOO
-            if name in LAYING_OUT:
-                return self._with_weights(operation, arguments, keywords)
-            return self._golden.prepare(operation, arguments, keywords, unread)
+            if name in WEIGHT_ARGUMENTS:
+                return self._with_plain_weights(operation, arguments, keywords)
+            return self.golden.prepare(operation, arguments, keywords, unread)
         except Exception as error:  # noqa: BLE001 - ttnn judges the arguments; it is counted
             return Missing(name, f"torch cannot compute it from its inputs: {first_line(error)}")
 
@@ -239,70 +238,71 @@ class Expecting:
         candidates = written(name, self._signatures.parameters(operation))
         if not candidates:
             return {}
+        keywords = {key: value for key, value in keywords.items() if key not in QUEUES}
         bound = self._signatures.bind(operation, arguments, keywords)
         if name in ONLY_IN_TRAINING and not bound.get("training", False):
             return {}
         return {parameter: bound[parameter] for parameter in candidates & bound.keys()}
 
     def answers(
-        self, operation: Any, prepared: Preparation, result: Any
+        self, operation: Any, expected: Expectation, result: Any
     ) -> list[tuple[Any, list[Any] | Missing]]:
         """Return each tensor of the result with a torch tensor per chip, or one for all."""
-        if isinstance(prepared, PerChip):
-            return [(tensor, [*prepared.parts]) for tensor in self._golden.tensors(result)]
-        if not isinstance(prepared, WithWeights):
-            return self._golden.answers(operation, prepared, result)
+        if isinstance(expected, ChipResults):
+            return [(tensor, [*expected.parts]) for tensor in self.golden.tensors(result)]
+        if not isinstance(expected, WeightedCall):
+            return self.golden.answers(operation, expected, result)
         name = operation.python_fully_qualified_name
-        found = self._golden.answers(operation, prepared.calls, result)
-        return [*found[:1], *((tensor, Missing(name, LAID_OUT)) for tensor, _ in found[1:])]
+        found = self.golden.answers(operation, expected.calls, result)
+        return [*found[:1], *((tensor, Missing(name, REASON)) for tensor, _ in found[1:])]
 
-    def numbers(
-        self, operation: Any, prepared: Preparation, result: Any
-    ) -> list[tuple[Any, Numbers]]:
-        """Return each tensor of the result with the numbers that it has."""
+    def output_mirrors(
+        self, operation: Any, expected: Expectation, result: Any
+    ) -> list[tuple[Any, MirrorOrMissing]]:
+        """Return each tensor of the result with its mirror."""
         name = operation.python_fully_qualified_name
-        noted = [
+        found = [
             (
                 tensor,
-                found if isinstance(found, Missing) else self._golden.twin(name, tensor, found),
+                answer if isinstance(answer, Missing) else self.golden.mirror(name, tensor, answer),
             )
-            for tensor, found in self.answers(operation, prepared, result)
+            for tensor, answer in self.answers(operation, expected, result)
         ]
-        if isinstance(prepared, WithWeights):
-            kept = zip(noted[1:], prepared.weights, strict=False)
-            noted[1:] = [(tensor, numbers) for (tensor, _), numbers in kept]
-        return noted
+        if isinstance(expected, WeightedCall):
+            weights = zip(found[1:], expected.weights, strict=False)
+            found[1:] = [(tensor, mirror) for (tensor, _), mirror in weights]
+        return found
 
-    def _with_weights(
+    def _with_plain_weights(
         self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> WithWeights:
-        """Return the golden calls with plain weights in place of those that were laid out."""
+    ) -> WeightedCall:
+        """Return the golden calls with plain weights in place of prepared ones."""
         name = operation.python_fully_qualified_name
         bound = self._signatures.bind(operation, arguments, keywords)
-        weights = self._arrangements.weights(name, bound)
+        weights = self.weights.plain(name, bound)
         plain = {
-            id(bound[argument]): self._arrangements.joined(numbers)
-            for argument, numbers in weights.items()
-            if isinstance(numbers, Twin)
+            id(bound[argument]): self.weights.joined(mirror)
+            for argument, mirror in weights.items()
+            if isinstance(mirror, HostMirror)
         }
         arguments = tuple(plain.get(id(value), value) for value in arguments)
         keywords = {key: plain.get(id(value), value) for key, value in keywords.items()}
-        calls = self._golden.prepare(operation, arguments, keywords)
-        return WithWeights(calls, tuple(laid_out(name, each) for each in weights.values()))
+        calls = self.golden.prepare(operation, arguments, keywords)
+        return WeightedCall(calls, tuple(prepared(name, each) for each in weights.values()))
 
-    def _collective(self, name: str, bound: dict[str, Any]) -> PerChip | Missing:
-        """Return what a collective gives each chip, or why that is not known."""
+    def _collective(self, name: str, bound: dict[str, Any]) -> ChipResults | Missing:
+        """Return the result of a collective on each chip, or why it is unknown."""
         collective = COLLECTIVES.get(name)
         dim = dimension(name, bound)
         tensor = bound.get("input_tensor")
         if collective is None or dim is None or tensor is None:
             return Missing(name, "it talks between chips in a way that is not known here")
-        numbers = self._twins.numbers(tensor)
-        if isinstance(numbers, Missing):
-            return inherited(name, numbers)
+        mirror = self.mirrors.of(tensor)
+        if isinstance(mirror, Missing):
+            return inherited(name, mirror)
         shape = tuple(tensor.device().shape)
         groups = lines(shape, bound.get("cluster_axis"))
-        if sum(map(len, groups)) != len(numbers.shards):
+        if sum(map(len, groups)) != len(mirror.shards):
             return Missing(name, f"its input is on part of a mesh of {shape} only")
-        parts = [self._golden.unpack(shard) for shard in numbers.shards]
-        return PerChip(tuple(apply(self._torch, collective, parts, groups, dim)))
+        parts = [self.golden.unpack(shard) for shard in mirror.shards]
+        return ChipResults(tuple(apply(self._torch, collective, parts, groups, dim)))
