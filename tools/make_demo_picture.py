@@ -65,7 +65,9 @@ def run(step: Step) -> list[str]:
             check=False,
         )
     assert step.is_well(done.returncode), step.line
-    return [line for line in done.stdout.splitlines() if line.strip() and "kept as run" not in line]
+    return [
+        line for line in done.stdout.splitlines() if line.strip() and "stored as run" not in line
+    ]
 
 
 def shortened(lines: list[str], part: Part) -> list[str]:

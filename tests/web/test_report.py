@@ -1,7 +1,7 @@
 import pytest
 
 from executed_runs import ADDS, HOSTILE, NEW, OLD, id_of, make_executed
-from optrove.report.traced_page import report_of
+from optrove.report.report_page import report_of
 
 pytestmark = pytest.mark.slow
 

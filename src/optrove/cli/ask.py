@@ -15,7 +15,7 @@ who      op, model, source, test, board, calls, cases; with --by, the property b
          calls, cases, models: names
 runs     run_id, kind, source, model, board, device, machine: as machine_info above, started_at,
          finished_at, exit_code, complete, calls, cases, left_out: {data_movement and nested:
-         {ops, cases, calls}}, what these two do not count, tests: {outcome: count},
+         {ops, cases, calls}}, not in calls and cases, tests: {outcome: count},
          attempts: {outcome: count}, planned: cases of a sweep, host,
          command_line, git_sha, git_dirty, and the versions of optrove, python, ttnn and torch
 models   model, runs, ops, cases, calls, left_out: as of runs, boards, last_run_at
@@ -28,37 +28,32 @@ diff     a and b: {name, kind, cases, calls}, equal, opaque: cases that could be
 
 from __future__ import annotations
 
-import json
 import sys
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from optrove.cli.options import (
+    FAILED,
     all_ops_option,
     case_filters,
-    echo_lines,
-    echo_list,
     json_option,
     nested_option,
     store_option,
-    table_width,
+    tell,
     tell_recovered,
+)
+from optrove.cli.options import (
+    show as show_answer,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from optrove.model.trove import Fidelity
-    from optrove.report.cases import Family
-    from optrove.report.diff import Comparison
-    from optrove.trove.query import Answer, Configuration
-    from optrove.trove.reader import TroveReader
 
-
-_DIFFERS: Final = 1
+_HOST: Final = "127.0.0.1"
+_PORT: Final = 8777
 _PROPERTIES: Final = (
     *("dtype", "layout", "memory", "mesh", "shape"),
     *("model", "source", "test", "board", "config"),
@@ -76,9 +71,9 @@ _PROPERTIES: Final = (
 def ops(*, store: str | None, as_json: bool, **chosen: Any) -> None:
     """List the ops of a trove, most called first.
 
-    A case is an op with its arguments. Counted are the calls that models make themselves, of ops
-    that compute; the last lines tell what that leaves out. Complete is the share of cases that
-    were recorded completely; what is missing in others, a replay supplies where it can, and notes.
+    A case is an op with its arguments. Calls that models make themselves, of ops that compute, are
+    counted; the last lines count the others. "complete" is the share of cases that were recorded
+    completely; a replay supplies the missing parts of the others where it can, and notes it.
 
     \b
     Example:
@@ -86,30 +81,29 @@ def ops(*, store: str | None, as_json: bool, **chosen: Any) -> None:
       optrove ops --model llama --board n300
       optrove ops --json | jq '.[] | select(.replayable < 1)'
     """
-    from optrove.report.ops import ops_data, ops_lines
+    from optrove.report.listings import ops_data, ops_document
     from optrove.trove.opening import reading
     from optrove.trove.query import Asked, ops_asked
 
     asked = Asked(**chosen)
     with reading(store, tell_recovered) as reader:
         rows, left = ops_asked(reader, asked)
-    if as_json:
-        echo_list(ops_data(rows, all_ops=asked.all_ops))
-    else:
-        echo_lines(ops_lines(rows, left, all_ops=asked.all_ops, width=table_width()))
+    every = asked.all_ops
+    document = ops_document(rows, left, all_ops=every)
+    show_answer(document, lambda: ops_data(rows, all_ops=every), as_json=as_json)
 
 
 @click.command()
 @click.argument("name", metavar="OP|CASE")
 @click.argument("number", metavar="[N]", required=False, type=click.IntRange(min=1))
 @case_filters("--board")
-@click.option("--families", is_flag=True, help="Sum up cases that differ in scalars only.")
+@click.option("--families", is_flag=True, help="Group cases that differ in scalars only.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N.")
 @click.option(
     *("--svg", "pictures"),
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write a picture of the cores that hold each sharded tensor to a file there.",
+    help="Write a picture of each sharded tensor on the cores to a file there.",
 )
 @store_option
 @json_option
@@ -126,9 +120,8 @@ def show(
     """Show the exact configurations of an op, most called first.
 
     OP is ttnn.add, ttnn::add, add, or with * for anything; CASE the beginning of a case's id, six
-    digits or more. N shows one configuration of the list only. What --dtype, --layout, --memory,
-    --shape and --mesh say has to hold for one and the same tensor: with --argument for that one,
-    else for any.
+    digits or more. N shows one configuration of the list only. --dtype, --layout, --memory, --shape
+    and --mesh must all hold for the same tensor: the one of --argument, else any.
 
     \b
     Example:
@@ -139,6 +132,7 @@ def show(
       optrove show paged_fill_cache --families
       optrove show 'ttnn.experimental.*' --shape '1x1x*x128' --json
     """
+    from optrove.report import cases
     from optrove.trove.opening import reading
     from optrove.trove.query import Asked, select, several_ops
 
@@ -151,74 +145,18 @@ def show(
         if number is not None and len(answers) > 1:
             raise several_ops(answers)
         if families:
-            _show_families(reader, answers, limit, as_json=as_json)
-        elif as_json:
-            from optrove.report.cases import configuration_data
-
-            found = chain.from_iterable(
-                _chosen(reader, each, number, limit, by_run=False) for each in answers
+            show_answer(
+                cases.families_document(reader, answers, limit),
+                lambda: cases.families_data(reader, answers, limit),
+                as_json=as_json,
             )
-            echo_list(map(configuration_data, found))
-        else:
-            echo_lines(_configuration_lines(reader, answers, number, limit, pictures))
-
-
-def _chosen(
-    reader: TroveReader, answer: Answer, number: int | None, limit: int | None, *, by_run: bool
-) -> Iterable[Configuration]:
-    from optrove.trove.query import configuration, configurations
-
-    if number is not None:
-        return (configuration(reader, answer, number),)
-    return islice(configurations(reader, answer.query, by_run=by_run), limit)
-
-
-def _configuration_lines(
-    reader: TroveReader,
-    answers: Iterable[Answer],
-    number: int | None,
-    limit: int | None,
-    pictures: Path | None,
-) -> Iterator[str]:
-    from optrove.report.cases import configuration_lines, heading_lines
-    from optrove.report.ops import left_out_lines
-    from optrove.report.shards import write_pictures
-    from optrove.trove.query import left_out_of
-
-    for place, answer in enumerate(answers):
-        yield from ("",) * (2 if place else 0)
-        found = _chosen(reader, answer, number, limit, by_run=True)
-        yield from heading_lines(answer.op, cases=answer.cases, every=answer.every)
-        for each in found:
-            yield from configuration_lines(each)
-            written = () if pictures is None else write_pictures(each.row, pictures)
-            yield from (f"  picture: {path}" for path in written)
-        if number is None:
-            left = left_out_lines(left_out_of(reader, (answer,)))
-            yield from ("", *left) if left else ()
-
-
-def _show_families(
-    reader: TroveReader, answers: Iterable[Answer], limit: int | None, *, as_json: bool
-) -> None:
-    from optrove.report.cases import families, family_data
-    from optrove.trove.query import configurations
-
-    found = [(each, families(configurations(reader, each.query, by_run=True))) for each in answers]
-    if as_json:
-        echo_list(family_data(family) for _, own in found for family in own[:limit])
-        return
-    echo_lines(chain.from_iterable(_family_lines(answer, own, limit) for answer, own in found))
-
-
-def _family_lines(answer: Answer, own: tuple[Family, ...], limit: int | None) -> Iterator[str]:
-    from optrove.report.cases import family_lines, heading_lines
-
-    yield from heading_lines(answer.op, cases=answer.cases, every=answer.every)
-    yield f"Families: {len(own):,}"
-    for family in own[:limit]:
-        yield from family_lines(family)
-    yield ""
+            return
+        shown = cases.Shown(number, limit)
+        show_answer(
+            cases.cases_document(reader, answers, shown, pictures),
+            lambda: cases.cases_data(reader, answers, shown),
+            as_json=as_json,
+        )
 
 
 @click.command()
@@ -230,11 +168,11 @@ def _family_lines(answer: Answer, own: tuple[Family, ...], limit: int | None) ->
 @store_option
 @json_option
 def who(*, store: str | None, as_json: bool, by: str | None, **chosen: Any) -> None:
-    """Tell which models and tests call an op, how often and where.
+    """List the models and tests that call an op.
 
-    With --by, the calls are counted by a property: that of all tensors of a case, or with
-    --argument that of the tensor of one parameter; config is the entry of a run configuration
-    that the arguments were unpacked from. The filters are those of "optrove show".
+    With --by, calls are counted by a property: of all tensors of a case, or with --argument of
+    the tensor of one parameter; config is the entry of a run configuration that the arguments
+    were unpacked from. The filters are those of "optrove show".
 
     \b
     Example:
@@ -246,34 +184,31 @@ def who(*, store: str | None, as_json: bool, by: str | None, **chosen: Any) -> N
     Which entries of a run configuration lead to which calls?
       optrove who linear --by config
     """
-    from optrove.report import usage as told
-    from optrove.report.ops import left_out_lines
+    from optrove.report import usage
+    from optrove.report.document import paragraphs
+    from optrove.report.listings import left_out_texts
     from optrove.trove import query
     from optrove.trove.opening import reading
 
     asked = query.Asked(**chosen)
     with reading(store, tell_recovered) as reader:
         answers = query.select(reader, asked)
-        # Only who asks for tests has to pay for telling them apart.
+        # Only a list of tests has to tell tests apart, which costs time.
         by_run = by not in (None, "test")
         found = chain.from_iterable(
             query.configurations(reader, each.query, by_run=by_run) for each in answers
         )
         if by is None:
-            usage = told.usage_of(found)
-        elif by == "config":
-            grouped = told.config_groups(query.with_configs(reader, found))
+            used = usage.usage_of(found)
+            document, data = usage.usage_document(used), usage.usage_data(used)
         else:
-            grouped = told.groups(query.with_tensors(reader, found), by, asked.argument)
-        left = query.left_out_of(reader, answers)
-    if as_json:
-        echo_list(told.usage_data(usage) if by is None else told.groups_data(grouped, by))
-        return
-    width = table_width()
-    echo_lines(
-        told.usage_lines(usage, width) if by is None else told.groups_lines(grouped, by, width)
-    )
-    echo_lines(left_out_lines(left))
+            if by == "config":
+                groups = usage.config_groups(query.with_configs(reader, found))
+            else:
+                groups = usage.groups(query.with_tensors(reader, found), by, asked.argument)
+            document, data = usage.groups_document(groups, by), usage.groups_data(groups, by)
+        left = left_out_texts(query.left_out_of(reader, answers))
+    show_answer(chain(document, paragraphs(left)), lambda: data, as_json=as_json)
 
 
 @click.command()
@@ -281,7 +216,7 @@ def who(*, store: str | None, as_json: bool, by: str | None, **chosen: Any) -> N
 @click.argument("b", metavar="B")
 @click.option("--cases-only", is_flag=True, help="Do not compare how often cases are called.")
 @click.option("--brief", is_flag=True, help="Count by op; do not show each case.")
-@click.option("--all-ops", is_flag=True, help="Compare ops that only move data, too.")
+@click.option("--all-ops", is_flag=True, help="Compare data-movement ops, too.")
 @nested_option
 @store_option
 @json_option
@@ -296,13 +231,13 @@ def diff(  # noqa: PLR0913 - one for each option of the command
     all_ops: bool,
     nested: bool,
 ) -> None:
-    """Compare runs, models, troves or files: what came, went, changed.
+    """Compare the cases of runs, models, troves or files.
 
     A and B are each a file (master JSON, op lines, text export), a trove by path or URL, the
-    beginning of a run's id, or a model. A file goes first; run:ID and model:NAME say what is meant.
-    A case is changed when it computes the same with other memory, layout or program configs.
+    beginning of a run's id, or a model. A file takes precedence; run:ID and model:NAME are
+    explicit. A changed case computes the same with other memory, layout or program configs.
 
-    Ends with 1 if anything differs, with 0 if nothing does.
+    Exit code 1 if anything differs, else 0.
 
     \b
     Example:
@@ -310,35 +245,23 @@ def diff(  # noqa: PLR0913 - one for each option of the command
       optrove diff model:llama-3.2-1b model:llama-3.2-3b --brief
       optrove diff last_week.json ttnn_operations_master.json --json
     """
-    from optrove.report.diff import Comparing, comparing
+    from optrove.model.records import Query
+    from optrove.report.diff import comparing, diff_data, diff_document
 
-    how = Comparing(store, nested=nested, all_ops=all_ops, calls=not cases_only)
-    with comparing((a, b), how, tell_recovered, _warn) as compared:
-        if as_json:
-            from optrove.report.diff import diff_data
-
-            data = diff_data(compared.sides, compared.difference, compared.content)
-            click.echo(json.dumps(data, indent=2))
-        else:
-            echo_lines(_diff_lines(compared, brief=brief))
-        is_equal = compared.difference.is_equal
-    sys.exit(0 if is_equal else _DIFFERS)
-
-
-def _diff_lines(compared: Comparison, *, brief: bool) -> Iterator[str]:
-    from optrove.report.diff import change_lines, diff_lines
-
-    yield from diff_lines(compared.sides, compared.difference, table_width())
-    if not brief:
-        yield from change_lines(compared.difference, compared.content)
+    query = Query(outermost_only=not nested, hidden_ops=all_ops)
+    with comparing(
+        (a, b), store, tell_recovered, _warn, query=query, calls=not cases_only
+    ) as found:
+        show_answer(diff_document(found, brief=brief), lambda: diff_data(found), as_json=as_json)
+        is_equal = found.difference.is_equal
+    sys.exit(0 if is_equal else FAILED)
 
 
 def _warn(found: Fidelity) -> None:
-    parts = f"{found.partly:,} with parts kept as they are spelled, {found.refused:,} not at all"
-    click.echo(
-        f"optrove: of {found.configurations:,} configurations in {found.file}, "
-        f"{found.understood:,} were understood, {parts}",
-        err=True,
+    parts = f"{found.partly:,} have parts that were kept verbatim, {found.refused:,} were refused"
+    tell(
+        f"of {found.configurations:,} configurations in {found.file}, {found.understood:,} were "
+        f"understood, {parts}"
     )
 
 
@@ -350,25 +273,22 @@ def _warn(found: Fidelity) -> None:
 def runs(*, store: str | None, as_json: bool, **chosen: bool) -> None:
     """List the runs of a trove, newest first.
 
-    Calls and cases are counted as "optrove ops" does. Tests are those that passed, of all. A run
-    is incomplete when a process of it, or a call, did not end; what it recorded until then is
-    there.
+    Calls and cases are counted as by "optrove ops". "passed" counts the tests or cases that passed,
+    of all. A run is incomplete when one of its processes or calls did not end; everything that it
+    recorded until then is kept.
 
     \b
     Example:
       optrove runs
     """
     from optrove.model.ops import Counting
-    from optrove.report.runs import runs_data, runs_lines
+    from optrove.report.listings import runs_data, runs_document
     from optrove.trove.opening import reading
     from optrove.trove.query import runs_asked
 
     with reading(store, tell_recovered) as reader:
         rows = runs_asked(reader, Counting(**chosen))
-    if as_json:
-        echo_list(runs_data(rows))
-    else:
-        echo_lines(runs_lines(rows, table_width()))
+    show_answer(runs_document(rows), lambda: runs_data(rows), as_json=as_json)
 
 
 @click.command()
@@ -377,32 +297,22 @@ def runs(*, store: str | None, as_json: bool, **chosen: bool) -> None:
 @store_option
 @json_option
 def models(*, store: str | None, as_json: bool, **chosen: bool) -> None:
-    """List the models of a trove; sources, where no model is known.
+    """List the models of a trove, or the sources of runs without a model.
 
-    Ops, cases and calls are counted as "optrove ops" does.
+    Ops, cases and calls are counted as by "optrove ops".
 
     \b
     Example:
       optrove models
     """
     from optrove.model.ops import Counting
-    from optrove.report.runs import models_data, models_lines
+    from optrove.report.listings import models_data, models_document
     from optrove.trove.opening import reading
     from optrove.trove.query import models_asked
 
     with reading(store, tell_recovered) as reader:
         rows = models_asked(reader, Counting(**chosen))
-    if as_json:
-        echo_list(models_data(rows))
-    else:
-        echo_lines(models_lines(rows, table_width()))
-
-
-COMMANDS: Final = (ops, show, who, diff, runs, models)
-
-
-_HOST: Final = "127.0.0.1"
-_PORT: Final = 8777
+    show_answer(models_document(rows), lambda: models_data(rows), as_json=as_json)
 
 
 @click.command()
@@ -413,20 +323,20 @@ _PORT: Final = 8777
     type=click.IntRange(0, 65_535),
     default=_PORT,
     show_default=True,
-    help="Port to serve at; 0 is any that is free.",
+    help="Port to serve at; 0 is any free one.",
 )
 @click.option(
     "--host",
     metavar="ADDRESS",
     default=_HOST,
     show_default=True,
-    help="Address to serve at; another than this machine's own needs --token.",
+    help="Address to serve at; other addresses than this machine's own need --token.",
 )
-@click.option("--token", metavar="TEXT", help="Secret that visitors have to know.")
+@click.option("--token", metavar="TEXT", help="Secret that visitors must know.")
 def serve(*, store: str | None, port: int, host: str, token: str | None) -> None:
     """Show a trove in a browser: ops, cases, runs, boards, comparisons.
 
-    Serves pages to this machine only, and changes nothing. Every page has a twin for machines:
+    Serves pages to this machine only, and changes nothing. Every page is also available as JSON:
     the same address with format=json, described by /openapi.json. Stop it with Ctrl-C.
 
     \b
@@ -447,11 +357,11 @@ def serve(*, store: str | None, port: int, host: str, token: str | None) -> None
     except ModuleNotFoundError as error:
         raise web_missing(error) from error
 
-    serving.serve(place, host=host, port=port, token=token, store=store, tell=_tell)
+    serving.serve(place, host=host, port=port, token=token, store=store, tell=_tell_address)
 
 
-def _tell(address: str) -> None:
-    click.echo(f"optrove: open {address} in a browser; stop with Ctrl-C", err=True)
+def _tell_address(address: str) -> None:
+    tell(f"open {address} in a browser; stop with Ctrl-C")
 
 
-SERVE_COMMANDS: Final = (serve,)
+COMMANDS: Final = (ops, show, who, diff, runs, models, serve)

@@ -1,6 +1,6 @@
-"""The command ``optrove trace``: parse, run the flow for each target, show what it returns.
+"""The commands that record calls: trace and import.
 
-``--json`` prints one object, or a list of them when there are several targets or runs:
+``--json`` of trace prints one object, or a list of them with several targets or runs:
 
     target, kind        what was named; "pytest", "script", or with --from "journals", "lines"
     source, run_id      what was run, with the model, and the id of the run; null if unknown
@@ -26,14 +26,17 @@
     store, journals, jsonl, params_dir  places of what is kept, or null
     error               why there is nothing, or null
     hints               [what to try where a board or its numbers are missing]
+
+``--json`` of import prints ``{"store", "files": [{"file", "format", "runs", "calls", "new_cases",
+"known_cases", "configurations", "cases", "understood", "partly", "refused", "verbatim": [{"kind",
+"count", "path", "text"}], "notes": {text: count}}]}``; for journals and troves, all keys from
+``configurations`` on are null.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,31 +44,38 @@ import click
 
 from optrove.cli.options import (
     all_ops_option,
+    echo_document,
     json_option,
     nested_option,
+    show,
     store_option,
+    tell,
     tell_recovered,
 )
+from optrove.cli.progress import Pace
 from optrove.errors import OptroveError
 from optrove.model.ops import Counting
 from optrove.settings import read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from optrove.interop.importing import Addition
+    from optrove.model.trove import Fidelity
+    from optrove.report.document import Item, Node
     from optrove.tracing.launch import Progress, Request
     from optrove.tracing.results import Shown
 
 _REST: Final = "optrove.trace.arguments"
-_LINE_SECONDS: Final = 10.0
+_MOST_VERBATIM: Final = 8
 _STDERR: Final = 2
 
 
 class _WithArguments(click.Command):
-    """A command that hands what follows ``--`` on, to whatever it runs."""
+    """A command that passes the arguments after ``--`` to its target."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what follows the first ``--`` apart."""
+        """Set the arguments after the first ``--`` apart."""
         place = args.index("--") if "--" in args else len(args)
         ctx.meta[_REST] = tuple(args[place + 1 :])
         return super().parse_args(ctx, args[:place])
@@ -84,20 +94,22 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 @click.argument("targets", metavar="TARGET...", nargs=-1)
 @store_option
 @click.option("--board", metavar="NAME", help="Mock board to run on  [default: OPTROVE_BOARD]")
-@click.option("--shadow", is_flag=True, help="Numbers on the mock board, by torch.")
+@click.option("--shadow", is_flag=True, help="Compute numerics with torch on the mock board.")
 @click.option(
     "--backend",
     type=click.Choice(("auto", "ttnn", "torch")),
     default="auto",
-    help="Whose ops; auto: ttnn's where it gets imported, else torch's.",
+    help="Framework whose ops are recorded; auto: ttnn if it gets imported, else torch.",
 )
 @click.option("--model", metavar="NAME", help="Name of the model  [default: HF_MODEL]")
 @click.option("--include", metavar="OPS", multiple=True, callback=_names, help="Only these ops.")
 @click.option("--exclude", metavar="OPS", multiple=True, callback=_names, help="Not these ops.")
 @click.option("--jsonl", metavar="FILE", type=_FILE, help="Append one JSON line per call.")
 @click.option("--params-dir", metavar="DIR", type=_DIRECTORY, help="One JSON file per call.")
-@click.option("--with-values", is_flag=True, help="Values of tensors in --params-dir's files.")
-@click.option("--sketch", is_flag=True, help="Record how each tensor's numbers are spread.")
+@click.option(
+    "--with-values", is_flag=True, help="Write tensor values into the files of --params-dir."
+)
+@click.option("--sketch", is_flag=True, help="Record statistics of each tensor's values.")
 @click.option("--keep", is_flag=True, help="Keep the raw journals.")
 @click.option(
     "--timeout",
@@ -110,7 +122,7 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
     "place",
     metavar="DIR|FILE",
     type=click.Path(path_type=Path),
-    help="Sum up what was traced elsewhere.",
+    help="Summarize calls that were traced elsewhere.",
 )
 @all_ops_option
 @nested_option
@@ -120,13 +132,13 @@ def trace(ctx: click.Context, /, **given: Any) -> None:
     """Run tests or scripts and record every op call that they make.
 
     A TARGET is a pytest node id, a test file, a directory of tests, or a Python script. Each runs
-    in a process of its own, and what follows -- goes to it. After a crash, a hang or a kill, all
-    calls are there, and the one in flight is named with its arguments.
+    in its own process and gets the arguments after --. After a crash, a hang or a kill, all calls
+    are kept, and the call in flight is shown with its arguments.
 
-    OPS are comma lists of names: ttnn.add, ttnn::add, add, or with * for anything. --from sums up
-    journals, or a file of --jsonl, that were made elsewhere.
+    OPS are comma lists of names: ttnn.add, ttnn::add, add, or with * for anything. --from
+    summarizes journals, or a file of --jsonl, that were made elsewhere.
 
-    Ends with the target's own exit code, the highest of several; 2 where nothing was traced.
+    The exit code is that of the target, the highest of several; 2 if nothing was traced.
 
     \b
     Example:
@@ -134,75 +146,47 @@ def trace(ctx: click.Context, /, **given: Any) -> None:
       optrove trace demo.py --board t3k --jsonl calls.jsonl -- --layers 2
       optrove trace --from .optrove/trove.db.journals/RUN --all-ops
     """
-    options = Options(**given)
-    _check(options, ctx.meta[_REST])
+    arguments = ctx.meta[_REST]
+    _check(given, arguments)
+    shown = []
+    for each in _results(given, arguments):
+        _show_result(each, given)
+        shown.append(each)
+        if each.interrupted:
+            break
     # With --json, stdout is for the object alone.
-    shown = _shown(options, ctx.meta[_REST])
-    if options.as_json:
+    if given["as_json"]:
         rows = [each.data() for each in shown]
         click.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
     sys.exit(max(each.exit_code for each in shown))
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of the command, as click gives them."""
-
-    targets: tuple[str, ...]
-    store: str | None
-    board: str | None
-    shadow: bool
-    backend: str
-    model: str | None
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
-    jsonl: Path | None
-    params_dir: Path | None
-    with_values: bool
-    sketch: bool
-    keep: bool
-    timeout: float | None
-    place: Path | None
-    all_ops: bool
-    nested: bool
-    as_json: bool
-
-
-def _check(options: Options, arguments: Sequence[str]) -> None:
-    if options.with_values and options.params_dir is None:
+def _check(given: Mapping[str, Any], arguments: Sequence[str]) -> None:
+    if given["with_values"] and given["params_dir"] is None:
         raise click.UsageError("--with-values writes into the files of --params-dir: add that")
-    if options.place is None and not options.targets:
+    if given["place"] is None and not given["targets"]:
         raise click.UsageError("name what to trace: a test, a directory of tests or a script")
-    if options.place is None:
+    if given["place"] is None:
         return
-    # Of the options of a trace only --jsonl means something for what was recorded already.
+    # Of the options of a trace, only --jsonl has a meaning for recorded calls.
     running = ("board", "shadow", "model", "include", "exclude", "params_dir", "sketch")
-    unused = [name for name in (*running, "keep", "timeout", "targets") if getattr(options, name)]
+    unused = [name for name in (*running, "keep", "timeout", "targets") if given[name]]
     if unused or arguments:
         raise click.UsageError(
             f"--from runs nothing, so that {', '.join(unused or ['--'])} cannot be used with it"
         )
 
 
-def _shown(options: Options, arguments: Sequence[str]) -> list[Shown]:
-    """Do what is asked for, and show each result as soon as it is there."""
+def _results(given: Mapping[str, Any], arguments: Sequence[str]) -> Iterator[Shown]:
+    """Yield the result of each target, or of what was recorded elsewhere."""
     from optrove.tracing.results import from_place
 
-    if options.place is not None:
-        given = (options.place, options.jsonl, options.store)
-        shown = list(from_place(*given, tell_recovered))
-        for each in shown:
-            _show(each, options)
-        return shown
-    request = _request(options)
-    shown = []
-    for name in options.targets:
-        result = _trace_one(name, arguments, request, alone=len(options.targets) == 1)
-        _show(result, options)
-        shown.append(result)
-        if result.interrupted:
-            break
-    return shown
+    if given["place"] is not None:
+        yield from from_place(given["place"], given["jsonl"], given["store"], tell_recovered)
+        return
+    request = _request(given)
+    for name in given["targets"]:
+        yield _trace_one(name, arguments, request, alone=len(given["targets"]) == 1)
 
 
 def _trace_one(name: str, arguments: Sequence[str], request: Request, *, alone: bool) -> Shown:
@@ -213,77 +197,158 @@ def _trace_one(name: str, arguments: Sequence[str], request: Request, *, alone: 
     try:
         target = find_target(name)
         if not alone:
-            click.echo(f"optrove: tracing {name}", err=True)
-        # Behind the dots of pytest, whose line has not ended.
-        tell = _teller("\n" if target.kind is TargetKind.PYTEST else "")
-        return from_traced(trace_target(target, arguments, request, tell), request)
+            tell(f"tracing {name}")
+        # The line of pytest's dots has not ended.
+        report = _progress("\n" if target.kind is TargetKind.PYTEST else "")
+        return from_traced(trace_target(target, arguments, request, report), request)
     except OptroveError as error:
         if alone:
             raise
         return from_failure(name, error)
 
 
-def _request(options: Options) -> Request:
+def _request(given: Mapping[str, Any]) -> Request:
     from optrove.frameworks.ttnn.board.table import find_board
     from optrove.tracing.launch import Request
     from optrove.tracing.trace import Outputs
 
-    board = options.board or read_settings().board
-    if options.shadow and not board:
+    board = given["board"] or read_settings().board
+    if given["shadow"] and not board:
         raise click.UsageError("--shadow needs a mock board: add --board NAME")
-    jsonl, params_dir = (path and path.absolute() for path in (options.jsonl, options.params_dir))
+    jsonl, params_dir = (path and path.absolute() for path in (given["jsonl"], given["params_dir"]))
+    same = ("store", "shadow", "backend", "model", "include", "exclude", "keep", "timeout")
     return Request(
-        store=options.store,
         board=find_board(board).name if board else None,
-        shadow=options.shadow,
-        backend=options.backend,
-        model=options.model,
-        include=options.include,
-        exclude=options.exclude,
-        outputs=Outputs(jsonl, params_dir, values=options.with_values, sketch=options.sketch),
-        keep=options.keep,
-        timeout=options.timeout,
-        stdout=_STDERR if options.as_json else None,
+        outputs=Outputs(jsonl, params_dir, values=given["with_values"], sketch=given["sketch"]),
+        stdout=_STDERR if given["as_json"] else None,
+        **{name: given[name] for name in same},
     )
 
 
-def _show(shown: Shown, options: Options) -> None:
-    if not options.as_json:
-        for line in shown.lines(Counting(options.all_ops, options.nested)):
-            click.echo(line)
+def _show_result(shown: Shown, given: Mapping[str, Any]) -> None:
+    nodes = list(shown.document(Counting(given["all_ops"], given["nested"])))
+    if nodes and not given["as_json"]:
+        click.echo()
+        echo_document(nodes)
     if shown.error is not None:
         click.echo(f"Error: {shown.error}", err=True)
     for hint in shown.hints:
         click.echo(f"Hint: {hint}", err=True)
 
 
-def _teller(before: str) -> Callable[[Progress], None]:
-    """Return what tells a person who waits how far a trace is: a line now and then.
+def _progress(before: str) -> Callable[[Progress], None]:
+    """Return a function that prints the progress of a trace as a line now and then.
 
-    A line that is drawn anew in its place would be torn by the output of the target. ``before``
-    ends a line that the target has begun.
+    The output of the target would tear a progress bar. ``before`` ends a line of the target.
     """
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    told = time.monotonic()
+    pace = Pace()
 
-    def tell(progress: Progress) -> None:
-        nonlocal told
-        if time.monotonic() - told >= _LINE_SECONDS:
-            told = time.monotonic()
-            console.print(before + _progress(progress), style="dim", markup=False)
+    def show_progress(progress: Progress) -> None:
+        if pace.is_due():
+            console.print(f"{before}optrove: {_progress_text(progress)}", style="dim", markup=False)
 
-    return tell
+    return show_progress
 
 
-def _progress(progress: Progress) -> str:
+def _progress_text(progress: Progress) -> str:
     minutes, seconds = divmod(int(progress.seconds), 60)
-    facts = [f"{minutes}:{seconds:02}", "no call yet"]
-    if progress.calls:
-        facts[1:] = [f"{progress.calls:,} observed"]
+    observed = f"{progress.calls:,} observed" if progress.calls else "no call yet"
+    facts = [f"{minutes}:{seconds:02}", observed]
     if round(progress.calls_per_second):
         facts.append(f"{progress.calls_per_second:,.0f}/s")
     if progress.test_id is not None:
         facts.append(f"in {progress.test_id}")
-    return f"optrove: {', '.join(facts)}"
+    return ", ".join(facts)
+
+
+@click.command("import")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--strict", is_flag=True, help="Fail where a part is not understood.")
+@store_option
+@json_option
+def import_files(*, files: Sequence[str], strict: bool, store: str | None, as_json: bool) -> None:
+    """Add recordings of other tools to a trove.
+
+    A FILE is a master JSON of tt-metal (of either generation), op lines (--jsonl, --ops-jsonl), a
+    directory of operation parameters, a text export, a directory of journals, or another trove.
+    The format is detected. Parts that are not understood are kept verbatim, counted and shown with
+    their path. All files are added, or none if one of them is bad; adding twice changes nothing.
+
+    \b
+    Example:
+      optrove import ttnn_operations_master.json
+      optrove import calls.jsonl operation_parameters --store team.db
+    """
+    from optrove.interop.importing import import_all
+    from optrove.trove.opening import located
+
+    additions = import_all(store, files, tell_recovered, strict=strict)
+    place = str(located(store))
+    show(
+        _import_document(additions, place),
+        lambda: {"store": place, "files": [_addition_data(each) for each in additions]},
+        as_json=as_json,
+    )
+
+
+def _import_document(additions: Sequence[Addition], place: str) -> Iterator[Node]:
+    from optrove.report.document import Paragraph, Section, paragraphs
+    from optrove.report.wording import plural
+
+    for each in additions:
+        added = each.added
+        text = "nothing new: the trove has all of it"
+        if added.recordings:
+            cases = f"{added.cases_new:,} new cases, {added.cases_known:,} known"
+            text = f"added {plural(added.runs, 'run')}, {added.calls:,} calls, {cases}"
+        fidelity = () if each.fidelity is None else _fidelity_nodes(each.fidelity)
+        yield Section(f"{each.name}: {each.format}", (*fidelity, *paragraphs((text,))))
+    yield Paragraph(f"trove: {place}")
+
+
+def _fidelity_nodes(found: Fidelity) -> Iterator[Node]:
+    from optrove.report.document import Item, Items, Paragraph, Section
+
+    parts = f"{found.partly:,} with parts kept verbatim + {found.refused:,} refused"
+    total = f"{found.configurations:,} configurations"
+    yield Paragraph(f"{total} = {found.understood:,} understood + {parts}")
+    yield Paragraph(f"{found.cases:,} different cases")
+
+    def verbatim() -> Iterator[Item]:
+        for each in found.verbatim[:_MOST_VERBATIM]:
+            yield Item(each.count, each.kind, parts=(Paragraph(f"such as {each.path}"),))
+
+    more = len(found.verbatim) - _MOST_VERBATIM
+    if found.verbatim:
+        rest = f"{more} more kinds (--json)" if more > 0 else ""
+        yield Section("verbatim", (Items(tuple(verbatim()), rest),))
+    if found.notes:
+        notes = Items(tuple(Item(count, text) for text, count in found.notes))
+        yield Section("notes", (notes,))
+
+
+def _addition_data(addition: Addition) -> dict[str, Any]:
+    added, found = addition.added, addition.fidelity
+    data: dict[str, Any] = {
+        "file": addition.name,
+        "format": addition.format,
+        "runs": added.runs,
+        "calls": added.calls,
+        "new_cases": added.cases_new,
+        "known_cases": added.cases_known,
+    }
+    counts = ("configurations", "cases", "understood", "partly", "refused")
+    data |= {name: None if found is None else getattr(found, name) for name in counts}
+    if found is None:
+        return {**data, "verbatim": None, "notes": None}
+    verbatim = [
+        {"kind": each.kind, "count": each.count, "path": each.path, "text": each.text}
+        for each in found.verbatim
+    ]
+    return {**data, "verbatim": verbatim, "notes": dict(found.notes)}
+
+
+COMMANDS: Final = (trace, import_files)

@@ -3,14 +3,14 @@
 ``--json`` of replay and check-board prints one object:
 
     counts      {outcome: count}: passed, numerics, wrong_spec, rejected, out_of_memory, raised,
-                hung, crashed, not_run; what is not there is zero, and the sum is ``planned``
-    cases       [{op, case_id, outcome, cause: the line that says what is wrong, detail: all that
-                the op said, notes: [what was supplied or not compared], outputs: values,
+                hung, crashed, not_run; zeros are left out, and the sum is ``planned``
+    cases       [{op, case_id, outcome, cause: the line that states it, detail: the whole message,
+                notes: [supplied parts, and parts that were not compared], outputs: values,
                 measurements: [{name, value, threshold, passed, output}], as_recorded,
                 replayed_case_id, differences: [text], device, board, seed, run_id, started_at,
                 duration_ns, calls, recorded_on, recorded_error}]
     causes      [{op, outcome, cause, cases, calls, example: case_id, command}]
-    notes       {what was supplied or not compared: in how many cases}
+    notes       {note: number of cases}
     left_out    {reason: count} of cases that were not planned
     adapted     of check-board: null without --adapt, else {planned, counts, unadapted, cases},
                 each case with adaptations: [text] and recorded_case_ids besides
@@ -18,8 +18,8 @@
 
 check-release prints a and b: {name, cases, ttnn_version, board, device}, counts: {broken, fixed,
 moved, slower, same, not_run, unlike, only_a, only_b}, broken, fixed, moved, slower, not_run and
-unlike (tried on another kind of device): [{op, case_id, before, after: outcomes, change, worse:
-whether it counts as a regression}], regressions: how many do, only_a and only_b: ids of cases.
+unlike (on another kind of device): [{op, case_id, before, after: outcomes, change, worse: whether
+it is a regression}], regressions: their number, only_a and only_b: ids of cases.
 
 audit-goldens prints planned, interrupted, counts: {sound, cannot_fail, unchecked}, cases: [{op,
 case_id, verdict, detail, perturbed: [{name, value: its PCC, threshold, passed: whether the check
@@ -28,8 +28,9 @@ fails as it should, output}]}].
 
 from __future__ import annotations
 
-import json
 import sys
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,28 +40,135 @@ from optrove.cli.options import (
     COULD_NOT,
     FAILED,
     INTERRUPTED,
-    Work,
     case_filters,
     device_options,
-    echo_lines,
     json_option,
-    kept_in,
-    replaying,
     running_options,
+    show,
     store_option,
-    table_width,
+    tell,
     tell_recovered,
 )
+from optrove.cli.progress import case_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from optrove.model.records import Counts
     from optrove.replay.check_board import AdaptedPlan
-    from optrove.replay.planning import Chosen, How
+    from optrove.replay.device_choice import Where
+    from optrove.replay.planning import Chosen, How, Planned
+    from optrove.replay.replay import Keep
+    from optrove.replay.runner import Workers
+    from optrove.report.attempts import Attempted
+    from optrove.report.document import Node
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-_ID_SHOWN: Final = 12
+
+
+@dataclass(slots=True)
+class Execution:
+    """Cases by device, and the attempts at them."""
+
+    groups: Mapping[Where, Sequence[Planned]]
+    keep: Keep
+    store: str | None = None
+    done: list[Attempted] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def planned(self) -> list[Planned]:
+        """All cases on all devices."""
+        return [planned for cases in self.groups.values() for planned in cases]
+
+    @property
+    def runs(self) -> list[str]:
+        """The ids of the runs in the trove."""
+        from optrove.replay.replay import runs_kept
+
+        return runs_kept(self.keep, self.done)
+
+    @property
+    def ran(self) -> bool:
+        """Whether any case ran."""
+        from optrove.model.records import Outcome
+
+        return any(each.attempt.outcome is not Outcome.NOT_RUN for each in self.done)
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command."""
+        if self.interrupted:
+            return INTERRUPTED
+        return 0 if all(each.passed for each in self.done) else FAILED
+
+    def execute(self, jobs: int | Workers | None, what: str) -> None:
+        """Execute all cases and show the progress; an interrupt leaves the rest as not run."""
+        from optrove.replay.replay import replayed, unattempted
+
+        for where in self.groups:
+            why = "" if where.why is None else f": {where.why}"
+            tell(f"on {where}{why}")
+        total = len(self.planned)
+        with case_progress(total, what) as progress:
+            attempts = replayed(self.groups, self.keep, jobs, progress.tell)
+            try:
+                for attempted in attempts:
+                    self.done.append(attempted)
+                    progress.advance(passed=attempted.passed)
+            except KeyboardInterrupt:
+                self.interrupted = True
+            finally:
+                attempts.close()
+        if self.interrupted:
+            count = len(self.done)
+            self.done += unattempted(self.groups, self.done)
+            tell(f"interrupted, {count:,} of {total:,} done")
+
+    def commands(self) -> Callable[[str], str | None]:
+        """Return the function from case ids to replay commands; None if not in a trove."""
+        from optrove.report.attempts import replay_command
+
+        attempts = {each.attempt.case_id: each.attempt for each in self.done}
+
+        def command(case_id: str) -> str | None:
+            return (
+                None if self.keep.place is None else replay_command(attempts[case_id], self.store)
+            )
+
+        return command
+
+    def kept(self) -> Iterator[Node]:
+        """Yield the runs that were written to the trove."""
+        from optrove.report.document import Paragraph
+        from optrove.report.wording import SHORT_ID
+
+        for run in self.runs:
+            yield Paragraph(f"stored as run {run[:SHORT_ID]} of {self.keep.place}")
+
+    def data(self) -> dict[str, Any]:
+        """Return the facts of the execution besides its results."""
+        from optrove.capture.runs import version_of
+
+        return {
+            "runs": self.runs,
+            "store": None if self.keep.place is None else str(self.keep.place),
+            "interrupted": self.interrupted,
+            "ttnn_version": version_of("ttnn"),
+        }
+
+
+def _kept_in(store: str | None, source: str) -> Keep:
+    """Return the trove that gets the results."""
+    from optrove.replay.replay import Keep
+    from optrove.trove.opening import located
+
+    return Keep(located(store), source)
+
+
+def _not_kept(source: str) -> Keep:
+    from optrove.replay.replay import Keep
+
+    return Keep(None, source)
 
 
 @click.command()
@@ -90,15 +198,15 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Execute recorded cases again, and tell what comes out.
+    """Execute recorded cases again, and show the results.
 
-    OP (its most called case, or with --all every one) and CASE are as of "optrove show", and so
-    are the filters. Without --board, OPTROVE_BOARD or --device it runs on the board of this
-    machine, or else on a mock of the board on which it was recorded; numbers are compared with the
-    golden functions with --device shadow or hw only. The replayed call is traced, and must be the
-    recorded one. What comes of it is kept in the trove.
+    OP (its most called case, or with --all every case), CASE and the filters are those of "optrove
+    show". Without --board, OPTROVE_BOARD or --device, a case runs on the board of this machine, or
+    else on a mock of the board on which it was recorded; numerics are compared with the golden
+    functions with --device shadow or hw only. The replayed call is traced, and must be the recorded
+    one. The results are stored in the trove.
 
-    Ends with 0 if all passed, with 1 if anything failed, with 2 if nothing could be done.
+    Exit code 0 if all cases passed, 1 if any failed, 2 if none could run.
 
     \b
     Example:
@@ -110,6 +218,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     """
     from optrove.replay.device_choice import grouped, settled
     from optrove.replay.planning import How
+    from optrove.report.replays import board_data, replay_document
 
     name = "*" if name is None and jsonl is None and every else name
     _check(name, jsonl, index, chosen, every=every)
@@ -119,12 +228,18 @@ def replay(  # noqa: PLR0913 - one for each option of the command
         found = _in_lines(jsonl, how, index, every=every)
     else:
         found = _in_trove(store, {"name": name, **chosen}, how, every=every)
-    keep = kept_in(None if jsonl is not None else (store,), f"replay {name or jsonl}")
-    work = Work(grouped(found.cases, choice), keep)
-    work.do(jobs, "replaying")
-    _show_replay(work, as_json=as_json, store=store)
-    # Where not a single case has run, there is no answer.
-    sys.exit(work.exit_code if work.ran or work.interrupted else COULD_NOT)
+    source = f"replay {name or jsonl}"
+    keep = _kept_in(store, source) if jsonl is None else _not_kept(source)
+    done = Execution(grouped(found.cases, choice), keep, store)
+    done.execute(jobs, "replaying")
+    kept = done.kept() if len(done.done) > 1 else ()
+    show(
+        chain(replay_document(done.done), kept),
+        lambda: {**board_data(done.done, (), done.commands()), **done.data()},
+        as_json=as_json,
+    )
+    # A replay in which no case ran has no answer.
+    sys.exit(done.exit_code if done.ran or done.interrupted else COULD_NOT)
 
 
 def _check(
@@ -163,36 +278,18 @@ def _in_trove(store: str | None, chosen: dict[str, Any], how: How, *, every: boo
     with reading(store, tell_recovered) as reader:
         found = cases_named(reader, Asked(**chosen), how, every=every)
     if found.of > len(found.cases):
-        text = f"the most called of {found.of:,} cases; --all replays each"
-        click.echo(f"optrove: {text}", err=True)
+        tell(f"the most called of {found.of:,} cases; --all replays each")
     return found
-
-
-def _show_replay(work: Work, *, as_json: bool, store: str | None) -> None:
-    from optrove.report.attempts import attempt_lines, attempts_lines
-    from optrove.report.boards import board_data
-
-    if as_json:
-        data = board_data(work.done, (), replaying(work, store))
-        click.echo(json.dumps({**data, **work.data()}, indent=2))
-    elif len(work.done) == 1:
-        echo_lines(attempt_lines(work.done[0]))
-    else:
-        echo_lines(attempts_lines(work.done, table_width()))
-        _tell_kept(work)
-
-
-def _tell_kept(work: Work) -> None:
-    for run in work.runs:
-        click.echo(f"\nkept as run {run[:_ID_SHOWN]} of {work.keep.place}")
 
 
 @click.command("check-board")
 @click.argument("board", metavar="BOARD")
 @click.option("--op", "name", metavar="OP", help="Only this op; * stands for anything.")
-@click.option("--model", metavar="NAME", help="Only what this model has called.")
-@click.option("--run", metavar="RUN", help="Only what was called in this run.")
-@click.option("--adapt", is_flag=True, help="Try adapted what does not run as recorded.")
+@click.option("--model", metavar="NAME", help="Only calls of this model.")
+@click.option("--run", metavar="RUN", help="Only calls of this run.")
+@click.option(
+    "--adapt", is_flag=True, help="Adapt the cases that do not run as recorded, and try again."
+)
 @running_options
 @store_option
 @json_option
@@ -207,15 +304,15 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Find out which cases of a trove would run on a board, and why others would not.
+    """Check which cases of a trove run on a board, and why others do not.
 
-    Every case is executed on the mock board, just as it was recorded, on ttnn's own word: accepted,
-    rejected, or out of memory. What fails for the same reason is summed up, with a command that
-    replays an example. Results are kept in the trove as they come; an interrupt loses none. With
-    --adapt, what fails is tried again with DRAM shards on the banks of this board, as many links as
-    it has, and on one chip where it has too few; these results are shown apart and not kept.
+    ttnn executes every case on the mock board as it was recorded, and accepts it, rejects it, or
+    runs out of memory. Failures with the same cause are grouped, with a command that replays an
+    example. Results are stored in the trove as they come; an interrupt loses none. With --adapt,
+    failing cases are tried again with DRAM shards on the banks of this board, as many links as it
+    has, and on one chip where it has too few; these results are shown separately and not stored.
 
-    Ends with 0 if the board takes all of them, with 1 if not.
+    Exit code 0 if the board accepts all cases, else 1.
 
     \b
     Example:
@@ -225,54 +322,52 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
     from optrove.frameworks.ttnn.board.table import find_board
     from optrove.replay.check_board import plan_for_board
     from optrove.replay.planning import How
+    from optrove.report.replays import board_data, board_document
     from optrove.trove.opening import reading
     from optrove.trove.query import Asked
 
     name = find_board(board).name
     with reading(store, tell_recovered) as reader:
         plan = plan_for_board(reader, Asked(**chosen), How(seed, timeout), name)
-    work = Work(plan.groups, kept_in((store,), f"check-board {name}"))
-    work.do(jobs, f"checking {name}")
-    more = _adapted(work, name, jobs) if adapt and not work.interrupted else None
-    _show_board(work, plan.left_out, more, as_json=as_json, store=store)
-    sys.exit(work.exit_code)
+    done = Execution(plan.groups, _kept_in(store, f"check-board {name}"), store)
+    done.execute(jobs, f"checking {name}")
+    adapted = _adapted(done, name, jobs) if adapt and not done.interrupted else None
+    more, more_data = _adapted_answer(adapted)
+    show(
+        chain(board_document(done.done, plan.left_out, done.commands()), more, done.kept()),
+        lambda: {
+            **board_data(done.done, plan.left_out, done.commands()),
+            "adapted": more_data,
+            **done.data(),
+        },
+        as_json=as_json,
+    )
+    sys.exit(done.exit_code)
 
 
-def _adapted(work: Work, board: str, jobs: int | None) -> tuple[Work, AdaptedPlan]:
-    """Try what the board does not take once more, adapted to it."""
+def _adapted(done: Execution, board: str, jobs: int | None) -> tuple[Execution, AdaptedPlan]:
+    """Execute the cases that the board does not accept again, adapted to it."""
     from optrove.replay.check_board import plan_adapted
 
-    failed = {each.attempt.case_id for each in work.done if not each.passed}
-    plan = plan_adapted((each for each in work.planned if each.case_id in failed), board)
-    again = Work(plan.groups, kept_in(None, "adapted"))
+    failed = {each.attempt.case_id for each in done.done if not each.passed}
+    plan = plan_adapted((each for each in done.planned if each.case_id in failed), board)
+    again = Execution(plan.groups, _not_kept("adapted"))
     if plan.groups:
-        again.do(jobs, f"adapted to {board}")
+        again.execute(jobs, f"adapted to {board}")
     return again, plan
 
 
-def _show_board(
-    work: Work,
-    left_out: Counts,
-    more: tuple[Work, AdaptedPlan] | None,
-    *,
-    as_json: bool,
-    store: str | None,
-) -> None:
-    from optrove.report.boards import adapted_data, adapted_lines, board_data, board_lines
+def _adapted_answer(
+    adapted: tuple[Execution, AdaptedPlan] | None,
+) -> tuple[Iterator[Node], dict[str, Any] | None]:
+    from optrove.report.replays import adapted_data, adapted_document
 
-    command = replaying(work, store)
-    data, lines = None, []
-    if more is not None:
-        again, plan = more
-        told = {each.planned.case_id: (each.changes, each.recorded) for each in plan.adaptations}
-        data = adapted_data(again.done, told, plan.unadapted)
-        lines = adapted_lines(again.done, told, plan.unadapted, table_width())
-    if as_json:
-        whole = {**board_data(work.done, left_out, command), "adapted": data, **work.data()}
-        click.echo(json.dumps(whole, indent=2))
-        return
-    echo_lines([*board_lines(work.done, left_out, command, table_width()), *lines])
-    _tell_kept(work)
+    if adapted is None:
+        return iter(()), None
+    again, plan = adapted
+    changes = {each.planned.case_id: (each.changes, each.recorded) for each in plan.adaptations}
+    parts = (again.done, changes, plan.unadapted)
+    return adapted_document(*parts), adapted_data(*parts)
 
 
 @click.command("check-release")
@@ -281,15 +376,15 @@ def _show_board(
 @store_option
 @json_option
 def check_release(*, a: str, b: str, store: str | None, as_json: bool) -> None:
-    """Compare the results of two releases of ttnn: what broke, what was fixed, what moved.
+    """Compare the results of two releases of ttnn: broken, fixed and moved cases.
 
     A and B are each the beginning of a run's id ("optrove runs"), a trove by path or URL (its
-    newest run of cases), or a file that check-board --json or replay --json has printed. A case is
-    broken that passed in A and fails in B. What did not run on one side says nothing about ttnn,
-    and is counted apart.
+    newest run of cases), or a file that check-board --json or replay --json has printed. A broken
+    case passed in A and fails in B. Cases that did not run on one side say nothing about ttnn, and
+    are counted separately.
 
-    Ends with 1 if anything is worse in B (broken, a lower PCC, or, on the same kind of real board,
-    slower), with 2 if no case was run in both.
+    Exit code 1 if anything is worse in B (broken, a lower PCC, or, on the same kind of real board,
+    slower), 2 if no case ran in both.
 
     \b
     Example:
@@ -299,17 +394,14 @@ def check_release(*, a: str, b: str, store: str | None, as_json: bool) -> None:
       optrove check-release old.json new.json
     """
     from optrove.report.outcomes import compare_results
-    from optrove.report.releases import release_data, release_lines
+    from optrove.report.releases import release_data, release_document
 
     one, other, found = compare_results((a, b), store, tell_recovered)
-    for what in ("board", "device"):
-        before, after = getattr(one, what), getattr(other, what)
-        if before != after:
-            click.echo(f"optrove: the {what} is not the same: {before}, {after}", err=True)
-    if as_json:
-        click.echo(json.dumps(release_data(one, other, found), indent=2))
-    else:
-        echo_lines(release_lines(one, other, found))
+    show(
+        release_document(one, other, found),
+        lambda: release_data(one, other, found),
+        as_json=as_json,
+    )
     sys.exit(FAILED if found.regressions else 0)
 
 
@@ -340,12 +432,12 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
 ) -> None:
     """Find checks against golden functions that cannot fail.
 
-    The most called cases of each op are executed with numbers. Then their results are perturbed
-    (zeroed, negated, reversed, a tenth of them spoiled), and the check must fail each time; and
-    with other inputs, other numbers must be expected. Ops without any check are listed with the
-    reason. PCC does not see a result that is twice too large; --json has what was measured.
+    The most called cases of each op are executed with numerics. Then their results are perturbed
+    (zeroed, negated, reversed, a tenth of them spoiled), and the check must fail each time; and for
+    other inputs, it must expect other numbers. Ops without a check are listed with the reason. PCC
+    does not detect a result that is twice too large; --json has the measured values.
 
-    Ends with 1 if there is a check that cannot fail.
+    Exit code 1 if there is a check that cannot fail.
 
     \b
     Example:
@@ -354,19 +446,20 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
     """
     from optrove.replay.audit import auditors, cases_to_audit, grounds_of
     from optrove.replay.planning import How
-    from optrove.report.audit import audit_counts, audit_data, audit_lines
+    from optrove.report.replays import audit_counts, audit_data, audit_document
     from optrove.trove.opening import reading
 
     with reading(store, tell_recovered) as reader:
         found = cases_to_audit(reader, names, cases, How(seed, timeout))
-    work = Work(grounds_of(found, board), kept_in(None, "audit-goldens"))
-    work.do(auditors(jobs, len(found)), "auditing")
-    if as_json:
-        click.echo(json.dumps({**audit_data(work.done), "interrupted": work.interrupted}, indent=2))
-    else:
-        echo_lines(audit_lines(work.done))
-    blind = audit_counts(work.done)["cannot_fail"]
-    sys.exit(INTERRUPTED if work.interrupted else FAILED if blind else 0)
+    done = Execution(grounds_of(found, board), _not_kept("audit-goldens"))
+    done.execute(auditors(jobs, len(found)), "auditing")
+    show(
+        audit_document(done.done),
+        lambda: {**audit_data(done.done), "interrupted": done.interrupted},
+        as_json=as_json,
+    )
+    blind = audit_counts(done.done)["cannot_fail"]
+    sys.exit(INTERRUPTED if done.interrupted else FAILED if blind else 0)
 
 
 COMMANDS: Final = (replay, check_board, check_release, audit_goldens)

@@ -1,25 +1,23 @@
 """The commands for sweeps and their results: sweep, vectors, results, report.
 
-``--json`` prints the object of ``optrove results --json`` (``counts`` add up to ``planned``, those
-that were not attempted included) and besides ``store``, ``resumed``, ``interrupted`` and
-``exported``: the files that were written. With ``--dry-run``: planned, counts: {"not_attempted"},
-left_out: {reason: count}, cases: [{op, case_id, suite, device, board, calls}].
+``--json`` of sweep prints the object of results, and besides ``store``, ``resumed``,
+``interrupted`` and ``exported``: the files that were written. With ``--dry-run``: planned, counts:
+{"not_attempted"}, left_out: {reason: count}, cases: [{op, case_id, suite, device, board, calls}].
 
-``--json`` prints ``{"name", "planned", "left_out": [{"reason", "count"}], "groups": [{"hardware",
-"mesh", "vectors", "file"}], "vectors": [{"id", "op", "suite", "calls", "arguments"}]}``, where
-``planned`` and the counts of what was left out add up to all permutations.
+``--json`` of vectors prints ``{"name", "planned", "left_out": [{"reason", "count"}], "groups":
+[{"hardware", "mesh", "vectors", "file"}], "vectors": [{"id", "op", "suite", "calls",
+"arguments"}]}``, where ``planned`` and the counts of ``left_out`` add up to all permutations.
 
 ``--json`` of results prints one object:
 
-    counts        {outcome: count} and not_attempted; what is not there is zero, and the sum is
-                  ``planned``
-    views         {xfailed, xpassed: count} of suites called xfail_*, which are to fail
+    counts        {outcome: count} and not_attempted; zeros are left out, and the sum is ``planned``
+    views         {xfailed, xpassed: count} of suites called xfail_*, which expect failures
     cases         [as of "optrove replay --json", with suite, xfail, view: the outcome or xfailed
                   or xpassed, took_ns]
     not_attempted [{op, case_id, suite}]
     causes        [{op, outcome, cause, cases, calls, example: case_id, command}]
     ops           [{op, planned, counts, good, ran, calls, pcc, durations}]
-    measurements  {name: {count, min, mean, max, undefined: how many are no number}}
+    measurements  {name: {count, min, mean, max, undefined: the number of NaN}}
     durations     {total_ns, median_ns, longest_ns}, null where none is known
     compare       null without --compare, else as of "optrove check-release --json"
     run_id, kind, source, started_at, finished_at, device, board, ttnn_version, planned, left_out,
@@ -28,10 +26,10 @@ left_out: {reason: count}, cases: [{op, case_id, suite, device, board, calls}].
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,24 +41,24 @@ from optrove.cli.options import (
     INTERRUPTED,
     case_filters,
     device_options,
-    echo_lines,
     json_option,
     running_options,
+    show,
     store_option,
-    table_width,
+    tell,
     tell_recovered,
-    watching,
 )
+from optrove.cli.progress import case_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from optrove.model.records import Sweep
+    from optrove.report.document import Node
     from optrove.report.releases import Comparison, Side
     from optrove.report.results import RunResults
-    from optrove.report.sweep import DrawnVectors
     from optrove.sweep.sweeping import Engine, SweepRun
-    from optrove.sweep.vectors import Group, SweepPlan
+    from optrove.sweep.vectors import SweepPlan
     from optrove.trove.place import Place
     from optrove.trove.query import Asked
 
@@ -69,10 +67,16 @@ if TYPE_CHECKING:
 _TIME: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", re.IGNORECASE)
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _ID_SHOWN: Final = 12
+_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+_NEW_FILE: Final = click.Path(dir_okay=False, writable=True, path_type=Path)
+_PATH: Final = click.Path(path_type=Path)
+_REPORT: Final = Path("report.html")
+_BEGINNING: Final = 1000
+_RUN: Final = click.argument("name", metavar="[RUN]", required=False)
 
 
 def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float | None:
-    """Return how many seconds ``90``, ``90s``, ``10m`` or ``1.5h`` are."""
+    """Return the seconds of ``90``, ``90s``, ``10m`` or ``1.5h``."""
     if given is None:
         return None
     found = _TIME.fullmatch(given.strip())
@@ -95,8 +99,8 @@ def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float 
     type=click.Path(exists=True, path_type=Path),
     help="File or directory of vectors.",
 )
-@click.option("--vector-id", metavar="ID", help="This one only, in this process, for debuggers.")
-@click.option("--result-dest", metavar="WHERE", help="Also as files: results_export, or a PATH.")
+@click.option("--vector-id", metavar="ID", help="Only this vector, in this process, for debuggers.")
+@click.option("--result-dest", metavar="WHERE", help="Also write files: results_export, or a PATH.")
 @click.option(
     "--engine",
     type=click.Choice(("local", "ray")),
@@ -107,13 +111,13 @@ def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float 
 @click.option(
     "--budget", metavar="T", callback=_seconds, help="Stop after T, as 10m; the most called first."
 )
-@click.option("--resume", is_flag=True, help="Go on with a sweep that was interrupted.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be executed.")
-@click.option("--summary", is_flag=True, help="Only the totals and those of each op.")
-@click.option("--perf", is_flag=True, help="Measure how long a warm call takes.")
+@click.option("--resume", is_flag=True, help="Continue a sweep that was interrupted.")
+@click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@click.option("--summary", is_flag=True, help="Show only the totals and those of each op.")
+@click.option("--perf", is_flag=True, help="Measure the duration of a warm call.")
 @click.option("--measure-memory", is_flag=True, help="Measure the peak of L1 on a core.")
 @device_options(modules=True)
-@click.option("--randomize", metavar="SEED", type=int, help="In the order that SEED gives.")
+@click.option("--randomize", metavar="SEED", type=int, help="Shuffle by SEED.")
 @running_options
 @case_filters("--recorded-on", "board")
 @store_option
@@ -131,12 +135,12 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
 ) -> None:
     """Execute many cases: those of ops, of sweep modules, or of a whole trove.
 
-    MODULE is a file of tt-metal's form or its dotted name below "sweeps"; an OP's recorded cases
-    need no module. Without either it is '*': what "optrove ops" lists. --all-ops adds ops that only
-    move data, --nested cases that only other ops have called; --dry-run tells how many those are.
-    Plan and results are kept as they come: whatever ends a sweep, --resume goes on with it.
+    MODULE is a sweep module of tt-metal or its dotted name below "sweeps"; recorded cases of an OP
+    need no module. The default is '*': the ops that "optrove ops" lists. --all-ops adds
+    data-movement ops, --nested adds cases that only other ops have called; --dry-run counts them.
+    Plan and results are stored as they come: however a sweep ends, --resume continues it.
 
-    Ends with 0 if all that was attempted is well, with 1 if not, with 2 if nothing could be done.
+    Exit code 0 if all attempted cases are good, 1 if not, 2 if nothing could run.
 
     \b
     Example:
@@ -145,6 +149,9 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
       optrove sweep sweeps/sigmoid.py --result-dest results_export
       optrove sweep --resume
     """
+    from optrove.report.document import Paragraph
+    from optrove.report.results import results_data, results_document, title, totals_document
+    from optrove.sweep.documents import plan_data, plan_document
     from optrove.sweep.sweeping import engine_named, finished
     from optrove.sweep.vectors import SweepPlan
     from optrove.trove.opening import located
@@ -154,21 +161,29 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
     asked_sweep, place = _sweep(given, asked), located(store)
     _check(asked_sweep, resume=resume, dry_run=dry_run)
     begun = _resumed(store, asked_sweep) if resume else None
-    more: dict[str, object] = {"store": str(place), "resumed": begun is not None}
+    resumed = begun is not None
     plan = SweepPlan() if begun else _planned(asked_sweep, asked, store)
     if dry_run:
-        _show_plan(plan, as_json=as_json)
+        show(plan_document(plan), lambda: plan_data(plan), as_json=as_json)
         return
-    # Without an engine no sweep begins.
+    # An engine that is not available leaves no sweep behind.
     with engine_named(asked_sweep.engine) as execute:
         begun = begun or _begin(place, asked_sweep, plan)
         interrupted = _execute(begun, place, execute, jobs)
     found = finished(place, begun.run)
-    more |= {"exported": _export(found, result_dest), "interrupted": interrupted}
-    if as_json:
-        _print_data(found, store, more)
-    else:
-        _print_lines(found, store, place, summary=summary)
+    more = {
+        "store": str(place),
+        "resumed": resumed,
+        "exported": _export(found, result_dest),
+        "interrupted": interrupted,
+    }
+    document = totals_document(found) if summary else results_document(found, store)
+    stored = Paragraph(f"stored as run {found.run.id[:_ID_SHOWN]} of {place}")
+    show(
+        chain([Paragraph(title(found.run))], document, [stored]),
+        lambda: {**results_data(found, store), **more},
+        as_json=as_json,
+    )
     sys.exit(INTERRUPTED if interrupted else _exit_code(found))
 
 
@@ -210,7 +225,7 @@ def _check(asked: Sweep, *, resume: bool, dry_run: bool) -> None:
     if asked.source == "trove" and asked.file is not None:
         raise click.UsageError("--file-path is for --vector-source file or vectors_export")
     if asked.source in ("file", "vectors_export") and filters not in ([], ["vector_id"]):
-        raise click.UsageError(f"--{filters[0]} chooses recorded cases, and these are files")
+        raise click.UsageError(f"--{filters[0]} selects recorded cases, and these are files")
     if (
         asked.board is not None
         and asked.device_kind is not None
@@ -228,7 +243,7 @@ def _planned(asked_sweep: Sweep, asked: Asked, store: str | None) -> SweepPlan:
             asked_sweep, asked, lambda: stack.enter_context(reading(store, tell_recovered)), store
         )
     for note in plan.notes:
-        click.echo(f"optrove: {note}", err=True)
+        tell(note)
     return plan
 
 
@@ -243,13 +258,11 @@ def _resumed(store: str | None, asked: Sweep) -> SweepRun | None:
     except NoTrove:
         found = None
     if found is None:
-        click.echo("optrove: there is no such sweep to resume; a new one begins", err=True)
+        tell("there is no such sweep to resume; starting a new one")
         return None
     left = len(found.left.vectors)
     name = f"run {found.run.id[:_ID_SHOWN]} ({found.run.source})"
-    click.echo(
-        f"optrove: resuming {name}: {left:,} of {left + found.done:,} cases are left", err=True
-    )
+    tell(f"resuming {name}: {left:,} of {left + found.done:,} cases are left")
     return found
 
 
@@ -258,32 +271,34 @@ def _begin(place: Place, asked: Sweep, plan: SweepPlan) -> SweepRun:
 
     for where in dict.fromkeys(plan.where[each.case_id] for each in plan.vectors):
         why = "" if where.why is None else f": {where.why}"
-        click.echo(f"optrove: on {where}{why}", err=True)
+        tell(f"on {where}{why}")
     return begin(place, asked, plan)
 
 
 def _execute(begun: SweepRun, place: Place, execute: Engine, jobs: int | None) -> bool:
-    """Execute what is left, and show progress; return whether the user interrupted it."""
+    """Execute the remaining cases; return whether the user interrupted it."""
     from optrove.sweep.sweeping import swept
 
     planned = len(begun.left.vectors)
     if not planned:
         return False
     done = 0
-    with watching(planned, "sweeping") as watch:
-        attempts = swept(begun, place, execute, jobs=jobs, tell=watch.tell)
+    with case_progress(planned, "sweeping") as progress:
+        attempts = swept(begun, place, execute, jobs=jobs, tell=progress.tell)
         try:
             for each, attempt in attempts:
                 done += 1
-                watch.advance(passed=_is_well(each.suite or "", attempt.outcome.value))
+                progress.advance(passed=_is_well(each.suite or "", attempt.outcome.value))
         except KeyboardInterrupt:
             attempts.close()
             left = planned - done
-            watch.tell(f"interrupted, {left:,} cases are left: go on with optrove sweep --resume")
+            progress.tell(
+                f"interrupted, {left:,} cases are left: continue with optrove sweep --resume"
+            )
             return True
     if done < planned:
         left = planned - done
-        click.echo(f"optrove: the time is over, {left:,} cases were not attempted", err=True)
+        tell(f"the budget is used up, {left:,} cases were not attempted")
     return False
 
 
@@ -298,65 +313,22 @@ def _exit_code(found: RunResults) -> int:
 
 
 def _export(found: RunResults, destination: str | None) -> list[str]:
-    """Write the results to files if that is wanted, and return their paths."""
+    """Write the results to files if asked for, and return their paths."""
     from optrove.sweep.sweeping import export_results
 
     if destination in (None, "trove"):
         return []
     files = [str(path) for path in export_results(found, Path(destination or ""))]
     for path in files:
-        click.echo(f"optrove: written to {path}", err=True)
+        tell(f"written to {path}")
     return files
-
-
-def _show_plan(plan: SweepPlan, *, as_json: bool) -> None:
-    from optrove.report.sweep import DrawnCase, plan_data, plan_lines
-
-    cases = [
-        DrawnCase(
-            op=each.op,
-            case_id=each.case_id,
-            device=plan.where[each.case_id].device_kind.value,
-            board=plan.where[each.case_id].board,
-            suite=each.suite,
-            calls=each.calls,
-        )
-        for each in plan.vectors
-    ]
-    if as_json:
-        click.echo(json.dumps(plan_data(cases, plan.left_out), indent=2))
-    else:
-        echo_lines(plan_lines(cases, plan.left_out, table_width()))
-
-
-def _print_data(found: RunResults, store: str | None, more: Mapping[str, object]) -> None:
-    from optrove.report.results import results_data
-
-    click.echo(json.dumps({**results_data(found, store), **more}, indent=2))
-
-
-def _print_lines(found: RunResults, store: str | None, place: Place, *, summary: bool) -> None:
-    from optrove.report.results import results_lines
-    from optrove.report.sweep import summary_lines
-
-    if summary:
-        echo_lines(summary_lines(found, table_width()))
-    else:
-        echo_lines(results_lines(found, store, table_width()))
-    click.echo(f"\nkept as run {found.run.id[:_ID_SHOWN]} of {place}")
-
-
-COMMANDS: Final = (sweep,)
-
-
-_FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
 @click.argument("target", metavar="MODULE|OP")
 @click.option("--suite-name", metavar="SUITE", help="Only this suite of a module.")
-@click.option("--all-cases", is_flag=True, help="Every combination of what was traced.")
-@click.option("--randomize", metavar="SEED", type=int, help="In the order that SEED gives.")
+@click.option("--all-cases", is_flag=True, help="Every combination of the traced values.")
+@click.option("--randomize", metavar="SEED", type=int, help="Shuffle by SEED.")
 @click.option("--dump-file", is_flag=True, help="Write them to vectors_export/, with a manifest.")
 @click.option("-o", "--output", metavar="FILE", type=_FILE, help="Write them to one file.")
 @click.option("--board", metavar="NAME", help="Mock board on which a module is imported.")
@@ -372,14 +344,14 @@ def vectors(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Make the vectors of a sweep: of a module of tt-metal's form, or the cases of an op.
+    """Generate the vectors of a sweep module of tt-metal, or of the cases of an op.
 
-    MODULE is a file of Python, or its dotted name below a directory "sweeps" here or above. It is
-    imported in a process of its own. Each vector is shown with its id, which is the same each
-    time; they are grouped by the hardware and mesh that they were traced on. What is left out is
-    counted by its reason.
+    MODULE is a Python file, or its dotted name below a directory "sweeps" here or above. It is
+    imported in its own process. Each vector is shown with its id, which is always the same; vectors
+    are grouped by the hardware and mesh that they were traced on. Vectors that are left out are
+    counted by reason.
 
-    "optrove sweep" runs them: those of the module, or of files that are written here.
+    "optrove sweep" executes the vectors of the module, or of files that are written here.
 
     \b
     Example:
@@ -387,19 +359,24 @@ def vectors(
       optrove vectors sweeps/sigmoid.py --suite-name model_traced --dump-file
       optrove vectors softmax --model llama -o softmax.json
     """
+    from optrove.sweep.documents import vectors_data, vectors_document
     from optrove.sweep.vector_files import EXPORT, export_vectors, write_vectors
     from optrove.sweep.vectors import module_file
 
     file = module_file(target)
     found = _of_ops(target, store, **asked) if file is None else _of_module(file, store, **asked)
     for note in found.notes:
-        click.echo(f"optrove: {note}", err=True)
+        tell(note)
     if output is not None:
         write_vectors(found, output)
-        click.echo(f"optrove: written to {output}", err=True)
+        tell(f"written to {output}")
     exported = export_vectors(found, Path(EXPORT)) if dump_file else ()
-    shown = output is None and not dump_file
-    _show(_drawing(target, found, exported, shown=shown), as_json=as_json)
+    listed = output is None and not dump_file
+    show(
+        vectors_document(target, found, exported, listed=listed),
+        lambda: vectors_data(target, found, exported),
+        as_json=as_json,
+    )
 
 
 def _of_module(
@@ -409,7 +386,11 @@ def _of_module(
     from optrove.sweep.vectors import module_vectors, shuffled
 
     seed, all_cases = asked.pop("randomize"), asked.pop("all_cases")
-    _refuse_filters(asked)
+    given = [f"--{name.replace('_', '-')}" for name, value in asked.items() if value]
+    if given:
+        raise click.UsageError(
+            f"{', '.join(given)} selects recorded cases of ops, and this is a module"
+        )
     request = Sweep(suite=suite_name, board=board)
     return shuffled(module_vectors(file, request, store, all_cases=all_cases), seed)
 
@@ -434,60 +415,9 @@ def _of_ops(
     return shuffled(found, seed)
 
 
-def _refuse_filters(chosen: dict[str, Any]) -> None:
-    given = [name for name, value in chosen.items() if value]
-    if given:
-        words = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise click.UsageError(f"{words} chooses recorded cases of ops, and this is a module")
-
-
-def _drawing(
-    target: str, found: SweepPlan, exported: Sequence[Group], *, shown: bool
-) -> DrawnVectors:
-    from optrove.report.sweep import DrawnGroup, DrawnVector, DrawnVectors
-
-    return DrawnVectors(
-        name=found.modules[0].name if found.modules else target,
-        vectors=[
-            DrawnVector(each.case_id, each.job.case, each.suite, each.calls)
-            for each in found.vectors
-        ],
-        groups=[
-            DrawnGroup(
-                each.hardware,
-                each.mesh_text,
-                len(each.vectors),
-                None if each.file is None else str(each.file),
-            )
-            for each in exported or found.groups
-        ],
-        left_out=found.left_out,
-        shown=shown,
-    )
-
-
-def _show(drawing: DrawnVectors, *, as_json: bool) -> None:
-    from optrove.report.sweep import vector_data, vector_lines
-
-    if as_json:
-        click.echo(json.dumps(vector_data(drawing), indent=2))
-    else:
-        echo_lines(vector_lines(drawing, table_width()))
-
-
-VECTOR_COMMANDS: Final = (vectors,)
-
-
-_NEW_FILE: Final = click.Path(dir_okay=False, writable=True, path_type=Path)
-_PATH: Final = click.Path(path_type=Path)
-_REPORT: Final = Path("report.html")
-_BEGINNING: Final = 1000
-_RUN: Final = click.argument("name", metavar="[RUN]", required=False)
-
-
 @click.command()
 @_RUN
-@click.option("--compare", metavar="RUN|FILE|TROVE", help="Say what has changed since then.")
+@click.option("--compare", metavar="RUN|FILE|TROVE", help="Show the changes since then.")
 @click.option("--junit", metavar="FILE", type=_NEW_FILE, help="Write JUnit XML, for CI.")
 @click.option("--markdown", metavar="FILE", type=_NEW_FILE, help="Write a summary for CI.")
 @click.option("--export", metavar="PATH", type=_PATH, help="Write JSON as in results_export/.")
@@ -503,16 +433,16 @@ def results(  # noqa: PLR0913 - one for each option of the command
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Tell what came of a sweep or another run of cases.
+    """Show the results of a sweep or another run of cases.
 
-    RUN is the beginning of a run's id ("optrove runs"), by default the newest run in which cases
-    were executed. --compare takes another run, a trove, or a file of --json. Suites called xfail_*
-    are to fail: what does is fine, and what passes is told. What the machine was to blame for ("not
-    run") and what was not attempted says nothing about an op, and is counted apart. --export writes
-    one file if PATH ends in .json, else a file for each op or module into that directory.
+    RUN is the beginning of a run's id ("optrove runs"), by default the newest run that executed
+    cases. --compare takes another run, a trove, or a file of --json. Suites called xfail_* expect
+    failures: a failing case is good, and a passing one is shown. Faults of the machine ("not run")
+    and cases that were not attempted say nothing about an op, and are counted separately. --export
+    writes one file if PATH ends in .json, else a file for each op or module into that directory.
 
-    Ends with 0 if all went well, with 1 if not. With --compare, with 1 if anything is worse than
-    then: broken, a lower PCC, or, on the same kind of real board, slower.
+    Exit code 0 if all cases are good, else 1. With --compare, 1 if anything is worse than before:
+    broken, a lower PCC, or, on the same kind of real board, slower.
 
     \b
     Example:
@@ -520,52 +450,78 @@ def results(  # noqa: PLR0913 - one for each option of the command
       optrove results 1f3a9c --compare 77b0e2
       optrove results --junit results.xml --markdown "$GITHUB_STEP_SUMMARY"
     """
-    from optrove.report.results import results_data, results_lines, summed
+    from optrove.report.document import Paragraph
+    from optrove.report.draw_markdown import draw_markdown
+    from optrove.report.outcomes import compared_with, results_of, run_meant
+    from optrove.report.releases import release_data
+    from optrove.report.results import results_data, summed, title
+    from optrove.report.results_files import junit as junit_xml
     from optrove.sweep.sweeping import export_results
+    from optrove.trove.opening import reading
 
-    found, compared = _found(name, compare, store)
-    _write(found, store, compared, {"junit": junit, "markdown": markdown})
+    with reading(store, tell_recovered) as reader:
+        found = results_of(reader, run_meant(reader, name))
+    compared = None
+    if compare is not None:
+        compared = compared_with(compare, found, store, tell_recovered)
+    if junit is not None:
+        _put(junit, junit_xml(found))
+    if markdown is not None:
+        text = draw_markdown(title(found.run), _results_nodes(found, store, compared))
+        _put(markdown, text.encode("utf-8", "replace"))
     for path in () if export is None else export_results(found, export):
-        click.echo(f"optrove: written: {path}", err=True)
-    if as_json:
-        data = {**results_data(found, store), "compare": _compare_data(compared)}
-        click.echo(json.dumps(data, indent=2))
-    else:
-        echo_lines([*results_lines(found, store, table_width()), *_compare_lines(compared)])
+        tell(f"written to {path}")
+    show(
+        chain([Paragraph(title(found.run))], _results_nodes(found, store, compared)),
+        lambda: {
+            **results_data(found, store),
+            "compare": None if compared is None else release_data(*compared),
+        },
+        as_json=as_json,
+    )
     worse = not summed(found).all_well if compared is None else compared[2].regressions > 0
     sys.exit(FAILED if worse else 0)
 
 
+def _results_nodes(
+    found: RunResults, store: str | None, compared: Compared | None
+) -> Iterator[Node]:
+    from optrove.report.releases import release_document
+    from optrove.report.results import results_document
+
+    yield from results_document(found, store)
+    if compared is not None:
+        yield from release_document(*compared)
+
+
 @click.command()
 @_RUN
-@click.option("--compare", metavar="RUN|FILE|TROVE", help="Show what has changed since then.")
+@click.option("--compare", metavar="RUN|FILE|TROVE", help="Show the changes since then.")
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
     type=_NEW_FILE,
-    help=f"Where to write it; what is there is replaced  [default: {_REPORT}]",
+    help=f"File to write; an existing one is replaced  [default: {_REPORT}]",
 )
 @store_option
 def report(
     *, name: str | None, compare: str | None, output: Path | None, store: str | None
 ) -> None:
-    """Write a run as one HTML page that needs nothing else: to be sent, printed, or opened.
+    """Write a report of a run: one HTML page that needs no other file.
 
-    Totals, every op, how PCC is spread, the slowest cases, failures by cause with ttnn's words and
-    a command that replays an example, and what has changed since --compare. Of a traced run: what
-    was called, and what its tests said. Without RUN it is of the newest run that executed cases
-    (replay, sweep, check-board); in a trove in which nothing was executed, of the newest of all.
-    Without -o, an earlier report.html is replaced, and one that is no report of optrove is an
-    error.
+    It shows totals, every op, the distribution of PCC, the slowest cases, failures by cause with
+    the message of ttnn and a command that replays an example, and the changes since --compare. Of a
+    traced run, it shows the calls and the results of its tests. RUN is by default the newest run
+    that executed cases (replay, sweep, check-board), or the newest of all if none did. Without -o,
+    an earlier report.html is replaced, unless it is no report of optrove.
 
     \b
     Example:
       optrove report
       optrove report 1f3a9c --compare 77b0e2 -o nightly.html
     """
-    from optrove.report.runs import SHORT_ID
-    from optrove.report.traced_page import report_of
+    from optrove.report.report_page import report_of
 
     path = _REPORT if output is None else output
     replaced = path.exists()
@@ -573,57 +529,15 @@ def report(
         _check_report(path)
     made = report_of(name, compare, store, tell_recovered)
     _put(path, made.html.encode("utf-8", "replace"))
-    told = ", in place of what was there" if replaced else ""
-    click.echo(f"{path}: {len(made.html) / 1000:,.0f} kB{told}", err=True)
-    click.echo(f"of run {made.run.id[:SHORT_ID]}: {made.run.source}", err=True)
-
-
-def _found(
-    name: str | None, compare: str | None, store: str | None
-) -> tuple[RunResults, Compared | None]:
-    from optrove.report.outcomes import compared_with, results_of, run_meant
-    from optrove.trove.opening import reading
-
-    with reading(store, tell_recovered) as reader:
-        found = results_of(reader, run_meant(reader, name))
-    return found, None if compare is None else compared_with(compare, found, store, tell_recovered)
-
-
-def _compare_lines(compared: Compared | None) -> list[str]:
-    from optrove.report.releases import release_lines
-
-    return [] if compared is None else ["", *release_lines(*compared)]
-
-
-def _compare_data(compared: Compared | None) -> object:
-    from optrove.report.releases import release_data
-
-    return None if compared is None else release_data(*compared)
-
-
-def _write(
-    found: RunResults,
-    store: str | None,
-    compared: Compared | None,
-    paths: dict[str, Path | None],
-) -> None:
-    """Write the files that are wanted, by the names of their options."""
-    from optrove.report.results_files import junit, markdown
-
-    changed = None if compared is None else compared[2]
-    made = {
-        "junit": lambda: junit(found),
-        "markdown": lambda: markdown(found, store, changed).encode("utf-8", "replace"),
-    }
-    for option, path in paths.items():
-        if path is not None:
-            _put(path, made[option]())
+    before = ", replaced" if replaced else ""
+    click.echo(f"{path}: {len(made.html) / 1000:,.0f} kB{before}", err=True)
+    click.echo(f"of run {made.run.id[:_ID_SHOWN]}: {made.run.source}", err=True)
 
 
 def _check_report(path: Path) -> None:
-    """Raise UnusableResults for a file that is no report, which nobody has said to replace."""
+    """Raise UnusableResults for a file that is not a report of optrove."""
     from optrove.errors import UnusableResults
-    from optrove.report.page import is_report
+    from optrove.report.draw_html import is_report
 
     try:
         with path.open("rb") as stream:
@@ -634,7 +548,7 @@ def _check_report(path: Path) -> None:
         ) from error
     if not ours:
         raise UnusableResults(
-            f"{str(path)!r} is there, and no report of optrove; choose a file with -o FILE, or "
+            f"{str(path)!r} exists and is no report of optrove; choose a file with -o FILE, or "
             f"replace it with -o {path}"
         )
 
@@ -651,4 +565,4 @@ def _put(path: Path, content: bytes) -> None:
         ) from error
 
 
-RESULT_COMMANDS: Final = (results, report)
+COMMANDS: Final = (sweep, vectors, results, report)

@@ -1,25 +1,34 @@
-"""The command ``optrove demo``, and the demo that it runs."""
+"""The commands that need no hardware: demo, boards, doctor.
+
+``--json`` of boards prints ``[{"board", "arch", "chips", "mesh_shapes", "compute_grid",
+"dram_grid", "title"}]``, of doctor ``{"healthy", "findings": [{"part", "state", "detail",
+"remedy"}]}``.
+"""
 
 from __future__ import annotations
 
+import platform
 import shlex
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from enum import Enum
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from optrove.cli.options import FAILED, json_option, show, table_width
 from optrove.errors import FrameworkMissing, NotFound
-from optrove.settings import STORE, environment
+from optrove.settings import STORE, environment, read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from collections.abc import Iterator, Sequence
 
 BOARD: Final = "n300"
 OTHER_BOARD: Final = "p300"
@@ -31,7 +40,7 @@ _PACKAGE: Final = Path(__file__).parents[1]
 _COPIED: Final = HOME / "examples"
 _NEEDED: Final = ("ttnn", "pytest")
 
-# What keeps the demo from waiting for a reader, and from leaving files outside of its directory.
+# These keep the demo from waiting for a pager, and from leaving files outside of its directory.
 _QUIET: Final = {
     "PAGER": "cat",
     "PYTEST_ADDOPTS": "-p no:cacheprovider",
@@ -41,9 +50,9 @@ _QUIET: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command of the demo, and what it is for.
+    """One command of the demo with its title.
 
-    ``differs`` marks a command that asks whether something holds: exit code 1 is an answer then.
+    ``differs`` marks a command for which exit code 1 is an answer and not an error.
     """
 
     title: str
@@ -56,19 +65,19 @@ class Step:
         return shlex.join(("optrove", *self.words))
 
     def is_well(self, exit_code: int) -> bool:
-        """Tell whether the command has ended as it should."""
+        """Return whether the exit code is a good one."""
         return exit_code == 0 or (self.differs and exit_code == 1)
 
 
 def can_compute() -> bool:
-    """Tell whether torch is there, which computes numbers beside mock boards."""
+    """Return whether torch is installed, which computes numerics on mock boards."""
     return find_spec("torch") is not None
 
 
 def prepared() -> Path:
-    """Return the directory of the examples, and begin with an empty trove.
+    """Return the directory of the examples, and remove the trove of an earlier demo.
 
-    A checkout has them; those of an installed package are copied to where they can be looked at.
+    The examples of an installed package are copied to a place where users can read them.
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
@@ -91,7 +100,7 @@ def prepared() -> Path:
 
 
 def steps(examples: Path, *, shadow: bool) -> tuple[Step, ...]:
-    """Return the commands of the demo; with ``shadow``, torch computes numbers in them."""
+    """Return the commands of the demo; with ``shadow``, torch computes numerics."""
     on_mock = ("--board", BOARD)
     traced = (*on_mock, "--shadow") if shadow else on_mock
     executed = (*on_mock, "--device", "shadow") if shadow else on_mock
@@ -129,7 +138,7 @@ def steps(examples: Path, *, shadow: bool) -> tuple[Step, ...]:
 
 
 def done(step: Step) -> int:
-    """Run a command of the demo just as it is shown, and return its exit code."""
+    """Run a command of the demo as it is shown, and return its exit code."""
     command = [sys.executable, "-m", "optrove", *step.words]
     with environment({**_QUIET, STORE.name: str(TROVE)}):
         return subprocess.run(command, check=False).returncode  # noqa: S603 - our own words
@@ -143,20 +152,17 @@ def _forget(trove: Path) -> None:
             left.unlink()
 
 
-_FAILED: Final = 1
-
-
 @click.command()
 @click.option(
     "--shadow/--no-shadow",
     default=None,
-    help="With or without numbers, by torch  [default: where torch is installed]",
+    help="With or without numerics, by torch  [default: if torch is installed]",
 )
 def demo(*, shadow: bool | None) -> None:
     """Trace small models on a mock board, ask, replay, sweep, and write a report.
 
-    Shows each command and runs just that. Needs no board; a minute or two. All that it makes is in
-    .optrove here: demo.db, which each demo makes anew, and demo.html. Needs ttnn and pytest.
+    Shows each command and runs it. Needs ttnn and pytest, no board, and a minute or two. Its files
+    are in .optrove here: demo.db, which each demo recreates, and demo.html.
 
     \b
     Example:
@@ -173,7 +179,7 @@ def demo(*, shadow: bool | None) -> None:
         if not step.is_well(done(step)):
             failed.append(step)
     click.echo(_ending(failed, len(script), time.monotonic() - began))
-    sys.exit(_FAILED if failed else 0)
+    sys.exit(FAILED if failed else 0)
 
 
 def _introduction(*, computes: bool) -> str:
@@ -181,12 +187,12 @@ def _introduction(*, computes: bool) -> str:
         "The real ttnn on mock boards: its validation, output specs and memory checks, no hardware."
     )
     if computes:
-        return f"{real}\nNumbers: torch computes beside each op, ttnn's own packing rounds."
-    return f"{real}\nNo numbers without torch: with it (pip install torch), the demo has PCC, too."
+        return f"{real}\nNumerics: torch computes each op, and ttnn's own packing rounds."
+    return f"{real}\nNo numerics without torch: with it (pip install torch), the demo has PCC, too."
 
 
 def _show(title: str, line: str) -> None:
-    """Set a command apart from what it prints; flushed, since another process prints next."""
+    """Print a command; flushed, since another process prints next."""
     click.echo(f"\n{click.style(title, bold=True)}\n{click.style('$', fg='green')} {line}")
     sys.stdout.flush()
 
@@ -195,10 +201,10 @@ def _ending(failed: Sequence[Step], count: int, seconds: float) -> str:
 
     lines = [""]
     if failed:
-        lines += [f"{len(failed)} of {count} commands did not end well:"]
+        lines += [f"{len(failed)} of {count} commands failed:"]
         lines += [f"  {step.line}" for step in failed]
     else:
-        lines += [f"{count} commands, {seconds:.0f} s, all as they should be."]
+        lines += [f"{count} commands, {seconds:.0f} s, all good."]
     lines += [f"report: {REPORT.absolute().as_uri()}", "", "Go on:"]
     if shutil.which("optrove") is None:
         lines += [f"  . {shlex.quote(str(Path(sys.prefix) / 'bin' / 'activate'))}"]
@@ -214,4 +220,261 @@ def _ending(failed: Sequence[Step], count: int, seconds: float) -> str:
     return "\n".join(lines)
 
 
-COMMANDS = (demo,)
+@click.command()
+@json_option
+def boards(*, as_json: bool) -> None:
+    """List the boards that can be opened without hardware.
+
+    The grids of compute cores and of DRAM banks are those that ttnn reports for the opened board,
+    as columns x rows; mesh shapes are rows x columns of chips.
+
+    \b
+    Example:
+      optrove boards
+      OPTROVE_BOARD=t3k pytest tests/
+    """
+    from optrove.frameworks.ttnn.board.table import BOARDS
+    from optrove.report.document import Column, table
+
+    titles = ("board", "arch", "chips", "mesh shapes", "grid", "DRAM")
+    document = table(
+        [Column(name, right=name == "chips") for name in titles],
+        [
+            (
+                board.name,
+                board.arch,
+                board.chips,
+                " ".join(f"{height}x{width}" for height, width in board.mesh_shapes),
+                *(f"{x}x{y}" for x, y in (board.compute_grid, board.dram_grid)),
+            )
+            for board in BOARDS.values()
+        ],
+    )
+    show(
+        [document],
+        lambda: [
+            {
+                "board": board.name,
+                "arch": board.arch,
+                "chips": board.chips,
+                "mesh_shapes": board.mesh_shapes,
+                "compute_grid": board.compute_grid,
+                "dram_grid": board.dram_grid,
+                "title": board.title,
+            }
+            for board in BOARDS.values()
+        ],
+        as_json=as_json,
+    )
+
+
+LIMIT_SECONDS: Final = 120
+WHEEL_PYTHONS: Final = ((3, 10), (3, 12))
+
+# Opens a mock board and adds two tensors, like the first steps of a user.
+TRIAL: Final = """
+import sys, optrove
+with optrove.mock_board(sys.argv[1]):
+    import ttnn
+    device = ttnn.open_device(device_id=0)
+    tile = ttnn.zeros([32, 32], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    ttnn.add(tile, tile)
+    ttnn.close_device(device)
+"""
+
+
+_COLORS: Final = {"ok": "green", "missing": "yellow", "broken": "red"}
+
+
+class State(str, Enum):
+    """The state of a part: working, absent (which may be fine), or broken."""
+
+    OK = "ok"
+    MISSING = "missing"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The state of one part, and how to fix it."""
+
+    part: str
+    state: State
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """An optional part of the installation: the package to look for and the extra's name."""
+
+    part: str
+    package: str
+    extra: str
+    purpose: str
+
+
+EXTRAS: Final = (
+    Extra("torch", "torch", "torch", "numerics on mock boards (--optrove-shadow)"),
+    Extra("pytest", "pytest", "test", "pytest --optrove-board"),
+    Extra("PostgreSQL driver", "psycopg", "postgres", "a team's trove by its URL"),
+    Extra("Ray", "ray", "ray", "optrove sweep --engine ray"),
+    Extra("web server", "starlette", "web", "optrove serve"),
+)
+
+
+def examine(board: str = "n150") -> Iterator[Finding]:
+    """Yield the findings, part by part; opens the mock board ``board`` as a trial."""
+    yield _python()
+    ttnn = _ttnn()
+    yield ttnn
+    yield _real_boards()
+    yield _mock_boards(board, has_ttnn=ttnn.state is State.OK)
+    yield _tracing()
+    yield Finding("store: SQLite", State.OK, sqlite3.sqlite_version)
+    for extra in EXTRAS:
+        yield _extra(extra)
+
+
+def is_healthy(findings: tuple[Finding, ...]) -> bool:
+    """Return whether nothing is broken; parts that are not installed do no harm."""
+    return all(finding.state is not State.BROKEN for finding in findings)
+
+
+def _python() -> Finding:
+    found = f"{platform.python_version()} ({platform.system()} {platform.machine()})"
+    return Finding("Python", State.OK, found)
+
+
+def _ttnn() -> Finding:
+    from optrove.frameworks.ttnn.board.runtime import installed_package, installed_version
+
+    try:
+        installed_package()
+    except FrameworkMissing:
+        right_python = sys.version_info[:2] in WHEEL_PYTHONS
+        before = "" if right_python else "use CPython 3.12 or 3.10 on Linux x86_64, then: "
+        return Finding("ttnn", State.MISSING, "needed to run ops", before + install("ttnn"))
+    return Finding("ttnn", State.OK, installed_version())
+
+
+def _real_boards() -> Finding:
+    from optrove.frameworks.ttnn.board.table import DEVICE_DIRECTORY
+
+    devices = sorted(DEVICE_DIRECTORY.glob("[0-9]*")) if DEVICE_DIRECTORY.is_dir() else []
+    if devices:
+        return Finding("boards: real", State.OK, f"{len(devices)} device(s)")
+    remedy = "not needed: mock boards run the real ttnn (optrove boards)"
+    return Finding("boards: real", State.MISSING, f"nothing in {DEVICE_DIRECTORY}", remedy)
+
+
+def _mock_boards(board: str, *, has_ttnn: bool) -> Finding:
+    from optrove.frameworks.ttnn.board.table import BOARDS
+
+    part = "boards: mock"
+    if not has_ttnn:
+        return Finding(part, State.MISSING, f"{len(BOARDS)} known, ttnn missing", "install ttnn")
+    problem = _trial(TRIAL, board)
+    if problem is None:
+        return Finding(part, State.OK, f"{board} opened and added two tensors")
+    remedy = "fix the reported problem; optrove was tested with ttnn 0.78 to 0.81"
+    return Finding(part, State.BROKEN, f"{board} did not open: {problem}", remedy)
+
+
+def _tracing() -> Finding:
+    from optrove.frameworks.ttnn.probe.fast_path import is_native
+
+    if is_native():
+        return Finding("tracing", State.OK, "in C")
+    remedy = "for less overhead, reinstall optrove where there is a C compiler"
+    return Finding("tracing", State.OK, "in Python", remedy)
+
+
+def _trial(script: str, *arguments: str) -> str | None:
+    """Run a script in its own process; return the problem, or None."""
+    try:
+        done = subprocess.run(  # noqa: S603 - our own Python and our own script
+            [sys.executable, "-c", script, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"no end within {LIMIT_SECONDS} s"
+    if done.returncode == 0:
+        return None
+    lines = done.stderr.strip().splitlines()
+    return lines[-1] if lines else f"exit code {done.returncode}"
+
+
+def _extra(extra: Extra) -> Finding:
+    if find_spec(extra.package) is None:
+        return Finding(extra.part, State.MISSING, f"for {extra.purpose}", install(extra.extra))
+    problem = _trial(f"import {extra.package}")
+    if problem is not None:
+        remedy = f"pip install --force-reinstall {extra.package}"
+        return Finding(extra.part, State.BROKEN, f"cannot be imported: {problem}", remedy)
+    try:
+        return Finding(extra.part, State.OK, version(extra.package))
+    except PackageNotFoundError:
+        return Finding(extra.part, State.OK, "of unknown version")
+
+
+def install(extra: str) -> str:
+    """Return the command that installs an extra."""
+    return f"pip install 'optrove[{extra}]' (in a checkout: pip install -e '.[{extra}]')"
+
+
+@click.command()
+@click.option(
+    "--board",
+    metavar="NAME",
+    help="Mock board to open as a trial  [default: OPTROVE_BOARD, else n150]",
+)
+@json_option
+def doctor(*, board: str | None, as_json: bool) -> None:
+    """Check what works on this machine, and how to fix the rest.
+
+    Opens one mock board in its own process. Exit code 1 if something that is installed does not
+    work; parts that are not installed do no harm.
+
+    \b
+    Example:
+      optrove doctor
+      optrove doctor --board galaxy --json
+    """
+    from rich.console import Console
+
+    from optrove.frameworks.ttnn.board.table import find_board
+
+    name = find_board(board or read_settings().board or "n150").name
+    with Console(stderr=True).status(f"opening a mock {name} ..."):
+        findings = tuple(examine(name))
+    healthy = is_healthy(findings)
+    if as_json:
+        report = {"healthy": healthy, "findings": [asdict(finding) for finding in findings]}
+        show((), lambda: report, as_json=True)
+    else:
+        click.echo("\n".join(finding_lines(findings)))
+    sys.exit(0 if healthy else FAILED)
+
+
+def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield the lines of each part, with the remedy below them."""
+    from optrove.report.draw_text import READABLE, wrapped
+
+    width = table_width() or READABLE
+    widest = max(len(finding.part) for finding in findings)
+    for finding in findings:
+        state = finding.state.value
+        label = f"{state:8} {finding.part:{widest}}  "
+        first, *more = wrapped(label, finding.detail, width)
+        # Colors come last: they count as letters when lines are wrapped.
+        yield click.style(state, fg=_COLORS[state]) + first[len(state) :]
+        yield from more
+        if finding.remedy:
+            yield from wrapped(" " * len(label) + "-> ", finding.remedy, width)
+
+
+COMMANDS: Final = (demo, boards, doctor)

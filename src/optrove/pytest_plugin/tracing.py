@@ -36,9 +36,9 @@ from optrove.pytest_plugin.session import (
     run_id,
 )
 from optrove.pytest_plugin.start import Asked, place_of
-from optrove.report.ops import left_out_lines
+from optrove.report.listings import left_out_texts
 from optrove.report.summary import TraceSummary, counted, summarize
-from optrove.report.tables import plural
+from optrove.report.wording import plural
 from optrove.serializer.describe import Describer
 from optrove.serializer.records import record_to_builtins
 from optrove.tracing.results import PLUGIN, hints
@@ -275,7 +275,7 @@ def _sums(summary: TraceSummary) -> Iterator[tuple[str, bool]]:
     total = counted(summary.ops).amount
     calls, ops = plural(total.calls, "call"), plural(total.ops, "op")
     yield f"{calls} of {ops}, {plural(total.cases, 'case')}", False
-    for line in left_out_lines(summary.left, options=False):
+    for line in left_out_texts(summary.left, options=False):
         yield line, False
     sums = (
         f"{accounting.observed} observed = {accounting.stored} new + "

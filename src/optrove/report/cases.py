@@ -1,65 +1,103 @@
-"""The configurations of an op and their families, as text and data."""
+"""The configurations of an op and their families, as documents and as data."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from optrove.model.case import obstacles
 from optrove.model.values import key_step
-from optrove.report.describe import drawn, drawn_arguments, folded, in_reading_order
-from optrove.report.runs import SHORT_ID, machine_data
-from optrove.report.tables import plural
+from optrove.report.describe import argument_fields, in_reading_order, value_text
+from optrove.report.document import Field, Fields, Paragraph, Section, paragraphs
+from optrove.report.listings import left_out_texts, machine_data
+from optrove.report.shards import write_pictures
+from optrove.report.wording import SHORT_ID, plural
 from optrove.serializer.described import case_of
 from optrove.serializer.text import read, write
 from optrove.serializer.wire import decode
+from optrove.trove import query
 from optrove.trove.query import calls_of, model_label, ranked_models
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
-    from optrove.model.case import Case
     from optrove.model.trove import CaseRow, ExecutionRow
+    from optrove.report.document import Node
     from optrove.serializer.text import Json
-    from optrove.trove.query import Configuration
+    from optrove.trove.query import Answer, Configuration
+    from optrove.trove.reader import TroveReader
 
-
-WIDTH: Final = 80
-_INDENT: Final = "  "
 _MOST_MODELS: Final = 6
 
 
-def heading_lines(op: str, *, cases: int, every: int) -> list[str]:
-    """Return the lines above the configurations of an op, ``cases`` out of ``every``."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The part of an answer that is shown: configuration ``number``, or the first ``limit``."""
+
+    number: int | None = None
+    limit: int | None = None
+
+
+def cases_document(
+    reader: TroveReader, answers: Sequence[Answer], shown: Shown, pictures: Path | None = None
+) -> Iterator[Node]:
+    """Yield the configurations of each op, and write pictures of shards into a directory."""
+    for answer in answers:
+        yield from heading(answer.op, cases=answer.cases, every=answer.every)
+        for each in _shown(reader, answer, shown, by_run=True):
+            files = () if pictures is None else write_pictures(each.row, pictures)
+            yield configuration_section(each, files)
+        if shown.number is None:
+            yield from paragraphs(left_out_texts(query.left_out_of(reader, (answer,))))
+
+
+def cases_data(reader: TroveReader, answers: Sequence[Answer], shown: Shown) -> Iterator[Json]:
+    """Yield the configurations of each op; ``optrove.cli.ask`` describes the keys."""
+    for answer in answers:
+        yield from map(configuration_data, _shown(reader, answer, shown, by_run=False))
+
+
+def _shown(
+    reader: TroveReader, answer: Answer, shown: Shown, *, by_run: bool
+) -> Iterable[Configuration]:
+    if shown.number is not None:
+        return (query.configuration(reader, answer, shown.number),)
+    return islice(query.configurations(reader, answer.query, by_run=by_run), shown.limit)
+
+
+def heading(op: str, *, cases: int, every: int) -> tuple[Paragraph, ...]:
+    """Return the paragraphs above the configurations of an op, ``cases`` out of ``every``."""
     of_all = "" if cases == every else f" of {every:,}"
-    return [f"Operation: {op}", f"Configurations: {cases:,}{of_all}"]
+    return paragraphs((f"Operation: {op}", f"Configurations: {cases:,}{of_all}"))
 
 
-def configuration_lines(configuration: Configuration) -> list[str]:
-    """Return one configuration as a block of lines, after an empty one."""
+def configuration_section(configuration: Configuration, pictures: Iterable[Path] = ()) -> Section:
+    """Return one configuration; ``pictures`` are files that were written of it."""
     row = configuration.row
     case = case_of(row.content)
-    name = f"Configuration {configuration.number:,}"
-    return [
-        "",
-        f"{name}: case {row.case_id[:SHORT_ID]}, {plural(row.calls, 'call')}",
-        *used_by_lines(ranked_models(calls_of(configuration.executions))),
-        *(_INDENT + line for line in _missing_lines(case)),
-        *(_INDENT + line for line in drawn_arguments(case, WIDTH - len(_INDENT))),
-    ]
-
-
-def _missing_lines(case: Case) -> list[str]:
-    found = [
+    missing = [
         f"not recorded completely: {each.type} at {each.path}, {each.reason}"
         for each in obstacles(case)
     ]
-    return [*found, "a replay supplies such parts where it can, and notes it"] if found else []
+    if missing:
+        missing.append("a replay supplies such parts where it can, and notes it")
+    return Section(
+        f"Configuration {configuration.number:,}: case {row.case_id[:SHORT_ID]}, "
+        f"{plural(row.calls, 'call')}",
+        (
+            *used_by(ranked_models(calls_of(configuration.executions))),
+            *paragraphs(missing),
+            argument_fields(case),
+            Fields(tuple(Field("picture", str(path)) for path in pictures)),
+        ),
+    )
 
 
 def configuration_data(configuration: Configuration) -> Json:
-    """Return one configuration for machines; see ``optrove.cli.ask`` for the keys."""
+    """Return one configuration; ``optrove.cli.ask`` describes the keys."""
     row = configuration.row
     return {
         "op": row.op,
@@ -75,14 +113,15 @@ def configuration_data(configuration: Configuration) -> Json:
     }
 
 
-def used_by_lines(models: tuple[tuple[str, tuple[str, ...]], ...]) -> list[str]:
-    """Return who uses something, with boards; what is too much is counted."""
+def used_by(models: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[Fields, ...]:
+    """Return the models that use something, with boards; if there are many, the first ones."""
     if not models:
-        return []
+        return ()
     shown = [f"{label} ({', '.join(boards)})" if boards else label for label, boards in models]
     rest = len(shown) - _MOST_MODELS
-    more = [f"{rest:,} more (optrove who tells all)"] if rest > 0 else []
-    return folded(f"{_INDENT}used by ", ", ".join([*shown[:_MOST_MODELS], *more]), WIDTH)
+    more = [f"{rest:,} more (optrove who lists all)"] if rest > 0 else []
+    names = ", ".join([*shown[:_MOST_MODELS], *more])
+    return (Fields((Field("used by", names, code=True),)),)
 
 
 def _execution_data(execution: ExecutionRow) -> Json:
@@ -107,14 +146,14 @@ def _execution_data(execution: ExecutionRow) -> Json:
 
 
 _LISTED: Final = 4
-"""How many values are written out; of more, only the range or some are."""
+"""The most values that are listed; of more, the range or some are."""
 
 _TUPLE: Final = frozenset({"$tuple"})
 
 
 @dataclass(frozen=True, slots=True)
 class Varied:
-    """A place in the arguments that differs, with its values in JSON, each once."""
+    """A place in the arguments that varies, with its distinct values in JSON."""
 
     path: str
     values: tuple[Json, ...]
@@ -122,7 +161,7 @@ class Varied:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Cases that differ in scalar arguments only; ``example`` is the one called most."""
+    """Cases that differ in scalar arguments only; ``example`` is the most called one."""
 
     number: int
     example: CaseRow
@@ -135,7 +174,7 @@ class Family:
 def families(configurations: Iterable[Configuration]) -> tuple[Family, ...]:
     """Return the families of cases, most calls first.
 
-    Of each case, no more is kept than the values in which it differs from the first of its family.
+    Each case is kept only as the values in which it differs from the first of its family.
     """
     gathered: dict[tuple[str, str], _Gathered] = {}
     for configuration in configurations:
@@ -149,27 +188,50 @@ def families(configurations: Iterable[Configuration]) -> tuple[Family, ...]:
     return tuple(each.family(number) for number, each in enumerate(order, start=1))
 
 
-def family_lines(family: Family) -> list[str]:
-    """Return one family as a block of lines, after an empty one."""
+def families_document(
+    reader: TroveReader, answers: Sequence[Answer], limit: int | None
+) -> Iterator[Node]:
+    """Yield the families of each op."""
+    for answer, found in _families_of(reader, answers):
+        yield from heading(answer.op, cases=answer.cases, every=answer.every)
+        yield Paragraph(f"Families: {len(found):,}")
+        yield from map(family_section, found[:limit])
+
+
+def families_data(
+    reader: TroveReader, answers: Sequence[Answer], limit: int | None
+) -> Iterator[Json]:
+    """Yield the families of each op; ``optrove.cli.ask`` describes the keys."""
+    for _, found in _families_of(reader, answers):
+        yield from map(family_data, found[:limit])
+
+
+def _families_of(
+    reader: TroveReader, answers: Sequence[Answer]
+) -> Iterator[tuple[Answer, tuple[Family, ...]]]:
+    for each in answers:
+        yield each, families(query.configurations(reader, each.query, by_run=True))
+
+
+def family_section(family: Family) -> Section:
+    """Return one family: its example, with the values that vary in their places."""
     counts = f"{plural(family.cases, 'configuration')}, {plural(family.calls, 'call')}"
     such_as = f"such as case {family.example.case_id[:SHORT_ID]}"
-    lines = ["", f"Family {family.number:,}: {counts}, {such_as}", *used_by_lines(family.models)]
     whole = {each.path: each for each in family.varied}
+    arguments = []
     for name, value in in_reading_order(case_of(family.example.content)):
-        step = _argument_step(name)
-        own = whole.get(step)
-        if own is not None:
-            lines += folded(f"  {name}: ", varied_text(own), WIDTH)
-            continue
-        lines += folded(f"  {name}: ", drawn(value), WIDTH)
-        inner = (each for each in family.varied if each.path.startswith((f"{step}[", f"{step}.")))
-        for each in inner:
-            lines += folded(f"      {each.path}: ", varied_text(each), WIDTH)
-    return lines
+        step = key_step(name).removeprefix(".")
+        inner = [each for each in family.varied if each.path.startswith((f"{step}[", f"{step}."))]
+        text = varied_text(whole[step]) if step in whole else value_text(value)
+        below = Fields(tuple(Field(each.path, varied_text(each), code=True) for each in inner))
+        parts = () if step in whole or not inner else (below,)
+        arguments.append(Field(name, text, code=True, parts=parts))
+    title = f"Family {family.number:,}: {counts}, {such_as}"
+    return Section(title, (*used_by(family.models), Fields(tuple(arguments))))
 
 
 def family_data(family: Family) -> Json:
-    """Return one family for machines; see ``optrove.cli.ask`` for the keys."""
+    """Return one family; ``optrove.cli.ask`` describes the keys."""
     example = family.example
     return {
         "op": example.op,
@@ -187,21 +249,18 @@ def family_data(family: Family) -> Json:
 
 
 def varied_text(varied: Varied) -> str:
-    """Return how many values a place takes and which: ``128 values 0..127``."""
+    """Return the number of values and some of them: ``128 values 0..127``."""
     count = plural(len(varied.values), "value")
     numbers = [each for each in varied.values if type(each) in (int, float)]
     if len(numbers) == len(varied.values) and len(numbers) > _LISTED:
         return f"{count} {min(numbers)}..{max(numbers)}"
-    listed = ", ".join(drawn(decode(each)) for each in varied.values[:_LISTED])
-    return f"{count}{',' if len(numbers) < len(varied.values) else ''} {_such(varied)}{listed}"
-
-
-def _such(varied: Varied) -> str:
-    return "such as " if len(varied.values) > _LISTED else ""
+    listed = ", ".join(value_text(decode(each)) for each in varied.values[:_LISTED])
+    such = "such as " if len(varied.values) > _LISTED else ""
+    return f"{count}{',' if len(numbers) < len(varied.values) else ''} {such}{listed}"
 
 
 class _Gathered:
-    """What is known of a family so far."""
+    """A family while its cases are read."""
 
     __slots__ = ("_by_model", "_first", "_values", "calls", "cases", "example")
 
@@ -215,7 +274,7 @@ class _Gathered:
         self._count(first)
 
     def add(self, configuration: Configuration) -> None:
-        """Take in one more case of the family."""
+        """Add a case to the family."""
         self._count(configuration)
         arguments = read(configuration.row.content)["arguments"]
         for path, first, other in differing(self._first, arguments):
@@ -223,7 +282,7 @@ class _Gathered:
             values[write(other)] = other
 
     def family(self, number: int) -> Family:
-        """Return what is known as a whole."""
+        """Return the family of all added cases."""
         varied = tuple(
             Varied(path, tuple(sorted(values.values(), key=_order)))
             for path, values in sorted(self._values.items())
@@ -238,7 +297,7 @@ class _Gathered:
 
 
 def differing(first: Json, other: Json, path: str = "") -> Iterator[tuple[str, Json, Json]]:
-    """Yield the paths at which two values in JSON form differ, with what is there in each."""
+    """Yield the paths at which two values in JSON form differ, with both values."""
     match first, other:
         case dict(), dict() if first.keys() == other.keys() and _has_parts(first):
             for key in first:
@@ -247,18 +306,14 @@ def differing(first: Json, other: Json, path: str = "") -> Iterator[tuple[str, J
         case list(), list() if len(first) == len(other):
             for place, (one, another) in enumerate(zip(first, other, strict=True)):
                 yield from differing(one, another, f"{path}[{place}]")
-        # As quick as it gets, and as strict: 1, 1.0 and true are three.
+        # The repr is fast and strict: 1, 1.0 and true differ.
         case _ if repr(first) != repr(other):
             yield path, first, other
 
 
 def _has_parts(value: dict[str, Json]) -> bool:
-    """Tell whether an object is a mapping or a tuple; any other is compared as a whole."""
+    """Return whether an object is a mapping or a tuple; others are compared as a whole."""
     return value.keys() == _TUPLE or not any(key.startswith("$") for key in value)
-
-
-def _argument_step(name: str) -> str:
-    return key_step(name).removeprefix(".")
 
 
 def _order(value: Json) -> tuple[bool, float, str]:

@@ -3,8 +3,8 @@
     Tensor(shape=[1, 1, 12544, 32], dtype=BFLOAT8_B, memory=L1_HEIGHT_SHARDED,
            shard(shard_shape=[224, 32], grid=[(0,0)->(7,6)], orientation=ROW_MAJOR))
 
-For reading only: what is usual is left out (tiles of 32x32, a mesh of one chip, fields that are
-None, contiguous strides), and names lose their framework. Nothing reads this text back.
+For reading only: usual properties are left out (tiles of 32x32, a mesh of one chip, fields that are
+None, contiguous strides), and names lose their framework. Nothing parses this text.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from optrove.model.values import (
     Value,
     key_step,
 )
+from optrove.report.document import Field, Fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,12 +50,9 @@ if TYPE_CHECKING:
 
 _USUAL_TILE: Final = (32, 32)
 _LONGEST_TEXT: Final = 200
-_LONGEST_INDENT: Final = 24
-_LONGEST_WHOLE: Final = 48
-"""How long a list in brackets may be to be kept on one line."""
 
 
-def drawn(value: Value) -> str:
+def value_text(value: Value) -> str:
     """Return a value as one line of text."""
     match value:
         case TensorSpec():
@@ -76,54 +74,11 @@ def in_reading_order(case: Case) -> NamedValues:
     return tuple(sorted(case.arguments, key=lambda item: argument_order(item[0])))
 
 
-def drawn_arguments(case: Case, width: int) -> list[str]:
-    """Return the arguments of a case as lines, one or more for each, folded at ``width``."""
-    lines = []
-    for name, value in in_reading_order(case):
-        lines += folded(f"{name}: ", drawn(value), width)
-    return lines
-
-
-def folded(label: str, text: str, width: int) -> list[str]:
-    """Return ``label`` and ``text`` as lines of at most ``width`` columns where commas allow it.
-
-    What follows is indented by the part before the first parenthesis, as in Python; in a list, by
-    its bracket.
-    """
-    opening = 1 if text.startswith("[") else text.find("(") + 1
-    indent = " " * (len(label) + (opening if opening <= _LONGEST_INDENT else 0))
-    lines, line = [], label
-    for part in _parts(text):
-        if line.strip() and line != label and len(line) + len(part.rstrip()) > width:
-            lines.append(line.rstrip())
-            line = indent
-        line += part
-    return [*lines, line.rstrip()]
-
-
-def _parts(text: str) -> list[str]:
-    """Return ``text`` cut after the commas that are not within short brackets."""
-    parts, begin = [], 0
-    whole = _short_brackets(text)
-    for place, letter in enumerate(text):
-        if letter == " " and text[place - 1 : place] == "," and place not in whole:
-            parts.append(text[begin : place + 1])
-            begin = place + 1
-    return [*parts, text[begin:]]
-
-
-def _short_brackets(text: str) -> set[int]:
-    """Return the places within brackets that fit into a line, such as those of a shape."""
-    found: set[int] = set()
-    opened = []
-    for place, letter in enumerate(text):
-        if letter == "[":
-            opened.append(place)
-        elif letter == "]" and opened:
-            begin = opened.pop()
-            if place - begin <= _LONGEST_WHOLE:
-                found.update(range(begin, place))
-    return found
+def argument_fields(case: Case) -> Fields:
+    """Return the arguments of a case as fields."""
+    return Fields(
+        tuple(Field(name, value_text(value), code=True) for name, value in in_reading_order(case))
+    )
 
 
 def _tensor(spec: TensorSpec) -> str:
@@ -188,9 +143,9 @@ def _struct(value: Struct) -> str:
         case "ttnn.ShardSpec", _:
             return _shard(value)
         case "ttnn.CoreRangeSet", {"ranges": List(items) | Tuple(items)}:
-            return f"[{', '.join(map(drawn, items))}]"
+            return f"[{', '.join(map(value_text, items))}]"
         case "ttnn.CoreRange", {"start": start, "end": end}:
-            return f"{drawn(start)}->{drawn(end)}"
+            return f"{value_text(start)}->{value_text(end)}"
         case "ttnn.CoreCoord", {"x": Int(x), "y": Int(y)}:
             return f"({x},{y})"
         case _:
@@ -215,8 +170,8 @@ def _memory(memory: Struct, label: str = "") -> list[str]:
 def _shard(shard: Struct) -> str:
     match dict(shard.fields):
         case {"shape": shape, "grid": grid, "orientation": Symbol(_, orientation)}:
-            facts = f"shard_shape={drawn(shape)}, grid={drawn(grid)}, orientation={orientation}"
-            return f"shard({facts})"
+            cores = f"grid={value_text(grid)}, orientation={orientation}"
+            return f"shard(shard_shape={value_text(shape)}, {cores})"
         case _:
             return f"shard({_fields(shard)})"
 
@@ -226,7 +181,7 @@ def _fields(value: Struct) -> str:
 
 
 def _named(fields: Iterable[tuple[str, Value]]) -> list[str]:
-    return [f"{name}={drawn(item)}" for name, item in fields if not isinstance(item, Null)]
+    return [f"{name}={value_text(item)}" for name, item in fields if not isinstance(item, Null)]
 
 
 def _runtime_object(value: DeviceRef | Handle | Callable | Opaque) -> str:
@@ -245,13 +200,13 @@ def _runtime_object(value: DeviceRef | Handle | Callable | Opaque) -> str:
 def _container(value: List | Tuple | Set | FrozenSet | Mapping) -> str:
     match value:
         case List(items):
-            return f"[{', '.join(map(drawn, items))}]"
+            return f"[{', '.join(map(value_text, items))}]"
         case Tuple(items):
-            return f"({', '.join(map(drawn, items))}{',' if len(items) == 1 else ''})"
+            return f"({', '.join(map(value_text, items))}{',' if len(items) == 1 else ''})"
         case Set(items) | FrozenSet(items):
-            return f"{{{', '.join(sorted(map(drawn, items)))}}}"
+            return f"{{{', '.join(sorted(map(value_text, items)))}}}"
         case Mapping(items):
-            entries = sorted(f"{drawn(key)}: {drawn(item)}" for key, item in items)
+            entries = sorted(f"{value_text(key)}: {value_text(item)}" for key, item in items)
             return f"{{{', '.join(entries)}}}"
 
 
@@ -280,7 +235,7 @@ def _by(shape: Iterable[int]) -> str:
 
 NOT_GIVEN: Final = "(not given)"
 
-# They are drawn in a few letters, so that their parts would tell less than the whole.
+# They are value_text in a few letters, so that their parts would tell less than the whole.
 _WHOLE: Final = frozenset({"ttnn.CoreCoord", "ttnn.CoreRange", "ttnn.CoreRangeSet", "ttnn.Shape"})
 _KINDS: Final = get_args(Value)
 
@@ -343,7 +298,7 @@ def _changed_fields(record: Any) -> dict[str, Any]:
 
 def _text(part: Any) -> str:
     if isinstance(part, _KINDS):
-        return drawn(part)
+        return value_text(part)
     if is_dataclass(part):
         inside = ", ".join(f"{name}={_text(item)}" for name, item in _changed_fields(part).items())
         return f"{type(part).__name__}({inside})"

@@ -11,7 +11,7 @@ from optrove.model.records import Outcome, Query, RunKind
 from optrove.model.values import Float, Int
 from optrove.report.releases import Comparison, Judged, Side, compare, judged, side_title
 from optrove.report.results import Result, RunResults, Waiting
-from optrove.report.tables import plural
+from optrove.report.wording import plural
 from optrove.serializer.text import read, write
 from optrove.serializer.wire import decode
 from optrove.trove.browsing_runs import executed, waiting

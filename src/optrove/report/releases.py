@@ -1,7 +1,7 @@
 """Compare the results of two runs: broken, fixed, moved, slower.
 
-A run of a hundred thousand cases takes about six megabytes. What counts as a change is said in
-``optrove.report.releases``, here as everywhere.
+``compare`` compares two runs case by case. ``JudgedRun`` and ``compared_runs`` do the same in
+arrays, with about six megabytes for a hundred thousand cases.
 """
 
 from __future__ import annotations
@@ -12,11 +12,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from optrove.model.records import DeviceKind, Outcome
-from optrove.report.attempts import VERDICTS, cause_in, number, said
-from optrove.report.causes import UNSAID, without_numbers
+from optrove.report.attempts import UNSAID, VERDICTS, cause_in, remarks_of, without_numbers
+from optrove.report.document import (
+    BAD,
+    GOOD,
+    IDLE,
+    ODD,
+    Item,
+    Items,
+    Paragraph,
+    Section,
+    Tile,
+    Tiles,
+)
 from optrove.report.results import TIME, fails_as_expected, time_of, took
-from optrove.report.runs import SHORT_ID
-from optrove.report.tables import MORE, clipped, duration, plural, wrapped
+from optrove.report.wording import SHORT_ID, duration, number, plural
 from optrove.serializer.text import write
 from optrove.serializer.wire import encode
 
@@ -24,26 +34,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from optrove.model.records import Attempt
+    from optrove.report.document import Node
     from optrove.serializer.text import Json
 
 
 PCC_MOVED: Final = 1e-3
-"""By how much a PCC must differ to have moved: more than rounding, less than any threshold."""
+"""The least difference of a moved PCC: more than rounding, less than any threshold."""
 
 SLOWER: Final = 2.0
-"""How many times as long a case must take to have got slower."""
+"""The least factor by which a slower case takes longer."""
 _LEAST_NS: Final = 10_000_000
-"""How much longer at least: less is how a machine feels today."""
+"""The least difference of a slower case; smaller ones are noise of the machine."""
 
 _MOST_SHOWN: Final = 50
-_MOST_IDS: Final = 4
-_LONGEST: Final = 400
 _KINDS: Final = ("broken", "fixed", "moved", "slower", "not_run", "unlike")
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What came of a case in one run; ``outputs`` is their canonical text."""
+    """The result of a case in one run; ``outputs`` is their canonical text."""
 
     op: str
     case_id: str
@@ -55,12 +64,12 @@ class Judged:
     xfail: bool = False
     """Whether a failure was expected."""
     device: str | None = None
-    """The kind of device that it was tried on."""
+    """The kind of device that executed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two runs: what it is called, where it took place, and what came of its cases."""
+    """One of the two runs: its name, its device, and the results of its cases."""
 
     name: str
     cases: Mapping[str, Judged]
@@ -71,7 +80,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A case that does not do in the second run what it did in the first, and what that is."""
+    """A case with different results in the two runs, and the difference in words."""
 
     before: Judged
     after: Judged
@@ -82,10 +91,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """In what two runs differ. Every case of either is in exactly one of these.
+    """The differences of two runs. Every case of either run is in exactly one field.
 
-    ``unlike`` are those that were tried on another kind of device: to be accepted by a mock board
-    and to be computed right are two things.
+    ``unlike`` cases ran on different kinds of devices: a mock board accepts calls, and a real one
+    also computes.
     """
 
     broken: tuple[Change, ...]
@@ -100,24 +109,24 @@ class Comparison:
 
     @property
     def compared(self) -> int:
-        """How many cases both runs have an answer for."""
+        """The number of cases that ran in both."""
         changed = (self.broken, self.fixed, self.moved, self.slower)
         return sum(map(len, changed)) + self.same
 
     @property
     def regressions(self) -> int:
-        """How many cases are worse: broken, less exact, or slower on the same kind of board."""
+        """The number of cases that are worse: broken, less exact, or slower on the same board."""
         changed = (self.broken, self.moved, self.slower)
         return sum(each.worse for changes in changed for each in changes)
 
 
 def judged(op: str, attempt: Attempt, *, xfail: bool = False) -> Judged:
-    """Return what came of a case, as it is compared."""
+    """Return the comparable result of a case."""
     return Judged(
         op=op,
         case_id=attempt.case_id,
         outcome=attempt.outcome,
-        cause=said(attempt).cause,
+        cause=remarks_of(attempt).cause,
         outputs=write([encode(value) for value in attempt.outputs]),
         pcc=tuple((each.output, each.value) for each in attempt.measurements if each.name == "pcc"),
         took_ns=took(attempt),
@@ -127,7 +136,7 @@ def judged(op: str, attempt: Attempt, *, xfail: bool = False) -> Judged:
 
 
 def compare(a: Side, b: Side) -> Comparison:
-    """Return what has changed from one run to the other."""
+    """Return the changes from run A to run B."""
     kinds: dict[str, list[Change]] = {name: [] for name in _KINDS}
     timed = have_one_clock(a, b)
     on_board = timed and a.device == DeviceKind.HARDWARE.value
@@ -153,14 +162,14 @@ def _order(change: Change) -> tuple[str, str, str]:
 
 
 def have_one_clock(a: Side, b: Side) -> bool:
-    """Tell whether how long cases took in two runs can be compared: on the same kind of board."""
+    """Return whether durations of two runs are comparable: on the same kind of board."""
     return a.device is not None and (a.device, a.board) == (b.device, b.board)
 
 
 def change_of(before: Judged, after: Judged, *, timed: bool) -> tuple[str | None, str, bool]:
-    """Return what kind of change it is, if any, what has changed, and whether results are worse.
+    """Return the kind of change (or None), its text, and whether it is a regression.
 
-    ``timed`` is whether it matters how long it took.
+    Durations are compared where ``timed`` is set.
     """
     found = _change(before, after)
     if found[0] is None and timed and after.outcome is Outcome.PASSED:
@@ -171,7 +180,7 @@ def change_of(before: Judged, after: Judged, *, timed: bool) -> tuple[str | None
 
 
 def is_slower(one: int, other: int) -> bool:
-    """Tell whether the other takes so much longer that it counts, in nanoseconds."""
+    """Return whether the other duration is so much longer that it counts, in nanoseconds."""
     return other - one >= _LEAST_NS and other >= SLOWER * one
 
 
@@ -195,7 +204,7 @@ def _change(before: Judged, after: Judged) -> tuple[str | None, str, bool]:
 
 
 def _numerics(before: Judged, after: Judged) -> tuple[str | None, str, bool]:
-    """Return the move of a PCC, of several outputs that which is worst."""
+    """Return the change of the PCC, of the worst output."""
     old, new = dict(before.pcc), dict(after.pcc)
     pairs = [(old[output], new[output]) for output in old if output in new]
     moved = [(one, other) for one, other in pairs if has_moved(one, other)]
@@ -207,7 +216,7 @@ def _numerics(before: Judged, after: Judged) -> tuple[str | None, str, bool]:
 
 
 def has_moved(one: float, other: float) -> bool:
-    """Tell whether two PCC differ so much that it counts."""
+    """Return whether two PCC differ so much that it counts."""
     both_undefined = math.isnan(one) and math.isnan(other)
     return not both_undefined and not abs(one - other) <= PCC_MOVED
 
@@ -221,43 +230,46 @@ def _words(one: Judged) -> str:
     return f"{VERDICTS[one.outcome]}{cause}"
 
 
-def release_lines(a: Side, b: Side, found: Comparison) -> list[str]:
-    """Return the comparison as text."""
-    lines = [
-        f"A: {side_title(a)}",
-        f"B: {side_title(b)}",
-        f"{plural(found.compared, 'case')} compared: {_counted(found)}",
-        *_uncompared(found),
-        *_change_lines("broken", found.broken),
-        *_change_lines("fixed", found.fixed),
-        *_change_lines("moved", found.moved),
-        *_change_lines("slower", found.slower),
-        *_change_lines("not run in both, and so not compared", found.not_run),
-    ]
-    cut = any(line.endswith(MORE) for line in lines)
-    return [*lines, "", 'texts that end in "..." are whole in --json'] if cut else lines
-
-
-def _counted(found: Comparison) -> str:
-    changed = f"{len(found.broken):,} broken, {len(found.fixed):,} fixed"
-    slower = f", {len(found.slower):,} slower" if found.slower else ""
-    return f"{changed}, {len(found.moved):,} moved{slower}, {found.same:,} the same"
-
-
-def _uncompared(found: Comparison) -> Iterator[str]:
-    left = {
-        "not run": len(found.not_run),
+def release_document(a: Side, b: Side, found: Comparison) -> Iterator[Node]:
+    """Yield both runs, the counts of changes, and the changes by kind."""
+    yield Paragraph(f"A: {side_title(a)}")
+    yield Paragraph(f"B: {side_title(b)}")
+    for what in ("board", "device"):
+        before, after = getattr(a, what), getattr(b, what)
+        if before != after:
+            yield Paragraph(f"the {what} is not the same: {before}, {after}", warning=True)
+    kinds = (
+        ("broken", BAD, found.broken),
+        ("fixed", GOOD, found.fixed),
+        ("moved", ODD, found.moved),
+        ("slower", ODD, found.slower),
+    )
+    uncompared = {
+        "not run in both": len(found.not_run),
         "on another kind of device": len(found.unlike),
         "only in A": len(found.only_a),
         "only in B": len(found.only_b),
     }
-    told = [f"{count:,} {what}" for what, count in left.items() if count]
-    if told:
-        yield f"not compared: {', '.join(told)}"
+    why = ", ".join(f"{count:,} {what}" for what, count in uncompared.items() if count)
+    left = sum(uncompared.values())
+    yield Tiles(
+        (
+            Tile("compared", plural(found.compared, "case")),
+            *(
+                Tile(name, f"{len(changes):,}", tone=tone if changes else "")
+                for name, tone, changes in kinds
+            ),
+            Tile("the same", f"{found.same:,}"),
+            *((Tile("not compared", f"{left:,}", why, IDLE),) if left else ()),
+        )
+    )
+    for name, tone, changes in kinds:
+        yield from _change_section(name, tone, changes)
+    yield from _change_section("not run in both, and so not compared", IDLE, found.not_run)
 
 
 def side_title(side: Side) -> str:
-    """Return one of the two in a line: its name, where it took place, how many cases it has."""
+    """Return a run in a line: its name, version, device and number of cases."""
     place = " ".join(filter(None, (side.device, side.board)))
     facts = [
         "ttnn unknown" if side.ttnn_version is None else f"ttnn {side.ttnn_version}",
@@ -267,30 +279,28 @@ def side_title(side: Side) -> str:
     return f"{side.name} ({', '.join(facts)})"
 
 
-def _change_lines(title: str, changes: Sequence[Change]) -> list[str]:
+def _change_section(title: str, tone: str, changes: Sequence[Change]) -> Iterator[Section]:
     groups: dict[tuple[str, str], list[Change]] = {}
     for each in changes:
         groups.setdefault((each.before.op, without_numbers(each.text)), []).append(each)
     ranked = sorted(groups.values(), key=lambda group: (-len(group), _order(group[0])))
-    lines = [line for group in ranked[:_MOST_SHOWN] for line in _group_lines(group)]
+    items = tuple(
+        Item(
+            count=len(group),
+            text=group[0].text,
+            ops=((group[0].before.op, len(group)),),
+            cases=tuple(each.before.case_id[:SHORT_ID] for each in group),
+        )
+        for group in ranked[:_MOST_SHOWN]
+    )
     more = len(ranked) - _MOST_SHOWN
-    rest = [f"  {more:,} more kinds (--json)"] if more > 0 else []
-    return ["", f"{title}:", *lines, *rest] if lines else []
-
-
-def _group_lines(group: Sequence[Change]) -> list[str]:
-    first = group[0]
-    ids = [each.before.case_id[:SHORT_ID] for each in group[:_MOST_IDS]]
-    more = f" and {len(group) - _MOST_IDS:,} more" if len(group) > _MOST_IDS else ""
-    count = f"  {len(group):,}x "
-    return [
-        *wrapped(count, f"{first.before.op}: {clipped(first.text, _LONGEST)}"),
-        f"{' ' * len(count)}case {', '.join(ids)}{more}",
-    ]
+    if items:
+        rest = f"{more:,} more kinds (--json)" if more > 0 else ""
+        yield Section(title, (Items(items, rest),), tone=tone)
 
 
 def release_data(a: Side, b: Side, found: Comparison) -> dict[str, Json]:
-    """Return the comparison for machines; see ``optrove.cli.replay`` for the keys."""
+    """Return the comparison; ``optrove.cli.replay`` describes the keys."""
     return {
         "a": _side_data(a),
         "b": _side_data(b),

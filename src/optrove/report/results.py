@@ -1,4 +1,4 @@
-"""The results of a run: each case with its verdict, summed up, as text and data."""
+"""The results of a run: each case with its verdict, summed up, as a document and as data."""
 
 from __future__ import annotations
 
@@ -10,34 +10,46 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.model.records import DeviceKind, Outcome
 from optrove.model.values import Float
-from optrove.report.attempts import VERDICTS, again_command, attempt_data, number, tally
-from optrove.report.boards import cause_lines, percent
-from optrove.report.causes import cause_data, causes
-from optrove.report.runs import SHORT_ID, moment
-from optrove.report.tables import Column, duration, plural, table_lines
+from optrove.report.attempts import VERDICTS, attempt_data, cause_data, causes, rerun_command, tally
+from optrove.report.document import (
+    BAD,
+    GOOD,
+    IDLE,
+    Cell,
+    Column,
+    Paragraph,
+    Section,
+    Share,
+    count_cell,
+    paragraphs,
+    table,
+)
+from optrove.report.replays import cause_sections, left_out_by_reason
+from optrove.report.wording import SHORT_ID, duration, moment, number, percent, plural
 from optrove.serializer.wire import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from optrove.model.records import Attempt, Counts, Run, SweepModule
-    from optrove.report.causes import Cause
+    from optrove.report.attempts import Cause
+    from optrove.report.document import Node, Table
     from optrove.serializer.text import Json
 
 
 NOT_ATTEMPTED: Final = "not_attempted"
-"""How cases are counted that were planned, and that the run has not come to."""
+"""The count of planned cases that the run has not reached."""
 XFAILED: Final = "xfailed"
 XPASSED: Final = "xpassed"
 
 _EXPECTED_TO_FAIL: Final = "xfail_"
 TIME: Final = "e2e_ns"
-"""What is called how long a case took where that was measured for the purpose."""
+"""The name of the measurement of a case's duration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one case; ``content`` is the case as canonical JSON."""
+    """The result of one case; ``content`` is the case as canonical JSON."""
 
     op: str
     attempt: Attempt
@@ -47,7 +59,7 @@ class Result:
 
     @property
     def xfail(self) -> bool:
-        """Tell whether its suite is one of those that have to fail."""
+        """Whether its suite expects failures."""
         return fails_as_expected(self.suite)
 
     @property
@@ -60,18 +72,18 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        """Tell whether all is well: it passed, or belongs to those that may fail."""
+        """Whether it passed, or ran in a suite that expects failures."""
         return self.attempt.outcome is Outcome.PASSED or (self.xfail and self.ran)
 
     @property
     def ran(self) -> bool:
-        """Tell whether the operation has answered, whatever it said."""
+        """Whether the operation ran, with any outcome."""
         return self.attempt.outcome is not Outcome.NOT_RUN
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A case that was planned, and that the run has not come to."""
+    """A planned case that the run has not reached."""
 
     op: str
     case_id: str
@@ -81,7 +93,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class RunResults:
-    """What came of a run: of each case the last attempt; ``repeated`` are those before it."""
+    """The results of a run: the last attempt at each case; ``repeated`` counts earlier ones."""
 
     run: Run
     results: tuple[Result, ...]
@@ -92,13 +104,13 @@ class RunResults:
 
     @property
     def planned(self) -> int:
-        """How many cases there are to tell of."""
+        """The number of planned cases."""
         return len(self.results) + len(self.waiting)
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How some measured numbers are spread; ``undefined`` of them are no numbers."""
+    """The range and mean of measured numbers; ``undefined`` counts those that are NaN."""
 
     count: int
     least: float
@@ -109,7 +121,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long cases took, in nanoseconds."""
+    """Durations of cases, in nanoseconds."""
 
     total: int
     median: int
@@ -118,7 +130,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class OpResults:
-    """What came of the cases of one op; ``counts`` add up to ``planned``."""
+    """The results of the cases of one op; ``counts`` add up to ``planned``."""
 
     op: str
     counts: dict[str, int]
@@ -130,7 +142,7 @@ class OpResults:
 
     @property
     def planned(self) -> int:
-        """How many cases there are of this op."""
+        """The number of cases of this op."""
         return sum(self.counts.values())
 
 
@@ -138,9 +150,9 @@ class OpResults:
 class Summary:
     """A run summed up.
 
-    ``counts`` are outcomes and what was not attempted, and add up to what was planned; ``views``
-    count expected failures. ``share`` is how many of those that ran went well, None if none ran.
-    ``numberless`` ran on a mock board, where no kernel computes anything that could be compared.
+    ``counts`` of outcomes and unattempted cases add up to ``planned``; ``views`` count expected
+    failures. ``share`` is the share of good cases of those that ran, None if none ran.
+    ``numberless`` cases ran on a mock board, which computes nothing to compare.
     """
 
     counts: dict[str, int]
@@ -156,22 +168,22 @@ class Summary:
 
     @property
     def planned(self) -> int:
-        """How many cases were planned."""
+        """The number of planned cases."""
         return sum(self.counts.values())
 
     @property
     def share(self) -> float | None:
-        """How many of the cases that ran went well."""
+        """The share of good cases of those that ran."""
         return self.good / self.ran if self.ran else None
 
     @property
     def all_well(self) -> bool:
-        """Tell whether there was something to do, and all of it went well."""
+        """Whether there were cases, and all of them are good."""
         return 0 < self.planned == self.good
 
 
 def summed(run: RunResults) -> Summary:
-    """Sum up what came of a run."""
+    """Return the summary of a run."""
     results = run.results
     views = Counter(each.view for each in results if each.xfail and each.ran)
     names = dict.fromkeys(each.name for one in results for each in one.attempt.measurements)
@@ -192,7 +204,7 @@ def summed(run: RunResults) -> Summary:
 
 
 def numberless_text(summary: Summary) -> str | None:
-    """Return what passing means where no numbers were compared; None if they were everywhere."""
+    """Return the note about cases whose numbers were not compared; None if all were."""
     if not summary.numberless:
         return None
     whose = "" if summary.numberless == summary.ran else f" of {summary.numberless:,} of them"
@@ -217,7 +229,7 @@ def _by_op(run: RunResults) -> tuple[OpResults, ...]:
 
 
 def _most_failing(row: OpResults) -> tuple[int, int, int, str]:
-    """Return what puts first what failed, then what is not known, then what is called most."""
+    """Return the sort key: most failures first, then unanswered cases, then calls."""
     return row.good - row.ran, row.ran - row.planned, -row.calls, row.op
 
 
@@ -234,12 +246,12 @@ def _of_op(op: str, results: Sequence[Result], waiting: Sequence[Waiting]) -> Op
 
 
 def measured(results: Iterable[Result], name: str) -> list[float]:
-    """Return all that was measured under a name."""
+    """Return all measured values with a name."""
     return [each.value for one in results for each in one.attempt.measurements if each.name == name]
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """Return how numbers are spread, None if there are none at all."""
+    """Return the spread of numbers, None without any."""
     known = [value for value in values if not math.isnan(value)]
     if not values:
         return None
@@ -250,35 +262,35 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def fails_as_expected(suite: str | None) -> bool:
-    """Tell whether the cases of a suite have to fail."""
+    """Return whether a suite expects failures."""
     return suite is not None and suite.startswith(_EXPECTED_TO_FAIL)
 
 
 def took(attempt: Attempt) -> int | None:
-    """Return how long a case took: as it was measured for the purpose, or else all in all."""
+    """Return the duration of a case: the measured one, or else that of the whole attempt."""
     timed = [each.value for each in attempt.measurements if each.name == TIME]
     return time_of(timed, attempt.duration_ns)
 
 
 def time_of(timed: Sequence[float], duration_ns: int | None) -> int | None:
-    """Return how long something took by what was measured, or else by how long it took in all."""
+    """Return the measured duration, or else the given one."""
     return round(timed[0]) if timed and math.isfinite(timed[0]) else duration_ns
 
 
 def times(results: Iterable[Result]) -> Times | None:
-    """Return how long the cases took that ran, None if that is known of none."""
+    """Return the durations of the cases that ran, None if none is known."""
     found = [ns for each in results if each.ran and (ns := took(each.attempt)) is not None]
     return Times(sum(found), round(median(found)), max(found)) if found else None
 
 
 def slowest(results: Iterable[Result], most: int) -> list[Result]:
-    """Return the cases that took longest, the longest first."""
+    """Return the slowest cases, the slowest first."""
     timed = [each for each in results if each.ran and took(each.attempt) is not None]
     return sorted(timed, key=lambda each: -(took(each.attempt) or 0))[:most]
 
 
 def lowest_pcc(result: Result) -> float | None:
-    """Return the worst PCC of a case; what is no number is the worst that can be found."""
+    """Return the worst PCC of a case; NaN is the worst."""
     found = [each.value for each in result.attempt.measurements if each.name == "pcc"]
     return next((value for value in found if math.isnan(value)), min(found, default=None))
 
@@ -289,24 +301,29 @@ WORDS: Final = {
     XFAILED: "failed as expected",
     XPASSED: "passed unexpectedly",
 }
-"""Outcomes, and what else becomes of cases, in words."""
+"""Outcomes and other states of cases, in words."""
 
 _MOST_SLOW: Final = 5
 _MOST_OPS: Final = 25
 _OPS: Final = (
-    Column("op", flexible=True),
-    Column("cases", right=True),
-    Column("passed", right=True),
-    Column("failed", right=True),
-    Column("no answer", right=True),
-    Column("pcc min", right=True),
-    Column("mean", right=True),
-    Column("time", right=True),
+    Column("op", flexible=True, code=True),
+    Column("result", optional=True),
+    *(Column(name, right=True) for name in ("cases", "passed")),
+    *(
+        Column(name, right=True, optional=True)
+        for name in ("failed", "no answer", "PCC min", "PCC mean", "calls", "time")
+    ),
+)
+_CASES: Final = (
+    Column("op", flexible=True, code=True),
+    Column("case", code=True),
+    Column("verdict"),
+    *(Column(name, right=True, optional=True) for name in ("PCC", "time", "calls")),
 )
 
 
 def title(run: Run) -> str:
-    """Return a run in a line: what it was, on what, with which ttnn, and when."""
+    """Return a run in a line: its source, device, version of ttnn and time."""
     environment = run.environment
     place = " ".join(filter(None, (environment.device_kind.value, environment.board)))
     version = environment.ttnn_version
@@ -315,117 +332,152 @@ def title(run: Run) -> str:
 
 
 def counted(summary: Summary) -> str:
-    """Return how many cases ended how: ``5 cases: 3 passed, 2 rejected``."""
-    told = ", ".join(f"{count:,} {WORDS[name]}" for name, count in summary.counts.items())
-    return f"{plural(summary.planned, 'case')}: {told}"
+    """Return the counts of a run: ``5 cases: 3 passed, 2 rejected``."""
+    return f"{plural(summary.planned, 'case')}: {counts_text(summary.counts)}"
 
 
-def results_lines(found: RunResults, store: str | None, width: int | None = None) -> list[str]:
-    """Return what came of a run as text; ``store`` is what its commands name."""
+def results_document(found: RunResults, store: str | None) -> Iterator[Node]:
+    """Yield the results of a run; ``store`` is the trove that commands name."""
     summary = summed(found)
-    return [
-        title(found.run),
-        counted(summary),
-        *_share_lines(summary),
-        *(f"left out: {count:,} {reason}" for reason, count in found.left_out),
-        *_number_lines(summary),
-        *cause_lines(summary.causes, _commands(found, store), width),
-        *_op_lines(summary, width),
-        *_slow_lines(found),
-        *_unfinished(found),
-    ]
-
-
-def _share_lines(summary: Summary) -> list[str]:
+    yield Paragraph(counted(summary))
     if summary.share is None:
-        return ["no case ran, so nothing is known about any operation"]
-    lines = [f"{percent(summary.share)} passed of {plural(summary.ran, 'case')} that ran"]
-    if summary.views:
-        told = ", ".join(f"{count:,} {WORDS[name]}" for name, count in summary.views.items())
-        lines.append(f"of suites that are to fail: {told}")
-    return [*lines, *filter(None, (numberless_text(summary),))]
+        yield Paragraph("no case ran, so nothing is known about any operation")
+    else:
+        yield Paragraph(
+            f"{percent(summary.share)} passed of {plural(summary.ran, 'case')} that ran"
+        )
+    yield from paragraphs(summary_notes(summary))
+    yield from paragraphs(left_out_by_reason(found.left_out))
+    yield from paragraphs(spread_text(name, each) for name, each in summary.measured.items())
+    if summary.times is not None:
+        yield Paragraph(f"durations: {times_text(summary.times)}")
+    yield from cause_sections(summary.causes, rerun_commands(found, store))
+    if len(summary.ops) > 1:
+        yield ops_table(summary, _MOST_OPS)
+    slow = slowest(found.results, _MOST_SLOW)
+    if len(found.results) > 1 and slow:
+        yield Section("slowest", (cases_table(slow),))
+    if found.waiting:
+        left = plural(len(found.waiting), "case")
+        yield Paragraph(f"{left} not attempted yet: optrove sweep --resume")
 
 
-def _number_lines(summary: Summary) -> list[str]:
-    lines = [spread_text(name, found) for name, found in summary.measured.items()]
-    return lines if summary.times is None else [*lines, f"durations: {times_text(summary.times)}"]
+def totals_document(found: RunResults) -> Iterator[Node]:
+    """Yield the totals of a run, and those of each op: every row adds up."""
+    summary = summed(found)
+    yield table(
+        (Column("op", flexible=True), Column("cases", right=True), Column("of which")),
+        [(each.op, each.planned, counts_text(each.counts)) for each in summary.ops],
+    )
+    yield Paragraph(counted(summary))
+    yield from paragraphs(summary_notes(summary))
+    yield from paragraphs(left_out_by_reason(found.left_out))
+
+
+def counts_text(counts: dict[str, int]) -> str:
+    """Return counts by outcome in words: ``3 passed, 2 rejected``."""
+    return ", ".join(f"{count:,} {WORDS[name]}" for name, count in counts.items())
+
+
+def summary_notes(summary: Summary) -> Iterator[str]:
+    """Yield sentences about expected failures, and about cases without numerics."""
+    if summary.ran and summary.views:
+        yield f"expected failures: {counts_text(summary.views)}"
+    if summary.ran:
+        yield from filter(None, (numberless_text(summary),))
+
+
+def ops_table(summary: Summary, most: int | None = None) -> Table:
+    """Return the table of ops; all columns and a search unless ``most`` cuts it."""
+    rows = [_op_row(each, full=most is None) for each in summary.ops[:most]]
+    more = len(summary.ops) - len(rows)
+    rest = f"{more:,} more ops (--json, or optrove report)" if more else ""
+    return table(_OPS, rows, more=rest, search=most is None)
+
+
+def _op_row(row: OpResults, *, full: bool) -> tuple[str | Cell, ...]:
+    failed, idle = row.ran - row.good, row.planned - row.ran
+    shares = (
+        Share("passed", row.good, GOOD),
+        Share("failed", failed, BAD),
+        Share("no answer", idle, IDLE),
+    )
+    good = row.good / row.planned if row.planned else None
+    total = None if row.times is None else row.times.total
+    return (
+        row.op,
+        Cell("", good, shares) if full else "",
+        Cell(f"{row.planned:,}", row.planned),
+        Cell(f"{row.good:,}", row.good),
+        count_cell(failed),
+        count_cell(idle),
+        _number_cell(None if row.pcc is None else row.pcc.least),
+        _number_cell(None if row.pcc is None or not full else row.pcc.mean),
+        count_cell(row.calls) if full else "",
+        Cell("" if total is None else duration(total), total),
+    )
+
+
+def cases_table(results: Iterable[Result]) -> Table:
+    """Return a table of cases."""
+    return table(
+        _CASES,
+        [
+            (
+                each.op,
+                each.attempt.case_id[:SHORT_ID],
+                WORDS[each.view],
+                _number_cell(lowest_pcc(each)),
+                Cell(duration(took(each.attempt) or 0), took(each.attempt) or 0),
+                count_cell(each.calls),
+            )
+            for each in results
+        ],
+    )
+
+
+def _number_cell(value: float | None) -> Cell:
+    return Cell("" if value is None else number(value), value)
 
 
 def spread_text(name: str, found: Spread) -> str:
-    """Return how numbers are spread: ``pcc: min 0.98, mean 0.999, max 1 (30 measured)``."""
+    """Return a spread in words: ``pcc: min 0.98, mean 0.999, max 1 (30 measured)``."""
     undefined = f", {found.undefined:,} not a number" if found.undefined else ""
-    least, mean, most = (value_text(name, each) for each in (found.least, found.mean, found.most))
+    least, mean, most = (
+        measurement_text(name, each) for each in (found.least, found.mean, found.most)
+    )
     return f"{name}: min {least}, mean {mean}, max {most} ({found.count:,} measured{undefined})"
 
 
-def value_text(name: str, value: float) -> str:
-    """Return a measured number in the unit that its name tells."""
+def measurement_text(name: str, value: float) -> str:
+    """Return a measured number in the unit of its name."""
     timed = name.endswith("_ns") and math.isfinite(value)
     return duration(value) if timed else number(value)
 
 
 def times_text(found: Times) -> str:
-    """Return how long cases took, in words."""
+    """Return durations in words."""
     return (
         f"median {duration(found.median)}, longest {duration(found.longest)}, "
         f"{duration(found.total)} in all"
     )
 
 
-def _slow_lines(found: RunResults) -> list[str]:
-    shown = slowest(found.results, _MOST_SLOW)
-    rows = [
-        f"  {duration(took(each.attempt) or 0):>8}  {each.op}  {each.attempt.case_id[:SHORT_ID]}"
-        for each in shown
-    ]
-    return ["", "slowest:", *rows] if len(found.results) > 1 and rows else []
-
-
-def _op_lines(summary: Summary, width: int | None) -> list[str]:
-    if len(summary.ops) <= 1:
-        return []
-    cells = [_op_cells(each) for each in summary.ops[:_MOST_OPS]]
-    shown = [place for place in range(len(_OPS)) if any(row[place] for row in cells)]
-    columns = [_OPS[place] for place in shown]
-    rows = [[row[place] for place in shown] for row in cells]
-    more = len(summary.ops) - _MOST_OPS
-    rest = [f"{more:,} more ops (--json, or optrove report)"] if more > 0 else []
-    return ["", *table_lines(columns, rows, width), *rest]
-
-
-def _op_cells(row: OpResults) -> tuple[str, ...]:
-    return (
-        row.op,
-        f"{row.planned:,}",
-        f"{row.good:,}",
-        f"{row.ran - row.good:,}" if row.ran > row.good else "",
-        f"{row.planned - row.ran:,}" if row.planned > row.ran else "",
-        "" if row.pcc is None else number(row.pcc.least),
-        "" if row.pcc is None else number(row.pcc.mean),
-        "" if row.times is None else duration(row.times.total),
-    )
-
-
-def _unfinished(found: RunResults) -> list[str]:
-    if not found.waiting:
-        return []
-    return ["", f"{plural(len(found.waiting), 'case')} not attempted yet: optrove sweep --resume"]
-
-
-def _commands(found: RunResults, store: str | None) -> Callable[[str], str]:
+def rerun_commands(found: RunResults, store: str | None) -> Callable[[str], str]:
+    """Return the function that returns the command to rerun a case by its id."""
     by_id = {each.attempt.case_id: each for each in found.results}
 
     def command(case_id: str) -> str:
         one = by_id[case_id]
-        return again_command(one.op, one.attempt, found.modules, store)
+        return rerun_command(one.op, one.attempt, found.modules, store)
 
     return command
 
 
 def results_data(found: RunResults, store: str | None) -> dict[str, Json]:
-    """Return what came of a run for machines; see ``optrove.cli.sweep`` for the keys."""
+    """Return the results of a run; ``optrove.cli.sweep`` describes the keys."""
     summary = summed(found)
-    command = _commands(found, store)
+    command = rerun_commands(found, store)
     run, environment = found.run, found.run.environment
     return {
         "run_id": run.id,
@@ -457,7 +509,7 @@ def results_data(found: RunResults, store: str | None) -> dict[str, Json]:
 
 
 def spread_data(found: Spread | None) -> Json:
-    """Return how numbers are spread, for machines."""
+    """Return a spread as data."""
     if found is None:
         return None
     return {
@@ -474,7 +526,7 @@ def _number(value: float) -> Json:
 
 
 def times_data(found: Times | None) -> Json:
-    """Return how long cases took, for machines."""
+    """Return durations as data."""
     if found is None:
         return None
     return {"total_ns": found.total, "median_ns": found.median, "longest_ns": found.longest}
@@ -502,8 +554,3 @@ def _result_data(result: Result) -> Json:
         "view": result.view,
         "took_ns": took(result.attempt),
     }
-
-
-def verdict(result: Result) -> str:
-    """Return what came of a case, in words."""
-    return WORDS[result.view]

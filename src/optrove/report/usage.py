@@ -1,4 +1,4 @@
-"""Count who uses an op or a case: by model, source and test, or grouped by one property."""
+"""Count the calls of ops or cases by model and test, or by one property."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from optrove.model.trove import board_text
-from optrove.report.runs import source_text
-from optrove.report.tables import Column, plural, table_lines
+from optrove.report.document import Column, Paragraph, paragraphs, table
+from optrove.report.listings import source_text
+from optrove.report.wording import plural
 from optrove.trove.query import model_label
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from optrove.model.trove import ConfigCalls, ExecutionRow, TensorFacts
+    from optrove.report.document import Node
     from optrove.serializer.text import Json
     from optrove.trove.query import Configuration
 
 TENSOR_PROPERTIES: Final = ("dtype", "layout", "memory", "mesh", "shape")
-"""What cases can be grouped by that is a property of their tensors."""
+"""The properties of tensors that cases can be grouped by."""
 
 _BY_EXECUTION: Final[Mapping[str, Callable[[ExecutionRow], str]]] = {
     "model": model_label,
@@ -44,7 +46,7 @@ _USES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How often one test (or source without tests) of one model calls something on one board."""
+    """The calls by one test (or source without tests) of one model on one board."""
 
     op: str
     model: str | None
@@ -57,7 +59,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Who calls something: each entry is what it is about, calls and cases, most calls first.
+    """The callers of some cases: each entry is a name, calls and cases, most calls first.
 
     ``places`` are a model, one of its tests (or else its source), and a board.
     """
@@ -79,7 +81,7 @@ class Group:
 
 
 def usage_of(configurations: Iterable[Configuration]) -> Usage:
-    """Return who calls the cases."""
+    """Return the callers of these cases."""
     ops, models = _Tally[str](), _Tally[str]()
     places, uses = _Tally[_Place](), _Tally[_UseKey]()
     for configuration in configurations:
@@ -151,35 +153,31 @@ def config_groups(
     )
 
 
-def usage_lines(usage: Usage, width: int | None = None) -> list[str]:
-    """Return a line of totals for each op, and a table with every model, its tests below it."""
-    totals = [
+def usage_document(usage: Usage) -> Iterator[Node]:
+    """Yield the totals of each op, and a table of the models with their tests below them."""
+    yield from paragraphs(
         f"{op}: {plural(cases, 'case')}, {plural(calls, 'call')}" for op, calls, cases in usage.ops
-    ]
+    )
     by_model: dict[str, list[tuple[_Place, int, int]]] = {}
     for entry in usage.places:
         by_model.setdefault(entry[0][0], []).append(entry)
-    rows = [row for model in usage.models for row in _model_rows(model, by_model[model[0]])]
-    return [*totals, "", *table_lines(_USES, rows, width), "", plural(len(by_model), "model")]
-
-
-def groups_lines(found: Sequence[Group], by: str, width: int | None = None) -> list[str]:
-    """Return a table of groups."""
-    columns = (
-        Column("calls", right=True),
-        Column("cases", right=True),
-        Column("models", right=True),
-        Column(by, flexible=True, whole=True),
+    yield table(
+        _USES, [row for model in usage.models for row in _model_rows(model, by_model[model[0]])]
     )
-    rows = [
-        (f"{each.calls:,}", f"{each.cases:,}", f"{len(each.models):,}", each.value)
-        for each in found
-    ]
-    return table_lines(columns, rows, width)
+    yield Paragraph(plural(len(by_model), "model"))
+
+
+def groups_document(found: Sequence[Group], by: str) -> Iterator[Node]:
+    """Yield a table of groups."""
+    counts = (Column(name, right=True) for name in ("calls", "cases", "models"))
+    yield table(
+        (*counts, Column(by, flexible=True, whole=True)),
+        [(each.calls, each.cases, len(each.models), each.value) for each in found],
+    )
 
 
 def usage_data(usage: Usage) -> list[Json]:
-    """Return who uses something for machines; see ``optrove.cli.ask`` for the keys."""
+    """Return the callers; ``optrove.cli.ask`` describes the keys."""
     return [
         {
             "op": use.op,
@@ -195,7 +193,7 @@ def usage_data(usage: Usage) -> list[Json]:
 
 
 def groups_data(found: Sequence[Group], by: str) -> list[Json]:
-    """Return groups for machines; see ``optrove.cli.ask`` for the keys."""
+    """Return the groups; ``optrove.cli.ask`` describes the keys."""
     return [
         {by: each.value, "calls": each.calls, "cases": each.cases, "models": list(each.models)}
         for each in found
@@ -204,21 +202,21 @@ def groups_data(found: Sequence[Group], by: str) -> list[Json]:
 
 def _model_rows(
     model: tuple[str, int, int], own: Sequence[tuple[_Place, int, int]]
-) -> list[tuple[str, ...]]:
+) -> list[tuple[int, int, str, str]]:
     label, calls, cases = model
     boards = " ".join(sorted({board for (_, _, board), _, _ in own} - {""}))
-    rows: list[tuple[str, ...]] = [(f"{calls:,}", f"{cases:,}", boards, label)]
+    rows = [(calls, cases, boards, label)]
     if [place for (_, place, _), _, _ in own] == [label]:
         return rows
     for (_, place, board), some, of_cases in own:
-        rows.append((f"{some:,}", f"{of_cases:,}", board, f"  {place}"))
+        rows.append((some, of_cases, board, f"  {place}"))
     return rows
 
 
 def _values(
     configuration: Configuration, facts: Sequence[TensorFacts], by: str, argument: str | None
 ) -> dict[str, tuple[int, set[str]]]:
-    """Return the groups that a case is in: how often it is called there, and by which models."""
+    """Return the groups that a case is in, with its calls and the models that make them."""
     if by in TENSOR_PROPERTIES:
         names = {model_label(each) for each in configuration.executions}
         return {_tensor_value(facts, by, argument): (configuration.row.calls, names)}
@@ -243,7 +241,7 @@ def _tensor_value(facts: Sequence[TensorFacts], by: str, argument: str | None) -
 
 
 def _joined(values: Sequence[str]) -> str:
-    """Return the values of an argument's tensors, equal ones once with their number."""
+    """Return the values of an argument's tensors; equal ones are counted."""
     counts = Counter(values)
     parts = [f"{value} ({count} times)" if count > 1 else value for value, count in counts.items()]
     return " + ".join(parts) or _NONE
@@ -259,7 +257,7 @@ class _Tally(Generic[_Key]):
         self._cases: Counter[_Key] = Counter()
 
     def add(self, calls: Mapping[_Key, int]) -> None:
-        """Count one more case, and its calls by key."""
+        """Count a case, and its calls by key."""
         self._calls.update(calls)
         self._cases.update(calls.keys())
 

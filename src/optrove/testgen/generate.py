@@ -14,7 +14,7 @@ from optrove.frameworks.value_domains import way_to_draw
 from optrove.model.values import TensorSpec, walk
 from optrove.replay.jobs import device_of
 from optrove.replay.planning import How, planned_cases
-from optrove.report.tables import plural
+from optrove.report.wording import plural
 from optrove.serializer.hashes import placement_hash
 from optrove.testgen.cases import Filling, Numbers, RecordedCase
 from optrove.testgen.files import INTEGER, MARK, generate

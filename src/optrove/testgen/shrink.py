@@ -36,8 +36,7 @@ from optrove.model.values import (
     walk,
 )
 from optrove.replay.runner import run_jobs
-from optrove.report.attempts import said
-from optrove.report.causes import without_numbers
+from optrove.report.attempts import remarks_of, without_numbers
 from optrove.serializer.hashes import placement_hash
 
 if TYPE_CHECKING:
@@ -449,7 +448,7 @@ class Failure:
 
 def failure_of(attempt: Attempt) -> Failure:
     """Return how an execution failed, without the numbers and shapes in it."""
-    cause = said(attempt).cause or ""
+    cause = remarks_of(attempt).cause or ""
     return Failure(attempt.outcome, _ROW.sub("N", without_numbers(cause)))
 
 
@@ -496,7 +495,7 @@ def shrink(
 def _check(planned: Planned, attempt: Attempt, where: Where) -> None:
     """Raise NotReplayable for a case that there is no failure of to shrink."""
     name = f"case {planned.case_id[:12]} of {planned.op}"
-    cause = said(attempt).cause or "no reason is told"
+    cause = remarks_of(attempt).cause or "no reason is told"
     if attempt.outcome is Outcome.PASSED:
         raise NotReplayable(
             f"{name} passes on {where}: there is no failure to shrink; name the board or the kind "

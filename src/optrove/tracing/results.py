@@ -19,10 +19,11 @@ from optrove.journal.reader import JournalReader
 from optrove.model.records import CallOutcome, DeviceKind, TestOutcome
 from optrove.model.values import Null
 from optrove.replay.device_choice import has_board
-from optrove.report.runs import source_text
+from optrove.report.document import paragraphs
+from optrove.report.listings import source_text
 from optrove.report.summary import TraceSummary, summarize
-from optrove.report.tables import plural
-from optrove.report.trace import in_flight_lines, summary_data, summary_lines
+from optrove.report.trace import in_flight_document, summary_data, summary_document
+from optrove.report.wording import plural
 from optrove.serializer.hashes import CanonicalTexts, placement_hash
 from optrove.serializer.op_lines import OpError, OpLine, op_line
 from optrove.settings import model_name
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from optrove.model.ops import Counting
     from optrove.model.records import Call
     from optrove.model.values import Value
+    from optrove.report.document import Node
     from optrove.serializer.text import Json
     from optrove.tracing.launch import Ended, Request, Traced
     from optrove.trove.opening import Recovered
@@ -199,25 +201,27 @@ class Shown:
         """Tell whether the user wanted to end it."""
         return self.ended is not None and self.ended.interrupted
 
-    def lines(self, counting: Counting | None = None) -> list[str]:
-        """Return the result as text of 80 columns; only paths and names may be longer."""
+    def document(self, counting: Counting | None = None) -> Iterator[Node]:
+        """Yield the result of a target: its summary, the paths of its files, calls in flight."""
         observed = self.summary.accounting.observed
         if not observed and self.ended is None:
-            return []
+            return
+        yield from paragraphs(self._head())
+        if observed:
+            yield from summary_document(self.summary, counting)
+        yield from paragraphs(self._sketches())
         kept = {
             "trove": self.store,
             "journal": self.journals,
             "lines": self.jsonl,
             "params": self.params_dir,
         }
-        return [
-            "",
-            *self._head(),
-            *(summary_lines(self.summary, counting) if observed else ()),
-            *self._sketches(),
-            *(f"{name}: {path}" for name, path in kept.items() if path is not None),
-            *self._in_flight(),
-        ]
+        yield from paragraphs(f"{name}: {path}" for name, path in kept.items() if path is not None)
+        ended, calls = self.ended, self.summary.in_flight
+        died = ended is not None and (ended.signal is not None or ended.timeout is not None)
+        if died and observed and not calls:
+            yield from paragraphs(("in flight: nothing, all calls had ended",))
+        yield from in_flight_document(calls)
 
     def data(self) -> dict[str, Json]:
         """Return the result for machines; ``optrove.cli.record`` tells the keys."""
@@ -262,13 +266,6 @@ class Shown:
             facts.append(f"{self.seconds:.1f} s")
         name = source_text(self.source or self.target)
         return [f"{name}{',' if self.model and board else ''}{board}", *_joined(facts)]
-
-    def _in_flight(self) -> list[str]:
-        ended, calls = self.ended, self.summary.in_flight
-        died = ended is not None and (ended.signal is not None or ended.timeout is not None)
-        if died and self.summary.accounting.observed and not calls:
-            return ["in flight: nothing, all calls had ended"]
-        return in_flight_lines(calls)
 
     def _sketches(self) -> list[str]:
         found = self.sketched

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from optrove.errors import BadData, NotFound
 from optrove.model.case import obstacles
 from optrove.model.values import TensorSpec, walk
-from optrove.report.describe import drawn, folded, in_reading_order
+from optrove.report.describe import in_reading_order, value_text
+from optrove.report.draw_text import folded
 from optrove.report.shards import shard_svg
 from optrove.serializer.described import case_of
 from optrove.serializer.text import read
@@ -165,7 +166,7 @@ def _arguments(case: Case) -> list[dict[str, Any]]:
     found = []
     pictures = 0
     for name, value in in_reading_order(case):
-        text = drawn(value)
+        text = value_text(value)
         own = []
         tensors = [part for _, part in walk(value, "") if isinstance(part, TensorSpec)]
         for part in tensors:

@@ -37,15 +37,15 @@ def test_a_config_is_shown_as_a_tree_with_its_ranges(pair):
     lines = ask("show", pair).stdout.splitlines()
     tree = lines[lines.index(f"{pair} prefill:") + 1 :]
     assert tree[1:10] == [
-        "model",
-        "  layers",
-        "    0-2",
-        "      mlp",
-        "        mul: MulConfig()",
-        "        w1: LinearConfig(memory_config='DRAM', transpose_b=True)",
-        "    0-60",
-        "      norm: RMSNormConfig(epsilon=1e-06)",
-        "    3-60",
+        "  model",
+        "    layers",
+        "      0-2",
+        "        mlp",
+        "          mul: MulConfig()",
+        "          w1: LinearConfig(memory_config='DRAM', transpose_b=True)",
+        "      0-60",
+        "        norm: RMSNormConfig(epsilon=1e-06)",
+        "      3-60",
     ]
 
 
@@ -112,7 +112,7 @@ def test_bad_ranges_and_bad_files_are_named(tmp_path):
     save_config({"0-3": {"w1": LinearConfig()}, "2": {"w1": LinearConfig()}}, file)
     told = ask("check", file, exit_code=1)
     assert '2.w1: given by "0-3" and by "2"' in told.stdout
-    assert "were not held against its signatures" in told.stderr
+    assert "were not checked against its signatures" in told.stderr
     assert 'given by "0-3"' in ask("show", file, exit_code=2).stderr
     file.write_text("{")
     assert "is no JSON" in ask("check", file, exit_code=2).stderr

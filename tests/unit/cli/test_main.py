@@ -8,8 +8,8 @@ from click import unstyle
 from click.testing import CliRunner
 
 import optrove
-from optrove.cli.doctor import Finding, State, is_healthy
-from optrove.cli.main import SECTIONS, finding_lines, main
+from optrove.cli.main import SECTIONS, main
+from optrove.cli.without_hardware import Finding, State, finding_lines, is_healthy
 from optrove.settings import VARIABLES
 
 
@@ -29,7 +29,7 @@ def test_every_command_has_help_with_an_example(command):
 
 
 def test_every_command_stands_in_the_first_page_of_help():
-    shown = [name for names in SECTIONS.values() for name in names]
+    shown = [command.name for commands in SECTIONS.values() for command in commands]
     assert sorted(shown) == sorted(main.commands)
     front = run("--help").output
     assert [name for name in shown if f"\n  {name} " not in front] == []

@@ -95,7 +95,7 @@ def test_many_cases_are_a_table_and_what_fails_ends_with_one(trove):
     (line,) = [line for line in shown.splitlines() if line.startswith("odd.refuse")]
     assert line.endswith("no")
     ((run, _),) = replays(trove)
-    assert shown.endswith(f"\nkept as run {run.id[:12]} of {trove}\n")
+    assert shown.endswith(f"\nstored as run {run.id[:12]} of {trove}\n")
 
 
 def test_the_counts_add_up_to_what_was_planned(trove):
@@ -239,7 +239,7 @@ def test_two_runs_are_compared(two_runs):
     counts = data["counts"]
     assert (counts["broken"], counts["fixed"], counts["not_run"]) == (1, 1, 1)
     assert sum(counts.values()) == len(CASES)
-    assert "4 cases compared: 1 broken, 1 fixed" in ask("check-release", older, newer, exit_code=1)
+    assert "4 cases compared, 1 broken, 1 fixed" in ask("check-release", older, newer, exit_code=1)
 
 
 def test_nothing_broke_between_a_run_and_itself(two_runs):

@@ -3,12 +3,12 @@ import pty
 import subprocess
 import sys
 
-from optrove.cli import options as cli_running
-from optrove.cli.options import watching
+from optrove.cli import progress
+from optrove.cli.progress import case_progress
 
 SCRIPT = """
-from optrove.cli.options import watching
-with watching(3, "checking n150") as watch:
+from optrove.cli.progress import case_progress
+with case_progress(3, "checking n150") as watch:
     for passed in (True, False, True):
         watch.advance(passed=passed)
     watch.tell("odd.crash: the process ended with signal 11")
@@ -16,8 +16,8 @@ with watching(3, "checking n150") as watch:
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch, capsys):
-    monkeypatch.setattr(cli_running, "_LINE_SECONDS", 0.0)
-    with watching(4, "checking n150") as watch:
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)
+    with case_progress(4, "checking n150") as watch:
         for passed in (True, False, True, True):
             watch.advance(passed=passed)
     lines = capsys.readouterr().err.splitlines()
@@ -28,7 +28,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch, capsys):
 
 
 def test_work_that_is_soon_done_needs_no_line(capsys):
-    with watching(2, "checking n150") as watch:
+    with case_progress(2, "checking n150") as watch:
         watch.advance(passed=True)
         watch.advance(passed=True)
     assert capsys.readouterr().err == ""

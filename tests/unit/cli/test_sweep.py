@@ -77,9 +77,9 @@ def test_the_text_tells_counts_causes_and_the_run(trove):
     text = ask("add", "refuse", exit_code=1)
     assert "3 cases: 2 passed, 1 rejected" in text
     assert "optrove replay" in text
-    assert f"kept as run {sweeps(trove)[0][0].run.id[:12]} of " in text
+    assert f"stored as run {sweeps(trove)[0][0].run.id[:12]} of " in text
     short = ask("add", "--summary")
-    assert [line.split()[:3] for line in short.splitlines()[1:3]] == [
+    assert [line.split()[:3] for line in short.splitlines()[2:4]] == [
         ["op", "cases", "of"],
         ["odd.add", "2", "2"],
     ]
@@ -128,7 +128,7 @@ def test_the_order_is_that_of_a_seed_or_of_the_calls(trove):
 def test_a_budget_leaves_the_rest_unattempted_and_resume_does_it(trove):
     told = CliRunner().invoke(main, ["sweep", "--budget", "0.000001s"])
     assert told.exit_code == 2
-    assert "the time is over, 5 cases were not attempted" in told.stderr
+    assert "the budget is used up, 5 cases were not attempted" in told.stderr
     assert "5 cases: 5 not attempted" in told.stdout
     ((row, attempted),) = sweeps(trove)
     assert (attempted, row.complete, row.run.finished_at) == ([], False, None)
@@ -159,7 +159,7 @@ def test_resume_goes_on_with_the_sweep_that_is_meant_only(trove):
         (("--resume", "--vector-id", "ab"), "leave out --vector-id"),
         (("--file-path", ".", "--vector-source", "trove"), "--file-path is for --vector-source"),
         (("--vector-source", "file"), "add --file-path FILE"),
-        (("--vector-source", "file", "--file-path", ".", "--dtype", "x"), "--dtype chooses"),
+        (("--vector-source", "file", "--file-path", ".", "--dtype", "x"), "--dtype selects"),
         (("add", "--suite-name", "nightly"), "is an op, which has no suites"),
         (("add", "--vector-id", "zz"), "none of the 2 vectors begins with"),
         (("--device", "hw", "--board", "n300"), "give one"),

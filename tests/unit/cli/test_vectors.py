@@ -37,7 +37,7 @@ def test_the_cases_of_an_op_are_its_vectors(ask):
     assert {each["op"] for each in told["vectors"]} == {"ttnn.matmul"}
     lines = ask("matmul").splitlines()
     assert lines[-1] == "matmul: 3 vectors"
-    assert lines[0].startswith(told["vectors"][0]["id"][:12])
+    assert lines[1].startswith(told["vectors"][0]["id"][:12])
 
 
 def test_filters_and_the_order_of_a_seed_apply(ask):
@@ -67,6 +67,6 @@ def test_what_cannot_be_done_ends_with_2(ask, tmp_path):
     assert "which has no suites" in ask("matmul", "--suite-name", "x", exit_code=2)
     assert "--board is for modules" in ask("matmul", "--board", "n300", exit_code=2)
     (tmp_path / "mine.py").touch()
-    assert "--dtype chooses recorded cases" in ask("mine.py", "--dtype", "int32", exit_code=2)
+    assert "--dtype selects recorded cases" in ask("mine.py", "--dtype", "int32", exit_code=2)
     (tmp_path / "file").touch()
     assert "cannot be written" in ask("matmul", "-o", "file/x.json", exit_code=2)

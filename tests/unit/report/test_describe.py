@@ -1,5 +1,6 @@
 import pytest
 
+from drawn import drawn_lines
 from optrove.model.case import Case
 from optrove.model.values import (
     Bool,
@@ -27,7 +28,8 @@ from optrove.model.values import (
     TtnnPlacement,
     Tuple,
 )
-from optrove.report.describe import drawn, drawn_arguments
+from optrove.report.describe import argument_fields
+from optrove.report.describe import value_text as drawn
 
 
 def core(x, y):
@@ -95,7 +97,7 @@ def test_a_sharded_tensor_is_drawn_with_its_shards():
 
 def test_arguments_are_folded_where_commas_allow_it():
     case = Case("ttnn.softmax", (("dim", Int(-1)), ("input_tensor", SHARDED)))
-    assert drawn_arguments(case, 76) == [
+    assert drawn_lines([argument_fields(case)], 76) == [
         "dim: -1",
         "input_tensor: Tensor(shape=[1, 1, 12544, 32], dtype=BFLOAT8_B,",
         "                     memory=L1_HEIGHT_SHARDED, shard(shard_shape=[224, 32],",
@@ -180,13 +182,13 @@ def test_every_kind_of_value_has_a_text(value, text):
 def test_arguments_without_names_come_first_by_their_number():
     case = Case("ttnn.f", tuple((name, Null()) for name in ("a", "arg10", "arg2", "arg1")))
     named = ["arg1: None", "arg2: None", "arg10: None", "a: None"]
-    assert drawn_arguments(case, 80) == named
+    assert drawn_lines([argument_fields(case)], 80) == named
 
 
 def test_a_folded_list_is_aligned_with_its_first_item():
     semaphore = Handle("ttnn.GlobalSemaphore", None)
     case = Case("ttnn.f", (("semaphores_of_all", List((semaphore, semaphore))),))
-    assert drawn_arguments(case, 60) == [
+    assert drawn_lines([argument_fields(case)], 60) == [
         "semaphores_of_all: [GlobalSemaphore(unknown recipe),",
         "                    GlobalSemaphore(unknown recipe)]",
     ]
@@ -194,6 +196,6 @@ def test_a_folded_list_is_aligned_with_its_first_item():
 
 def test_a_long_list_of_tensors_is_folded_and_a_shape_is_not():
     case = Case("ttnn.concat", (("tensors", List((SHARDED, SHARDED))),))
-    lines = drawn_arguments(case, 78)
+    lines = drawn_lines([argument_fields(case)], 78)
     assert max(map(len, lines)) <= 78
     assert lines[0].startswith("tensors: [Tensor(shape=[1, 1, 12544, 32], dtype=BFLOAT8_B,")

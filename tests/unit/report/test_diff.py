@@ -1,13 +1,14 @@
+from drawn import drawn_lines
 from optrove.model.values import Opaque
 from optrove.report.describe import NOT_GIVEN, ArgumentChange, argument_changes
 from optrove.report.diff import (
-    Compared,
+    Comparison,
     Kind,
-    change_lines,
+    Side,
     compare,
     counted,
     diff_data,
-    diff_lines,
+    diff_document,
 )
 from trove_rows import case, case_row, memory, shard, tensor
 
@@ -25,30 +26,32 @@ class Sides:
 
     def __init__(self, a, b, **options):
         rows = [[case_row(one, calls) for one, calls in side] for side in (a, b)]
-        self._contents = {row.case_id: row.content for side in rows for row in side}
-        self.a, self.b = (counted(side) for side in rows)
-        self.difference = compare(self.a, self.b, self.content, **options)
-        self.compared = tuple(
-            Compared(name, "run", len(side), sum(each.calls for each in side.values()))
-            for name, side in (("old", self.a), ("new", self.b))
+        contents = {row.case_id: row.content for side in rows for row in side}
+        a, b = (
+            Side(name, "run", counted(side), contents.get)
+            for name, side in zip(("old", "new"), rows, strict=True)
         )
-
-    def content(self, case_id):
-        return self._contents[case_id]
+        self.difference = compare(a.cases, b.cases, contents.get, **options)
+        self.comparison = Comparison(a, b, self.difference)
 
     @property
     def kinds(self):
         return [change.kind for change in self.difference.changes]
 
     @property
+    def brief(self):
+        return drawn_lines(diff_document(self.comparison, brief=True))
+
+    @property
     def lines(self):
-        return list(change_lines(self.difference, self.content))
+        """The changes, below what is always shown."""
+        return drawn_lines(diff_document(self.comparison, brief=False))[len(self.brief) :]
 
 
 def test_equal_sides_have_no_difference():
     sides = Sides([(ADD, 3), (matmul(), 1)], [(matmul(), 1), (ADD, 3)])
     assert sides.difference.is_equal
-    assert diff_lines(sides.compared, sides.difference)[-1] == "nothing differs"
+    assert sides.brief[-1] == "nothing differs"
     assert sides.lines == []
 
 
@@ -101,14 +104,14 @@ def test_what_no_converter_knows_is_compared_by_its_type():
     sides = Sides(a, b)
     assert sides.difference.is_equal
     assert sides.difference.opaque == 1
-    assert "compared by their types only" in diff_lines(sides.compared, sides.difference)[-1]
+    assert "compared by their types only" in sides.brief[-1]
     other = [(matmul(extra=Opaque("ttnn.Stranger", "b")), 3)]
     assert not Sides(a, other).difference.is_equal
 
 
 def test_the_table_counts_by_op():
     sides = Sides([(ADD, 3), (matmul(), 1)], [(ADD, 1200), (matmul("L1_INTERLEAVED"), 1)])
-    assert diff_lines(sides.compared, sides.difference) == [
+    assert sides.brief == [
         "A: run old, 2 cases, 4 calls",
         "B: run new, 2 cases, 1,201 calls",
         "",
@@ -129,7 +132,7 @@ def test_lines_keep_within_80_columns_where_commas_allow_it():
 
 def test_machines_get_every_change_with_its_parts():
     sides = Sides([(matmul(), 4), (ADD, 1)], [(matmul("L1_INTERLEAVED"), 5)])
-    data = diff_data(sides.compared, sides.difference, sides.content)
+    data = diff_data(sides.comparison)
     assert data["equal"] is False
     assert (data["a"]["calls"], data["b"]["cases"]) == (5, 1)
     (changed,) = data["changed"]

@@ -1,7 +1,15 @@
 import pytest
 
+from drawn import drawn_lines
 from optrove.model.values import Int, List, Set, Struct
-from optrove.report.cases import Varied, differing, families, family_data, family_lines, varied_text
+from optrove.report.cases import (
+    Varied,
+    differing,
+    families,
+    family_data,
+    family_section,
+    varied_text,
+)
 from trove_rows import case, configuration, tensor
 
 
@@ -21,9 +29,9 @@ def coordinate(x, y):
 def test_calls_that_differ_in_an_index_are_one_family_with_a_range():
     (family,) = families(called(*map(fill, range(128))))
     assert (family.cases, family.calls) == (128, 256)
-    lines = family_lines(family)
-    assert lines[1].startswith("Family 1: 128 configurations, 256 calls, such as case ")
-    assert "  used by deepseek" in lines
+    lines = drawn_lines(family_section(family))
+    assert lines[0].startswith("Family 1: 128 configurations, 256 calls, such as case ")
+    assert "  used by: deepseek" in lines
     assert "  batch_idx: 128 values 0..127" in lines
 
 
@@ -38,10 +46,10 @@ def test_what_varies_within_a_list_is_told_by_its_place():
     (family,) = families(
         called(*(fill(0, begins=[0, 0, start, 0], ends=(1, start + 1)) for start in (0, 32, 64)))
     )
-    lines = family_lines(family)
+    lines = drawn_lines(family_section(family))
     assert "  begins: [0, 0, 0, 0]" in lines
-    assert "      begins[2]: 3 values 0, 32, 64" in lines
-    assert "      ends[1]: 3 values 1, 33, 65" in lines
+    assert "    begins[2]: 3 values 0, 32, 64" in lines
+    assert "    ends[1]: 3 values 1, 33, 65" in lines
     assert "  batch_idx: 0" in lines
 
 
@@ -49,7 +57,7 @@ def test_a_set_of_coordinates_varies_as_a_whole():
     sets = [Set(frozenset({coordinate(0, y)})) for y in range(6)]
     sets.append(Set(frozenset({coordinate(0, 0), coordinate(0, 1)})))
     (family,) = families(called(*(fill(0, mesh_coords=each) for each in sets)))
-    (line,) = [line for line in family_lines(family) if "mesh_coords" in line]
+    (line,) = [line for line in drawn_lines(family_section(family)) if "mesh_coords" in line]
     assert line.startswith("  mesh_coords: 7 values, such as {MeshCoordinate(coords=[0, 0])")
 
 
@@ -85,4 +93,4 @@ def test_zero_and_minus_zero_differ_although_they_are_equal():
 def test_an_odd_name_of_an_argument_is_found_again():
     cases = [case("ttnn.add", **{"odd name": number}) for number in range(6)]
     (family,) = families(called(*cases))
-    assert "  odd name: 6 values 0..5" in family_lines(family)
+    assert "  odd name: 6 values 0..5" in drawn_lines(family_section(family))

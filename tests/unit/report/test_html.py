@@ -12,10 +12,9 @@ from executed_runs import (
     run,
 )
 from optrove.model.records import Outcome
-from optrove.report.page import html
+from optrove.report.draw_html import draw_html
+from optrove.report.report_page import report_of, results_report
 from optrove.report.results import Result, RunResults
-from optrove.report.results_page import results_page
-from optrove.report.traced_page import report_of
 from optrove.serializer.described import describe_case
 
 
@@ -67,7 +66,7 @@ def many(count):
 
 
 def test_a_report_of_ten_thousand_cases_can_be_sent():
-    text = html(results_page(RunResults(run("run"), many(10_000)), None))
+    text = draw_html(results_report(RunResults(run("run"), many(10_000)), None))
     assert len(text) < 5_000_000
     assert "10,000 cases = 5,000 passed + 5,000 rejected" in text
     assert "50 more causes" in text
@@ -76,6 +75,6 @@ def test_a_report_of_ten_thousand_cases_can_be_sent():
 def test_a_run_of_nothing_but_machine_faults_says_that_nothing_is_known():
     failed = attempt(SHARDED, "run", Outcome.NOT_RUN, "no chips detected")
     one = Result("ttnn.matmul", failed, describe_case(SHARDED).content)
-    text = "".join(Tags(html(results_page(RunResults(run("run"), (one,)), None))).text)
+    text = "".join(Tags(draw_html(results_report(RunResults(run("run"), (one,)), None))).text)
     assert "nothing ran" in text
     assert "no chips detected" in text

@@ -3,8 +3,9 @@ import math
 import pytest
 
 from attempts import add, attempted
+from drawn import drawn_lines
 from optrove.model.records import DeviceKind, Measurement, Outcome
-from optrove.report.releases import Side, compare, judged, release_data, release_lines
+from optrove.report.releases import Side, compare, judged, release_data, release_document
 from trove_rows import tensor
 
 
@@ -144,19 +145,21 @@ def test_the_text_tells_both_releases_and_groups_what_broke_alike():
         *(attempted(Outcome.REJECTED, f"no bank {place}", one) for place, one in enumerate(cases)),
         ttnn_version="0.81",
     )
-    lines = release_lines(a, b, compare(a, b))
+    lines = drawn_lines(release_document(a, b, compare(a, b)))
     assert lines[0] == "A: run a (ttnn 0.80, mock n150, 6 cases)"
     assert lines[1] == "B: run b (ttnn 0.81, 6 cases)"
-    assert lines[2] == "6 cases compared: 6 broken, 0 fixed, 0 moved, 0 the same"
+    assert lines[4] == "6 cases compared, 6 broken, 0 fixed, 0 moved, 0 slower, 0 the same"
     assert "broken:" in lines
-    (cause,) = [line for line in lines if line.startswith("  6x ttnn.add: rejected: no bank ")]
-    assert lines[lines.index(cause) + 1].endswith(" and 2 more")
+    (cause,) = [line for line in lines if line.startswith("  6x rejected: no bank ")]
+    below = lines[lines.index(cause) + 1]
+    assert below.startswith("     ttnn.add: case ")
+    assert below.endswith(" and 2 more")
 
 
 def test_a_long_reason_is_cut_in_the_text_and_whole_in_the_data():
     reason = "no bank " * 100
     a, b = side("a", GOOD), side("b", attempted(Outcome.REJECTED, reason))
-    lines = release_lines(a, b, compare(a, b))
+    lines = drawn_lines(release_document(a, b, compare(a, b)))
     assert reason not in " ".join(line.strip() for line in lines)
     assert lines[-1] == 'texts that end in "..." are whole in --json'
     assert reason.strip() in release_data(a, b, compare(a, b))["broken"][0]["change"]

@@ -3,15 +3,16 @@ from dataclasses import replace
 
 import pytest
 
+from drawn import drawn_lines
 from executed_runs import SHARDED, attempt, run
 from optrove.model.records import DeviceKind, Measurement, Outcome
-from optrove.report.page import pcc_chart, time_chart
+from optrove.report.report_page import pcc_chart, time_chart
 from optrove.report.results import (
     Result,
     RunResults,
     Waiting,
     numberless_text,
-    results_lines,
+    results_document,
     spread,
     summed,
 )
@@ -86,7 +87,7 @@ def test_a_measured_time_is_preferred_to_that_of_the_attempt():
     measured = replace(one.attempt, measurements=(Measurement("e2e_ns", 7e6),))
     timed = replace(one, attempt=measured)
     assert summary(timed).times.longest == 7_000_000
-    lines = results_lines(RunResults(run("run"), (timed,)), None)
+    lines = drawn_lines(results_document(RunResults(run("run"), (timed,)), None))
     assert "e2e_ns: min 7 ms, mean 7 ms, max 7 ms (1 measured)" in lines
 
 
@@ -112,5 +113,6 @@ def test_durations_are_shown_by_powers_of_ten():
 
 
 def test_nothing_that_ran_is_told_as_such():
-    lines = results_lines(RunResults(run("run"), (result(Outcome.NOT_RUN, "no ttnn"),)), None)
+    found = RunResults(run("run"), (result(Outcome.NOT_RUN, "no ttnn"),))
+    lines = drawn_lines(results_document(found, None))
     assert "no case ran, so nothing is known about any operation" in lines

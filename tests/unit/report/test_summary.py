@@ -1,9 +1,10 @@
 import pytest
 
+from drawn import drawn_lines
 from optrove.model.ops import Amount, Counting, LeftOut
 from optrove.model.records import TestOutcome, TestResult
 from optrove.report.summary import LOST, summarize
-from optrove.report.trace import summary_lines
+from optrove.report.trace import summary_document
 from optrove.serializer.hashes import placement_hash
 from tracing import assert_adds_up, fake_op, perform, readers_in, start_recorder, summary_of
 
@@ -101,7 +102,7 @@ def test_what_other_ops_call_and_what_only_moves_data_is_told_apart(tmp_path):
     summary = summary_of(tmp_path)
     assert (summary.calls, summary.cases, summary.accounting.observed) == (4, 3, 13)
     assert summary.left == LeftOut(moving=Amount(1, 1, 1), nested=Amount(2, 3, 8))
-    assert summary_lines(summary)[:7] == [
+    assert drawn_lines(summary_document(summary))[:7] == [
         "4 calls, 3 cases (3 new, 0 known)",
         "",
         "op          cases  calls  raised",
@@ -110,7 +111,7 @@ def test_what_other_ops_call_and_what_only_moves_data_is_told_apart(tmp_path):
         "",
         "left out: 1 call, 1 case of 1 data-movement op (--all-ops counts them)",
     ]
-    lines = summary_lines(summary, Counting(all_ops=True, nested=True))
+    lines = drawn_lines(summary_document(summary, Counting(all_ops=True, nested=True)))
     assert lines[0] == "13 calls, 7 cases"
     assert "fake.inner          3      4" in lines
     assert not any(line.startswith("left out") for line in lines)

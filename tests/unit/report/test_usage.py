@@ -1,9 +1,10 @@
+from drawn import drawn_lines
 from optrove.report.usage import (
     groups,
     groups_data,
-    groups_lines,
+    groups_document,
     usage_data,
-    usage_lines,
+    usage_document,
     usage_of,
 )
 from optrove.serializer.described import describe_case
@@ -33,7 +34,7 @@ def with_facts():
 
 
 def test_models_are_listed_with_their_tests_boards_and_counts():
-    assert usage_lines(usage_of(CONFIGURATIONS)) == [
+    assert drawn_lines(usage_document(usage_of(CONFIGURATIONS))) == [
         "ttnn.matmul: 3 cases, 154 calls",
         "",
         "calls  cases  board     model, and its tests",
@@ -63,7 +64,7 @@ def test_machines_get_one_row_per_model_source_test_and_board():
 
 def test_calls_are_grouped_by_the_memory_of_one_argument():
     found = groups(with_facts(), "memory", "input_tensor_b")
-    assert groups_lines(found, "memory") == [
+    assert drawn_lines(groups_document(found, "memory")) == [
         "calls  cases  models  memory",
         "  124      2       2  DRAM_INTERLEAVED",
         "   30      1       1  L1_WIDTH_SHARDED",
@@ -112,7 +113,7 @@ def test_equal_tensors_of_a_list_are_counted():
 def test_a_test_that_calls_several_ops_is_one_line_of_the_table():
     add = case("ttnn.add", a=tensor(32, 32), b=1)
     both = (*CONFIGURATIONS, configuration(add, {"count": 6, **DECODE}))
-    lines = usage_lines(usage_of(both))
+    lines = drawn_lines(usage_document(usage_of(both)))
     assert lines[:2] == ["ttnn.matmul: 3 cases, 154 calls", "ttnn.add: 1 case, 6 calls"]
     assert "  136      3  n300        test_llama.py::test_decode" in lines
     assert [row["op"] for row in usage_data(usage_of(both))].count("ttnn.add") == 1

@@ -5,20 +5,42 @@ from dataclasses import replace
 import pytest
 
 from attempts import add, attempted
+from drawn import drawn_lines
 from optrove.model.records import HARMLESS, DeviceKind, Measurement, Outcome
 from optrove.report.attempts import (
-    attempt_lines,
     attempted_data,
-    attempts_lines,
-    counts_line,
+    causes,
     counts_of,
     is_as_recorded,
-    number,
-    said,
+    remarks_of,
 )
-from optrove.report.boards import adapted_data, adapted_lines, board_data, board_lines
-from optrove.report.causes import causes
+from optrove.report.draw_text import WHOLE
+from optrove.report.replays import (
+    adapted_data,
+    adapted_document,
+    board_data,
+    board_document,
+    replay_document,
+)
+from optrove.report.wording import number
 from trove_rows import tensor
+
+
+def attempts_lines(attempts, width=None):
+    return drawn_lines(replay_document(attempts), width)
+
+
+def attempt_lines(one):
+    return attempts_lines([one])
+
+
+def board_lines(attempts, left_out, command, width=None):
+    return drawn_lines(board_document(attempts, left_out, command), width)
+
+
+def adapted_lines(*parts):
+    return drawn_lines(adapted_document(*parts))
+
 
 FATAL = "Not enough banks\nRuntimeError: TT_FATAL @ x.cpp:1: banks\ninfo:\nNot enough banks"
 FABRIC = "no fabric was recorded; the mesh was opened with FABRIC_1D"
@@ -26,7 +48,7 @@ DIFFERENCE = "$.arguments.x: recorded 1, replayed 2"
 
 
 def test_what_failed_has_a_cause_and_the_words_of_ttnn():
-    parts = said(attempted(Outcome.REJECTED, FATAL).attempt)
+    parts = remarks_of(attempted(Outcome.REJECTED, FATAL).attempt)
     assert parts.cause == "Not enough banks"
     assert parts.words[0].startswith("RuntimeError: TT_FATAL")
     assert parts.notes == parts.differences == ()
@@ -34,14 +56,14 @@ def test_what_failed_has_a_cause_and_the_words_of_ttnn():
 
 def test_what_passed_has_notes_and_differences_and_no_cause():
     one = attempted(detail=f"{FABRIC}\nnot as recorded: {DIFFERENCE}").attempt
-    parts = said(one)
+    parts = remarks_of(one)
     assert (parts.cause, parts.notes, parts.differences) == (None, (FABRIC,), (DIFFERENCE,))
     assert not is_as_recorded(one)
 
 
 def test_a_note_about_several_parts_of_an_argument_is_told_once():
     one = replace(attempted().attempt, notes=(FABRIC, "other", FABRIC))
-    assert said(one).notes == (FABRIC, "other")
+    assert remarks_of(one).notes == (FABRIC, "other")
     assert is_as_recorded(attempted(detail=FABRIC).attempt)
     assert not is_as_recorded(attempted(Outcome.NOT_RUN, "no").attempt)
 
@@ -53,7 +75,7 @@ def test_counts_add_up():
         attempted(Outcome.NOT_RUN, "no chips"),
     ]
     assert counts_of(every) == {"passed": 1, "rejected": 1, "not_run": 1}
-    assert counts_line(every) == "3 cases: 1 passed, 1 rejected, 1 not run"
+    assert attempts_lines(every)[-1] == "3 cases: 1 passed, 1 rejected, 1 not run"
 
 
 def test_the_block_tells_outputs_verdict_metrics_and_notes():
@@ -140,10 +162,10 @@ def test_the_table_begins_with_what_failed():
         attempted(Outcome.REJECTED, FATAL, add(1)),
         attempted(Outcome.NUMERICS, "PCC", add(2)),
     ]
-    lines = attempts_lines(every)
-    assert ["rejected" in lines[1], "wrong numbers" in lines[2], "passed" in lines[3]] == [True] * 3
-    assert lines[1].endswith("Not enough banks")
-    assert lines[-1] == "3 cases: 1 passed, 1 wrong numbers, 1 rejected"
+    shown = attempts_lines(every)
+    assert ["rejected" in shown[1], "wrong numbers" in shown[2], "passed" in shown[3]] == [True] * 3
+    assert shown[1].endswith("Not enough banks")
+    assert shown[-1] == "3 cases: 1 passed, 1 wrong numbers, 1 rejected"
 
 
 def test_what_fails_for_one_reason_is_one_cause_whatever_the_numbers():
@@ -176,14 +198,14 @@ def test_the_answer_of_a_board_names_causes_commands_and_what_was_supplied():
     assert "  2x no bank 8" in lines or "  2x no bank 9" in lines
     assert any(line.strip().startswith("replay ") for line in lines)
     assert lines[-2:] == [
-        "  1x the call differs from the recorded one in some part (--json tells it)",
+        "  1x the call differs from the recorded one in some part (--json shows it)",
         f"  1x {FABRIC}",
     ]
 
 
 @pytest.mark.parametrize(
     ("passed", "of", "text"),
-    [(2000, 2000, "100.0%"), (1999, 2000, "over 99.9%"), (1, 3000, "under 0.1%")],
+    [(2000, 2000, "100.0%"), (1999, 2000, "99.9%"), (1, 3000, "0.1%")],
 )
 def test_a_share_never_looks_like_all_or_nothing_when_it_is_not(passed, of, text):
     good, bad = attempted(), attempted(Outcome.REJECTED, "no")
@@ -212,15 +234,15 @@ def test_long_reasons_break_between_words_and_it_is_said_where_they_are_whole():
     told = " ".join(line.strip() for line in shown).removeprefix("1x ").removesuffix(" ...")
     assert told != reason
     assert f"{reason} ".startswith(f"{told} ")
-    assert "optrove replay CASE" in " ".join(lines[-2:])
+    assert lines[-1] == WHOLE
     one = attempted(Outcome.REJECTED, reason)
     adapted = adapted_lines([one], {one.attempt.case_id: ((), ("a",))}, ())
-    assert adapted[-1] == 'texts that end in "..." are whole in --json'
+    assert adapted[-1] == WHOLE
     whole = " ".join(line.strip() for line in attempt_lines(attempted(Outcome.REJECTED, reason)))
     assert reason in whole
-    table = attempts_lines([attempted(Outcome.REJECTED, reason)], 120)
+    table = attempts_lines([attempted(Outcome.REJECTED, reason)] * 2, 120)
     assert table[1].endswith(" ...")
-    assert "optrove replay" in table[-1]
+    assert table[-1] == WHOLE
 
 
 def test_short_reasons_need_no_word_about_longer_ones():
@@ -260,5 +282,5 @@ def test_what_was_adapted_is_told_apart():
 def test_notes_that_ask_for_nothing_are_for_machines_only():
     harmless = f"recorded with dispatch by ROW; opened by COL, {HARMLESS}"
     every = [attempted(detail=harmless), attempted(detail=harmless)]
-    assert not any("otherwise" in line for line in board_lines(every, (), str))
+    assert not any("supplied" in line for line in board_lines(every, (), str))
     assert board_data(every, (), str)["notes"] == {harmless: 2}

@@ -1,4 +1,6 @@
-from optrove.report.tables import Column, clipped, plural, shortened, table_lines, wrapped
+from optrove.report.document import Column
+from optrove.report.draw_text import shortened, table_lines, wrapped
+from optrove.report.wording import clipped, plural
 
 COLUMNS = (Column("op", flexible=True), Column("calls", right=True), Column("test", flexible=True))
 
@@ -73,8 +75,8 @@ def test_lines_break_between_words_and_lose_nothing():
         "     for-this",
         "     shard",
     ]
-    assert wrapped("", "x" * 200) == ["x" * 200]
-    assert wrapped("note: ", "") == ["note:"]
+    assert wrapped("", "x" * 200, 100) == ["x" * 200]
+    assert wrapped("note: ", "", 100) == ["note:"]
 
 
 def test_counts_are_spelled_with_their_noun():

@@ -1,11 +1,16 @@
 from dataclasses import replace
 
+from drawn import drawn_lines
 from optrove.model.records import RunKind
 from optrove.model.trove import Machine, RunRow
-from optrove.report.runs import runs_lines
+from optrove.report.listings import runs_document
 from small_trove import run_of
 
 LONG = "models/demos/llama/tests/test_decode_in_one_go.py::test_all"
+
+
+def runs_lines(rows, width=None):
+    return drawn_lines(runs_document(rows), width)
 
 
 def row(source, kind=RunKind.TRACE, exit_code=0, **more):

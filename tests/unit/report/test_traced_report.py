@@ -2,9 +2,9 @@ from executed_runs import run
 from optrove.model.ops import Amount, LeftOut
 from optrove.model.records import Measurement, RunKind, TestOutcome, TestResult
 from optrove.model.trove import Machine, OpRow, RunRow
+from optrove.report.draw_html import draw_html
 from optrove.report.outcomes import Traced
-from optrove.report.page import html
-from optrove.report.traced_page import traced_page
+from optrove.report.report_page import traced_report
 
 
 def outcome_of(name, outcome, **facts):
@@ -25,20 +25,21 @@ def test_a_traced_run_shows_its_tests_failures_first_and_its_ops():
     )
     left = LeftOut(moving=Amount(1, 2, 40), nested=Amount(1, 0, 10))
     row = RunRow(run("run", RunKind.TRACE, model="demo"), Machine(), 100, 4, left=left)
-    page = traced_page(Traced(row, ops, tests))
-    tiles = {tile.label: tile.value for tile in page.tiles}
-    assert tiles == {
+    page = traced_report(Traced(row, ops, tests))
+    tiles, bar, sums, charts, tested, _, _ = page.parts
+    assert {tile.label: tile.value for tile in tiles.tiles} == {
         "calls": "100",
         "cases": "4",
         "ops": "2",
         "tests passed": "1",
         "tests failed": "1",
     }
-    assert page.sums == (
-        "150 calls recorded = 100 shown + 40 that only move data + 10 made by other ops",
+    assert sum(share.count for share in bar.shares) == 3
+    assert sums.text == (
+        "150 calls recorded = 100 shown + 40 that only move data + 10 made by other ops"
     )
-    names = [line[0].text.rpartition("::")[2] for line in page.grids[0].rows]
+    names = [line[0].text.rpartition("::")[2] for line in tested.parts[0].rows]
     assert names == ["bad", "skipped", "good"]
-    (chart,) = page.charts
+    (chart,) = charts.parts[0].charts
     assert [(bar.label, bar.bad) for bar in chart.bars] == [("0.95 to 0.99", 1)]
-    assert "AssertionError: &lt;0.97&gt;" in html(page)
+    assert "AssertionError: &lt;0.97&gt;" in draw_html(page)

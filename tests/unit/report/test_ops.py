@@ -1,8 +1,15 @@
 import pytest
 
+from drawn import drawn_lines
 from optrove.model.ops import Amount, LeftOut
 from optrove.model.trove import OpRow
-from optrove.report.ops import ops_data, ops_lines, percent
+from optrove.report.listings import ops_data, ops_document
+from optrove.report.wording import percent
+
+
+def ops_lines(rows, left, *, all_ops, width=None):
+    return drawn_lines(ops_document(rows, left, all_ops=all_ops), width)
+
 
 LLAMA = "meta-llama/Llama-3.2-11B-Vision-Instruct"
 ROWS = (
@@ -60,4 +67,4 @@ def test_machines_get_names_of_models_and_a_share():
     ("share", "text"), [(0.0, "0%"), (0.0001, "1%"), (0.5, "50%"), (0.9999, "99%"), (1.0, "100%")]
 )
 def test_only_all_is_a_hundred_percent_and_only_nothing_is_none(share, text):
-    assert percent(share) == text
+    assert percent(share, 0) == text

@@ -1,0 +1,136 @@
+"""Draw documents as Markdown, for summaries of CI jobs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from optrove.report.document import (
+    Change,
+    Charts,
+    Code,
+    Command,
+    Fields,
+    Items,
+    Paragraph,
+    Picture,
+    Section,
+    StackedBar,
+    Table,
+    Tiles,
+)
+from optrove.report.draw_text import draw_text
+from optrove.report.wording import clipped, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from optrove.report.document import Cell, Column, Field, Item, Node
+
+_MOST_OPS: Final = 3
+_MOST_CASES: Final = 4
+_MOST_ROWS: Final = 10
+"""The most rows of a table that is shown without a click."""
+_LONGEST: Final = 300
+_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>()#+!|~$@&-])")
+_WHITE: Final = re.compile(r"\s+")
+
+
+def draw_markdown(title: str, nodes: Iterable[Node]) -> str:
+    """Return a document as Markdown below a title."""
+    return "\n".join([f"## {plain(title)}", *_all(nodes, 3)]) + "\n"
+
+
+def plain(text: str) -> str:
+    """Return text that Markdown shows unchanged, on one line."""
+    return _SPECIAL.sub(r"\\\1", clipped(_WHITE.sub(" ", text).strip(), _LONGEST))
+
+
+def code(text: str) -> str:
+    """Return text as code on one line, with any backquotes in it."""
+    whole = _WHITE.sub(" ", text).strip()
+    fence = "`" * (max(map(len, re.findall("`+", whole)), default=0) + 1)
+    gap = " " if len(fence) > 1 else ""
+    # A bar ends a cell of a table even within code.
+    return f"{fence}{gap}{whole}{gap}{fence}".replace("|", "\\|")
+
+
+def _all(nodes: Iterable[Node], level: int) -> Iterator[str]:
+    for node in nodes:
+        yield ""
+        yield from _lines(node, level)
+
+
+def _lines(node: Node, level: int) -> Iterator[str]:  # noqa: C901, PLR0912 - one for each class
+    match node:
+        case Section():
+            yield f"{'#' * min(level, 6)} {plain(node.title)}"
+            yield from _all(node.parts, level + 1)
+        case Paragraph():
+            yield plain(node.text)
+        case Fields():
+            for field in node.fields:
+                yield from _field_lines(field, "")
+        case Change():
+            yield f"- {plain(node.name)}: {code(node.before)} -> {code(node.after)}"
+        case Items():
+            for item in node.items:
+                yield from _item_lines(item)
+            yield from (f"- {plain(node.more)}",) if node.more else ()
+        case Table():
+            yield from _table_lines(node)
+        case Code():
+            yield from (f"{plain(node.title)}:", "")
+            yield from (f"    {line}" for line in node.text.splitlines())
+        case Command():
+            yield code(node.text)
+        case StackedBar() | Tiles():
+            yield f"**{plain(' '.join(draw_text((node,))))}**"
+        case Charts():
+            yield from (f"    {line}" for line in draw_text((node,)))
+        case Picture():
+            yield f"{code(node.title)}: a picture, in HTML only"
+
+
+def _field_lines(field: Field, indent: str) -> Iterator[str]:
+    text = code(field.text) if field.code else plain(field.text)
+    yield f"{indent}- {plain(field.name)}: {text}".rstrip()
+    for part in field.parts:
+        yield from (f"{indent}  {line}" for line in _lines(part, 6))
+
+
+def _item_lines(item: Item) -> Iterator[str]:
+    label = f"{plain(item.label)}: " if item.label else ""
+    names = ", ".join(code(op) for op, _ in item.ops[:_MOST_OPS])
+    more = len(item.ops) - _MOST_OPS
+    ops = f" ({names}{f' and {more:,} more' if more > 0 else ''})" if names else ""
+    ids = "".join(f" {code(each)}" for each in item.cases[:_MOST_CASES])
+    yield f"- **{item.count:,}** {label}{plain(item.text)}{ops}{ids}"
+    for part in item.parts:
+        yield from (f"  {line}".rstrip() for line in ["", *_lines(part, 6)])
+
+
+def _table_lines(node: Table) -> Iterator[str]:
+    long = len(node.rows) > _MOST_ROWS
+    if long:
+        yield from (f"<details><summary>{plural(len(node.rows), 'row')}</summary>", "")
+    # A bar of shares has no text.
+    shown = [
+        place
+        for place in range(len(node.columns))
+        if not any(row[place].shares for row in node.rows)
+    ]
+    columns = [node.columns[place] for place in shown]
+    yield f"| {' | '.join(plain(column.title) for column in columns)} |"
+    yield f"| {' | '.join('--:' if column.right else '---' for column in columns)} |"
+    for row in node.rows:
+        cells = (_cell_text(node.columns[place], row[place]) for place in shown)
+        yield f"| {' | '.join(cells)} |"
+    if node.more:
+        yield from ("", plain(node.more))
+    if long:
+        yield from ("", "</details>")
+
+
+def _cell_text(column: Column, cell: Cell) -> str:
+    return code(cell.text) if column.code and cell.text else plain(cell.text)

@@ -1,0 +1,574 @@
+"""The HTML report of a run: executed cases with their failures, or traced ops with their tests."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from optrove.errors import BadTarget
+from optrove.model.records import Outcome, TestOutcome, now
+from optrove.model.trove import board_text
+from optrove.model.values import TensorSpec, walk
+from optrove.report.attempts import BACKTRACE, UNSAID, by_text, remarks_of, supplied
+from optrove.report.describe import argument_fields
+from optrove.report.document import (
+    BAD,
+    GOOD,
+    IDLE,
+    ODD,
+    Cell,
+    Chart,
+    ChartBar,
+    Charts,
+    Code,
+    Column,
+    Command,
+    Document,
+    Field,
+    Fields,
+    Item,
+    Items,
+    Paragraph,
+    Picture,
+    Section,
+    Share,
+    StackedBar,
+    Tile,
+    Tiles,
+    count_cell,
+    paragraphs,
+    table,
+)
+from optrove.report.draw_html import draw_html
+from optrove.report.draw_text import draw_text
+from optrove.report.listings import source_text
+from optrove.report.outcomes import EXECUTED, compared_with, results_of, run_meant, traced_in
+from optrove.report.releases import release_document
+from optrove.report.results import (
+    NOT_ATTEMPTED,
+    WORDS,
+    XFAILED,
+    XPASSED,
+    cases_table,
+    lowest_pcc,
+    measurement_text,
+    ops_table,
+    rerun_commands,
+    slowest,
+    summary_notes,
+    summed,
+    title,
+    took,
+)
+from optrove.report.shards import shard_svg
+from optrove.report.trace import accounting_text
+from optrove.report.wording import SHORT_ID, clipped, duration, moment, number, percent, plural
+from optrove.serializer.described import case_of
+from optrove.trove.opening import reading
+from optrove.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from optrove.model.case import Case
+    from optrove.model.records import DeviceParameters, Environment, Measurement, Run, TestResult
+    from optrove.report.attempts import Cause
+    from optrove.report.document import Node, Row, Table
+    from optrove.report.outcomes import Traced
+    from optrove.report.releases import Comparison, Side
+    from optrove.report.results import Result, RunResults, Summary
+    from optrove.trove.opening import Recovered
+    from optrove.trove.reader import TroveReader
+
+_LONGEST_WORDS: Final = 4_000
+_LONGEST_ARGUMENTS: Final = 8_000
+_LONGEST_ERROR: Final = 400
+_MOST_OPS: Final = 8
+_MOST_FAILURES: Final = 150
+_MOST_ROWS: Final = 15
+_MOST_NOTES: Final = 20
+_MOST_TESTS: Final = 2_000
+_MOST_PICTURES: Final = 3
+_LARGEST_PICTURE: Final = 60_000
+_ALL_PICTURES: Final = 1_000_000
+"""The most letters of one picture and of all together: a report must stay small enough to send."""
+_EDGES: Final = (0.0, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 0.99999)
+"""The edges of the bars of PCC: near 1, and at the usual thresholds."""
+_FASTEST: Final = 10_000
+_TONES: Final = {
+    Outcome.PASSED.value: GOOD,
+    XFAILED: GOOD,
+    XPASSED: ODD,
+    **{each.value: BAD for each in Outcome if each not in (Outcome.PASSED, Outcome.NOT_RUN)},
+    Outcome.NOT_RUN.value: IDLE,
+    NOT_ATTEMPTED: IDLE,
+}
+_TEST_TONES: Final = {
+    TestOutcome.PASSED: GOOD,
+    TestOutcome.FAILED: BAD,
+    TestOutcome.ERROR: BAD,
+    TestOutcome.UNFINISHED: BAD,
+    TestOutcome.XPASSED: ODD,
+    TestOutcome.XFAILED: GOOD,
+    TestOutcome.SKIPPED: IDLE,
+}
+_SHOWN_FIRST: Final = (BAD, ODD, IDLE, GOOD)
+_MEASURED: Final = (
+    Column("name"),
+    *(
+        Column(name, right=True, optional=True)
+        for name in ("measured", "least", "mean", "greatest", "not a number")
+    ),
+)
+_TESTS: Final = (
+    Column("test", code=True),
+    Column("outcome"),
+    Column("PCC min", right=True, optional=True),
+    Column("time", right=True, optional=True),
+    Column("error", optional=True),
+)
+_TRACED_OPS: Final = (
+    Column("op", code=True),
+    *(Column(name, right=True) for name in ("cases", "calls", "share of calls", "complete")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A run, and its report as HTML."""
+
+    run: Run
+    html: str
+
+
+def report_of(
+    name: str | None,
+    compare: str | None,
+    store: str | None,
+    tell: Callable[[Recovered], object] = lambda _: None,
+) -> Report:
+    """Return the report of a run, by default of the newest one.
+
+    ``compare`` names an earlier result. Raises NotFound or NotComparable when there is nothing to
+    report or to compare.
+    """
+    with reading(store, tell) as reader:
+        run = _run_named(reader, name)
+        if run.kind not in EXECUTED:
+            if compare is not None:
+                raise BadTarget(
+                    f"run {run.id[:12]} is of the kind {run.kind.value!r}, and has no results to "
+                    f"compare; compare its calls with: optrove diff {compare} {run.id[:12]}"
+                )
+            return _drawn(run, traced_report(traced_in(reader, run)))
+        found = results_of(reader, run)
+    compared = None if compare is None else compared_with(compare, found, store, tell)
+    return _drawn(run, results_report(found, store, compared))
+
+
+def _run_named(reader: TroveReader, name: str | None) -> Run:
+    runs = reader.runs() if name is None else ()
+    if runs and not any(row.run.kind in EXECUTED for row in runs):
+        return runs[0].run
+    return run_meant(reader, name)
+
+
+def _drawn(run: Run, document: Document) -> Report:
+    footer = f"optrove {__version__}, {moment(now())} UTC"
+    return Report(run, draw_html(replace(document, footer=footer)))
+
+
+def results_report(
+    found: RunResults,
+    store: str | None,
+    compared: tuple[Side, Side, Comparison] | None = None,
+) -> Document:
+    """Return the report of a run that executed cases; ``store`` is the trove that commands name."""
+    summary = summed(found)
+    run = found.run
+    place = " ".join(filter(None, (run.environment.device_kind.value, run.environment.board)))
+    return Document(
+        title=title(run),
+        heading=run.source,
+        subtitle=_subtitle(run, place),
+        parts=(
+            Tiles(_tiles(summary)),
+            StackedBar(_shares(found)),
+            *paragraphs(_sums(found, summary)),
+            *_changes(compared),
+            *_failures(summary, found, store),
+            *_charts(
+                pcc_chart(each for one in found.results for each in one.attempt.measurements),
+                time_chart(found.results),
+            ),
+            Section(
+                "Ops",
+                (
+                    ops_table(summary),
+                    Paragraph("calls: the number of calls by models, where cases were recorded"),
+                ),
+                name="ops",
+            ),
+            *_case_sections(found),
+            *_measured(summary),
+            *_notes(found),
+            _environment(run),
+        ),
+    )
+
+
+def _subtitle(run: Run, place: str) -> str:
+    version = run.environment.ttnn_version
+    facts = (f"run {run.id[:SHORT_ID]}", place, "" if version is None else f"ttnn {version}")
+    return ", ".join((*filter(None, facts), f"{moment(run.started_at)} UTC"))
+
+
+def _tiles(summary: Summary) -> tuple[Tile, ...]:
+    failed, idle = summary.ran - summary.good, summary.planned - summary.ran
+    share = (
+        "nothing ran" if summary.share is None else f"{percent(summary.share)} of those that ran"
+    )
+    groups = by_text([each for each in summary.causes if each.outcome is not Outcome.NOT_RUN])
+    names = (Outcome.NOT_RUN.value, NOT_ATTEMPTED)
+    unanswered = [
+        f"{summary.counts[name]:,} {WORDS[name]}" for name in names if name in summary.counts
+    ]
+    tiles = [
+        Tile("cases", f"{summary.planned:,}", plural(len(summary.ops), "op")),
+        Tile("passed", f"{summary.good:,}", share, GOOD if summary.good else ""),
+        Tile(
+            "failed",
+            f"{failed:,}",
+            f"for {plural(len(groups), 'cause')}" if groups else "",
+            BAD if failed else "",
+        ),
+        Tile(
+            "no answer",
+            f"{idle:,}",
+            ", ".join(unanswered) or "all of them ran",
+            IDLE if idle else "",
+        ),
+    ]
+    if summary.pcc is not None:
+        undefined = summary.pcc.undefined
+        more = f", {undefined:,} not a number" if undefined else ""
+        note = f"mean {number(summary.pcc.mean)}, max {number(summary.pcc.most)}{more}"
+        tiles.append(Tile("lowest PCC", number(summary.pcc.least), note))
+    if summary.times is not None:
+        note = f"median {duration(summary.times.median)}, {duration(summary.times.total)} in all"
+        tiles.append(Tile("longest case", duration(summary.times.longest), note))
+    return tuple(tiles)
+
+
+def _shares(found: RunResults) -> tuple[Share, ...]:
+    views = Counter(each.view for each in found.results)
+    views[NOT_ATTEMPTED] = len(found.waiting)
+    return tuple(Share(WORDS[name], views[name], tone) for name, tone in _TONES.items())
+
+
+def _sums(found: RunResults, summary: Summary) -> Iterator[str]:
+    parts = " + ".join(f"{count:,} {WORDS[name]}" for name, count in summary.counts.items())
+    yield f"{plural(summary.planned, 'case')} = {parts}"
+    yield from summary_notes(summary)
+    if found.repeated:
+        yield f"{plural(found.repeated, 'earlier attempt')} at the same cases not counted"
+    yield from (f"not planned: {count:,} {reason}" for reason, count in found.left_out)
+
+
+def _changes(compared: tuple[Side, Side, Comparison] | None) -> Iterator[Section]:
+    if compared is not None:
+        yield Section("Changes", tuple(release_document(*compared)), name="since")
+
+
+def _failures(summary: Summary, found: RunResults, store: str | None) -> Iterator[Section]:
+    groups = by_text(summary.causes)
+    command = rerun_commands(found, store)
+    items, left = [], _ALL_PICTURES
+    for group in groups[:_MOST_FAILURES]:
+        example = max((each.example for each in group), key=lambda one: one.calls)
+        pictures = tuple(_pictures(case_of(example.content), left))
+        left -= sum(len(each.svg) for each in pictures)
+        items.append(_failure(group, example, command(example.attempt.case_id), pictures))
+    more = len(groups) - _MOST_FAILURES
+    rest = f"{more:,} more causes: optrove results --json" if more > 0 else ""
+    if items:
+        yield Section("Failures by cause", (Items(tuple(items), rest),), name="failures")
+
+
+def _failure(
+    group: Sequence[Cause[Result]], example: Result, command: str, pictures: tuple[Picture, ...]
+) -> Item:
+    """Return a cause with everything that is known of its example."""
+    outcome = group[0].outcome
+    remarks = remarks_of(example.attempt)
+    lines = [line.rstrip() for line in remarks.words]
+    at = lines.index(BACKTRACE) if BACKTRACE in lines else len(lines)
+    words, trace = "\n".join(lines[:at]).strip(), "\n".join(lines[at + 1 :])
+    arguments = "\n".join(draw_text((argument_fields(case_of(example.content)),)))
+    calls = sum(each.calls for each in group)
+    ids = tuple(case_id[:SHORT_ID] for each in group for case_id in each.case_ids)
+    parts: list[Node] = [Command(command)]
+    if words:
+        parts.append(Code("Message", _cut(words, _LONGEST_WORDS)))
+    if trace:
+        parts.append(Code("Backtrace", _cut(trace, _LONGEST_WORDS), closed=True))
+    case = example.attempt.case_id[:SHORT_ID]
+    parts.append(Code(f"Arguments of case {case}", _cut(arguments, _LONGEST_ARGUMENTS)))
+    parts += pictures
+    if calls:
+        parts.append(Paragraph(f"called {calls:,} times by models"))
+    return Item(
+        count=len(ids),
+        text=remarks.cause or UNSAID,
+        label=WORDS[outcome.value],
+        tone=IDLE if outcome is Outcome.NOT_RUN else BAD,
+        ops=tuple((each.op, each.count) for each in group[:_MOST_OPS]),
+        cases=ids,
+        parts=tuple(parts),
+    )
+
+
+def _cut(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text
+    return f"{text[:longest]}\n... ({len(text) - longest:,} more letters: optrove results --json)"
+
+
+def _pictures(case: Case, left: int) -> Iterator[Picture]:
+    """Yield pictures of the sharded tensors of a case, as far as there is room."""
+    count = 0
+    for name, value in case.arguments:
+        for path, part in walk(value, name):
+            svg = shard_svg(part) if isinstance(part, TensorSpec) else None
+            if svg is None or count >= _MOST_PICTURES or len(svg) > min(_LARGEST_PICTURE, left):
+                continue
+            count += 1
+            left -= len(svg)
+            yield Picture(path, svg)
+
+
+def _charts(*charts: Chart | None) -> Iterator[Section]:
+    shown = tuple(each for each in charts if each is not None)
+    if shown:
+        yield Section("Numbers", (Charts(shown),), name="numbers")
+
+
+def pcc_chart(measurements: Iterable[Measurement]) -> Chart | None:
+    """Return the distribution of PCC; bad values missed their threshold. None without any PCC."""
+    found = [each for each in measurements if each.name == "pcc"]
+    if not found:
+        return None
+    ranges = [
+        f"{low:g} to {'1' if high is None else f'{high:g}'}"
+        for low, high in zip(_EDGES, (*_EDGES[1:], None), strict=True)
+    ]
+    labels = ["not a number", "below 0", *ranges]
+    bars = {label: [0, 0] for label in labels}
+    for each in found:
+        place = 0 if math.isnan(each.value) else 1 + sum(each.value >= edge for edge in _EDGES)
+        bars[labels[place]][each.passed is False] += 1
+    shown = _trimmed([ChartBar(label, *counts) for label, counts in bars.items()])
+    missed = sum(bar.bad for bar in shown)
+    note = f"{plural(len(found), 'result')} compared with golden functions"
+    return Chart("PCC", f"{note}, {missed:,} below the threshold" if missed else note, shown)
+
+
+def time_chart(results: Iterable[Result]) -> Chart | None:
+    """Return the distribution of durations; bad are cases that failed. None without any."""
+    found = [
+        (ns, each.passed) for each in results if each.ran and (ns := took(each.attempt)) is not None
+    ]
+    if not found:
+        return None
+    edges = [_FASTEST]
+    while edges[-1] <= max(ns for ns, _ in found):
+        edges.append(edges[-1] * 10)
+    bars = {edge: [0, 0] for edge in edges}
+    for ns, passed in found:
+        bars[next(edge for edge in edges if ns < edge)][not passed] += 1
+    shown = _trimmed([ChartBar(f"under {duration(edge)}", *n) for edge, n in bars.items()])
+    return Chart("Duration", f"calls of {plural(len(found), 'case')}", shown)
+
+
+def _trimmed(bars: Sequence[ChartBar]) -> tuple[ChartBar, ...]:
+    """Return the bars from the first to the last that count something."""
+    filled = [place for place, bar in enumerate(bars) if bar.count]
+    return tuple(bars[filled[0] : filled[-1] + 1]) if filled else ()
+
+
+def _case_sections(found: RunResults) -> Iterator[Section]:
+    measured = [(value, each) for each in found.results if (value := lowest_pcc(each)) is not None]
+    # NaN is the worst value.
+    measured.sort(key=lambda item: (not math.isnan(item[0]), item[0]))
+    exact = [each for _, each in measured[:_MOST_ROWS]]
+    for heading, name, results in (
+        ("Least exact", "exact", exact),
+        ("Slowest", "slow", slowest(found.results, _MOST_ROWS)),
+    ):
+        if results:
+            yield Section(heading, (cases_table(results),), name=name)
+
+
+def _measured(summary: Summary) -> Iterator[Section]:
+    rows: list[Row] = [
+        (
+            name,
+            count_cell(each.count),
+            *(Cell(measurement_text(name, one), one) for one in (each.least, each.mean, each.most)),
+            count_cell(each.undefined),
+        )
+        for name, each in summary.measured.items()
+    ]
+    if rows:
+        yield Section("Measured", (table(_MEASURED, rows),), name="measured")
+
+
+def _notes(found: RunResults) -> Iterator[Section]:
+    notes = supplied(found.results)
+    more = len(notes) - _MOST_NOTES
+    if notes:
+        items = tuple(Item(count, text) for text, count in notes[:_MOST_NOTES])
+        rest = f"{more:,} more kinds" if more > 0 else ""
+        yield Section("Supplied, changed, or not compared", (Items(items, rest),), name="notes")
+
+
+def traced_report(found: Traced) -> Document:
+    """Return the report of a traced or imported run."""
+    run = found.row.run
+    shares = Counter(test.outcome for test in found.tests)
+    bar = tuple(
+        Share(f"tests {each.value}", shares[each], tone) for each, tone in _TEST_TONES.items()
+    )
+    return Document(
+        title=f"run {run.id[:SHORT_ID]}: {source_text(run.source)}",
+        heading=run.model or run.source,
+        subtitle=_subtitle(run, board_text(run.environment.board, found.row.machine)),
+        parts=(
+            Tiles(_traced_tiles(found)),
+            *((StackedBar(bar),) if found.tests else ()),
+            *paragraphs(_traced_sums(found)),
+            *_charts(pcc_chart(each for test in found.tests for each in test.metrics)),
+            *((Section("Tests", (_tests(found.tests),), name="tests"),) if found.tests else ()),
+            Section("Ops", (_traced_ops(found),), name="ops"),
+            _environment(run),
+        ),
+    )
+
+
+def _traced_tiles(found: Traced) -> tuple[Tile, ...]:
+    shown = [op for op in found.ops if not op.hidden]
+    left = found.row.left.moving.calls + found.row.left.nested.calls
+    tiles = [
+        Tile("calls", f"{found.row.calls:,}", f"{left:,} more are left out" if left else ""),
+        Tile("cases", f"{found.row.cases:,}", "different configurations"),
+        Tile("ops", f"{len(shown):,}"),
+    ]
+    if found.tests:
+        tones = Counter(_TEST_TONES[test.outcome] for test in found.tests)
+        note = f"of {plural(len(found.tests), 'test')}"
+        for label, tone, more in (("passed", GOOD, note), ("failed", BAD, "")):
+            count = tones[tone]
+            tiles.append(Tile(f"tests {label}", f"{count:,}", more, tone if count else ""))
+    return tuple(tiles)
+
+
+def _traced_sums(found: Traced) -> Iterator[str]:
+    shown, left = found.row.calls, found.row.left
+    moving, nested = left.moving.calls, left.nested.calls
+    yield (
+        f"{shown + moving + nested:,} calls recorded = {shown:,} shown "
+        f"+ {moving:,} that only move data + {nested:,} made by other ops"
+    )
+    accounting = found.row.run.accounting
+    if accounting.observed:
+        yield accounting_text(accounting)
+    if not found.row.complete:
+        yield "incomplete: a process of this run did not end in order"
+
+
+def _traced_ops(found: Traced) -> Table:
+    shown = [op for op in found.ops if not op.hidden] or list(found.ops)
+    calls = sum(op.calls for op in shown) or 1
+    rows = [
+        (
+            op.op,
+            op.cases,
+            op.calls,
+            Cell(f"{op.calls / calls:.1%}", op.calls / calls),
+            Cell(f"{op.replayable:.0%}", op.replayable),
+        )
+        for op in shown
+    ]
+    return table(_TRACED_OPS, rows, search=True)
+
+
+def _tests(tests: tuple[TestResult, ...]) -> Table:
+    ranked = sorted(tests, key=lambda test: _SHOWN_FIRST.index(_TEST_TONES[test.outcome]))
+    more = len(tests) - _MOST_TESTS
+    rest = f"{more:,} more" if more > 0 else ""
+    return table(_TESTS, map(_test_row, ranked[:_MOST_TESTS]), more=rest, search=True)
+
+
+def _test_row(test: TestResult) -> tuple[str | Cell, ...]:
+    lowest = min((each.value for each in test.metrics if each.name == "pcc"), default=None)
+    error = next((line for line in (test.error or "").splitlines()[::-1] if line.strip()), "")
+    return (
+        test.test_id,
+        test.outcome.value,
+        Cell("" if lowest is None else number(lowest), lowest),
+        Cell("" if test.call_ns is None else duration(test.call_ns), test.call_ns),
+        clipped(error, _LONGEST_ERROR),
+    )
+
+
+def _environment(run: Run) -> Section:
+    """Return everything that is known of a run."""
+    environment = run.environment
+    facts = {
+        "run": run.id,
+        "kind": run.kind.value,
+        "model": run.model,
+        "started": run.started_at,
+        "finished": run.finished_at or "not finished",
+        "exit code": None if run.exit_code is None else str(run.exit_code),
+        "command": shlex.join(environment.command_line),
+        "device": environment.device_kind.value,
+        "board": environment.board,
+        "architecture": environment.arch,
+        "chips": None if environment.device_count is None else str(environment.device_count),
+        "opened with": _device_text(environment.device),
+        "ttnn": environment.ttnn_version,
+        "torch": environment.torch_version,
+        "optrove": environment.optrove_version,
+        "Python": environment.python_version,
+        "platform": environment.platform,
+        "host": environment.host,
+        "commit": _commit_text(environment),
+    }
+    known = tuple(Field(name, text) for name, text in facts.items() if text)
+    return Section("Environment", (Fields(known),), name="environment")
+
+
+def _commit_text(environment: Environment) -> str | None:
+    if environment.git_sha is None:
+        return None
+    return f"{environment.git_sha}{' with changes' if environment.git_dirty else ''}"
+
+
+def _device_text(device: DeviceParameters | None) -> str | None:
+    if device is None:
+        return None
+    mesh = None if device.mesh_shape is None else "x".join(map(str, device.mesh_shape))
+    facts = {
+        "mesh": mesh,
+        "fabric": device.fabric_config,
+        "dispatch axis": device.dispatch_axis,
+        "l1_small_size": device.l1_small_size,
+        "trace_region_size": device.trace_region_size,
+        "worker_l1_size": device.worker_l1_size,
+        "command queues": device.command_queues,
+    }
+    return ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
