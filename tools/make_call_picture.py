@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-WIDTH, BOX_WIDTH, BOX_HEIGHT, GAP, ROW = 1000, 178, 62, 20, 118
+WIDTH, BOX_WIDTH, BOX_HEIGHT, GAP, ROW = 1010, 186, 62, 13, 118
 PICTURE = Path(__file__).parents[1] / "docs/images/one-call.svg"
 
 
