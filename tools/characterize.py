@@ -1287,7 +1287,8 @@ UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 WRITTEN_AT: Final = re.compile(r"^(optrove \S+), \d{4}-.* UTC$", re.MULTILINE)
 STAMP: Final = re.compile(r"\d{8}_\d{6}_\d{6}")
 PROGRESS: Final = re.compile(
-    r"^optrove: (\d+:\d\d, |\d+ of \d+ cases, )|^plugins: |^(\S+\.py|[.sFEx]+|\S+\.py [.sFEx]+)( +\[ *\d+%\])?$"
+    r"^optrove: (\d+:\d\d, |\d+ of \d+ cases, )|^plugins: "
+    r"|^(\S+\.py|[.sFEx]+|\S+\.py [.sFEx]+)( +\[ *\d+%\])?$"
 )
 VARIABLE_TEXT: Final = (
     (re.compile(r"((\\n|\n) ?--- [^\\\n]*\+0x[^\\\n]*)+"), " <backtrace>"),
