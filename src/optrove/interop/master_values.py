@@ -1,24 +1,25 @@
-"""Read the arguments of master files, in the spellings of both generations.
+"""Read the arguments of master files of both generations.
 
-What is not told is derived where ttnn derives it too, and every such step is noted:
+Version 2 is written by Python's tracer: objects with a ``type``, memory and compute configurations
+without one, plain JSON for the rest. Version 1 is printed by C++: objects named by their class
+(``{"Tensor": ...}``, ``{"Shape": ...}``), and text for everything else, numbers included, so that
+true and 1 are the same there. Our own parameter files also have objects in the form of ``wire``,
+with a ``$`` key. A name is never guessed: ``arg0`` stays ``arg0``.
+
+Facts that a file does not record are derived where ttnn derives them too, and noted:
 
 - the padded shape follows from the alignment: that of the tile, of the shard's width in row-major
-  tensors that are sharded along their width, else none. Version 1 tells the alignment itself;
-- the tile is 32x32 with faces of 16x16 in version 2; version 1 tells it. Neither tells transposes;
-- the chips that hold a part are all those of the mesh, row by row, if there are as many as parts;
+  tensors that are sharded along their width, else none. Version 1 records the alignment itself;
+- the tile is 32x32 with faces of 16x16 in version 2; version 1 records it. Neither records
+  transposes;
+- the chips that hold a part are all chips of the mesh, row by row, if there are as many as parts;
 - tensors on meshes of the same shape within one call are on the same device;
-- version 1 tells neither layout nor storage. The layout is TILE where the alignment is that of
-  tiles or the dtype has no other, and the storage is taken to be the device.
-
-Version 2 has what Python's tracer wrote: objects with a ``type``, memory and compute
-configurations without one, plain JSON for the rest. Version 1 has what C++ printed: objects named
-by their class (``{"Tensor": ...}``, ``{"Shape": ...}``) and text for everything else, numbers
-included, so that true and 1 are the same there. Our own parameter files also have objects in the
-form of ``wire``, with a ``$`` key. A name is never guessed: ``arg0`` stays ``arg0``.
+- version 1 records neither layout nor storage. The layout is TILE where the alignment is that of
+  tiles or the dtype has no other, and the storage is assumed to be the device.
 
 Tensors are numbered in the order of their arguments, ``arg0`` first and then by name; each has a
-number of its own, since no file tells which of them are the same. Semaphores printed with the same
-address are the same one. What has no known spelling becomes an Opaque with the text of the file.
+number of its own, since no file records which of them are the same. Semaphores with the same
+printed address are the same. An object of unknown form becomes an Opaque with the text of the file.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
     from optrove.serializer.text import Json
 
 
-# What follows from the rest of a memory configuration; the hash is ttnn's own and changes.
+# These follow from the rest of a memory configuration; the hash is ttnn's own and changes.
 _DERIVED = frozenset({"is_sharded", "interleaved", "hash", "created_with_nd_shard_spec", "type"})
 _SWITCHES = ("per_core_allocation", "range_lockstep_allocation")
 _MEMORY_FIELDS = frozenset({"memory_layout", "buffer_type", "shard_spec", "nd_shard_spec"})
@@ -125,34 +126,26 @@ def _is_whole(data: Json) -> bool:
     return type(data) is int and data.bit_length() <= MAX_INT_BITS
 
 
-def is_wire(data: dict[str, Any]) -> bool:
-    """Tell whether an object is in the form of ``wire``, as our own parameter files have it."""
+def _is_wire(data: dict[str, Any]) -> bool:
+    """Tell whether an object has the form of ``wire``, as in our own parameter files."""
     return any(key.startswith("$") for key in data)
 
 
-def read_wire(data: Json) -> Value:
-    """Read an object in the form of ``wire``."""
-    try:
-        return decode(data)
-    except BadData as error:
-        raise UnknownForm(str(error)) from error
-
-
-def is_memory(data: dict[str, Any]) -> bool:
+def _is_memory(data: dict[str, Any]) -> bool:
     """Tell whether an object is a memory configuration."""
     return "memory_layout" in data and "buffer_type" in data
 
 
 def read_memory(data: dict[str, Any], path: str, notes: PartNotes) -> Struct:
-    """Read a memory configuration; a part of it without a known spelling is kept as it is.
+    """Read a memory configuration; a part of unknown form is kept verbatim.
 
     As ttnn has it, ``nd_shard_spec`` counts only where the configuration was made with one;
     otherwise it follows from ``shard_spec``.
     """
-    if is_wire(data):
-        exact = read_wire(data)
+    if _is_wire(data):
+        exact = decode(data)
         if not isinstance(exact, Struct):
-            raise UnknownForm("a memory configuration that is none")
+            raise UnknownForm("a memory configuration that is not a struct")
         return exact
     fields: list[tuple[str, Value]] = [
         ("memory_layout", symbol(data["memory_layout"], "TensorMemoryLayout")),
@@ -199,14 +192,14 @@ def _shard_spec(data: dict[str, Any]) -> Struct:
         "ttnn.ShardSpec",
         (
             ("grid", _grid(data["grid"])),
-            ("shape", List(tuple(Int(size) for size in sizes(shape)))),
+            ("shape", List(tuple(map(Int, sizes(shape))))),
             ("orientation", symbol(data["orientation"], "ShardOrientation")),
         ),
     )
 
 
 def _nd_shard_spec(data: dict[str, Any]) -> Struct:
-    shape = List(tuple(Int(size) for size in sizes(data["shard_shape"])))
+    shape = List(tuple(map(Int, sizes(data["shard_shape"]))))
     strategy = data["shard_distribution_strategy"]
     return Struct(
         "ttnn.NdShardSpec",
@@ -246,18 +239,13 @@ def read_core(data: Json) -> Struct:
     raise UnknownForm(f"{str(data)[:80]!r} is no core")
 
 
-def is_compute(data: dict[str, Any]) -> bool:
-    """Tell whether an object is a compute configuration, whose class is not told."""
+def _is_compute(data: dict[str, Any]) -> bool:
+    """Tell whether an object is a compute configuration, whose class is not recorded."""
     return "math_fidelity" in data and "math_approx_mode" in data
 
 
-def read_compute(data: dict[str, Any], path: str, notes: PartNotes) -> Struct:
-    """Read a compute configuration."""
-    return Struct(COMPUTE_CONFIG, read_fields(data, path, notes))
-
-
 def read_fields(data: dict[str, Any], path: str, notes: PartNotes) -> tuple[tuple[str, Value], ...]:
-    """Read the fields of a configuration; one without a known spelling is kept as it is."""
+    """Read the fields of a configuration; one of unknown form is kept verbatim."""
     fields = []
     for name, item in data.items():
         if name == "type":
@@ -306,9 +294,8 @@ def _list(data: list[Any]) -> Value:
 
 
 def _truth(data: Json) -> Value:
-    spellings = {"True": True, "False": False, "true": True, "false": False}
-    if isinstance(data, str) and data in spellings:
-        return Bool(value=spellings[data])
+    if data in ("True", "False", "true", "false"):
+        return Bool(value=data in ("True", "true"))
     value = as_boolean("inplace", plain(data))
     if not isinstance(value, Bool):
         raise UnknownForm(f"{data!r} is neither true nor false")
@@ -316,7 +303,7 @@ def _truth(data: Json) -> Value:
 
 
 def plain(data: Json) -> Value:
-    """Read what JSON has of its own; text that names a member of an enumeration is one."""
+    """Read a plain JSON value; text that names a member of an enumeration becomes a Symbol."""
     match data:
         case None:
             return Null()
@@ -360,17 +347,17 @@ TORCH: Final = "memory of a torch tensor: not recorded, contiguous on the CPU"
 def read_tensor(data: dict[str, Any], path: str, notes: PartNotes) -> TensorSpec:
     """Read a tensor of version 2 in either form, or of ttnn's own parameter files.
 
-    UnknownForm when its shape, dtype, layout or storage is missing or means nothing.
+    UnknownForm when its shape, dtype, layout or storage is missing or not valid.
     """
     shape = counts(_first(data, "original_shape", "shape"))
     dtype = f"ttnn.{member(_first(data, 'original_dtype', 'dtype'), 'DataType').lower()}"
-    layout = member(_told(data, "layout"), "Layout")
-    storage = member(_told(data, "storage_type"), "StorageType").lower()
-    told = data.get("memory_config")
-    memory = None if told is None else read_memory(told, f"{path}.memory_config", notes)
+    layout = member(data.get("layout"), "Layout")
+    storage = member(data.get("storage_type"), "StorageType").lower().removesuffix("_storage")
+    memory = data.get("memory_config")
+    if memory is not None:
+        memory = read_memory(memory, f"{path}.memory_config", notes)
     tile = USUAL_TILE if layout == "TILE" else None
     mesh_shape, mesh = _spread(data, notes)
-    storage = storage.removesuffix("_storage")
     notes.add(PADDED)
     if "values" in data:
         notes.add(VALUES)
@@ -391,12 +378,6 @@ def _first(data: dict[str, Any], *names: str) -> Json:
     return next((data[name] for name in names if data.get(name) is not None), None)
 
 
-def _told(data: dict[str, Any], name: str) -> Json:
-    if name not in data:
-        raise UnknownForm(f"a tensor without {name}")
-    return data[name]
-
-
 def _alignment(tile: Tile | None, memory: Struct | None) -> tuple[int, ...]:
     if tile is not None:
         return tile.shape
@@ -409,10 +390,10 @@ def _alignment(tile: Tile | None, memory: Struct | None) -> tuple[int, ...]:
 
 
 def padded(shape: tuple[int, ...], alignment: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape that a tensor takes up, as ttnn computes it.
+    """Return the padded shape of a tensor, as ttnn computes it.
 
-    The last two sizes are rounded up; of those before, only where what is behind them does not
-    make up a whole multiple already. A shape of fewer dimensions than the alignment grows.
+    The last two sizes are rounded up; those before only where the sizes behind them are not a
+    whole multiple already. A shape of fewer dimensions than the alignment grows.
     """
     if any(step < 1 for step in alignment):
         raise UnknownForm(f"an alignment of {list(alignment)}")
@@ -429,18 +410,18 @@ def padded(shape: tuple[int, ...], alignment: tuple[int, ...]) -> tuple[int, ...
 def _spread(
     data: dict[str, Any], notes: PartNotes
 ) -> tuple[tuple[int, ...] | None, MeshPlacement | None]:
-    """Read the mesh of a tensor and how it is spread over it."""
+    """Read the mesh of a tensor, and the placement of the tensor on it."""
     if isinstance(data.get("tensor_placement"), dict):
-        told = data["tensor_placement"]
-        words, shape = re.findall(r"'([^']*)'", str(told["placement"])), "mesh_device_shape"
+        mesh = data["tensor_placement"]
+        words, shape = re.findall(r"'([^']*)'", str(mesh["placement"])), "mesh_device_shape"
     elif isinstance(data.get("mesh_device"), dict):
-        told = data["mesh_device"]
-        words, shape = told.get("placements", []), "shape"
+        mesh = data["mesh_device"]
+        words, shape = mesh.get("placements", []), "shape"
     else:
         notes.add(NO_MESH)
         return None, None
-    mesh_shape = None if told.get(shape) is None else counts(told[shape])
-    distribution = counts(told["distribution_shape"])
+    mesh_shape = None if mesh.get(shape) is None else counts(mesh[shape])
+    distribution = counts(mesh["distribution_shape"])
     placements = tuple(_placement(word) for word in words)
     chips = _chips(distribution, mesh_shape)
     notes.add(CHIPS if chips else NO_CHIPS)
@@ -470,14 +451,14 @@ def _chips(
 def read_printed_tensor(data: dict[str, Any], path: str, notes: PartNotes) -> TensorSpec:
     """Read a tensor of version 1: ``{"storage": {}, "tensor_spec": {...}}``."""
     spec = data["tensor_spec"]
-    lies = spec["tensor_layout"]
+    layout = spec["tensor_layout"]
     shape = counts(spec["logical_shape"])
-    dtype = f"ttnn.{member(lies['dtype'], 'DataType').lower()}"
+    dtype = f"ttnn.{member(layout['dtype'], 'DataType').lower()}"
     where = f"{path}.tensor_spec.tensor_layout.memory_config"
-    memory = read_memory(lies["memory_config"], where, notes)
-    alignment = sizes(lies["alignment"])
-    told = lies["page_config"]["config"]["tile"]
-    tile = Tile(_pair(told["tile_shape"]), _pair(told["face_shape"]))
+    memory = read_memory(layout["memory_config"], where, notes)
+    alignment = sizes(layout["alignment"])
+    facts = layout["page_config"]["config"]["tile"]
+    tile = Tile(_pair(facts["tile_shape"]), _pair(facts["face_shape"]))
     tiled = dtype in _ALWAYS_TILED or _is_that_of_tiles(alignment, tile)
     notes.add(ALIGNED, STORAGE)
     placement = TtnnPlacement(
@@ -505,7 +486,7 @@ def _is_that_of_tiles(alignment: tuple[int, ...], tile: Tile) -> bool:
 
 
 def read_torch_tensor(data: dict[str, Any], notes: PartNotes) -> TensorSpec:
-    """Read a torch tensor, of which files tell the shape and the dtype only."""
+    """Read a torch tensor, of which files record the shape and the dtype only."""
     shape = counts(data["shape"])
     dtype = data["dtype"]
     if not isinstance(dtype, str) or not dtype:
@@ -524,7 +505,7 @@ _UNSUPPORTED: Final = re.compile(
 )
 _SPECIAL_FLOATS: Final = frozenset({"inf", "-inf", "nan"})
 _MESH_DEVICES: Final = frozenset({"MeshDevice", "Device", "ttnn.MeshDevice"})
-_MALFORMED: Final = (UnknownForm, AttributeError, LookupError, TypeError, ValueError)
+_MALFORMED: Final = (BadData, AttributeError, LookupError, TypeError, ValueError)
 
 _MOST_KNOWN: Final = 8192
 
@@ -535,7 +516,7 @@ UNPARSED: Final = "UnparsedElement: parsed again"
 
 @dataclass(slots=True)
 class _Numbers:
-    """The numbers that the tensors, handles and devices of one call have."""
+    """Numbers the tensors, handles and devices of one call."""
 
     tensors: int = 0
     handles: dict[str, int] = field(default_factory=dict)
@@ -669,16 +650,16 @@ class _Argument:
 
 
 def _is_mapping(data: dict[str, Any]) -> bool:
-    """Tell whether an object is a dictionary that was an argument, not an object described."""
-    if "type" in data or is_memory(data) or is_compute(data) or data.keys() == {"x", "y"}:
+    """Tell whether an object is a dictionary that was passed, not the description of an object."""
+    if "type" in data or _is_memory(data) or _is_compute(data) or _is_wire(data):
         return False
-    if is_wire(data):
+    if data.keys() == {"x", "y"}:
         return False
-    return not (len(data) == 1 and _class_reader(next(iter(data))))
+    return not (len(data) == 1 and _is_class(next(iter(data))))
 
 
 def read_object(data: dict[str, Any], path: str, notes: PartNotes) -> Value:
-    """Read an object that describes a ttnn or torch object; what is unknown is kept as it is."""
+    """Read the description of a ttnn or torch object; one of unknown form is kept verbatim."""
     before = len(notes.verbatim), len(notes.texts)
     try:
         return _described(data, path, notes)
@@ -688,7 +669,7 @@ def read_object(data: dict[str, Any], path: str, notes: PartNotes) -> Value:
 
 
 def _kept(data: dict[str, Any], path: str, notes: PartNotes) -> Opaque:
-    """Keep an object under the name of its class; its printed text alone if there is one."""
+    """Keep an object under the name of its class, or its printed text if it has one."""
     match data:
         case {"type": str(kind), "value": str(text), **rest} if not rest:
             return notes.keep(kind, text, path)
@@ -698,19 +679,18 @@ def _kept(data: dict[str, Any], path: str, notes: PartNotes) -> Opaque:
 
 
 def _described(data: dict[str, Any], path: str, notes: PartNotes) -> Value:
-    if is_memory(data):
+    if _is_memory(data):
         return read_memory(data, path, notes)
-    if is_compute(data):
-        return read_compute(data, path, notes)
-    if is_wire(data):
-        return read_wire(data)
+    if _is_compute(data):
+        return Struct(COMPUTE_CONFIG, read_fields(data, path, notes))
+    if _is_wire(data):
+        return decode(data)
     if "type" in data:
         return _typed(data, path, notes)
     if data.keys() == {"x", "y"}:
         return read_core(data)
     ((name, content),) = data.items()
-    value: Value = _class_reader(name)(name, content, f"{path}.{name}", notes)
-    return value
+    return _of_class(name, content, f"{path}.{name}", notes)
 
 
 def _typed(data: dict[str, Any], path: str, notes: PartNotes) -> Value:
@@ -752,40 +732,25 @@ def _items(value: Struct) -> tuple[Value, ...]:
     raise UnknownForm(f"a {value.type} is no set")
 
 
-def _class_tensor(_: str, data: Json, path: str, notes: PartNotes) -> Value:
-    return read_printed_tensor(data, path, notes)
+def _is_class(name: str) -> bool:
+    """Tell whether an object with the key ``name`` alone is named by its class, as C++ prints."""
+    return name in ("Tensor", "Shape") or (name.endswith("Config") and bool(_CLASS.match(name)))
 
 
-def _class_memory(_: str, data: Json, path: str, notes: PartNotes) -> Value:
-    return read_memory(data, path, notes)
-
-
-def _class_shape(name: str, data: Json, path: str, notes: PartNotes) -> Value:  # noqa: ARG001 - one signature for all readers
-    told = data["shape"] if isinstance(data, dict) else data
-    return Struct(f"ttnn.{name}", (("shape", List(tuple(Int(size) for size in counts(told)))),))
-
-
-def _class_fields(name: str, data: Json, path: str, notes: PartNotes) -> Value:
+def _of_class(name: str, data: Json, path: str, notes: PartNotes) -> Value:
+    match name:
+        case "Tensor":
+            return read_printed_tensor(data, path, notes)
+        case "MemoryConfig":
+            return read_memory(data, path, notes)
+        case "Shape":
+            shape = counts(data["shape"] if isinstance(data, dict) else data)
+            return Struct("ttnn.Shape", (("shape", List(tuple(map(Int, shape)))),))
     return Struct(f"ttnn.{name}", read_fields(dict(data), path, notes))
 
 
-_BY_CLASS: Final = {
-    "Tensor": _class_tensor,
-    "MemoryConfig": _class_memory,
-    "Shape": _class_shape,
-}
-"""The readers of objects that are named by their class, as C++ prints them."""
-
-
-def _class_reader(name: str) -> Any:
-    """Return the reader of an object that is named by its class; None if it is none."""
-    if name.endswith("Config") and _CLASS.match(name):
-        return _BY_CLASS.get(name, _class_fields)
-    return _BY_CLASS.get(name)
-
-
 def unparsed_element(data: Json) -> dict[str, Json] | None:
-    """Return what an ``UnparsedElement`` was to say; None if its text cannot be parsed."""
+    """Return the argument in an ``UnparsedElement``; None if its text cannot be parsed."""
     text = data.get("element_info") if isinstance(data, dict) else None
     if not isinstance(text, str):
         return None

@@ -1,11 +1,10 @@
 """Write master files of version 2, which tt-metal's tools read.
 
-The inverse of ``spellings`` as far as those spellings reach. They do not tell a tuple from a list,
-nor padding, tiles or which tensors are the same; whoever writes has to compare what is read back.
-
-Where the spelled arguments alone would be read as another Case than the one written, because it
-knows more than the spellings can tell, the configuration also has the key ``optrove`` with the
-exact Case. So a file that is read back always gives the same Cases and counts.
+The form of values is the inverse of ``master_values`` as far as it goes: it has no tuples, no
+padding, no tiles, and does not record which tensors are the same. So each configuration is read
+back while it is written. Where that gives another Case than the one written, the configuration also
+has the key ``optrove`` with the exact Case; a file that is read back always gives the same Cases
+and counts.
 
 The Cases may come in any order and number: their lines wait in a temporary file until all
 operations are known. Operations are sorted by name; each configuration is one line.
@@ -100,8 +99,8 @@ def _named(value: Symbol | DeviceRef | Handle | Callable | Opaque) -> Json:
             kind = type_name.removeprefix("ttnn.")
             return {"type": kind, "repr": f"{kind}.{name}"}
         case DeviceRef(_, mesh_shape):
-            told = f"{'x'.join(map(str, mesh_shape))} grid, {prod(mesh_shape)} devices"
-            return {"type": "MeshDevice", "repr": f"MeshDevice({told})", "shape": list(mesh_shape)}
+            text = f"{'x'.join(map(str, mesh_shape))} grid, {prod(mesh_shape)} devices"
+            return {"type": "MeshDevice", "repr": f"MeshDevice({text})", "shape": list(mesh_shape)}
         case Handle(type_name, _, identity):
             kind = _HANDLE_CLASSES.get(type_name, type_name.removeprefix("ttnn."))
             return {"type": kind, "value": f"<{kind} object {identity}>"}
@@ -131,7 +130,7 @@ def _entry(item: tuple[Value, Value]) -> str:
 
 
 def _printed(value: Value) -> str:
-    """Return what Python prints of a value, as far as a reader knows it again."""
+    """Return the text that Python prints for a value, as far as ``printed`` reads it."""
     match value:
         case Struct(type_name, ((field, List(items)),)) if ROWS.get(_class(type_name)) == field:
             return f"{_class(type_name)}([{', '.join(map(_printed, items))}])"
@@ -189,7 +188,7 @@ def _printed_core(fields: Iterable[tuple[str, Value]]) -> str:
 
 
 def _in_field(value: Value) -> Json:
-    """Return a field of a configuration, where symbols are text and cores plain objects."""
+    """Return a field of a configuration: symbols are text there, and cores plain objects."""
     match value:
         case Symbol(type_name, name):
             return f"{_class(type_name)}.{name}"
@@ -215,17 +214,17 @@ def _range(value: Value) -> Json:
 def _memory(fields: dict[str, Value]) -> Json:
     layout = _in_field(fields["memory_layout"])
     sharded = isinstance(layout, str) and layout.endswith("SHARDED")
-    told: dict[str, Any] = {
+    written: dict[str, Any] = {
         "memory_layout": layout,
         "buffer_type": _in_field(fields["buffer_type"]),
         "shard_spec": _shard(fields.get("shard_spec", Null())),
         "is_sharded": sharded,
         "interleaved": isinstance(layout, str) and layout.endswith("INTERLEAVED"),
     }
-    others = {name: item for name, item in fields.items() if name not in told}
+    others = {name: item for name, item in fields.items() if name not in written}
     if others.get("nd_shard_spec") == Null():
         del others["nd_shard_spec"]
-    return told | {name: _shard(item) for name, item in others.items()}
+    return written | {name: _shard(item) for name, item in others.items()}
 
 
 def _shard(value: Value) -> Json:
@@ -252,7 +251,7 @@ def _tensor(spec: TensorSpec) -> Json:
     if not isinstance(placement, TtnnPlacement):
         kind = "torch.Tensor" if dtype.startswith("torch.") else "numpy.ndarray"
         return {"type": kind, "shape": list(spec.shape), "dtype": dtype}
-    told: dict[str, Any] = {
+    written: dict[str, Any] = {
         "type": "ttnn.Tensor",
         "original_shape": list(spec.shape),
         "original_dtype": f"DataType.{dtype.removeprefix('ttnn.').upper()}",
@@ -260,19 +259,19 @@ def _tensor(spec: TensorSpec) -> Json:
         "storage_type": f"StorageType.{placement.storage.upper()}",
     }
     if placement.memory is not None:
-        told["memory_config"] = _struct(placement.memory)
+        written["memory_config"] = _struct(placement.memory)
     if placement.mesh is not None:
         words = [
             "PlacementReplicate" if dim is None else f"PlacementShard({dim})"
             for dim in placement.mesh.placements
         ]
-        told["tensor_placement"] = {
+        written["tensor_placement"] = {
             "placement": str(words),
             "distribution_shape": str(list(placement.mesh.distribution_shape)),
         }
         if placement.mesh_shape is not None:
-            told["tensor_placement"]["mesh_device_shape"] = str(list(placement.mesh_shape))
-    return told
+            written["tensor_placement"]["mesh_device_shape"] = str(list(placement.mesh_shape))
+    return written
 
 
 def write_master(
@@ -296,7 +295,7 @@ def write_master(
 
 @dataclass(slots=True)
 class _Lines:
-    """The configurations in a temporary file, and where those of each operation are."""
+    """The configurations in a temporary file, and their positions by operation."""
 
     waiting: BinaryIO
     count: int = 0
@@ -309,7 +308,7 @@ class _Lines:
     _reader: ArgumentReader = field(default_factory=ArgumentReader)
 
     def add(self, case: Case, rows: Sequence[ExecutionRow]) -> None:
-        """Put the configuration of one Case aside."""
+        """Add the configuration of one Case."""
         executions = summed(rows)
         line = json.dumps(self._configuration(case, executions))[1:].encode("ascii")
         self.places[case.op].append((self.waiting.tell(), len(line)))
@@ -320,19 +319,19 @@ class _Lines:
 
     def _configuration(self, case: Case, executions: list[tuple[Source, int]]) -> dict[str, Json]:
         named = sorted(case.arguments, key=lambda item: argument_order(item[0]))
-        # As a reader is going to see them: JSON joins pairs of surrogates, for example.
+        # As a reader will see them: JSON joins pairs of surrogates, for example.
         arguments = json.loads(json.dumps({name: master_value(value) for name, value in named}))
         configuration: dict[str, Any] = {
             "config_hash": self._texts.case_id(case),
             "arguments": arguments,
             "executions": [_execution(source, count) for source, count in executions],
         }
-        if not self._is_told(case, arguments):
+        if not self._is_exact(case, arguments):
             configuration["optrove"] = case_data(case)
         return configuration
 
-    def _is_told(self, case: Case, arguments: dict[str, Json]) -> bool:
-        """Tell whether the arguments as they are spelled are read as this very Case."""
+    def _is_exact(self, case: Case, arguments: dict[str, Json]) -> bool:
+        """Tell whether the arguments as they are written are read as this very Case."""
         if "::" in case.op:
             return False
         read, _ = self._reader.case(case.op, arguments.items(), printed=False)
@@ -353,7 +352,7 @@ class _Lines:
         stream.write(b"\n  ")
 
     def metadata(self, last_updated: str | None) -> dict[str, Json]:
-        """Return what a master file says about itself."""
+        """Return the metadata of the file."""
         return {
             "models": sorted(self.sources),
             "unique_operations": len(self.places),
@@ -364,11 +363,11 @@ class _Lines:
 
 
 def _execution(source: Source, count: int) -> dict[str, Json]:
-    told: dict[str, Json] = {
+    execution: dict[str, Json] = {
         "source": source.name,
         "machine_info": machine_data(source.machine),
         "count": count,
     }
     if source.model != model_of(source.name):
-        told["model"] = source.model
-    return told
+        execution["model"] = source.model
+    return execution

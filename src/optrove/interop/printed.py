@@ -1,19 +1,20 @@
-"""Read ttnn objects from text that C++ or Python printed.
+"""Read ttnn objects from text that C++ or Python printed. Nothing is executed.
 
-Names of fields are those of ttnn 0.78 to 0.81; each means the same in every class that has it.
-
-    {"x":0,"y":0} - {"x":7,"y":7}          a range of cores: {"start": ..., "end": ...}
-    {[...], [...]}                         a set: braces around items that have no keys
-
-Everything else is JSON and is read as JSON reads it. Nothing is executed.
+``read_printed`` reads values with a small grammar, token by token:
 
     Shape([1, 8])   {MeshCoordinate([2, 2])}   UnaryOpType::GELU   8-4   {[0-0 - 7-5], [0-6 - 0-6]}
     LayerNormShardedMultiCoreProgramConfig(compute_with_storage_grid_size=(x=4,y=7),inplace=0)
     ShardSpec{grid=[{"start":{"x":0,"y":0},"end":{"x":7,"y":4}], shape=[49, 32], orientation=...}
 
-A small grammar, read token by token; nothing is executed. Text outside of it is refused, so that
-whoever asked can keep it as it is. The last line shows a fault of ttnn 0.81, which leaves out the
-brace after each range of a shard's grid.
+Other text is refused, so that the caller can keep it verbatim. The last line shows a fault of ttnn
+0.81, which leaves out the brace after each range of a shard's grid.
+
+``parse_almost_json`` reads JSON with two additions of C++:
+
+    {"x":0,"y":0} - {"x":7,"y":7}          a range of cores: {"start": ..., "end": ...}
+    {[...], [...]}                         a set: braces around items without keys
+
+Names of fields are those of ttnn 0.78 to 0.81; each means the same in every class that has it.
 """
 
 from __future__ import annotations
@@ -82,10 +83,10 @@ ENUMERATIONS: Final = {
     "shard_distribution_strategy": "ShardDistributionStrategy",
     "throttle_level": "ThrottleLevel",
 }
-"""Fields that hold a member of an enumeration, whose name is sometimes left out."""
+"""Fields that hold a member of an enumeration; the name of the enumeration may be missing."""
 
 CORE_RANGES: Final = frozenset({"allowed_worker_cores", "hop_cores", "sub_core_grids"})
-"""Fields that hold a set of core ranges, which is printed as an empty list or object if empty."""
+"""Fields that hold a set of core ranges; an empty one is printed as an empty list or object."""
 
 ROWS: Final = {"Shape": "shape", "MeshShape": "shape", "MeshCoordinate": "coords"}
 """The field of classes that are printed as ``Name([...])``."""
@@ -97,10 +98,10 @@ HANDLES: Final = {
     "global_semaphore": "ttnn.GlobalSemaphore",
     "global_circular_buffer": "ttnn.GlobalCircularBuffer",
 }
-"""What the classes of runtime objects are called that ttnn prints by their address only."""
+"""Our names for the classes of runtime objects that ttnn prints by address only."""
 
 COMPUTE_CONFIG: Final = "ttnn.WormholeComputeKernelConfig"
-"""The one class of compute configurations, whatever the board; master files leave its name out."""
+"""The class of compute configurations on every board; master files leave its name out."""
 
 NULLS: Final = frozenset({"None", "nullopt", "std::nullopt"})
 
@@ -110,11 +111,11 @@ _SCALARS: Final = json.JSONDecoder()
 
 
 class NotAlmostJson(ValueError):
-    """Text of another form; says at which character."""
+    """Text of another form; the message has the position."""
 
 
 def parse_almost_json(text: str) -> Json:
-    """Return what ``text`` says, with ranges and sets as objects and lists."""
+    """Return the data of ``text``, with ranges and sets as objects and lists."""
     parser = _Parser(text)
     value = parser.value(0)
     parser.end()
@@ -140,7 +141,7 @@ class _Parser:
         return {"start": start, "end": self._single(depth)}
 
     def end(self) -> None:
-        """Refuse text that goes on."""
+        """Refuse text after the value."""
         if self._next():
             raise self._refusal("expected the end")
 
@@ -160,7 +161,7 @@ class _Parser:
         return value
 
     def _braces(self, depth: int) -> Json:
-        """Read an object, or a set where the first thing within is no key."""
+        """Read an object, or a set where the first item is not a key."""
         if self._next() in ("", "}", '"'):
             return self._object(depth)
         return self._items("}", depth)
@@ -188,7 +189,7 @@ class _Parser:
         return items
 
     def _next(self) -> str:
-        """Return the next character that is no space; empty at the end."""
+        """Skip spaces and return the next character; empty at the end."""
         text = self._text
         while self._at < len(text) and text[self._at].isspace():
             self._at += 1
@@ -222,19 +223,19 @@ _LONGEST_NUMBER: Final = 600
 
 
 class UnknownForm(ValueError):
-    """Text or an object that has no known meaning."""
+    """Text or an object of unknown form."""
 
 
 def read_printed(text: str) -> Value:
-    """Return the one value that ``text`` shows; UnknownForm for anything else."""
+    """Return the value that ``text`` shows; UnknownForm for other text."""
     if len(text) > _LONGEST:
         raise UnknownForm(f"text of {len(text)} characters")
     value = _Reader(text.removeprefix(_TILE)).value_alone()
     if not text.startswith(_TILE):
         return value
     if not isinstance(value, List):
-        raise UnknownForm(f"{text!r} shows no tile")
-    # Only the shape is printed; a tile that was transposed looks the same.
+        raise UnknownForm(f"{text!r} is not a tile")
+    # Only the shape is printed; a transposed tile looks the same.
     return Struct("ttnn.Tile", (("shape", value), ("transpose", Bool(value=False))))
 
 
@@ -396,7 +397,7 @@ class _Reader:
         last = name.replace("::", ".").removeprefix("ttnn.")
         if self._peek() == "{":
             self._take("{")
-            return settled(Struct(f"ttnn.{last}", tuple(self._fields("}"))))
+            return with_our_fields(Struct(f"ttnn.{last}", tuple(self._fields("}"))))
         if self._peek() == "(":
             self._take("(")
             return self._object(last)
@@ -410,7 +411,7 @@ class _Reader:
             content = self._value()
             self._take(")")
             return Struct(f"ttnn.{name}", ((ROWS.get(name) or SINGLES[name], content),))
-        return settled(Struct(f"ttnn.{name}", tuple(self._fields(")"))))
+        return with_our_fields(Struct(f"ttnn.{name}", tuple(self._fields(")"))))
 
     def _fields(self, end: str) -> Iterator[tuple[str, Value]]:
         """Yield ``name=value`` pairs up to the closing bracket."""
@@ -434,14 +435,14 @@ def as_boolean(field: str, value: Value) -> Value:
     return value
 
 
-def settled(value: Struct) -> Struct:
-    """Return an object with the fields that optrove gives to its class."""
+def with_our_fields(value: Struct) -> Struct:
+    """Return an object with the fields that our converters give to its class."""
     fields = dict(value.fields)
     match value.type, fields:
         case "ttnn.UnaryWithParam", {"op_type": _}:
-            told = fields.get("params", List(()))
-            if isinstance(told, List):
-                fields["params"] = List(tuple(_real(item) for item in told.items))
+            params = fields.get("params", List(()))
+            if isinstance(params, List):
+                fields["params"] = List(tuple(map(_as_float, params.items)))
         case "ttnn.MeshCoordinateRange", {"start": Struct() as start, "end": Struct() as end}:
             fields = {"start": start.fields[0][1], "end": end.fields[0][1]}
         case "ttnn.ShardSpec", {"grid": List(ranges)}:
@@ -451,5 +452,5 @@ def settled(value: Struct) -> Struct:
     return Struct(value.type, tuple(fields.items()))
 
 
-def _real(value: Value) -> Value:
+def _as_float(value: Value) -> Value:
     return Float(float(value.value)) if isinstance(value, Int) else value

@@ -7,25 +7,23 @@ was in flight when its process died has the error ``Unfinished``.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadTarget, OptroveError, UnusableResults
 from optrove.frameworks.ttnn.board.table import DEVICE_DIRECTORY
 from optrove.interop.importing import import_all
+from optrove.interop.op_lines import write_call_lines
 from optrove.journal import format as layout
 from optrove.journal.reader import JournalReader
-from optrove.model.records import CallOutcome, DeviceKind, TestOutcome
-from optrove.model.values import Null
+from optrove.model.records import DeviceKind, TestOutcome
 from optrove.replay.device_choice import has_board
 from optrove.report.document import paragraphs
 from optrove.report.listings import source_text
 from optrove.report.summary import TraceSummary, summarize
 from optrove.report.trace import in_flight_document, summary_data, summary_document
 from optrove.report.wording import plural
-from optrove.serializer.hashes import CanonicalTexts, placement_hash
-from optrove.serializer.op_lines import OpError, OpLine, op_line
+from optrove.serializer.hashes import placement_hash
 from optrove.settings import model_name
 from optrove.tracing.launch import NO_TESTS, USAGE_ERROR, Recorded, Sketched, read_recorded
 from optrove.tracing.targets import TargetKind
@@ -35,11 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from optrove.journal.reader import RawCall
     from optrove.model.case import Case
     from optrove.model.ops import Counting
     from optrove.model.records import Call
-    from optrove.model.values import Value
     from optrove.report.document import Node
     from optrove.serializer.text import Json
     from optrove.tracing.launch import Ended, Request, Traced
@@ -84,84 +80,31 @@ def _lacks_a_board(summary: TraceSummary, exit_code: int) -> bool:
     return not tests or failed > summary.asserted
 
 
-UNFINISHED: Final = OpError("Unfinished", "the process ended before the call did")
-
-
 def write_journal_lines(journals: Iterable[Path], path: Path) -> int:
     """Append a line for each call of these journals to a file; return how many there are."""
-    texts = CanonicalTexts()
-    count = 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as stream:
-            for journal in journals:
-                for line in lines_of(JournalReader(journal)):
-                    stream.write(op_line(line, texts))
-                    count += 1
+            return write_call_lines(stream, _recorded_calls(journals)).calls
     except OSError as error:
         raise UnusableResults(
             f"the lines of op calls cannot be written to {path}: {error}; choose another file"
         ) from error
-    return count
 
 
-def lines_of(reader: JournalReader) -> Iterator[OpLine]:
-    """Yield the lines of one journal, in the order in which the calls began."""
-    run_id = "unknown" if reader.run is None else reader.run.id
-    # Only these have to be remembered, out of perhaps millions of calls.
-    parents = {raw.parent for raw in reader.raw_calls() if raw.parent is not None}
-    numbers: dict[int, int] = {}
-    counts: Counter[str | None] = Counter()
-    ids: dict[int, str] = {}
-    for raw in reader.raw_calls():
-        if raw.kind not in (layout.CASE, layout.OPAQUE):
-            continue
-        case = reader.case(raw.number)
-        case_id = ids.get(raw.number)
-        if case_id is None:
-            case_id = ids[raw.number] = placement_hash(case)
-        call = reader.call(raw, run_id, case_id)
-        number = counts[call.test_id]
-        counts[call.test_id] += 1
-        if raw.op_index in parents:
-            numbers[raw.op_index] = number
-        parent = None if raw.parent is None else numbers.get(raw.parent)
-        yield _line(call, case, number, parent, _result(raw, call))
-
-
-def _line(
-    call: Call, case: Case, number: int, parent: int | None, result: Value | OpError
-) -> OpLine:
-    error = result if isinstance(result, OpError) else None
-    return OpLine(
-        run_id=call.run_id,
-        test_id=call.test_id,
-        module=call.module,
-        op_index=number,
-        op=case.op,
-        inputs=(),
-        keywords=case.arguments,
-        output=None if isinstance(result, OpError) else result,
-        error=error,
-        parent=parent,
-        depth=call.depth,
-        process=call.process,
-        started_at=call.started_at,
-        duration_ms=None if call.duration_ns is None else call.duration_ns / 1e6,
-        case_id=call.case_id,
-        phase=call.phase,
-        mode=call.mode,
-        call_site=call.call_site,
-    )
-
-
-def _result(raw: RawCall, call: Call) -> Value | OpError:
-    if raw.outcome is CallOutcome.UNFINISHED:
-        return UNFINISHED
-    if raw.outcome is CallOutcome.RAISED:
-        kind, _, message = (call.error or "Exception: ").partition(": ")
-        return OpError(kind, message)
-    return call.outputs[0] if call.outputs else Null()
+def _recorded_calls(journals: Iterable[Path]) -> Iterator[tuple[Call, Case]]:
+    """Yield the calls of journals with their cases, in the order in which they began."""
+    for journal in journals:
+        reader = JournalReader(journal)
+        run_id = "unknown" if reader.run is None else reader.run.id
+        ids: dict[int, str] = {}
+        for raw in reader.raw_calls():
+            if raw.kind not in (layout.CASE, layout.OPAQUE):
+                continue
+            case = reader.case(raw.number)
+            if raw.number not in ids:
+                ids[raw.number] = placement_hash(case)
+            yield reader.call(raw, run_id, ids[raw.number]), case
 
 
 COULD_NOT: Final = 2
