@@ -1,4 +1,4 @@
-"""Make the torch tensors and numpy arrays of a recorded call anew, from their specs.
+"""Recreate the torch tensors and numpy arrays of a recorded call from their specs.
 
 Tensors that shared a storage share one again, each with its own strides and offset; a tensor
 that was passed twice is one tensor again.
@@ -56,7 +56,7 @@ class TorchInputs:
 
     def _torch_tensor(self, spec: TensorSpec, placement: TorchPlacement, name: str) -> Any:
         if placement.layout != STRIDED:
-            raise ValueError(f"a tensor with the layout {placement.layout} cannot be made anew")
+            raise ValueError(f"a tensor with the layout {placement.layout} cannot be recreated")
         key = (spec.storage, spec.dtype)
         if key not in self._storages:
             self._storages[key] = self._storage(spec, placement, name)

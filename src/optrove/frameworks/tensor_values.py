@@ -68,19 +68,19 @@ def sketch(live: Any) -> dict[str, int | float | None]:
 
 def _spread(numpy: ModuleType, row: Any) -> dict[str, int | float | None]:
     floats = row.dtype.kind == "f"
-    told = row[~numpy.isnan(row)] if floats else row
-    finite = told[numpy.isfinite(told)] if floats else told
+    numeric = row[~numpy.isnan(row)] if floats else row
+    finite = numeric[numpy.isfinite(numeric)] if floats else numeric
     wide = finite.astype(numpy.float64)
     number = float if floats else int
     with numpy.errstate(over="ignore", invalid="ignore"):
         return {
             "count": int(row.size),
-            "min": number(told.min()) if told.size else None,
-            "max": number(told.max()) if told.size else None,
+            "min": number(numeric.min()) if numeric.size else None,
+            "max": number(numeric.max()) if numeric.size else None,
             "mean": float(wide.mean()) if wide.size else None,
             "std": float(wide.std()) if wide.size else None,
             "zero_share": float((row == 0).sum() / row.size) if row.size else None,
-            "nan_count": int(row.size - told.size),
+            "nan_count": int(row.size - numeric.size),
         }
 
 
@@ -182,9 +182,9 @@ def content_digest(live: Any) -> str:
     else:
         numpy: Any = sys.modules["numpy"]
         content = numpy.ascontiguousarray(live).reshape(-1).view(numpy.uint8)
-    told = sha256(f"{tuple(live.shape)} {live.dtype}".encode())
-    told.update(content.data)
-    return told.hexdigest()
+    digest = sha256(f"{tuple(live.shape)} {live.dtype}".encode())
+    digest.update(content.data)
+    return digest.hexdigest()
 
 
 def _is_of(live: Any, framework: str, name: str) -> bool:

@@ -172,8 +172,8 @@ def _members(torch: ModuleType, cls: type) -> dict[str, Any]:
 
 
 def _own_name(name: str, member: Any) -> str:
-    told = member.__reduce__() if "__reduce__" in vars(type(member)) else name
-    return told.removeprefix("torch.") if isinstance(told, str) else name
+    own = member.__reduce__() if "__reduce__" in vars(type(member)) else name
+    return own.removeprefix("torch.") if isinstance(own, str) else name
 
 
 def _make_device(torch: ModuleType, fields: Fields) -> Any:

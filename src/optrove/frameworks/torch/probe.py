@@ -449,7 +449,7 @@ METADATA: Final = frozenset(
 READS: Final = frozenset({"is_nonzero"})
 """Names that begin with ``is_`` and yet read a tensor's numbers."""
 
-MAX_FORMS: Final = 8192
+MAX_OPS: Final = 8192
 
 _BOOKKEEPING: Final = ("prim", "profiler")
 """Operations of the dispatcher that compute nothing."""
@@ -458,8 +458,8 @@ _SETTERS: Final = ("__set__", "__delete__")
 _CHECKS: Final = "has_torch_function"
 
 
-class Forms:
-    """The forms of functions and operations, each made when it is first met.
+class ObservedOps:
+    """The observed ops of functions and operations, each made at its first call.
 
     ``functions`` and ``operations`` hold what was found; None stands for what is no operation.
     ``nesting`` are the functions that may call other functions. ``faults`` counts those that
@@ -478,16 +478,16 @@ class Forms:
         self._operations = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)  # noqa: SLF001 - these classes have no public name
 
     def function(self, function: Any) -> ObservedOp | None:
-        """Return the observed of a function that was not met before; None if it has none."""
-        return self._kept(self.functions, function, self._function_form)
+        """Return the observed op of a new function; None if it is no operation."""
+        return self._kept(self.functions, function, self._function_op)
 
     def operation(self, operation: Any) -> ObservedOp | None:
-        """Return the observed of an operation of the dispatcher that was not met before."""
-        return self._kept(self.operations, operation, self._operation_form)
+        """Return the observed op of a new operation of the dispatcher, or None."""
+        return self._kept(self.operations, operation, self._operation_op)
 
     def _kept(
         self,
-        forms: dict[Any, ObservedOp | None],
+        ops: dict[Any, ObservedOp | None],
         live: Any,
         make: Callable[[Any], ObservedOp | None],
     ) -> ObservedOp | None:
@@ -498,19 +498,19 @@ class Forms:
                 f"{type(error).__name__} while a {type(live).__name__} was named: {error}"
             ] += 1
             observed = None
-        if len(forms) >= MAX_FORMS:
-            forms.clear()
-        forms[live] = observed
+        if len(ops) >= MAX_OPS:
+            ops.clear()
+        ops[live] = observed
         return observed
 
-    def _function_form(self, function: Any) -> ObservedOp | None:
+    def _function_op(self, function: Any) -> ObservedOp | None:
         if isinstance(function, (*self._operations, type)):
             return None
         name = self._resolve(function) or _own_name(function)
         if name is None:
             return None
         if name.endswith("__get__"):
-            return self._getter_form(name.removesuffix(".__get__"))
+            return self._getter_op(name.removesuffix(".__get__"))
         last = name.rpartition(".")[2]
         if last in _SETTERS or not is_operation(last):
             return None
@@ -519,22 +519,22 @@ class Forms:
         method = name.startswith("torch.Tensor.")
         public = self._public(name, function)
         bind = self._signatures.of_function(public, function, method=method)
-        return self._form(public, bind, composite=True)
+        return self._observed_op(public, bind, composite=True)
 
-    def _getter_form(self, name: str) -> ObservedOp | None:
+    def _getter_op(self, name: str) -> ObservedOp | None:
         if name.rpartition(".")[2] not in GETTERS:
             return None
-        return self._form(name, partial(bind_by_place, names=("self",)), composite=True)
+        return self._observed_op(name, partial(bind_by_place, names=("self",)), composite=True)
 
-    def _operation_form(self, operation: Any) -> ObservedOp | None:
+    def _operation_op(self, operation: Any) -> ObservedOp | None:
         if not isinstance(operation, self._operations):
             name = f"torch.ops.higher_order.{operation.name()}"
-            return self._form(name, bind_by_place, composite=False)
+            return self._observed_op(name, bind_by_place, composite=False)
         space, _, name = operation._schema.name.partition("::")  # noqa: SLF001 - as in Signatures
         if space in _BOOKKEEPING or not is_operation(name, private=True):
             return None
         bind = self._signatures.of_operation(operation)
-        return self._form(f"torch.ops.{operation}", bind, composite=False)
+        return self._observed_op(f"torch.ops.{operation}", bind, composite=False)
 
     def _public(self, name: str, function: Any) -> str:
         """Return the name that users write: ``torch.split`` for ``torch.functional.split``."""
@@ -543,7 +543,7 @@ class Forms:
             return f"torch.{last}"
         return name
 
-    def _form(self, op: str, bind: Any, *, composite: bool) -> ObservedOp:
+    def _observed_op(self, op: str, bind: Any, *, composite: bool) -> ObservedOp:
         fingerprints = self._fingerprints
         key = partial(fingerprints.call, op)
         return ObservedOp(op, bind, key, fingerprints.result, composite=composite)
@@ -580,7 +580,7 @@ _BOOTSTRAP: Final = "_bootstrap_inner"
 
 
 class TorchProbe:
-    """The modes of one loaded torch; whoever installs them also takes them back."""
+    """The modes of one loaded torch; the caller installs and removes them."""
 
     def __init__(
         self,
@@ -594,7 +594,7 @@ class TorchProbe:
         )
         self._torch = torch
         self._listener = listener
-        self._forms = Forms(torch, self.fingerprints)
+        self._ops = ObservedOps(torch, self.fingerprints)
         self._switch = _Switch()
         self._make = _mode_maker(torch, self)
         self._installed: _Modes | None = None
@@ -604,7 +604,7 @@ class TorchProbe:
     @property
     def faults(self) -> Counter[str]:
         """What could not be named, and how often."""
-        return self._forms.faults
+        return self._ops.faults
 
     def install(self) -> None:
         """Watch this thread, and the threads that are started from now on."""
@@ -665,8 +665,8 @@ class TorchProbe:
 
     def function_handler(self) -> Callable[..., Any]:
         """Return what reports a call of a public function."""
-        forms, switch, listener = self._forms, self._switch, self._listener
-        known, form_of, nesting = forms.functions, forms.function, forms.nesting
+        ops, switch, listener = self._ops, self._switch, self._listener
+        known, op_of, nesting = ops.functions, ops.function, ops.nesting
         begin, end, fail = listener.begin, listener.end, listener.fail
         unnoticed = self._torch._C.DisableTorchFunction  # noqa: SLF001 - has no public name
         current, frame_above = CURRENT.get, sys._getframe  # noqa: SLF001 - the only way to the caller's line
@@ -678,7 +678,7 @@ class TorchProbe:
             observed: Any = known.get(function, _UNMET)
             if observed is _UNMET:
                 with unnoticed():
-                    observed = form_of(function)
+                    observed = op_of(function)
             if observed is None or function in mode.going:
                 return function(*arguments, **keywords)
             with unnoticed():
@@ -700,8 +700,8 @@ class TorchProbe:
 
     def operation_handler(self) -> Callable[..., Any]:
         """Return what reports a call of an operation by the dispatcher."""
-        forms, switch, listener = self._forms, self._switch, self._listener
-        known, form_of = forms.operations, forms.operation
+        ops, switch, listener = self._ops, self._switch, self._listener
+        known, op_of = ops.operations, ops.operation
         begin, end, fail = listener.begin, listener.end, listener.fail
         unnoticed = self._torch._C.DisableTorchFunction  # noqa: SLF001 - as above
         current, frame_above = CURRENT.get, sys._getframe  # noqa: SLF001 - as above
@@ -713,7 +713,7 @@ class TorchProbe:
             observed: Any = known.get(operation, _UNMET)
             if observed is _UNMET:
                 with unnoticed():
-                    observed = form_of(operation)
+                    observed = op_of(operation)
             if observed is None:
                 return run(operation, types, arguments, keywords)
             with unnoticed():

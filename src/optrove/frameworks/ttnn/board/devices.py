@@ -104,13 +104,13 @@ class Devices:
 
     def _keywords(self, wanted: DeviceParameters) -> dict[str, Any]:
         ttnn = self._ttnn
-        told = {
+        sizes = {
             "l1_small_size": wanted.l1_small_size,
             "trace_region_size": wanted.trace_region_size,
             "worker_l1_size": wanted.worker_l1_size,
             "num_command_queues": wanted.command_queues,
         }
-        keywords = {name: value for name, value in told.items() if value is not None}
+        keywords = {name: value for name, value in sizes.items() if value is not None}
         axis = wanted.dispatch_axis
         if axis is not None and axis != self._usual_axis():
             keywords["dispatch_core_config"] = ttnn.DispatchCoreConfig(

@@ -17,7 +17,7 @@ The descriptor is JSON, which every YAML reader takes, so no YAML library is nee
 
 The digest covers where ttnn is installed and everything that is written, so another ttnn or
 another optrove never meets files that do not fit. ``fixed`` appears by one rename; a process that
-finds it damaged makes it anew under the lock. A kernel cache whose owner did not end in order is
+finds it damaged recreates it under the lock. A kernel cache whose owner did not end in order is
 left for a new generation by its next owner. All locks end with their process, however it ends.
 """
 
@@ -338,7 +338,7 @@ def _matches(path: Path, part: Link | Script) -> bool:
 
 
 def _mend(fixed: Path, parts: dict[str, Link | Script]) -> None:
-    """Make ``fixed`` whole; the caller holds the lock, so whatever else lies here is debris."""
+    """Make ``fixed`` whole; the caller holds the lock, so all other files here are debris."""
     for debris in fixed.parent.glob("making-*"):
         shutil.rmtree(debris)
     if _is_whole(fixed, parts):

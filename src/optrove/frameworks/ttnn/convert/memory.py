@@ -78,14 +78,14 @@ class MemoryRule:
 
     def fields(self, live: Any) -> Fields:
         """Return layout, buffer type and shards of ``live``, and the switches that are on."""
-        told = json.loads(live.to_json())
-        by_nd = told["created_with_nd_shard_spec"]
+        state = json.loads(live.to_json())
+        by_nd = state["created_with_nd_shard_spec"]
         return {
             "memory_layout": live.memory_layout,
             "buffer_type": live.buffer_type,
             "shard_spec": live.shard_spec,
             "nd_shard_spec": live.nd_shard_spec if by_nd else None,
-            **{name: True for name in _SWITCHES if told.get(name)},
+            **{name: True for name in _SWITCHES if state.get(name)},
         }
 
     def make(self, fields: Fields) -> Any:
@@ -335,10 +335,10 @@ def _told_parameters(ttnn: ModuleType, live: Any) -> list[float]:
     holder = ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
         in0_block_w=1, per_core_M=1, per_core_N=1, fused_activation=live
     )
-    told: list[float] = json.loads(holder.to_json())["fused_activation"]["param"]
-    if None in told:
+    parameters: list[float] = json.loads(holder.to_json())["fused_activation"]["param"]
+    if None in parameters:
         raise ValueError("ttnn 0.78 does not tell an infinite or undefined parameter")
-    return told
+    return parameters
 
 
 # A range tells its coordinates one by one and nothing else. No mesh comes near this number.

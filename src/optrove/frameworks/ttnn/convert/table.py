@@ -224,7 +224,7 @@ def table() -> ConverterTable:
 
 
 def structs(ttnn: ModuleType, classes: Classes) -> tuple[StructConverter, ...]:
-    """Return a converter for each value class that can be read back and made anew."""
+    """Return a converter for each value class that can be read back and recreated."""
     found = (convert(ttnn, cls, name) for cls, name in classes.values.items())
     return tuple(converter for converter in found if converter is not None)
 

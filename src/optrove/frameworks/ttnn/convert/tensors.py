@@ -140,8 +140,8 @@ class TensorRule:
         extent = _row(kept.shape())
         if prod(extent) == 1:
             return None
-        told = [_row(chip) for chip in topology.mesh_coords()]
-        if any(len(chip) != len(extent) or not all(map(lt, chip, extent)) for chip in told):
+        named = [_row(chip) for chip in topology.mesh_coords()]
+        if any(len(chip) != len(extent) or not all(map(lt, chip, extent)) for chip in named):
             return None
         chips = [self._coordinate(chip) for chip in product(*map(range, extent))]
         return [chip for chip in chips if kept.get_shard(chip) is not None]
@@ -188,11 +188,11 @@ def _coordinates(topology: Any, chips: list[Any] | None) -> tuple[tuple[int, ...
     One part of a tensor inherits the topology of the whole, so that the topology alone may name
     chips which hold nothing.
     """
-    told = [_row(coordinate) for coordinate in topology.mesh_coords()]
+    named = [_row(coordinate) for coordinate in topology.mesh_coords()]
     if chips is None:
-        return tuple(told)
+        return tuple(named)
     held = dict.fromkeys(_row(chip) for chip in chips)
-    ordered = [coordinate for coordinate in told if coordinate in held]
+    ordered = [coordinate for coordinate in named if coordinate in held]
     return tuple(dict.fromkeys([*ordered, *held]))
 
 
