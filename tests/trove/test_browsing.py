@@ -1,5 +1,6 @@
 """Troves of both kinds answer whoever looks through them, and notice what others write."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -103,7 +104,9 @@ def test_readers_of_one_process_notice_what_others_write(place):
         before = first.source.state()
         assert first.source.state() == before
         command = [sys.executable, "-c", WRITE, str(place.url or place.path)]
-        subprocess.run(command, check=True, env={"PYTHONPATH": str(SUPPORT)}, timeout=60)
+        subprocess.run(
+            command, check=True, env=os.environ | {"PYTHONPATH": str(SUPPORT)}, timeout=60
+        )
         assert first.source.state() != before
         for reader in (first, second):
             assert reader.op_names() == ("ttnn.add", "ttnn.sub")
