@@ -188,7 +188,7 @@ def unlike(told: Value | None, found: Value | None, path: str) -> Iterator[str]:
 def check(part: Part, rebuilder: Rebuilder) -> tuple[str, list[str]]:
     """Return the verdict on one part and what is wrong with it."""
     if isinstance(part.value, Opaque):
-        return "unparsed", [f"{part.value.type} has no known spelling: {part.value.token!r}"]
+        return "unparsed", [f"{part.value.type} has no known form: {part.value.token!r}"]
     try:
         problems = rebuilder.differences(part.value)
     except (BadData, RuntimeError) as error:
