@@ -12,7 +12,7 @@ from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 from optrove.trove.trove import open_trove
 from optrove.web.catalog import Catalog, early_index
-from optrove.web.page_request import Look
+from optrove.web.page_request import PageRequest
 from optrove.web.pages import PAGES
 from optrove.web.parameters import read_parameters
 from small_trove import LLAMA_RUN, RESNET_RUN
@@ -62,7 +62,7 @@ def said(place):
         def view(name, asked, index=whole):
             page = pages[name]
             values = read_parameters(asked.items(), page.parameters)
-            return page.make(Look(reader.source, index, values)).data
+            return page.make(PageRequest(reader.source, index, values)).data
 
         found = [view("overview", {}, early), *(view(name, asked) for name, asked in ASKED)]
         (row, *_) = view("op", {"name": "matmul"})["rows"]
