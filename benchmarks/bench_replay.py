@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optrove.model.records import DeviceKind, Job, Outcome, Query
-from optrove.replay.planning import How, planned_cases
+from optrove.replay.planning import planned_cases
 from optrove.replay.runner import run_jobs
-from optrove.replay.worker import run_here
+from optrove.replay.worker import run_in_process
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument(LOOP, action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.loop:
-        print(_rate(run_here, _jobs(asked.store) * ROUNDS, asked.board).rate)
+        print(_rate(run_in_process, _jobs(asked.store) * ROUNDS, asked.board).rate)
         return
     with tempfile.TemporaryDirectory() as name:
         store = asked.store or _traced(Path(name) / "trove.db")
@@ -87,7 +87,7 @@ def _traced(store: Path) -> str:
 def _jobs(store: str) -> list[Job]:
     with open_reader(place_of(store)) as reader:
         query = Query(outermost_only=False, hidden_ops=True)
-        return [planned.job for planned in planned_cases(reader, query, How())]
+        return [planned.job for planned in planned_cases(reader, query)]
 
 
 def _loops(store: str, board: str, count: int) -> float:

@@ -115,18 +115,18 @@ def bare_loop(store: str, board: str) -> dict[str, float]:
     from optrove.frameworks.installed import LoadedTables
     from optrove.frameworks.ttnn.execute.execution import TtnnExecutor
     from optrove.model.records import DeviceKind
-    from optrove.replay.jobs import device_of
+    from optrove.replay.device_choice import device_parameters
 
     plan = _plan(store, board)
     jobs = [each.job for each in plan.vectors]
-    jobs.sort(key=lambda job: str(device_of(job)))
+    jobs.sort(key=lambda job: str(device_parameters(job)))
     moments = []
     with optrove.mock_board(board):
         executor = TtnnExecutor(import_module("ttnn"), LoadedTables(), DeviceKind.MOCK)
         for job in jobs:
             try:
-                if device_of(job).mesh_shape is not None:
-                    executor.open(device_of(job))
+                if device_parameters(job).mesh_shape is not None:
+                    executor.open(device_parameters(job))
                 executor.execute(job.case, seed=0, tell=lambda _: None)
             except NotReplayable as error:
                 print(error, file=sys.stderr)

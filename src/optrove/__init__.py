@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from optrove import metrics
     from optrove.frameworks.ttnn.board.mock import mock_board
-    from optrove.replay.replay_record import replay_op_record
+    from optrove.replay.replay import replay_op_record
     from optrove.runconfig.jsonable import TensorRef, from_jsonable, to_jsonable
     from optrove.tracing.trace import (
         enable_tensor_value_serialization,
@@ -42,7 +42,7 @@ _HOMES = {
     "trace": "optrove.tracing.trace",
     "from_jsonable": "optrove.runconfig.jsonable",
     "mock_board": "optrove.frameworks.ttnn.board.mock",
-    "replay_op_record": "optrove.replay.replay_record",
+    "replay_op_record": "optrove.replay.replay",
     "to_jsonable": "optrove.runconfig.jsonable",
 }
 

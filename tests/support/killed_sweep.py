@@ -17,7 +17,7 @@ from contextlib import closing, suppress
 
 from odd_worker import run_oddly
 from optrove.cli.main import main
-from optrove.replay import replay as keeping
+from optrove.replay import replay
 from optrove.sweep import sweeping
 
 LONGEST_SECONDS = 0.3
@@ -36,7 +36,7 @@ def run_slower(*arguments, **options):
 def sweep(place, run=run_oddly):
     """Go on with the sweep of a trove, in this process."""
     sweeping.run_jobs = run
-    keeping._SECONDS = 0.02
+    replay._SECONDS = 0.02
     with suppress(SystemExit):
         main(["sweep", "--resume", "--jobs", "2", "--store", place])
 

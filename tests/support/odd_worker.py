@@ -85,7 +85,7 @@ class OddWorker(worker.Worker):
     def prepare(self):
         if os.environ.get("ODD_UNABLE"):
             raise NotReplayable("this machine is not for odd things")
-        if self._ground.slow_dispatch:
+        if self._setup.slow_dispatch:
             self._stack.enter_context(worker.environment({worker.SLOW_DISPATCH: "1"}))
 
     def _executor(self, framework):

@@ -230,11 +230,16 @@ def test_the_file_that_a_recording_names_is_left_alone(ttnn_executor, tmp_path):
 @pytest.fixture(scope="module")
 def ttnn_executor():
     """What executes cases one after another in a worker that stays, on a mock N150."""
-    from optrove.replay.messages import Ground
+    from optrove.replay.messages import JobWriter, WorkerSetup
     from optrove.replay.workers import WorkerProcess
 
-    process = WorkerProcess(Ground("run", DeviceKind.MOCK, "n150"))
-    yield lambda case, **options: process.perform(mock(case, **options)).attempt
+    process = WorkerProcess(WorkerSetup("run", DeviceKind.MOCK, "n150"))
+
+    def attempt(case, **options):
+        process.send(JobWriter().message(mock(case, **options)))
+        return process.receive()
+
+    yield attempt
     process.end()
 
 

@@ -191,3 +191,8 @@ def device_options(*, modules: bool = False) -> Callable[[_Command], _Command]:
             help=f"Mock board to run on  [default: {board}]",
         ),
     )
+
+
+def nanoseconds(seconds: float | None) -> int | None:
+    """Return a time in whole nanoseconds."""
+    return None if seconds is None else round(seconds * 1e9)

@@ -43,6 +43,7 @@ from optrove.cli.options import (
     case_filters,
     device_options,
     json_option,
+    nanoseconds,
     running_options,
     show,
     store_option,
@@ -55,37 +56,38 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from optrove.replay.check_board import AdaptedPlan
-    from optrove.replay.device_choice import Where
-    from optrove.replay.planning import Chosen, How, Planned
-    from optrove.replay.replay import Keep
+    from optrove.replay.device_choice import TargetDevice
+    from optrove.replay.planning import PlannedJob
     from optrove.replay.runner import Workers
     from optrove.report.attempts import Attempted
     from optrove.report.document import Node
+    from optrove.trove.place import Place
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @dataclass(slots=True)
 class Execution:
-    """Cases by device, and the attempts at them."""
+    """Cases by device, and the attempts at them; ``place`` is the trove that stores them."""
 
-    groups: Mapping[Where, Sequence[Planned]]
-    keep: Keep
+    groups: Mapping[TargetDevice, Sequence[PlannedJob]]
+    source: str
+    place: Place | None = None
     store: str | None = None
     done: list[Attempted] = field(default_factory=list)
     interrupted: bool = False
 
     @property
-    def planned(self) -> list[Planned]:
+    def planned(self) -> list[PlannedJob]:
         """All cases on all devices."""
         return [planned for cases in self.groups.values() for planned in cases]
 
     @property
     def runs(self) -> list[str]:
         """The ids of the runs in the trove."""
-        from optrove.replay.replay import runs_kept
+        from optrove.replay.replay import stored_runs
 
-        return runs_kept(self.keep, self.done)
+        return stored_runs(self.place, self.done)
 
     @property
     def ran(self) -> bool:
@@ -103,14 +105,16 @@ class Execution:
 
     def execute(self, jobs: int | Workers | None, what: str) -> None:
         """Execute all cases and show the progress; an interrupt leaves the rest as not run."""
-        from optrove.replay.replay import replayed, unattempted
+        from optrove.replay.replay import replay_cases, unattempted
 
-        for where in self.groups:
-            why = "" if where.why is None else f": {where.why}"
-            tell(f"on {where}{why}")
+        for target in self.groups:
+            reason = "" if target.reason is None else f": {target.reason}"
+            tell(f"on {target}{reason}")
         total = len(self.planned)
         with case_progress(total, what) as progress:
-            attempts = replayed(self.groups, self.keep, jobs, progress.tell)
+            attempts = replay_cases(
+                self.groups, self.place, self.source, workers=jobs, tell=progress.tell
+            )
             try:
                 for attempted in attempts:
                     self.done.append(attempted)
@@ -131,9 +135,7 @@ class Execution:
         attempts = {each.attempt.case_id: each.attempt for each in self.done}
 
         def command(case_id: str) -> str | None:
-            return (
-                None if self.keep.place is None else replay_command(attempts[case_id], self.store)
-            )
+            return None if self.place is None else replay_command(attempts[case_id], self.store)
 
         return command
 
@@ -143,7 +145,7 @@ class Execution:
         from optrove.report.wording import SHORT_ID
 
         for run in self.runs:
-            yield Paragraph(f"stored as run {run[:SHORT_ID]} of {self.keep.place}")
+            yield Paragraph(f"stored as run {run[:SHORT_ID]} of {self.place}")
 
     def data(self) -> dict[str, Any]:
         """Return the facts of the execution besides its results."""
@@ -151,24 +153,10 @@ class Execution:
 
         return {
             "runs": self.runs,
-            "store": None if self.keep.place is None else str(self.keep.place),
+            "store": None if self.place is None else str(self.place),
             "interrupted": self.interrupted,
             "ttnn_version": version_of("ttnn"),
         }
-
-
-def _kept_in(store: str | None, source: str) -> Keep:
-    """Return the trove that gets the results."""
-    from optrove.replay.replay import Keep
-    from optrove.trove.opening import located
-
-    return Keep(located(store), source)
-
-
-def _not_kept(source: str) -> Keep:
-    from optrove.replay.replay import Keep
-
-    return Keep(None, source)
 
 
 @click.command()
@@ -216,21 +204,21 @@ def replay(  # noqa: PLR0913 - one for each option of the command
       optrove replay --all
       optrove replay --jsonl op_calls.jsonl --index 0
     """
-    from optrove.replay.device_choice import grouped, settled
-    from optrove.replay.planning import How
+    from optrove.replay.device_choice import group_by_device, resolve_device
+    from optrove.replay.planning import cases_in_lines
     from optrove.report.replays import board_data, replay_document
+    from optrove.trove.opening import located
 
     name = "*" if name is None and jsonl is None and every else name
     _check(name, jsonl, index, chosen, every=every)
-    choice = settled(device, mock_board)
-    how = How(seed, timeout)
+    target = resolve_device(device, mock_board)
+    running: dict[str, Any] = {"seed": seed, "timeout_ns": nanoseconds(timeout)}
     if jsonl is not None:
-        found = _in_lines(jsonl, how, index, every=every)
+        cases = cases_in_lines(jsonl, None if every else index or 0, **running)
     else:
-        found = _in_trove(store, {"name": name, **chosen}, how, every=every)
-    source = f"replay {name or jsonl}"
-    keep = _kept_in(store, source) if jsonl is None else _not_kept(source)
-    done = Execution(grouped(found.cases, choice), keep, store)
+        cases = _in_trove(store, {"name": name, **chosen}, every=every, **running)
+    place = located(store) if jsonl is None else None
+    done = Execution(group_by_device(cases, *target), f"replay {name or jsonl}", place, store)
     done.execute(jobs, "replaying")
     kept = done.kept() if len(done.done) > 1 else ()
     show(
@@ -264,22 +252,18 @@ def _check(
         raise click.UsageError("filters choose cases of a trove; --jsonl has --index and --all")
 
 
-def _in_lines(path: Path, how: How, index: int | None, *, every: bool) -> Chosen:
-    from optrove.replay.planning import cases_in_lines
-
-    return cases_in_lines(path, how, None if every else index or 0)
-
-
-def _in_trove(store: str | None, chosen: dict[str, Any], how: How, *, every: bool) -> Chosen:
+def _in_trove(
+    store: str | None, chosen: dict[str, Any], *, every: bool, **running: Any
+) -> tuple[PlannedJob, ...]:
     from optrove.replay.planning import cases_named
     from optrove.trove.opening import reading
     from optrove.trove.query import Asked
 
     with reading(store, tell_recovered) as reader:
-        found = cases_named(reader, Asked(**chosen), how, every=every)
-    if found.of > len(found.cases):
-        tell(f"the most called of {found.of:,} cases; --all replays each")
-    return found
+        cases, count = cases_named(reader, Asked(**chosen), every=every, **running)
+    if count > len(cases):
+        tell(f"the most called of {count:,} cases; --all replays each")
+    return cases
 
 
 @click.command("check-board")
@@ -321,22 +305,23 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
     """
     from optrove.frameworks.ttnn.board.table import find_board
     from optrove.replay.check_board import plan_for_board
-    from optrove.replay.planning import How
     from optrove.report.replays import board_data, board_document
-    from optrove.trove.opening import reading
+    from optrove.trove.opening import located, reading
     from optrove.trove.query import Asked
 
     name = find_board(board).name
     with reading(store, tell_recovered) as reader:
-        plan = plan_for_board(reader, Asked(**chosen), How(seed, timeout), name)
-    done = Execution(plan.groups, _kept_in(store, f"check-board {name}"), store)
+        groups, left_out = plan_for_board(
+            reader, Asked(**chosen), name, seed=seed, timeout_ns=nanoseconds(timeout)
+        )
+    done = Execution(groups, f"check-board {name}", located(store), store)
     done.execute(jobs, f"checking {name}")
     adapted = _adapted(done, name, jobs) if adapt and not done.interrupted else None
     more, more_data = _adapted_answer(adapted)
     show(
-        chain(board_document(done.done, plan.left_out, done.commands()), more, done.kept()),
+        chain(board_document(done.done, left_out, done.commands()), more, done.kept()),
         lambda: {
-            **board_data(done.done, plan.left_out, done.commands()),
+            **board_data(done.done, left_out, done.commands()),
             "adapted": more_data,
             **done.data(),
         },
@@ -351,7 +336,7 @@ def _adapted(done: Execution, board: str, jobs: int | None) -> tuple[Execution, 
 
     failed = {each.attempt.case_id for each in done.done if not each.passed}
     plan = plan_adapted((each for each in done.planned if each.case_id in failed), board)
-    again = Execution(plan.groups, _not_kept("adapted"))
+    again = Execution(plan.groups, "adapted")
     if plan.groups:
         again.execute(jobs, f"adapted to {board}")
     return again, plan
@@ -444,15 +429,16 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
       optrove audit-goldens
       optrove audit-goldens softmax layer_norm --cases 10
     """
-    from optrove.replay.audit import auditors, cases_to_audit, grounds_of
-    from optrove.replay.planning import How
+    from optrove.replay.audit import audit_workers, plan_audit
     from optrove.report.replays import audit_counts, audit_data, audit_document
     from optrove.trove.opening import reading
 
     with reading(store, tell_recovered) as reader:
-        found = cases_to_audit(reader, names, cases, How(seed, timeout))
-    done = Execution(grounds_of(found, board), _not_kept("audit-goldens"))
-    done.execute(auditors(jobs, len(found)), "auditing")
+        groups = plan_audit(
+            reader, names, board, most=cases, seed=seed, timeout_ns=nanoseconds(timeout)
+        )
+    done = Execution(groups, "audit-goldens")
+    done.execute(audit_workers(jobs, len(done.planned)), "auditing")
     show(
         audit_document(done.done),
         lambda: {**audit_data(done.done), "interrupted": done.interrupted},

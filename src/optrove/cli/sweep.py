@@ -42,6 +42,7 @@ from optrove.cli.options import (
     case_filters,
     device_options,
     json_option,
+    nanoseconds,
     running_options,
     show,
     store_option,
@@ -207,14 +208,10 @@ def _sweep(given: Mapping[str, Any], asked: Asked) -> Sweep:
         board=given["mock_board"],
         seed=given["seed"],
         order_seed=given["randomize"],
-        timeout_ns=_nanoseconds(given["timeout"]),
-        budget_ns=_nanoseconds(given["budget"]),
+        timeout_ns=nanoseconds(given["timeout"]),
+        budget_ns=nanoseconds(given["budget"]),
         measured=tuple(name for name, wanted in measures if wanted),
     )
-
-
-def _nanoseconds(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1e9)
 
 
 def _check(asked: Sweep, *, resume: bool, dry_run: bool) -> None:
@@ -270,7 +267,7 @@ def _begin(place: Place, asked: Sweep, plan: SweepPlan) -> SweepRun:
     from optrove.sweep.sweeping import begin
 
     for where in dict.fromkeys(plan.where[each.case_id] for each in plan.vectors):
-        why = "" if where.why is None else f": {where.why}"
+        why = "" if where.reason is None else f": {where.reason}"
         tell(f"on {where}{why}")
     return begin(place, asked, plan)
 

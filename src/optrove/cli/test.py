@@ -139,8 +139,8 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
       optrove shrink 1f3a9c02d4e5 --board bh-galaxy
       optrove shrink 1f3a9c02d4e5 --board bh-galaxy -o .
     """
-    from optrove.replay.device_choice import grouped, settled
-    from optrove.replay.planning import How, cases_named
+    from optrove.replay.device_choice import group_by_device, resolve_device
+    from optrove.replay.planning import cases_named
     from optrove.testgen.documents import shrunk_data, shrunk_document
     from optrove.testgen.generate import write_reproducer
     from optrove.testgen.shrink import Limits
@@ -148,10 +148,10 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
     from optrove.trove.opening import reading
     from optrove.trove.query import Asked
 
-    choice = settled(device, board)
+    target = resolve_device(device, board)
     with reading(store, tell_recovered) as reader:
-        found = cases_named(reader, Asked(name=name), How(seed), every=False)
-    ((where, (planned,)),) = grouped(found.cases, choice).items()
+        cases, _ = cases_named(reader, Asked(name=name), every=False, seed=seed)
+    ((where, (planned,)),) = group_by_device(cases, *target).items()
     tell(f"case {planned.case_id[:_SHOWN]} on {where}")
     shrunk = shrink_case(planned, where, Limits(trials, timeout), tell)
     file = None

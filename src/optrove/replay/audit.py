@@ -1,14 +1,14 @@
-"""Audit golden checks: perturb outputs and see whether the check notices.
+"""Audit golden checks: perturb the results of cases and see whether the check fails.
 
 A check that passes whatever comes out is worse than none. Each result of a case is perturbed in
-several ways, each of which must make the check fail; and with other inputs, other numbers must be
-expected. It runs in worker processes, whose Attempts then mean this:
+several ways, and the check must fail each time; and for other inputs it must expect other numbers.
+The audit runs in worker processes, whose Attempts then mean this:
 
     PASSED      every check of the case fails when it should
     NUMERICS    a check cannot fail, and ``detail`` says how
     NOT_RUN     there is no check, or the case did not run, and ``detail`` says why
 
-The measurements are the PCC that each perturbed result has against what is expected.
+The measurements are the PCC of each perturbed result.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotFound, NotReplayable
-from optrove.model.records import Attempt, DeviceKind, Measurement, Outcome, Query
+from optrove.model.records import DeviceKind, Measurement, Outcome, Query
 from optrove.model.values import TensorSpec, walk
-from optrove.replay.device_choice import Choice, grouped
+from optrove.replay.device_choice import group_by_device
 from optrove.replay.execute import Execution
 from optrove.replay.judge import headline, measure
 from optrove.replay.planning import planned_cases
-from optrove.replay.replay import usual_workers
+from optrove.replay.replay import default_workers
 from optrove.replay.runner import Workers
 from optrove.replay.worker import Worker, main
 from optrove.trove.query import ops_named
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
     from optrove.frameworks.executor import Compared, Executed, Telling
     from optrove.model.case import Case
-    from optrove.model.records import Job
-    from optrove.replay.device_choice import Where
-    from optrove.replay.planning import How, Planned
+    from optrove.model.records import Attempt, Job
+    from optrove.replay.device_choice import TargetDevice
+    from optrove.replay.planning import PlannedJob
     from optrove.trove.reader import TroveReader
 
 
 COMMAND: Final = (sys.executable, "-m", "optrove.replay.audit")
-"""What starts a worker that audits."""
+"""The command of a worker that audits."""
 
 CONSTANT: Final = frozenset(
     {"ttnn.empty_like", "ttnn.full_like", "ttnn.ones_like", "ttnn.zeros_like"}
 )
-"""Operations that give the same whatever the numbers of their inputs, and should."""
+"""Operations whose results do not depend on the numbers of their inputs."""
 
 SCALED: Final = "doubled"
-"""The one perturbation that PCC does not see by its nature; it is measured, and no fault."""
+"""The one perturbation that PCC cannot detect; it is measured, but not a fault."""
 
 
 def _spoiled(result: Any) -> Any:
@@ -66,22 +66,15 @@ PERTURBATIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "spoiled": _spoiled,
     SCALED: lambda result: result * 2,
 }
-"""What is done to a result, which is a tensor of torch in double precision."""
+"""The perturbations of a result, which is a torch tensor in double precision."""
 
 
 class Audit(Execution):
     """Audits the checks of cases, one after another."""
 
     def attempt(self, job: Job, case_id: str, tell: Telling) -> Attempt:
-        """Return what came of auditing a Job."""
-        begun = Attempt(
-            run_id=self._run_id,
-            case_id=case_id,
-            outcome=Outcome.NOT_RUN,
-            device_kind=job.device_kind,
-            seed=job.seed,
-            board=self._board,
-        )
+        """Return the audit of a Job."""
+        begun = self._setup.not_run(job, case_id)
         try:
             executed, _ = self._execute(job, tell)
             other, _ = self._execute(replace(job, seed=job.seed + 1), tell)
@@ -101,7 +94,7 @@ def audited(begun: Attempt, case: Case, executed: Executed, other: Executed) -> 
         if each.lacking is not None
     ]
     if not checks:
-        return replace(begun, detail="\n".join(lacking) or "it gives no numbers to check")
+        return replace(begun, detail="\n".join(lacking) or "it has no numbers to check")
     faults: list[str] = []
     measured: list[Measurement] = []
     for check in checks:
@@ -119,13 +112,13 @@ def audited(begun: Attempt, case: Case, executed: Executed, other: Executed) -> 
 
 
 def _perturbed(check: Compared, name: str) -> tuple[list[Measurement], list[str]]:
-    """Return what is measured of a perturbed result, and whether its check fails to fail."""
+    """Return the measurements of a perturbed result, and a fault if its check passes."""
     actual = check.actual.double()
     if not actual.numel():
         return [], []
     wrong = PERTURBATIONS[name](actual)
     if wrong.equal(actual):
-        # Nothing is wrong with it, such as a constant in reverse.
+        # Such as a constant in reverse.
         return [], []
     measured, failing, _ = measure((replace(check, actual=wrong),), ("pcc",))
     found = [
@@ -138,7 +131,7 @@ def _perturbed(check: Compared, name: str) -> tuple[list[Measurement], list[str]
 
 
 def _blind(case: Case, executed: Executed, other: Executed) -> list[str]:
-    """Return which checks expect the same whatever the inputs are."""
+    """Return the checks that expect the same numbers for other inputs."""
     tensors = any(
         isinstance(part, TensorSpec) for _, value in case.arguments for _, part in walk(value)
     )
@@ -148,15 +141,13 @@ def _blind(case: Case, executed: Executed, other: Executed) -> list[str]:
     return [
         f"output {one.output}: the same is expected for other inputs"
         for one, another in pairs
-        if one.lacking is None and another.lacking is None and _equal(one, another)
+        if one.lacking is None
+        and another.lacking is None
+        # A single number, such as a truth value, may well be the same.
+        and one.expected.numel() > 1
+        and one.expected.shape == another.expected.shape
+        and bool(one.expected.equal(another.expected))
     ]
-
-
-def _equal(one: Compared, another: Compared) -> bool:
-    same = one.expected.shape == another.expected.shape
-    # One that is empty, or a truth value, may well be the same.
-    telling = one.expected.numel() > 1
-    return bool(same and telling and one.expected.equal(another.expected))
 
 
 class AuditWorker(Worker):
@@ -165,34 +156,39 @@ class AuditWorker(Worker):
     execution = Audit
 
 
+def plan_audit(
+    reader: TroveReader,
+    names: Iterable[str],
+    board: str | None,
+    *,
+    most: int,
+    seed: int = 0,
+    timeout_ns: int | None = None,
+) -> dict[TargetDevice, list[PlannedJob]]:
+    """Return the most called cases of each op, at most so many, by mock board with numerics.
+
+    Without names they are those of all ops of ttnn. NotFound if there are none.
+    """
+    given = tuple(names)
+    found = {op for name in given for op in ops_named(reader, name)} or set(reader.op_names())
+    query = Query(outermost_only=False, hidden_ops=bool(given), limit=most)
+    cases = [
+        planned
+        for op in sorted(found)
+        if op.startswith("ttnn.")
+        for planned in planned_cases(
+            reader, replace(query, op=op), seed=seed, timeout_ns=timeout_ns
+        )
+    ]
+    if not cases:
+        raise NotFound("the trove holds no case of an op of ttnn; list its ops: optrove ops")
+    return group_by_device(cases, DeviceKind.SHADOW, board)
+
+
+def audit_workers(jobs: int | None, cases: int) -> Workers:
+    """Return the worker processes of an audit."""
+    return Workers(jobs or default_workers(cases), COMMAND)
+
+
 if __name__ == "__main__":
     sys.exit(main(AuditWorker))
-
-
-_OURS = "ttnn."
-
-
-def cases_to_audit(
-    reader: TroveReader, names: Iterable[str], each: int, how: How
-) -> tuple[Planned, ...]:
-    """Return the most called cases of each op, ``each`` of them at most; of all without a name."""
-    given = tuple(names)
-    meant = {op for name in given for op in ops_named(reader, name)} or set(reader.op_names())
-    ops = sorted(op for op in meant if op.startswith(_OURS))
-    query = Query(outermost_only=False, hidden_ops=bool(given), limit=each)
-    found = tuple(
-        planned for op in ops for planned in planned_cases(reader, replace(query, op=op), how)
-    )
-    if not found:
-        raise NotFound("the trove holds no case of an op of ttnn; list its ops: optrove ops")
-    return found
-
-
-def grounds_of(cases: Iterable[Planned], board: str | None) -> dict[Where, list[Planned]]:
-    """Return the cases by the mock boards with numbers on which they are audited."""
-    return grouped(cases, Choice(DeviceKind.SHADOW, board))
-
-
-def auditors(jobs: int | None, cases: int) -> Workers:
-    """Return the worker processes that audit."""
-    return Workers(jobs or usual_workers(cases), COMMAND)

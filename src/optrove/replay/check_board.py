@@ -1,13 +1,13 @@
-"""Plan ``check-board``: every case as recorded, then failing ones adapted.
+"""Plan ``check-board``: every case as recorded, then failing ones adapted to the board.
 
-Three things follow from the board alone, and only these are changed:
+Three properties of a case follow from the board alone, and only these are adapted:
 
-- DRAM shards are spread over the banks that it has, where there were more when it was recorded;
-- ``num_links`` is at most the number of ethernet links between its neighbouring chips;
-- a case of more chips than it has is executed on one, with the part that each chip had, unless the
-  operation talks between chips.
+- DRAM shards move to the banks that the board has, where the recording had more;
+- ``num_links`` is at most the number of ethernet links between neighboring chips;
+- a case of more chips than the board has runs on one chip, with the part that each chip had, unless
+  the operation communicates between chips.
 
-Nothing here says that the adapted case computes the same: it is another case, with another hash.
+An adapted case is another case, with another hash: nothing says that it computes the same.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from math import prod
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import NotFound
+from optrove.frameworks.ttnn.board.devices import ALONE
 from optrove.frameworks.ttnn.board.table import find_board
 from optrove.model.case import Case, rewrite
 from optrove.model.records import DeviceKind, DeviceParameters
@@ -32,18 +33,18 @@ from optrove.model.values import (
     TtnnPlacement,
     Value,
 )
-from optrove.replay.device_choice import Choice, grouped
-from optrove.replay.jobs import ALONE, device_of
-from optrove.replay.planning import every_case
+from optrove.replay.device_choice import device_parameters, group_by_device
+from optrove.replay.planning import planned_cases
 from optrove.serializer.hashes import placement_hash
+from optrove.trove.query import query_of, select
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from optrove.frameworks.ttnn.board.table import Board
     from optrove.model.records import Counts
-    from optrove.replay.device_choice import Where
-    from optrove.replay.planning import How, Planned
+    from optrove.replay.device_choice import TargetDevice
+    from optrove.replay.planning import PlannedJob
     from optrove.trove.query import Asked
     from optrove.trove.reader import TroveReader
 
@@ -52,7 +53,7 @@ LINKS: Final = "num_links"
 BETWEEN_CHIPS: Final = frozenset(
     {"cluster_axis", LINKS, "multi_device_global_semaphore", "barrier_semaphore", "topology"}
 )
-"""Parameters that only operations have which talk between chips."""
+"""Parameters of operations that communicate between chips."""
 
 _TILE: Final = 32
 _SHARDED: Final = ("WIDTH_SHARDED", "HEIGHT_SHARDED")
@@ -60,15 +61,15 @@ _SHARDED: Final = ("WIDTH_SHARDED", "HEIGHT_SHARDED")
 
 @dataclass(frozen=True, slots=True)
 class Adaptation:
-    """An adapted case, what was changed, and the recorded cases that become it."""
+    """An adapted case, the changes, and the recorded cases that become it."""
 
-    planned: Planned
+    planned: PlannedJob
     changes: tuple[str, ...]
     recorded: tuple[str, ...]
 
 
-def adaptations(cases: Iterable[Planned], board: Board) -> tuple[Adaptation, ...]:
-    """Return all cases that can be adapted to a board, each that they become once."""
+def adaptations(cases: Iterable[PlannedJob], board: Board) -> tuple[Adaptation, ...]:
+    """Return the adapted form of all cases that can be adapted to a board, each once."""
     found: dict[str, Adaptation] = {}
     for planned in cases:
         result = adapted(planned, board)
@@ -80,10 +81,12 @@ def adaptations(cases: Iterable[Planned], board: Board) -> tuple[Adaptation, ...
     return tuple(found.values())
 
 
-def adapted(planned: Planned, board: Board) -> tuple[Planned, tuple[str, ...]] | None:
-    """Return a case as it is adapted to a board, and what was changed; None if nothing can be."""
+def adapted(planned: PlannedJob, board: Board) -> tuple[PlannedJob, tuple[str, ...]] | None:
+    """Return a case adapted to a board, and the changes; None if there is nothing to adapt."""
     case, job = planned.job.case, planned.job
-    adapter = _Adapter(board, _is_alone(planned, board))
+    chips = prod(device_parameters(job).mesh_shape or ALONE)
+    names = {name for name, _ in case.arguments}
+    adapter = _Adapter(board, alone=chips > board.chips and not names & BETWEEN_CHIPS)
     arguments = tuple(
         (name, adapter.argument(name, rewrite(value, adapter.part)))
         for name, value in case.arguments
@@ -94,27 +97,20 @@ def adapted(planned: Planned, board: Board) -> tuple[Planned, tuple[str, ...]] |
     device = job.device
     if adapter.alone:
         device = replace(device or DeviceParameters(), mesh_shape=ALONE, fabric_config=None)
-    # What came out when it was recorded is no answer for another case.
+    # The recorded outputs are not those of another case.
     new = replace(job, case=changed, device=device, outputs=None)
     return replace(planned, job=new, case_id=placement_hash(changed)), tuple(adapter.changes)
 
 
-def _is_alone(planned: Planned, board: Board) -> bool:
-    """Tell whether a case has to do with one chip, and can."""
-    names = {name for name, _ in planned.job.case.arguments}
-    chips = prod(device_of(planned.job).mesh_shape or ALONE)
-    return chips > board.chips and not names & BETWEEN_CHIPS
-
-
 def links_between(board: Board) -> int | None:
-    """Return how many ethernet links neighbouring chips have at least; None without any."""
+    """Return the least number of ethernet links between two neighboring chips; None without."""
     pairs = Counter(frozenset((link.chip, link.other_chip)) for link in board.links)
     return min(pairs.values(), default=None)
 
 
 @dataclass(slots=True)
 class _Adapter:
-    """Changes the parts of one case, and remembers what it has changed."""
+    """Changes the parts of one case, and records the changes."""
 
     board: Board
     alone: bool
@@ -167,7 +163,7 @@ class _Adapter:
         return Struct(memory.type, tuple({**fields, "shard_spec": new}.items()))
 
     def _is_too_wide(self, shards: Struct) -> bool:
-        return any(x >= self.board.dram_grid[0] or y for x, y in _ends(shards))
+        return any(x >= self.board.dram_grid[0] or y for _, (x, y) in _ranges(shards))
 
     def _say_alone(self, shape: tuple[int, ...]) -> None:
         self._say(f"one chip instead of {'x'.join(map(str, shape))}")
@@ -177,7 +173,7 @@ class _Adapter:
 
 
 def _shard(size: int, banks: int) -> int:
-    """Return the size of one of the shards on some banks, in whole tiles."""
+    """Return the size of each shard on some banks, in whole tiles."""
     return -(-size // (banks * _TILE)) * _TILE
 
 
@@ -199,10 +195,6 @@ def _core(value: Value | None) -> tuple[int, int]:
     return (x.value, y.value) if isinstance(x, Int) and isinstance(y, Int) else (0, 0)
 
 
-def _ends(shards: Struct) -> list[tuple[int, int]]:
-    return [end for _, end in _ranges(shards)]
-
-
 def _cores(shards: Struct) -> int:
     return sum((x2 - x1 + 1) * (y2 - y1 + 1) for (x1, y1), (x2, y2) in _ranges(shards))
 
@@ -216,44 +208,52 @@ def _grid(banks: int) -> Struct:
 NEED_NO_BOARD = "cases of other frameworks, which need no board"
 
 
-@dataclass(frozen=True, slots=True)
-class BoardPlan:
-    """The cases that are executed on a mock board, and why others are not."""
+def plan_for_board(
+    reader: TroveReader, asked: Asked, board: str, *, seed: int = 0, timeout_ns: int | None = None
+) -> tuple[dict[TargetDevice, list[PlannedJob]], Counts]:
+    """Return all cases of ttnn that are meant, on a mock board, and counts of those left out.
 
-    groups: dict[Where, list[Planned]]
-    left_out: Counts = ()
-
-
-def plan_for_board(reader: TroveReader, asked: Asked, how: How, board: str) -> BoardPlan:
-    """Return all cases of ttnn that are meant, for a board; NotFound if there are none.
-
-    Calls made by other ops count, and so do ops that only move data.
+    Calls made by other ops count, and so do ops that only move data. NotFound if there are none.
     """
-    cases = every_case(reader, replace(asked, nested=True, all_ops=True), how)
-    groups = grouped(cases, Choice(DeviceKind.MOCK, board))
-    others = sum(len(groups.pop(where)) for where in list(groups) if where.board is None)
+    asked = replace(asked, nested=True, all_ops=True)
+    queries = (
+        (query_of(reader, asked),)
+        if asked.name is None
+        else tuple(answer.query for answer in select(reader, asked))
+    )
+    cases = [
+        planned
+        for query in queries
+        for planned in planned_cases(
+            reader, replace(query, vectors=False), seed=seed, timeout_ns=timeout_ns
+        )
+    ]
+    if not cases:
+        raise NotFound("the trove holds no such case; list what there is with: optrove ops")
+    groups = group_by_device(cases, DeviceKind.MOCK, board)
+    others = sum(len(groups.pop(target)) for target in list(groups) if target.board is None)
     if not groups:
         raise NotFound(
-            f"of the {others:,} cases that are meant, none is of ttnn; a board has nothing to say "
-            f"about them"
+            f"none of the {others:,} cases that are meant is of ttnn, so that a board does not "
+            f"matter to them"
         )
-    return BoardPlan(groups, ((NEED_NO_BOARD, others),) if others else ())
+    return groups, ((NEED_NO_BOARD, others),) if others else ()
 
 
 @dataclass(frozen=True, slots=True)
 class AdaptedPlan:
-    """Adapted cases, in what they differ, and how many had nothing to adapt, by op."""
+    """Adapted cases, their adaptations, and how many had nothing to adapt, by op."""
 
-    groups: dict[Where, list[Planned]]
+    groups: dict[TargetDevice, list[PlannedJob]]
     adaptations: tuple[Adaptation, ...]
     unadapted: Counts
 
 
-def plan_adapted(failed: Iterable[Planned], board: str) -> AdaptedPlan:
-    """Return the cases that a board does not take, adapted to it where that is known."""
+def plan_adapted(failed: Iterable[PlannedJob], board: str) -> AdaptedPlan:
+    """Return the cases that failed on a board, adapted to it where possible."""
     cases = tuple(failed)
     found = adaptations(cases, find_board(board))
-    groups = grouped((each.planned for each in found), Choice(DeviceKind.MOCK, board))
+    groups = group_by_device((each.planned for each in found), DeviceKind.MOCK, board)
     known = {case_id for each in found for case_id in each.recorded}
     rest = Counter(each.op for each in cases if each.case_id not in known)
     return AdaptedPlan(groups, found, tuple(rest.most_common()))

@@ -1,55 +1,51 @@
-"""Choose on what cases are executed: a board that is here, or a mock one, and say why."""
+"""Choose the device on which cases run: a board of this machine, a mock board, or the host."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from optrove.errors import NotReplayable
+from optrove.frameworks.ttnn.board.devices import ALONE
 from optrove.frameworks.ttnn.board.runtime import installed_package
 from optrove.frameworks.ttnn.board.table import BOARDS, DEVICE_DIRECTORY, find_board
-from optrove.model.records import DeviceKind
-from optrove.replay.jobs import device_of
+from optrove.model.records import DeviceKey, DeviceKind, DeviceParameters
+from optrove.model.values import DeviceRef, TensorSpec, TtnnPlacement, walk
 from optrove.settings import read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from optrove.replay.planning import Planned
-
-_MOCK: Final = (DeviceKind.MOCK, DeviceKind.SHADOW)
+    from optrove.model.case import Case
+    from optrove.model.records import Job
+    from optrove.replay.planning import PlannedJob
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """On what cases are executed; ``why`` is there when nobody has asked for just that."""
+class TargetDevice:
+    """The device on which cases run; ``reason`` is set when the user did not name it."""
 
     device_kind: DeviceKind
     board: str | None = None
-    why: str | None = None
+    reason: str | None = None
 
     def __str__(self) -> str:
         if self.device_kind is DeviceKind.HOST:
             return "this host"
         if self.device_kind is DeviceKind.HARDWARE:
             return "the board of this machine"
-        numbers = " with numbers by torch" if self.device_kind is DeviceKind.SHADOW else ""
-        return f"a mock {self.board}{numbers}"
+        numerics = " with torch numerics" if self.device_kind is DeviceKind.SHADOW else ""
+        return f"a mock {self.board}{numerics}"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What a person has chosen: a kind of device, a mock board, both or neither."""
+def resolve_device(
+    device: DeviceKind | str | None, board: str | None
+) -> tuple[DeviceKind | None, str | None]:
+    """Return the device kind and the mock board that the options or the environment name.
 
-    device_kind: DeviceKind | None = None
-    board: str | None = None
-
-
-def settled(device: str | None, board: str | None) -> Choice:
-    """Return the choice of ``--device`` and ``--board``, or else that of the environment.
-
-    UnknownBoard for a name that is none; NotReplayable for what cannot be had here.
+    Either is None if nothing names it. UnknownBoard for a board that is not in the table,
+    NotReplayable for a device that this machine does not have.
     """
     settings = read_settings()
     kind = None if device is None else DeviceKind(device)
@@ -63,55 +59,81 @@ def settled(device: str | None, board: str | None) -> Choice:
                 f"there is no board in this machine ({DEVICE_DIRECTORY} has no device); "
                 f"replay on a mock one: --device mock"
             )
-        return Choice(kind)
-    named = board or settings.board
+        return kind, None
+    board = board or settings.board
     if kind is None and settings.shadow:
         kind = DeviceKind.SHADOW
-    if kind is None and named:
+    if kind is None and board:
         kind = DeviceKind.MOCK
-    return Choice(kind, find_board(named).name if named else None)
+    return kind, find_board(board).name if board else None
 
 
 def has_board() -> bool:
-    """Tell whether there is a board in this machine."""
+    """Return whether this machine has a board."""
     return DEVICE_DIRECTORY.is_dir() and any(DEVICE_DIRECTORY.glob("[0-9]*"))
 
 
-def grouped(cases: Iterable[Planned], choice: Choice) -> dict[Where, list[Planned]]:
-    """Return the cases by what they are executed on; FrameworkMissing if that needs ttnn."""
-    groups: dict[Where, list[Planned]] = {}
+def group_by_device(
+    cases: Iterable[PlannedJob], kind: DeviceKind | None, board: str | None
+) -> dict[TargetDevice, list[PlannedJob]]:
+    """Return the cases by the device on which they run, given what ``resolve_device`` returned.
+
+    FrameworkMissing if a device needs ttnn, which is not installed.
+    """
+    groups: dict[TargetDevice, list[PlannedJob]] = {}
     for planned in cases:
-        groups.setdefault(_where(planned, choice), []).append(planned)
-    if any(where.device_kind is not DeviceKind.HOST for where in groups):
+        groups.setdefault(_target(planned, kind, board), []).append(planned)
+    if any(target.device_kind is not DeviceKind.HOST for target in groups):
         installed_package()
     return groups
 
 
-def _where(planned: Planned, choice: Choice) -> Where:
+def _target(planned: PlannedJob, kind: DeviceKind | None, board: str | None) -> TargetDevice:
     if planned.op.partition(".")[0] != "ttnn":
-        return Where(DeviceKind.HOST)
-    if choice.device_kind is DeviceKind.HARDWARE:
-        return Where(DeviceKind.HARDWARE)
-    if choice.board is not None:
-        return Where(choice.device_kind or DeviceKind.MOCK, choice.board)
-    if choice.device_kind is None and has_board():
-        return Where(DeviceKind.HARDWARE, why="a board is here, and no other was asked for")
-    return _recorded(planned, choice.device_kind or DeviceKind.MOCK)
-
-
-def _recorded(planned: Planned, kind: DeviceKind) -> Where:
+        return TargetDevice(DeviceKind.HOST)
+    if kind is DeviceKind.HARDWARE:
+        return TargetDevice(DeviceKind.HARDWARE)
+    if board is not None:
+        return TargetDevice(kind or DeviceKind.MOCK, board)
+    if kind is None and has_board():
+        return TargetDevice(DeviceKind.HARDWARE, reason="this machine has a board")
+    kind = kind or DeviceKind.MOCK
     if planned.board in BOARDS:
-        return Where(kind, planned.board, "the board on which they were recorded")
-    chips = prod(device_of(planned.job).mesh_shape or (1,))
-    fitting = (name for name, board in BOARDS.items() if board.chips >= chips)
-    board = next(fitting, None)
-    if board is None:
+        return TargetDevice(kind, planned.board, "the board on which they were recorded")
+    chips = prod(device_parameters(planned.job).mesh_shape or (1,))
+    smallest = next((name for name, each in BOARDS.items() if each.chips >= chips), None)
+    if smallest is None:
         raise NotReplayable(
             f"{planned.op} was recorded on {chips} chips, more than any known board has"
         )
-    return Where(kind, board, "the smallest that has their chips; no known board was recorded")
+    return TargetDevice(
+        kind, smallest, "the smallest board with enough chips; no known board was recorded"
+    )
 
 
-def is_mock(where: Where) -> bool:
-    """Tell whether it is a mock board."""
-    return where.device_kind in _MOCK
+def device_key(job: Job, board: str | None) -> DeviceKey:
+    """Return the key that two Jobs have in common if they can share an open device."""
+    known = None if board is None else BOARDS.get(board)
+    arch = None if known is None else known.arch
+    return DeviceKey(job.device_kind, board, arch, device_parameters(job))
+
+
+def device_parameters(job: Job) -> DeviceParameters:
+    """Return the parameters to open a Job's device with; without a mesh shape it needs no device.
+
+    The mesh is that of the case's own tensors and devices: where a model works on submeshes, the
+    device that was opened last need not be theirs.
+    """
+    recorded = job.device or DeviceParameters()
+    shapes = sorted(set(_mesh_shapes(job.case)), key=lambda shape: (prod(shape), shape))
+    return replace(recorded, mesh_shape=shapes[-1]) if shapes else recorded
+
+
+def _mesh_shapes(case: Case) -> Iterator[tuple[int, ...]]:
+    for _, argument in case.arguments:
+        for _, part in walk(argument):
+            match part:
+                case TensorSpec(placement=TtnnPlacement(storage="device", mesh_shape=shape)):
+                    yield shape or ALONE
+                case DeviceRef(mesh_shape=shape):
+                    yield shape or ALONE

@@ -1,19 +1,17 @@
-"""Messages between a worker process and its parent.
+"""The messages between a worker process and its parent.
 
     parent  {"start": {"run_id": ..., "board": ..., "device_kind": "mock", "slow_dispatch": false}}
-    worker  {"ready": true}, or {"unable": why}
+    worker  {"ready": true}, or {"unable": reason}
     parent  {"job": {"case_id": ..., "op": ..., "arguments": [[name, text], ...], ...}}
     worker  {"attempt": {"as_recorded": true, "outputs": [], "attempt": {...}}}
 
-The parent may send further jobs before the first is answered; they are answered in their order. It
-closes the pipe when there is nothing more to do. At which stage of a job the worker is, it says in
-memory that both share (``stages``).
+The parent may send more jobs before the first is answered; answers come in the same order. It
+closes the pipe when it has no more jobs. The worker publishes the stage of its job in shared memory
+(``Stages``), which takes no message: the parent looks there when an answer does not come, and when
+the worker has died.
 
-Each argument and each output travels as the text of its canonical JSON. Most of them come again and
-again, and so does all that a Job says besides its case: a text that was read is not read again.
-
-The worker writes it before each stage, which takes no message; the parent looks when it wonders why
-there is no answer, and when the worker has died.
+Each argument and each output travels as the text of its canonical JSON. Most texts repeat, as does
+everything in a Job besides its case, so each text is parsed once.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.frameworks.executor import Stage
 from optrove.model.case import Case
-from optrove.model.records import Attempt, DeviceKind, Job
+from optrove.model.records import Attempt, DeviceKind, Job, Outcome
 from optrove.serializer.hashes import CanonicalTexts, case_text, text_hash
 from optrove.serializer.records import record_from_builtins, record_to_builtins
 from optrove.serializer.text import Json, write
@@ -44,8 +42,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What a worker process is set up for, and keeps until it ends."""
+class WorkerSetup:
+    """What a worker process is set up for, once and for all its Jobs."""
 
     run_id: str
     device_kind: DeviceKind
@@ -53,7 +51,7 @@ class Ground:
     slow_dispatch: bool = False
 
     def to_json(self) -> Json:
-        """Return it as the worker reads it."""
+        """Return the setup as ``from_json`` reads it."""
         return {
             "run_id": self.run_id,
             "device_kind": self.device_kind.value,
@@ -62,43 +60,53 @@ class Ground:
         }
 
     @staticmethod
-    def from_json(data: Json) -> Ground:
-        """Return what ``to_json`` has written."""
-        return Ground(
-            data["run_id"], DeviceKind(data["device_kind"]), data["board"], data["slow_dispatch"]
+    def from_json(data: Json) -> WorkerSetup:
+        """Return the setup that ``to_json`` wrote."""
+        return WorkerSetup(**{**data, "device_kind": DeviceKind(data["device_kind"])})
+
+    def not_run(self, job: Job, case_id: str, detail: str | None = None) -> Attempt:
+        """Return the Attempt at a Job that has not run, or not yet."""
+        return Attempt(
+            run_id=self.run_id,
+            case_id=case_id,
+            outcome=Outcome.NOT_RUN,
+            device_kind=job.device_kind,
+            seed=job.seed,
+            board=self.board,
+            detail=detail,
         )
 
 
 class Channel:
-    """One end of the pipe."""
+    """One end of the pipe between a worker and its parent."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        # Once for all: the connection's own ``poll`` makes a new selector each time.
+        # Made once: the connection's own ``poll`` makes a new selector each time.
         self._arrivals = select.poll()
         self._arrivals.register(connection.fileno(), select.POLLIN)
 
     def send(self, kind: str, content: Json) -> None:
-        """Send a message; OSError when nobody is at the other end."""
-        self.send_message(write({kind: content}))
+        """Send a message; OSError if the other end is closed."""
+        self.send_text(write({kind: content}))
 
-    def send_message(self, message: str) -> None:
-        """Send a message that is JSON already; OSError when nobody is at the other end."""
+    def send_text(self, message: str) -> None:
+        """Send a message that is JSON already; OSError if the other end is closed."""
         self._connection.send_bytes(message.encode("ascii"))
 
     def wait(self, seconds: float) -> bool:
-        """Tell whether a message, or the end, has come within this time."""
-        return bool(self._arrivals.poll(max(0, seconds * 1000)))  # less is for ever
+        """Wait for a message or the end, at most so long; return whether one came."""
+        return bool(self._arrivals.poll(max(0, seconds * 1000)))  # less than 0 waits for ever
 
     def receive(self) -> tuple[str, Json]:
-        """Return the next message; EOFError when the other end is closed."""
+        """Return kind and content of the next message; EOFError if the other end is closed."""
         try:
             content = self._connection.recv_bytes()
         except ConnectionResetError as error:  # it ended with something unread
             raise EOFError from error
         # Both ends are ours, and the strict reader takes several times as long.
-        ((kind, told),) = json.loads(content).items()
-        return kind, told
+        ((kind, data),) = json.loads(content).items()
+        return kind, data
 
     def messages(self) -> Iterator[tuple[str, Json]]:
         """Yield messages until the other end is closed."""
@@ -114,26 +122,26 @@ class Channel:
 
 
 _NO_CASE: Final = Case("", ())
-_MOST_KNOWN: Final = 8192
+_CACHED: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """A Job for a worker: its case's id, and the message that a worker understands."""
+class JobMessage:
+    """A Job with the id of its case and the text of its message to a worker."""
 
     job: Job
     case_id: str
-    message: str
+    text: str
 
 
-class Orders:
-    """Makes Orders; arguments that repeat are written once."""
+class JobWriter:
+    """Writes the messages of Jobs; the text of a repeated argument is made once."""
 
     def __init__(self) -> None:
         self._texts = CanonicalTexts()
 
-    def of(self, job: Job) -> Order:
-        """Return the Order for a Job; BadData for a Case that no reader would accept."""
+    def message(self, job: Job) -> JobMessage:
+        """Return the message of a Job; BadData for a Case that no reader would accept."""
         arguments = self._texts.arguments(job.case)
         case_id = text_hash(case_text(job.case.op, arguments))
         outputs = None if job.outputs is None else [self._texts.of(each) for each in job.outputs]
@@ -144,11 +152,11 @@ class Orders:
             "outputs": outputs,
             "rest": _text_of_rest(replace(job, case=_NO_CASE, outputs=None)),
         }
-        return Order(job, case_id, write({"job": content}))
+        return JobMessage(job, case_id, write({"job": content}))
 
 
-def read_order(content: Json) -> tuple[Job, str]:
-    """Return the Job of an Order and the id of its case, from the content of its message."""
+def read_job(content: Json) -> tuple[Job, str]:
+    """Return the Job and the id of its case from the content of a message."""
     arguments = tuple([(name, _value_of(text)) for name, text in content["arguments"]])
     outputs = content["outputs"]
     job = replace(
@@ -159,38 +167,38 @@ def read_order(content: Json) -> tuple[Job, str]:
     return job, content["case_id"]
 
 
-def answer_of(attempt: Attempt, job: Job) -> Json:
-    """Return an Attempt as it is sent back: outputs that are as recorded are not repeated."""
+def attempt_to_json(attempt: Attempt, job: Job) -> Json:
+    """Return an Attempt as a worker sends it: outputs that are as recorded are not repeated."""
     as_recorded = attempt.outputs == job.outputs
     outputs = [] if as_recorded else [_text_of(value) for value in attempt.outputs]
     sent = record_to_builtins(replace(attempt, outputs=()))
     return {"as_recorded": as_recorded, "outputs": outputs, "attempt": sent}
 
 
-def read_answer(content: Json, job: Job) -> Attempt:
-    """Return the Attempt that a worker has sent back for a Job."""
+def attempt_from_json(content: Json, job: Job) -> Attempt:
+    """Return the Attempt at a Job that ``attempt_to_json`` wrote."""
     attempt = record_from_builtins(content["attempt"], Attempt)
     if content["as_recorded"] and job.outputs is not None:
         return replace(attempt, outputs=job.outputs)
     return replace(attempt, outputs=tuple([_value_of(text) for text in content["outputs"]]))
 
 
-@lru_cache(_MOST_KNOWN)
+@lru_cache(_CACHED)
 def _text_of(value: Value) -> str:
     return write(encode(value))
 
 
-@lru_cache(_MOST_KNOWN)
+@lru_cache(_CACHED)
 def _value_of(text: str) -> Value:
     return decode(json.loads(text))
 
 
-@lru_cache(_MOST_KNOWN)
+@lru_cache(_CACHED)
 def _text_of_rest(job: Job) -> str:
     return write(record_to_builtins(job))
 
 
-@lru_cache(_MOST_KNOWN)
+@lru_cache(_CACHED)
 def _rest_of(text: str) -> Job:
     return record_from_builtins(json.loads(text), Job)
 
@@ -201,44 +209,44 @@ _MASK: Final = (1 << _BITS) - 1
 
 
 class Stages:
-    """The stage of the Job in hand, and since when its time runs.
+    """The stage of a worker's current Job, and since when its time counts, in shared memory.
 
-    The time for opening a device does not count: it runs anew when that begins and when it is
-    over. Both sides read one clock, which all processes of a machine share.
+    The time to open a device does not count: the clock restarts when opening begins and ends. Both
+    processes read the same monotonic clock.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._memory = mmap.mmap(descriptor, mmap.PAGESIZE)
-        # One aligned word, so that stage and time are always of one moment.
+        # One aligned word, so that stage and time always belong together.
         self._words = memoryview(self._memory).cast("Q")
         self._stage: Stage | None = None
         self._since = 0
 
-    def tell(self, stage: Stage) -> None:
-        """Say what is about to be done."""
+    def enter(self, stage: Stage) -> None:
+        """Publish the stage that is about to begin."""
         if self._stage in (None, Stage.OPENING) or stage is Stage.OPENING:
             self._since = time.monotonic_ns()
         self._stage = stage
         self._words[0] = (self._since << _BITS) | _STAGES.index(stage)
 
     def clear(self) -> None:
-        """Say that nothing is in hand."""
+        """Publish that there is no current Job."""
         self._stage = None
         self._words[0] = time.monotonic_ns() << _BITS
 
     def read(self) -> tuple[Stage | None, float]:
-        """Return the stage, and since when its time runs, as ``time.monotonic`` has it."""
+        """Return the stage, and since when its time counts, by ``time.monotonic``."""
         word = self._words[0]
         return _STAGES[word & _MASK], (word >> _BITS) / 1e9
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self._words.release()
         self._memory.close()
 
 
 def stages_file() -> IO[bytes]:
-    """Return an open file without a name that holds the stages of one worker."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever asked for it
+    """Return an open file without a name for the ``Stages`` of one worker."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     file.truncate(mmap.PAGESIZE)
     return file

@@ -1,14 +1,14 @@
-"""Find the cases to execute and make Jobs of them."""
+"""Select recorded cases, from a trove or from op lines, and make a Job of each."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final
 
-from optrove.errors import BadData, BadTarget, NotFound
+from optrove.errors import BadData, BadTarget
 from optrove.frameworks.ttnn.execute.files import LOAD_OP
 from optrove.interop.op_lines import case_of_line
 from optrove.model.records import CallOutcome, DeviceKind, DeviceParameters, Job
@@ -18,7 +18,7 @@ from optrove.serializer.hashes import placement_hash
 from optrove.serializer.op_lines import BadLine, read_op_lines
 from optrove.serializer.records import record_from_builtins
 from optrove.serializer.wire import decode
-from optrove.trove.query import ambiguous, query_of, select, select_recorded
+from optrove.trove.query import ambiguous, select_recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,32 +33,18 @@ if TYPE_CHECKING:
 
 
 _BATCH: Final = 500
-_NS: Final = 1_000_000_000
 
 DISAGREEING: Final = "recordings of this case disagree about its outputs; they were not compared"
 ONE_OF_SEVERAL: Final = "files of this name held different tensors; here it holds the usual one"
 
 
 @dataclass(frozen=True, slots=True)
-class How:
-    """How cases are to be executed; ``timeout`` is in seconds."""
+class PlannedJob:
+    """A Job for a case, and what its recording says about the case.
 
-    seed: int = 0
-    timeout: float | None = None
-
-
-def timeout_ns(how: How) -> int | None:
-    """Return the time that a Job may take, as a Job has it."""
-    return None if how.timeout is None else round(how.timeout * _NS)
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A Job for a case, and what is known about the case besides.
-
-    ``board`` is where most of its calls were recorded, ``raised`` what it raised there if it never
-    returned. ``calls`` is None where nobody counted them. ``suite`` is there for vectors of a sweep
-    module.
+    ``calls`` is None where nobody counted them, ``board`` is the board of most recorded calls,
+    ``raised`` is the recorded exception of a case that never returned. ``suite`` is set for the
+    vectors of a sweep module.
     """
 
     job: Job
@@ -75,190 +61,163 @@ class Planned:
         return self.job.case.op
 
 
-def planned_cases(reader: TroveReader, query: Query, how: How) -> Iterator[Planned]:
+def planned_cases(
+    reader: TroveReader, query: Query, *, seed: int = 0, timeout_ns: int | None = None
+) -> Iterator[PlannedJob]:
     """Yield a Job for each case of a query, most called first."""
-    yield from _planned(reader, reader.cases(query), how)
+    return _planned(reader, reader.cases(query), seed, timeout_ns)
 
 
-def planned_by_id(reader: TroveReader, case_ids: Iterable[str], how: How) -> Iterator[Planned]:
-    """Yield a Job for each case that a trove holds, in the order of the ids."""
-    yield from _planned(reader, reader.cases_by_id(case_ids), how)
+def planned_by_id(
+    reader: TroveReader, case_ids: Iterable[str], *, seed: int = 0, timeout_ns: int | None = None
+) -> Iterator[PlannedJob]:
+    """Yield a Job for each case that the trove holds, in the order of the ids."""
+    return _planned(reader, reader.cases_by_id(case_ids), seed, timeout_ns)
 
 
-def _planned(reader: TroveReader, rows: Iterator[CaseRow], how: How) -> Iterator[Planned]:
-    planner = _Planner(reader, how)
+def _planned(
+    reader: TroveReader, rows: Iterator[CaseRow], seed: int, timeout_ns: int | None
+) -> Iterator[PlannedJob]:
+    devices: dict[str, DeviceParameters | None] = {}
     while batch := tuple(islice(rows, _BATCH)):
+        found = reader.executions([row.case_id for row in batch])
         executions = {
-            case_id: tuple(each)
-            for case_id, each in groupby(
-                reader.executions([row.case_id for row in batch]), lambda row: row.case_id
-            )
+            case_id: tuple(each) for case_id, each in groupby(found, lambda row: row.case_id)
         }
         for row in batch:
-            yield planner.planned(row, executions.get(row.case_id, ()))
+            every = executions.get(row.case_id, ())
+            returned = [each for each in every if each.outcome is CallOutcome.RETURNED]
+            outputs, notes = _outputs(row.op, returned)
+            boards: Counter[str] = Counter()
+            for each in every:
+                if each.board is not None:
+                    boards[each.board] += each.count
+            errors = [each.error for each in every if each.error is not None]
+            yield PlannedJob(
+                job=Job(
+                    case=case_of(row.content),
+                    device_kind=DeviceKind.HOST,
+                    seed=seed,
+                    device=_device(reader, returned or every, devices),
+                    timeout_ns=timeout_ns,
+                    outputs=outputs,
+                ),
+                case_id=row.case_id,
+                calls=row.calls,
+                board=max(boards, key=lambda name: (boards[name], name)) if boards else None,
+                raised=errors[0] if errors and not returned else None,
+                notes=notes,
+            )
 
 
-@dataclass(slots=True)
-class _Planner:
-    """Makes Jobs, and remembers with which devices the runs of a trove went."""
+def _device(
+    reader: TroveReader,
+    executions: Iterable[ExecutionRow],
+    of_runs: dict[str, DeviceParameters | None],
+) -> DeviceParameters | None:
+    """Return the parameters of the device that most calls used, None if unknown.
 
-    reader: TroveReader
-    how: How
-    devices: dict[str, DeviceParameters | None] = field(default_factory=dict)
-
-    def planned(self, row: CaseRow, executions: tuple[ExecutionRow, ...]) -> Planned:
-        returned = [each for each in executions if each.outcome is CallOutcome.RETURNED]
-        outputs, notes = _outputs(row.op, returned)
-        job = Job(
-            case=case_of(row.content),
-            device_kind=DeviceKind.HOST,
-            seed=self.how.seed,
-            device=self._device(returned or executions),
-            timeout_ns=timeout_ns(self.how),
-            outputs=outputs,
-        )
-        boards: Counter[str] = Counter()
-        for each in executions:
-            if each.board is not None:
-                boards[each.board] += each.count
-        errors = [each.error for each in executions if each.error is not None]
-        return Planned(
-            job=job,
-            case_id=row.case_id,
-            calls=row.calls,
-            board=max(boards, key=lambda name: (boards[name], name)) if boards else None,
-            raised=errors[0] if errors and not returned else None,
-            notes=notes,
-        )
-
-    def _device(self, executions: Iterable[ExecutionRow]) -> DeviceParameters | None:
-        """Return with what the device of the most calls was opened; None if that is not known."""
-        for each in executions:
-            if each.device is not None:
-                return record_from_builtins(json.loads(each.device), DeviceParameters)
-            device = self._device_of(each.run_id)
-            if device is not None:
-                return device
-        return None
-
-    def _device_of(self, run_id: str) -> DeviceParameters | None:
-        if run_id not in self.devices:
-            rows = self.reader.runs(run_id)
-            self.devices[run_id] = rows[0].run.environment.device if rows else None
-        return self.devices[run_id]
+    ``of_runs`` caches the devices of runs.
+    """
+    for each in executions:
+        if each.device is not None:
+            return record_from_builtins(json.loads(each.device), DeviceParameters)
+        if each.run_id not in of_runs:
+            rows = reader.runs(each.run_id)
+            of_runs[each.run_id] = rows[0].run.environment.device if rows else None
+        device = of_runs[each.run_id]
+        if device is not None:
+            return device
+    return None
 
 
 def _outputs(
     op: str, returned: Iterable[ExecutionRow]
 ) -> tuple[tuple[Value, ...] | None, tuple[str, ...]]:
-    """Return what a case gave when it was recorded; None if that is not known for sure.
+    """Return the recorded outputs of a case, None if they are unknown or ambiguous, and notes.
 
-    Files of one name may hold this and that: then it is what most calls have read.
+    Files of one name may hold different tensors: then most calls decide.
     """
-    told: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for each in returned:
         if each.outputs is not None:
-            told[each.outputs] += each.count
-    if not told:
+            counts[each.outputs] += each.count
+    if not counts:
         return None, ()
-    if len(told) > 1 and op != LOAD_OP:
+    if len(counts) > 1 and op != LOAD_OP:
         return None, (DISAGREEING,)
-    most = max(told, key=lambda text: (told[text], text))
-    return tuple(map(decode, json.loads(most))), () if len(told) == 1 else (ONE_OF_SEVERAL,)
+    most = max(counts, key=lambda text: (counts[text], text))
+    return tuple(map(decode, json.loads(most))), () if len(counts) == 1 else (ONE_OF_SEVERAL,)
 
 
-def on_device(planned: Planned, device_kind: DeviceKind) -> Planned:
-    """Return the same, to be executed on a kind of device."""
-    return replace(planned, job=replace(planned.job, device_kind=device_kind))
+def cases_named(
+    reader: TroveReader,
+    asked: Asked,
+    *,
+    every: bool,
+    seed: int = 0,
+    timeout_ns: int | None = None,
+) -> tuple[tuple[PlannedJob, ...], int]:
+    """Return the most called case that matches, or every one, and how many match.
 
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The cases that were chosen, out of how many that were meant."""
-
-    cases: tuple[Planned, ...]
-    of: int
-
-
-def cases_named(reader: TroveReader, asked: Asked, how: How, *, every: bool) -> Chosen:
-    """Return the most called case that is meant, or every one; NotFound if there is none."""
+    NotFound if none matches.
+    """
     answers = select_recorded(reader, asked)
     if not every and len(answers) > 1:
         names = [answer.op for answer in answers]
         raise ambiguous(f"{asked.name!r} means {len(names)} ops", names, "name one, or add --all")
-    found = [
-        planned
-        for answer in answers
-        for planned in planned_cases(
-            reader, answer.query if every else replace(answer.query, limit=1), how
-        )
-    ]
-    return Chosen(tuple(found), sum(answer.cases for answer in answers))
-
-
-def every_case(reader: TroveReader, asked: Asked, how: How) -> tuple[Planned, ...]:
-    """Return all cases of a trove that are meant, of all ops; NotFound if there are none."""
-    queries = (
-        (query_of(reader, asked),)
-        if asked.name is None
-        else tuple(answer.query for answer in select(reader, asked))
-    )
-    found = tuple(
+    queries = (answer.query if every else replace(answer.query, limit=1) for answer in answers)
+    cases = tuple(
         planned
         for query in queries
-        for planned in planned_cases(reader, replace(query, vectors=False), how)
+        for planned in planned_cases(reader, query, seed=seed, timeout_ns=timeout_ns)
     )
-    if not found:
-        raise NotFound("the trove holds no such case; list what there is with: optrove ops")
-    return found
+    return cases, sum(answer.cases for answer in answers)
 
 
-def cases_in_lines(path: Path, how: How, index: int | None) -> Chosen:
+def cases_in_lines(
+    path: Path, index: int | None, *, seed: int = 0, timeout_ns: int | None = None
+) -> tuple[PlannedJob, ...]:
     """Return the call with this number of a file of op lines, or the distinct cases of all.
 
-    BadTarget when there is no such file or call, BadData for a line that cannot be read.
+    BadTarget if there is no such file or call, BadData for a line that cannot be read.
     """
-    found: dict[str, Planned] = {}
+    found: dict[str, PlannedJob] = {}
     count = 0
-    for number, line in enumerate(_lines(path)):
-        count += 1
-        if index is None or number == index:
-            planned = planned_line(line, how)
-            found.setdefault(planned.case_id, planned)
+    try:
+        with path.open("rb") as stream:
+            for number, line in enumerate(read_op_lines(stream)):
+                if isinstance(line, BadLine):
+                    raise BadData(line.faults).within(f"line {line.number}")
+                count += 1
+                if index is None or number == index:
+                    planned = planned_line(line, seed=seed, timeout_ns=timeout_ns)
+                    found.setdefault(planned.case_id, planned)
+    except OSError as error:
+        raise BadTarget(
+            f"{str(path)!r} cannot be read: {error}; name a file of op lines"
+        ) from error
     if not found:
         raise BadTarget(
             f"{str(path)!r} has {count:,} calls, none with index {index or 0}; count from 0"
             if count
-            else f"there is not a single call in {str(path)!r}; name a file of --ops-jsonl"
+            else f"{str(path)!r} does not contain a call; name a file of --ops-jsonl"
         )
-    return Chosen(tuple(found.values()), count)
+    return tuple(found.values())
 
 
-def planned_line(line: OpLine, how: How) -> Planned:
-    """Return the Job of a call as its line tells it."""
+def planned_line(line: OpLine, *, seed: int = 0, timeout_ns: int | None = None) -> PlannedJob:
+    """Return the Job of the call that an op line records."""
     case = case_of_line(line)
-    raised = None if line.error is None else f"{line.error.type}: {line.error.message}"
     outputs = None
     if line.output is not None:
         outputs = () if line.output == Null() else (line.output,)
     job = Job(
         case=case,
         device_kind=DeviceKind.HOST,
-        seed=how.seed,
-        timeout_ns=timeout_ns(how),
+        seed=seed,
+        timeout_ns=timeout_ns,
         outputs=outputs,
     )
-    return Planned(job, placement_hash(case), raised=raised)
-
-
-def _lines(path: Path) -> Iterator[OpLine]:
-    try:
-        with path.open("rb") as stream:
-            for line in read_op_lines(stream):
-                if isinstance(line, BadLine):
-                    raise BadData(line.faults).within(f"line {line.number}")
-                yield line
-    except OSError as error:
-        raise BadTarget(
-            f"{str(path)!r} cannot be read: {error}; name a file of op lines"
-        ) from error
+    raised = None if line.error is None else f"{line.error.type}: {line.error.message}"
+    return PlannedJob(job, placement_hash(case), raised=raised)

@@ -1,13 +1,11 @@
 """Execute Jobs on the nodes of a Ray cluster.
 
-Nodes offer their boards as custom resources, named as in the table of boards. A resource of a node
-stands for one worker.
+Nodes offer their boards as custom resources, named as in the table of boards; one unit of a
+resource stands for one worker. Ray makes an actor of ``Slot``. Jobs and replies travel as JSON
+texts, so that a node's data is read as strictly as everything else from another machine.
 
-Ray makes an actor of ``Slot``. Jobs and replies travel as JSON texts, so that what a node says is
-read as strictly as everything else that comes from outside of a process.
-
-A node that is lost takes its workers with it, and nothing else: the tasks that they had are
-executed elsewhere, or wait until such a node is there again, for a limited time.
+A node that is lost takes only its workers with it: their tasks run elsewhere, or wait a limited
+time for such a node.
 """
 
 from __future__ import annotations
@@ -19,28 +17,28 @@ import time
 import uuid
 from collections import Counter, deque
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, prod
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.errors import FrameworkMissing, UnusableCluster
+from optrove.errors import FrameworkMissing, NotReplayable, UnusableCluster
 from optrove.frameworks.executor import Stage
-from optrove.frameworks.ttnn.board.table import BOARDS, find_board
-from optrove.model.records import DeviceKind
-from optrove.replay.jobs import (
-    Backlog,
-    Sent,
-    Task,
-    again_slowly,
-    attempt_of,
-    device_of,
-    listed,
-    tasks_of,
+from optrove.frameworks.ttnn.board.table import BOARDS
+from optrove.model.records import Attempt, DeviceKind
+from optrove.replay.device_choice import device_parameters
+from optrove.replay.jobs import Backlog, attempt_from_reply, tasks_of, with_slow_dispatch
+from optrove.replay.messages import (
+    JobMessage,
+    JobWriter,
+    WorkerSetup,
+    attempt_from_json,
+    attempt_to_json,
+    read_job,
 )
-from optrove.replay.messages import Ground, Order, Orders, answer_of, read_answer, read_order
-from optrove.replay.resets import Board, told_policy, worker_on
+from optrove.replay.resets import BoardHealth, new_worker, reset_command_words
 from optrove.replay.runner import Workers
-from optrove.replay.workers import AHEAD, COMMAND, Answered, Died, Late, Unable
+from optrove.replay.workers import AHEAD, COMMAND, WorkerDied, WorkerTimeout, WorkerUnusable
+from optrove.serializer.hashes import placement_hash
 from optrove.serializer.text import Json, read, write
 from optrove.settings import RAY, environment, ray_address
 from optrove.version import __version__
@@ -48,102 +46,75 @@ from optrove.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from optrove.model.records import Attempt, Job, Plan
+    from optrove.model.records import Job, Plan
+    from optrove.replay.jobs import Task
     from optrove.replay.resets import AnyWorker
     from optrove.replay.runner import Tell
     from optrove.replay.workers import Reply
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The nodes that offer a board as a resource; None: any node, as no real board is needed."""
-
-    resource: str | None
-
-    def __str__(self) -> str:
-        return "a free CPU" if self.resource is None else f"the resource {self.resource}"
-
-    def capacity(self, offered: Mapping[str, float]) -> int:
-        """Return for how many workers there is room when nobody else is there."""
-        return int(offered.get(self.resource or "CPU", 0))
-
-
-def by_place(
-    tasks: Iterable[Task], offered: Mapping[str, float]
-) -> tuple[dict[Place, list[Task]], list[tuple[Task, str]]]:
-    """Return the tasks by where they are executed, and those with nowhere to go, with why."""
-    placed: dict[Place, list[Task]] = {}
-    left: list[tuple[Task, str]] = []
-    for task in tasks:
-        found = place_of(task, offered)
-        if isinstance(found, Place):
-            placed.setdefault(found, []).append(task)
-        else:
-            left.append((task, found))
-    return placed, left
-
-
-def place_of(task: Task, offered: Mapping[str, float]) -> Place | str:
-    """Return where a task is executed; why nowhere, in words, if the cluster does not have it."""
-    kind, board = task.ground.device_kind, task.ground.board
+def resource_for(task: Task, offered: Mapping[str, float]) -> str | None:
+    """Return the resource that a task needs, None for a CPU; NotReplayable if no node offers it."""
+    kind, board = task.setup.device_kind, task.setup.board
     if kind is not DeviceKind.HARDWARE:
-        # A mock board needs no other machine; whoever offers one by its name wants it there.
-        offers = board is not None and offered.get(board, 0) >= 1
-        return Place(board if kind is not DeviceKind.HOST and offers else None)
+        # A mock board runs on any machine, and on nodes that offer one by its name if there are.
+        is_offered = board is not None and offered.get(board, 0) >= 1
+        return board if kind is not DeviceKind.HOST and is_offered else None
+    boards = [name for name in BOARDS if offered.get(name, 0) >= 1]
     if board is not None:
-        if offered.get(board, 0) >= 1:
-            return Place(board)
-        return f"no node of the Ray cluster offers the board {board}{_advice(offered)}"
-    chips = prod(device_of(task.job).mesh_shape or (1,))
-    fitting = [name for name in _boards(offered) if BOARDS[name].chips >= chips]
-    if fitting:
-        return Place(min(fitting, key=lambda name: BOARDS[name].chips))
-    return f"no node of the Ray cluster offers a board with {chips} chips{_advice(offered)}"
-
-
-def _boards(offered: Mapping[str, float]) -> list[str]:
-    return [name for name in BOARDS if offered.get(name, 0) >= 1]
-
-
-def _advice(offered: Mapping[str, float]) -> str:
-    found = ", ".join(_boards(offered)) or "none"
-    return f" (boards offered: {found}); start one with: ray start --resources='{{\"n300\": 1}}'"
+        fitting, needed = [name for name in boards if name == board], f"the board {board}"
+    else:
+        chips = prod(device_parameters(task.job).mesh_shape or (1,))
+        fitting = [name for name in boards if BOARDS[name].chips >= chips]
+        needed = f"a board with {chips} chips"
+    if not fitting:
+        raise NotReplayable(
+            f"no node of the Ray cluster offers {needed} (boards offered: "
+            f"{', '.join(boards) or 'none'}); "
+            f"start one with: ray start --resources='{{\"n300\": 1}}'"
+        )
+    return min(fitting, key=lambda name: BOARDS[name].chips)
 
 
 class Slot:
-    """One worker process on this node, with the device that it keeps open between batches."""
+    """One worker process on a node; its device stays open between batches."""
 
     def __init__(self, command: Sequence[str] | None = None) -> None:
         self._command = tuple(command or COMMAND)
-        self._told: list[str] = []
-        self._board = Board(told_policy(), self._told.append)
+        self._lines: list[str] = []
+        self._health = BoardHealth(reset_command_words(), self._lines.append)
         self._worker: AnyWorker | None = None
 
     def hello(self) -> str:
-        """Return which node this is, and which optrove it has."""
+        """Return the name of this node and its version of optrove."""
         return write({"host": socket.gethostname(), "version": __version__})
 
-    def perform(self, ground: str, messages: Sequence[str], seconds: float = inf) -> Iterator[str]:
-        """Have Jobs executed, and yield what came of each, in their order.
+    def perform(self, setup: str, messages: Sequence[str], seconds: float = inf) -> Iterator[str]:
+        """Execute Jobs and yield the reply to each, in their order.
 
-        When the worker is lost, that is the last; the Jobs after it were not begun. Nor are any
-        after so many ``seconds``. What there is to tell besides comes before the reply.
+        The loss of the worker is the last reply; the Jobs after it did not begin. Nor does any Job
+        begin after so many ``seconds``. Lines for the user come before the reply.
         """
         until = time.monotonic() + seconds
-        worker = self._worker_on(Ground.from_json(read(ground)))
-        waiting = deque(map(_order, messages))
-        flight: deque[Order] = deque()
+        worker = self._worker_for(WorkerSetup.from_json(read(setup)))
+        waiting = deque(map(_read_message, messages))
+        flight: deque[JobMessage] = deque()
         while True:
-            while _may_send(waiting, flight, worker) and time.monotonic() < until:
+            while (
+                waiting
+                and len(flight) < AHEAD
+                and worker.has_room(waiting[0])
+                and time.monotonic() < until
+            ):
                 flight.append(waiting.popleft())
                 worker.send(flight[-1])
             if not flight:
                 return
             reply = worker.receive()
-            while self._told:
-                yield write({"told": self._told.pop(0)})
+            while self._lines:
+                yield write({"told": self._lines.pop(0)})
             yield write(_reply_to_json(reply, flight.popleft().job))
-            if not isinstance(reply, Answered):
+            if not isinstance(reply, Attempt):
                 return
 
     def end(self) -> None:
@@ -152,68 +123,59 @@ class Slot:
             self._worker.end()
             self._worker = None
 
-    def _worker_on(self, ground: Ground) -> AnyWorker:
-        if self._worker is not None and self._worker.ground != ground:
+    def _worker_for(self, setup: WorkerSetup) -> AnyWorker:
+        if self._worker is not None and self._worker.setup != setup:
             self.end()
         if self._worker is None:
-            self._worker = worker_on(ground, self._command, self._board)
+            self._worker = new_worker(setup, self._command, self._health)
         return self._worker
 
 
-def _may_send(waiting: deque[Order], flight: deque[Order], worker: AnyWorker) -> bool:
-    return bool(waiting) and len(flight) < AHEAD and worker.has_room(waiting[0])
-
-
-def _order(message: str) -> Order:
-    job, case_id = read_order(json.loads(message)["job"])
-    return Order(job, case_id, message)
+def _read_message(text: str) -> JobMessage:
+    job, case_id = read_job(json.loads(text)["job"])
+    return JobMessage(job, case_id, text)
 
 
 def _reply_to_json(reply: Reply, job: Job) -> Json:
     match reply:
-        case Answered(attempt):
-            return {"answered": answer_of(attempt, job)}
-        case Died(exit_code, stage, last_words):
-            return {"died": [exit_code, _name(stage), last_words]}
-        case Late(seconds, stage):
-            return {"late": [seconds, _name(stage)]}
-        case Unable(reason):
+        case Attempt():
+            return {"answered": attempt_to_json(reply, job)}
+        case WorkerDied(exit_code, stage, last_words):
+            return {"died": [exit_code, stage and stage.name, last_words]}
+        case WorkerTimeout(seconds, stage):
+            return {"late": [seconds, stage and stage.name]}
+        case WorkerUnusable(reason):
             return {"unable": reason}
 
 
 def read_reply(text: str, job: Job) -> Reply | str:
-    """Return what a Slot has yielded: the reply to the Job that is due, or words for people."""
+    """Return the reply to a Job that a Slot has yielded, or a line for the user."""
     ((kind, content),) = json.loads(text).items()
     match kind:
         case "answered":
-            return Answered(read_answer(content, job))
+            return attempt_from_json(content, job)
         case "died":
             exit_code, stage, last_words = content
-            return Died(exit_code, _stage(stage), last_words)
+            return WorkerDied(exit_code, stage and Stage[stage], last_words)
         case "late":
             seconds, stage = content
-            return Late(seconds, _stage(stage))
+            return WorkerTimeout(seconds, stage and Stage[stage])
         case "unable":
-            return Unable(content)
+            return WorkerUnusable(content)
     return str(content)
-
-
-def _name(stage: Stage | None) -> str | None:
-    return None if stage is None else stage.name
-
-
-def _stage(name: str | None) -> Stage | None:
-    return None if name is None else Stage[name]
 
 
 BATCH: Final = 16
 """How many Jobs a worker gets at once: enough that it never waits for the next ones."""
 
 LOSSES: Final = 3
-"""How often a Job may lose its node before it is suspected of being the cause."""
+"""How many nodes may be lost during a Job before the Job is suspected of being the cause."""
 
 STARTS: Final = 3
-"""How often in a row a worker may fail to start before it is not tried any more."""
+"""How often in a row a worker may fail to start."""
+
+WAIT_SECONDS: Final = 600.0
+"""How long Jobs wait for a node with their board, at first and after the last one was lost."""
 
 _SILENT_SECONDS: Final = 10.0
 _END_SECONDS: Final = 40.0
@@ -221,70 +183,64 @@ _END_SECONDS: Final = 40.0
 
 @dataclass(slots=True)
 class _Actor:
-    """A Slot on some node; ``greeting`` is there until it has answered, ``stream`` while it works.
+    """A Slot on some node; it has a ``greeting`` until it answers, a ``stream`` while it works.
 
-    One that is ``useless`` gets no tasks; it keeps its place, so that no other is started there.
+    A ``useless`` one gets no tasks; it keeps its resource, so that no other one starts there.
     """
 
     handle: Any
     greeting: Any = None
     stream: Any = None
     host: str = ""
-    flight: deque[Sent] = field(default_factory=deque)
+    flight: deque[tuple[Task, JobMessage]] = field(default_factory=deque)
     last: Task | None = None
     useless: bool = False
 
     @property
     def awaited(self) -> Any:
-        """What Ray is to be asked about, None for one that has nothing to do."""
+        """The reference that Ray resolves next, None for an idle actor."""
         return self.greeting if self.greeting is not None else self.stream
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """How many workers a pool has, and how long it waits for a node that has room for one.
-
-    ``command`` starts one where that is not the usual; nothing is begun after ``until``.
-    """
-
-    count: int
-    wait_seconds: float
-    command: Sequence[str] | None = None
-    until: float = inf
-
-
 class Pool:
-    """The workers on nodes of one kind."""
+    """The workers on the nodes that offer one resource; no resource means a CPU."""
 
-    def __init__(self, ray: Any, place: Place, tasks: Sequence[Task], wanted: Wanted) -> None:
-        self._ray = ray
-        self._place = place
-        self._wanted = wanted
-        self._orders = Orders()
+    def __init__(
+        self,
+        engine: RayEngine,
+        resource: str | None,
+        tasks: Sequence[Task],
+        workers: Workers,
+    ) -> None:
+        self._ray = engine.ray
+        self._wait_seconds = engine.wait_seconds
+        self._resource = resource
+        self._command = None if workers.command == COMMAND else tuple(workers.command)
+        self._until = inf if workers.until is None else workers.until
+        self._writer = JobWriter()
         self._backlog = Backlog(tasks)
-        self._unsent = len(tasks)
+        self._unsent = self._left = len(tasks)
         self._losses: Counter[str] = Counter()
         self._failures = 0
         self._obstacle = ""
         self._alive_at = time.monotonic()
-        self._told_waiting = False
-        self._actors = [self._start() for _ in range(wanted.count)]
-        self._left = len(tasks)
+        self._said_waiting = False
+        self._actors = [self._start() for _ in range(workers.count)]
 
     def is_busy(self) -> bool:
-        """Tell whether there is anything to be done, or being done."""
-        over = time.monotonic() >= self._wanted.until
+        """Return whether there are tasks to execute."""
+        over = time.monotonic() >= self._until
         return self._left > 0 and not (over and all(not each.flight for each in self._actors))
 
     def awaited(self) -> dict[Any, _Actor]:
-        """Hand out tasks, and return what Ray is to be asked about."""
+        """Hand out tasks, and return the references to wait for."""
         for actor in self._actors:
             if actor.awaited is None and not actor.useless:
                 self._hand_out(actor)
         return {each.awaited: each for each in self._actors if each.awaited is not None}
 
-    def ready(self, actor: _Actor, tell: Tell) -> Iterator[Attempt]:
-        """Take what an actor has for us, and yield the Attempts that come of it."""
+    def receive(self, actor: _Actor, tell: Tell) -> Iterator[Attempt]:
+        """Receive the next message of an actor, and yield the Attempt that it makes, if any."""
         failures = self._ray.exceptions
         try:
             if actor.greeting is not None:
@@ -301,100 +257,96 @@ class Pool:
         if message is None:
             self._take_back(actor)
             return
-        reply = read_reply(message, actor.flight[0].task.job)
+        reply = read_reply(message, actor.flight[0][0].job)
         if isinstance(reply, str):
             tell(f"{actor.host}: {reply}")
-            return
-        yield from self._settled(actor, reply, tell)
+        elif isinstance(reply, WorkerUnusable):
+            self._set_aside(actor, reply.reason, tell)
+        else:
+            yield from self._handle(actor, reply, tell)
 
-    def impatient(self, tell: Tell) -> Iterator[Attempt]:
-        """Yield what is left as not run, if there has been no node for it for too long."""
+    def give_up_late(self, tell: Tell) -> Iterator[Attempt]:
+        """Yield the remaining tasks as not run, if no node has been usable for too long."""
         if all(each.useless for each in self._actors):
             yield from self._given_up(self._obstacle)
             return
         if any(each.greeting is None and not each.useless for each in self._actors):
             self._alive_at = time.monotonic()
-            self._told_waiting = False
+            self._said_waiting = False
             return
-        waited = time.monotonic() - self._alive_at
-        limit = self._wanted.wait_seconds
+        resource = "a free CPU" if self._resource is None else f"the resource {self._resource}"
+        waited, limit = time.monotonic() - self._alive_at, self._wait_seconds
         if waited > limit:
             yield from self._given_up(
-                f"no node of the Ray cluster with {self._place} was there within {limit:g} s"
+                f"no node of the Ray cluster with {resource} was there within {limit:g} s"
             )
-        elif waited > _SILENT_SECONDS and not self._told_waiting:
-            self._told_waiting = True
-            tell(f"waiting for a node with {self._place}, at most {limit:g} s")
+        elif waited > _SILENT_SECONDS and not self._said_waiting:
+            self._said_waiting = True
+            tell(f"waiting for a node with {resource}, at most {limit:g} s")
 
     def end(self) -> None:
-        """End all workers: in order if they have nothing to do, else at once."""
-        idle = [each for each in self._actors if each.awaited is None]
-        ends = [each.handle.end.remote() for each in idle]
+        """End idle workers in order, and kill the others."""
+        ends = [each.handle.end.remote() for each in self._actors if each.awaited is None]
         if ends:
             self._ray.wait(ends, num_returns=len(ends), timeout=_END_SECONDS)
         for each in self._actors:
             self._ray.kill(each.handle)
 
     def _start(self) -> _Actor:
-        resource = self._place.resource
+        resource = self._resource
         needs = {"num_cpus": 1} if resource is None else {"num_cpus": 0, "resources": {resource: 1}}
         handle = (
             self._ray.remote(Slot)
             .options(**needs, max_restarts=0, scheduling_strategy="SPREAD")
-            .remote(self._wanted.command)
+            .remote(self._command)
         )
         return _Actor(handle, greeting=handle.hello.remote())
 
     def _greeted(self, actor: _Actor, text: str, tell: Tell) -> None:
-        told = read(text)
+        greeting = read(text)
         actor.greeting = None
-        actor.host = str(told["host"])
+        actor.host = str(greeting["host"])
         self._failures = 0
-        if told["version"] != __version__:
-            problem = f"it has optrove {told['version']}, and this is {__version__}"
+        if greeting["version"] != __version__:
+            problem = f"it has optrove {greeting['version']}, and this is {__version__}"
             self._set_aside(actor, f"{actor.host} cannot be used: {problem}", tell)
 
     def _hand_out(self, actor: _Actor) -> None:
-        """Give an actor a batch: fewer Jobs towards the end, so that all end together."""
-        seconds = self._wanted.until - time.monotonic()
+        """Give an actor a batch: fewer Jobs towards the end, so that all actors end together."""
+        seconds = self._until - time.monotonic()
         if seconds <= 0:
             return
         most = max(1, min(BATCH, self._unsent // (2 * len(self._actors))))
-        batch: list[Sent] = []
-        while len(batch) < most:
-            task = self._backlog.take(actor.last, same_ground=bool(batch))
+        while len(actor.flight) < most:
+            task = self._backlog.take(actor.last, same_setup=bool(actor.flight))
             if task is None:
                 break
             actor.last = task
-            batch.append(Sent(task, self._orders.of(task.job)))
-        if not batch:
+            actor.flight.append((task, self._writer.message(task.job)))
+        if not actor.flight:
             return
-        self._unsent -= len(batch)
-        actor.flight.extend(batch)
+        self._unsent -= len(actor.flight)
         actor.stream = actor.handle.perform.options(num_returns="streaming").remote(
-            write(batch[0].task.ground.to_json()),
-            [each.order.message for each in batch],
+            write(actor.flight[0][0].setup.to_json()),
+            [message.text for _, message in actor.flight],
             seconds,
         )
 
-    def _settled(self, actor: _Actor, reply: Reply, tell: Tell) -> Iterator[Attempt]:
-        """Yield the Attempt that a reply makes of the task that was due."""
-        if isinstance(reply, Unable):
-            self._set_aside(actor, reply.reason, tell)
-            return
-        sent = actor.flight.popleft()
-        if not actor.flight or not isinstance(reply, Answered):
-            self._take_back(actor)  # nothing more comes of this batch
-        again = again_slowly(sent.task, reply)
+    def _handle(self, actor: _Actor, reply: Reply, tell: Tell) -> Iterator[Attempt]:
+        """Yield the Attempt that a reply makes of the first task of an actor."""
+        task, message = actor.flight.popleft()
+        if not actor.flight or not isinstance(reply, Attempt):
+            self._take_back(actor)  # the batch has no more replies
+        again = with_slow_dispatch(task, reply)
         if again is not None:
-            tell(f"{sent.task.job.case.op}: {reply}; it is tried with slow dispatch")
+            tell(f"{task.job.case.op}: {reply}; it is tried with slow dispatch")
             self._backlog.put(again)
             self._unsent += 1
             return
-        if isinstance(reply, (Died, Late)):
-            tell(f"{sent.task.job.case.op}: {reply}")
+        if not isinstance(reply, Attempt):
+            tell(f"{task.job.case.op}: {reply}")
         self._left -= 1
-        yield attempt_of(sent, reply)
+        yield attempt_from_reply(task, message.case_id, reply)
 
     def _set_aside(self, actor: _Actor, why: str, tell: Tell) -> None:
         """Give an actor no more tasks."""
@@ -414,47 +366,45 @@ class Pool:
                 return
         elif actor.flight:
             tell(f"{actor.host} was lost; its {len(actor.flight)} jobs are executed elsewhere")
-            yield from self._charged(actor)
+            # The task that was running may be the cause, and ends after several losses.
+            task, message = actor.flight[0]
+            self._losses[message.case_id] += 1
+            if self._losses[message.case_id] >= LOSSES:
+                actor.flight.popleft()
+                self._left -= 1
+                unusable = WorkerUnusable(f"{LOSSES} nodes were lost while it was executed")
+                yield attempt_from_reply(task, message.case_id, unusable)
         self._take_back(actor)
         self._ray.kill(actor.handle)
         self._actors[self._actors.index(actor)] = self._start()
 
-    def _charged(self, actor: _Actor) -> Iterator[Attempt]:
-        """Count the loss against the task that was being executed; too many are its end."""
-        first = actor.flight[0]
-        self._losses[first.order.case_id] += 1
-        if self._losses[first.order.case_id] >= LOSSES:
-            actor.flight.popleft()
-            self._left -= 1
-            yield attempt_of(first, Unable(f"{LOSSES} nodes were lost while it was executed"))
-
     def _take_back(self, actor: _Actor) -> None:
-        """Put the tasks of an actor that were not begun before the others."""
+        """Put the tasks of an actor that did not begin before the others."""
         actor.stream = None
         self._unsent += len(actor.flight)
         while actor.flight:
-            self._backlog.put_back(actor.flight.pop().task)
+            self._backlog.put_back(actor.flight.pop()[0])
 
     def _given_up(self, reason: str) -> Iterator[Attempt]:
-        """Yield all that is left as not run."""
         while (task := self._backlog.take(None)) is not None:
             self._left -= 1
-            yield attempt_of(Sent(task, self._orders.of(task.job)), Unable(reason))
+            yield _unplaced(task, reason)
 
 
-WAIT_SECONDS: Final = 600.0
-"""How long Jobs wait for a node with their board, at first and after the last one was lost."""
+def _unplaced(task: Task, reason: str) -> Attempt:
+    return attempt_from_reply(task, placement_hash(task.job.case), WorkerUnusable(reason))
+
 
 _QUIET: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_gcs_server_port_wait_time_s": "1",
 }
-"""What keeps Ray from sending reports, from warning about its own plans, and from asking twenty
-times where a cluster was that is gone."""
+"""Keeps Ray from sending reports, from warning about its own plans, and from trying twenty times to
+reach a cluster that is gone."""
 
 _THIS_MACHINE: Final = ("localhost", "127.0.0.1")
-_KNOCK_SECONDS: Final = 10.0
+_CONNECT_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 1.0
 
 
@@ -477,47 +427,41 @@ class RayEngine:
     ) -> Iterator[Attempt]:
         """Yield an Attempt for each Job, in the order in which they end.
 
-        As ``run_jobs`` of this machine, with workers on the nodes that offer the board of the
-        Jobs: as many as there is room for, or fewer if ``workers`` says so.
+        Like ``run_jobs`` of this machine, with workers on the nodes that offer the board of the
+        Jobs: as many as fit, or fewer if ``workers`` says so.
         """
-        if board is not None:
-            board = find_board(board).name
-        ground = Ground(run_id or uuid.uuid4().hex, DeviceKind.HOST, board)
-        tasks = tasks_of(listed(jobs, device_kind), ground)
+        tasks = tasks_of(jobs, device_kind, board, run_id or uuid.uuid4().hex)
         wanted = workers if isinstance(workers, Workers) else Workers(workers or len(tasks))
         return self._attempts(tasks, wanted, tell)
 
     def _attempts(self, tasks: list[Task], workers: Workers, tell: Tell) -> Iterator[Attempt]:
         offered = self.ray.cluster_resources()
-        placed, unplaced = by_place(tasks, offered)
-        orders = Orders()
-        for task, reason in unplaced:
-            yield attempt_of(Sent(task, orders.of(task.job)), Unable(reason))
+        by_resource: dict[str | None, list[Task]] = {}
+        for task in tasks:
+            try:
+                by_resource.setdefault(resource_for(task, offered), []).append(task)
+            except NotReplayable as error:  # noqa: PERF203 - of one task, not of all
+                yield _unplaced(task, str(error))
         with ExitStack() as stack:
             pools = []
-            for place, some in placed.items():
-                room = max(1, place.capacity(offered))
-                pools.append(self._pool(place, some, workers, room))
+            for resource, some in by_resource.items():
+                room = max(1, int(offered.get(resource or "CPU", 0)))
+                count = min(workers.count, room, len(some))
+                pools.append(Pool(self, resource, some, replace(workers, count=count)))
                 stack.callback(pools[-1].end)
             while pools := [pool for pool in pools if pool.is_busy()]:
                 yield from self._step(pools, tell)
 
-    def _pool(self, place: Place, tasks: list[Task], workers: Workers, room: int) -> Pool:
-        count = min(workers.count, room, len(tasks))
-        command = None if workers.command == COMMAND else tuple(workers.command)
-        until = inf if workers.until is None else workers.until
-        return Pool(self.ray, place, tasks, Wanted(count, self.wait_seconds, command, until))
-
     def _step(self, pools: list[Pool], tell: Tell) -> Iterator[Attempt]:
-        """Yield what has come within a second."""
+        """Yield the Attempts that arrive within a second."""
         awaited = {ref: (pool, actor) for pool in pools for ref, actor in pool.awaited().items()}
         if awaited:
             ready, _ = self.ray.wait(list(awaited), num_returns=1, timeout=_LOOK_SECONDS)
             for ref in ready:
                 pool, actor = awaited[ref]
-                yield from pool.ready(actor, tell)
+                yield from pool.receive(actor, tell)
         for pool in pools:
-            yield from pool.impatient(tell)
+            yield from pool.give_up_late(tell)
 
 
 @contextmanager
@@ -526,7 +470,7 @@ def ray_engine(
 ) -> Iterator[RayEngine]:
     """Connect to a Ray cluster: at an address, at RAY_ADDRESS, or the one of this machine.
 
-    FrameworkMissing without Ray, UnusableCluster when no cluster can be reached.
+    FrameworkMissing without Ray, UnusableCluster if no cluster can be reached.
     """
     try:
         import ray
@@ -548,7 +492,7 @@ def ray_engine(
 def _connect(ray: Any, address: str | None) -> None:
     try:
         if address is not None:
-            _knock(ray, address)
+            _check_reachable(ray, address)
         ray.init(address=address or "auto", log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError) as error:
         where = "on this machine" if address is None else f"at {address}"
@@ -558,11 +502,11 @@ def _connect(ray: Any, address: str | None) -> None:
         ) from error
 
 
-def _knock(ray: Any, address: str) -> None:
-    """Raise OSError if nobody is at an address: Ray itself would ask there for minutes."""
+def _check_reachable(ray: Any, address: str) -> None:
+    """Raise OSError if nothing listens at an address: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if "/" in host:
         raise ValueError("nodes have to be reached directly, not through Ray's client")
     here = ray.util.get_node_ip_address() if host in _THIS_MACHINE else host
-    with socket.create_connection((here, int(port)), _KNOCK_SECONDS):
+    with socket.create_connection((here, int(port)), _CONNECT_SECONDS):
         pass

@@ -1,47 +1,83 @@
-"""Execute recorded cases and store the attempts as they arrive."""
+"""Replay recorded cases and store the attempts as they arrive."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
+import uuid
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from optrove.capture.runs import new_run
-from optrove.errors import UnusableTrove
+from optrove.errors import NotReplayable, UnusableTrove
 from optrove.frameworks.ttnn.board.table import BOARDS
-from optrove.model.records import Attempt, Outcome, RunKind, now
-from optrove.replay.device_choice import is_mock
-from optrove.replay.planning import on_device
+from optrove.model.records import Attempt, DeviceKind, Outcome, RunKind, now
+from optrove.replay.planning import planned_line
 from optrove.replay.runner import run_jobs
 from optrove.report.attempts import Attempted
+from optrove.serializer.op_lines import op_line_from_builtins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from optrove.model.records import Run
-    from optrove.replay.device_choice import Where
-    from optrove.replay.planning import Planned
-    from optrove.replay.runner import Workers
+    from optrove.replay.device_choice import TargetDevice
+    from optrove.replay.planning import PlannedJob
+    from optrove.replay.runner import Tell, Workers
     from optrove.trove.place import Place
     from optrove.trove.trove import Trove
 
-    Tell = Callable[[str], object]
-
 _MOST: Final = 500
 _SECONDS: Final = 1.0
-"""How many Attempts wait to be written, and for how long at most: writing each costs more."""
+"""How many Attempts wait to be written at most, and how long: one transaction for each is slow."""
+
+_CASES_PER_WORKER: Final = 60
+"""How many cases make a further worker process worthwhile, which takes seconds to start."""
+
+_NO_RUN: Final = "none"
+"""The run id of cases that were not attempted."""
+
+
+class AttemptWriter:
+    """Writes the Attempts of a Run to a trove, in batches."""
+
+    def __init__(self, trove: Trove, run: Run) -> None:
+        self._trove = trove
+        self._run = run
+        self._waiting: list[Attempt] = []
+        self._written = time.monotonic()
+        self._failed = False
+
+    def add(self, attempt: Attempt) -> None:
+        """Write an Attempt, now or with later ones."""
+        self._failed = self._failed or attempt.outcome is not Outcome.PASSED
+        self._waiting.append(attempt)
+        if len(self._waiting) >= _MOST or time.monotonic() - self._written >= _SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the Attempts that wait."""
+        waiting, self._waiting = self._waiting, []
+        self._trove.add_attempts(self._run, waiting)
+        self._written = time.monotonic()
+
+    def finish(self) -> None:
+        """Record that the Run has ended."""
+        ended = replace(self._run, finished_at=now(), exit_code=int(self._failed))
+        self._trove.add_attempts(ended, ())
 
 
 @contextmanager
-def keeping(place: Place | None, run: Run, tell: Tell) -> Iterator[Callable[[Attempt], None]]:
-    """Give a function that keeps the Attempts of a Run in the trove at ``place``.
+def attempt_writer(
+    place: Place | None, run: Run, tell: Tell
+) -> Iterator[Callable[[Attempt], None]]:
+    """Give a function that stores the Attempts of a Run in the trove at ``place``.
 
-    At the end of the block all are in the trove, whatever has ended it; the Run counts as
-    finished when nothing went wrong. A trove that cannot be written to (or None) keeps nothing,
-    which ``tell`` hears of.
+    At the end of the block the trove has all of them, even after an exception; without one, the
+    Run counts as finished. If the trove cannot be written, nothing is stored and ``tell`` gets a
+    line. With None as ``place`` nothing is stored.
     """
     if place is None:
         yield lambda _: None
@@ -53,134 +89,84 @@ def keeping(place: Place | None, run: Run, tell: Tell) -> Iterator[Callable[[Att
             trove = stack.enter_context(open_trove(place, create=False))
             trove.add_attempts(run, ())
         except UnusableTrove as error:
-            tell(f"the results are not kept: {error}")
+            tell(f"the results are not stored: {error}")
             yield lambda _: None
             return
         writer = AttemptWriter(trove, run)
         try:
-            yield writer.take
+            yield writer.add
         finally:
-            writer.write()
-        trove.add_attempts(writer.ended(), ())
+            writer.flush()
+        writer.finish()
 
 
-class AttemptWriter:
-    """The Attempts of a Run that are on their way into a trove."""
-
-    def __init__(self, trove: Trove, run: Run) -> None:
-        self._trove = trove
-        self._run = run
-        self._waiting: list[Attempt] = []
-        self._written = time.monotonic()
-        self._failed = False
-
-    def take(self, attempt: Attempt) -> None:
-        """Keep an Attempt."""
-        self._failed = self._failed or attempt.outcome is not Outcome.PASSED
-        self._waiting.append(attempt)
-        if len(self._waiting) >= _MOST or time.monotonic() - self._written >= _SECONDS:
-            self.write()
-
-    def write(self) -> None:
-        """Write what waits."""
-        waiting, self._waiting = self._waiting, []
-        self._trove.add_attempts(self._run, waiting)
-        self._written = time.monotonic()
-
-    def ended(self) -> Run:
-        """Return the Run as it is when all has been done."""
-        return replace(self._run, finished_at=now(), exit_code=int(self._failed))
-
-
-CASES_PER_WORKER: Final = 60
-"""For how many cases a further worker process pays, which takes seconds to start."""
-
-
-NO_RUN: Final = "none"
-"""The run of what was not even tried."""
-
-
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """Where the results go, and as what: ``source`` names the Run; no place keeps nothing."""
-
-    place: Place | None
-    source: str
-
-
-def replayed(
-    groups: Mapping[Where, Sequence[Planned]],
-    keep: Keep,
+def replay_cases(
+    groups: Mapping[TargetDevice, Sequence[PlannedJob]],
+    place: Place | None,
+    source: str,
+    *,
     workers: int | Workers | None = None,
-    tell: Callable[[str], object] = lambda _: None,
+    tell: Tell = lambda _: None,
 ) -> Generator[Attempted, None, None]:
-    """Execute all cases, and yield each as soon as it is done; a Run for each kind of place.
+    """Replay all cases and yield each as soon as it is done, in one Run per device.
 
-    What has been done is in the trove even when the iterator is closed early. ``tell`` is given
-    a line when a worker process is lost, and when results cannot be kept.
+    ``source`` names the Runs. Attempts that were yielded are in the trove at ``place`` even when
+    the iterator is closed early; with None they are not stored. ``tell`` gets a line when a worker
+    process is lost or results cannot be stored.
     """
-    for where, cases in groups.items():
-        count = usual_workers(len(cases)) if workers is None else workers
-        yield from _on(where, cases, keep, count, tell)
+    for target, cases in groups.items():
+        by_id = {planned.case_id: planned for planned in cases}
+        jobs = [replace(planned.job, device_kind=target.device_kind) for planned in cases]
+        count = default_workers(len(cases)) if workers is None else workers
+        run = new_replay_run(target, source)
+        with attempt_writer(place, run, tell) as store:
+            for attempt in run_jobs(
+                jobs, board=target.board, workers=count, tell=tell, run_id=run.id
+            ):
+                planned = by_id[attempt.case_id]
+                noted = replace(attempt, notes=(*attempt.notes, *planned.notes))
+                store(noted)
+                yield _attempted(planned, noted)
 
 
-def usual_workers(cases: int) -> int:
-    """Return how many worker processes are worth their start for a number of cases."""
+def default_workers(cases: int) -> int:
+    """Return how many worker processes a number of cases is worth."""
     cores = len(os.sched_getaffinity(0))
-    return max(1, min(cores, -(-cases // CASES_PER_WORKER)))
+    return max(1, min(cores, -(-cases // _CASES_PER_WORKER)))
 
 
 def unattempted(
-    groups: Mapping[Where, Sequence[Planned]], done: Iterable[Attempted]
+    groups: Mapping[TargetDevice, Sequence[PlannedJob]], done: Iterable[Attempted]
 ) -> Iterator[Attempted]:
-    """Yield the cases that an interrupt has left, as not run; nothing is kept of them."""
+    """Yield the cases that an interrupt left, as not run; they are not stored."""
     known = {each.attempt.case_id for each in done}
-    for where, cases in groups.items():
+    for target, cases in groups.items():
         for planned in cases:
             if planned.case_id not in known:
                 attempt = Attempt(
-                    run_id=NO_RUN,
+                    run_id=_NO_RUN,
                     case_id=planned.case_id,
                     outcome=Outcome.NOT_RUN,
-                    device_kind=where.device_kind,
+                    device_kind=target.device_kind,
                     seed=planned.job.seed,
-                    board=where.board,
+                    board=target.board,
                     detail="interrupted before it was tried",
                 )
                 yield _attempted(planned, attempt)
 
 
-def runs_kept(keep: Keep, done: Iterable[Attempted]) -> list[str]:
-    """Return the ids of the Runs of some results that are in the trove."""
+def stored_runs(place: Place | None, done: Iterable[Attempted]) -> list[str]:
+    """Return the ids of the Runs of these results that the trove has."""
     from optrove.trove.reader import open_reader
 
     ids = dict.fromkeys(each.attempt.run_id for each in done)
-    if keep.place is None:
+    if place is None:
         return []
-    with open_reader(keep.place) as reader:
+    with open_reader(place) as reader:
         return [run_id for run_id in ids if reader.find_run(run_id)]
 
 
-def _on(
-    where: Where,
-    cases: Sequence[Planned],
-    keep: Keep,
-    workers: int | Workers,
-    tell: Callable[[str], object],
-) -> Iterator[Attempted]:
-    by_id = {planned.case_id: planned for planned in cases}
-    jobs = [on_device(planned, where.device_kind).job for planned in cases]
-    run = run_on(where, keep.source)
-    with keeping(keep.place, run, tell) as keep_it:
-        attempts = run_jobs(jobs, board=where.board, workers=workers, tell=tell, run_id=run.id)
-        for attempt in attempts:
-            planned = by_id[attempt.case_id]
-            noted = replace(attempt, notes=(*attempt.notes, *planned.notes))
-            keep_it(noted)
-            yield _attempted(planned, noted)
-
-
-def _attempted(planned: Planned, attempt: Attempt) -> Attempted:
+def _attempted(planned: PlannedJob, attempt: Attempt) -> Attempted:
     return Attempted(
         case=planned.job.case,
         attempt=attempt,
@@ -190,14 +176,61 @@ def _attempted(planned: Planned, attempt: Attempt) -> Attempted:
     )
 
 
-def run_on(where: Where, source: str, kind: RunKind = RunKind.REPLAY) -> Run:
-    """Return the Run that begins, with where it takes place."""
+def new_replay_run(target: TargetDevice, source: str, kind: RunKind = RunKind.REPLAY) -> Run:
+    """Return a Run that begins now, on a device."""
     run = new_run(source, tuple(sys.argv))
-    environment = replace(run.environment, device_kind=where.device_kind, board=where.board)
-    if is_mock(where) and where.board is not None:
-        board = BOARDS[where.board]
+    environment = replace(run.environment, device_kind=target.device_kind, board=target.board)
+    if target.device_kind in (DeviceKind.MOCK, DeviceKind.SHADOW) and target.board is not None:
+        board = BOARDS[target.board]
         environment = replace(
             environment, arch=board.arch, device_series=board.name, device_count=board.chips
         )
     # HF_MODEL names what is traced, which this is not.
     return replace(run, kind=kind, source=source, model=None, environment=environment)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The output of a replayed call, None if it failed, and the Attempt."""
+
+    output: Any
+    attempt: Attempt
+
+
+def replay_op_record(
+    record_dict: Mapping[str, Any], mesh_device: Any, rng_seed: int = 0
+) -> Replayed:
+    """Call a recorded operation again on ``mesh_device``, in this process.
+
+    ``record_dict`` is a line of ``--ops-jsonl``. Inputs have the recorded shapes, dtypes, layouts,
+    memory configs and mesh placement, with numbers from ``rng_seed``; on a mock board without
+    numerics they are only allocated. The ``attempt`` has the outcome, the output specs, the
+    metrics, and notes about supplied values; it also describes a call that fails or that cannot
+    be rebuilt. BadData for a record that is not an op line.
+    """
+    from optrove.frameworks.installed import LoadedTables
+    from optrove.frameworks.ttnn.board.mock import board_in_use
+    from optrove.frameworks.ttnn.execute.execution import CallerDeviceExecutor
+    from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
+    from optrove.replay.execute import Execution
+    from optrove.replay.messages import WorkerSetup
+
+    planned = planned_line(op_line_from_builtins(dict(record_dict)), seed=rng_seed)
+    ttnn = sys.modules.get("ttnn")
+    if ttnn is None or planned.op.partition(".")[0] != "ttnn":
+        raise NotReplayable(
+            f"{planned.op} cannot be replayed on a device of ttnn in this process; from a file: "
+            f"optrove replay --jsonl FILE --index N"
+        )
+    board = board_in_use()
+    kind = DeviceKind.HARDWARE
+    if board is not None:
+        kind = DeviceKind.SHADOW if hasattr(ttnn, SHADOW_ATTRIBUTE) else DeviceKind.MOCK
+    executor = CallerDeviceExecutor(ttnn, LoadedTables(), kind, mesh_device)
+    try:
+        execution = Execution(executor, WorkerSetup(uuid.uuid4().hex, kind, board))
+        job = replace(planned.job, device_kind=kind)
+        attempt = execution.attempt(job, planned.case_id, lambda _: None)
+        return Replayed(executor.result, attempt)
+    finally:
+        executor.close()

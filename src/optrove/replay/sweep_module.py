@@ -1,36 +1,27 @@
-"""Load sweep modules, execute their vectors, and judge the results.
-
-``run`` returns ``(passed, message)`` or ``[(passed, message), nanoseconds]``. A PCC that the
-message tells is a measurement. On a mock board without numerics every number that is read back
-means nothing, so that a verdict about numbers does not count there.
-"""
+"""Load sweep modules of tt-metal and execute their vectors."""
 
 from __future__ import annotations
 
 import inspect
-import math
 import random
-import re
 import sys
 import time
 import traceback
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from dataclasses import replace
 from hashlib import sha256
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, BadTarget, NotReplayable
-from optrove.frameworks.executor import Raised, Stage, refuse_inert
+from optrove.frameworks.executor import Stage, refuse_inert
 from optrove.frameworks.installed import LoadedTables
 from optrove.frameworks.ttnn.board.devices import ALONE, Devices
-from optrove.model.records import Attempt, DeviceKind, DeviceParameters, Measurement, Outcome
-from optrove.replay.judge import classify
+from optrove.model.records import DeviceKind, DeviceParameters, Outcome, now
+from optrove.replay.judge import error_line, judge_module_error, judge_module_result
 from optrove.serializer.build import build
 
 if TYPE_CHECKING:
@@ -38,17 +29,18 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from optrove.frameworks.executor import Telling
-    from optrove.model.records import Job
+    from optrove.model.records import Attempt, Job
+    from optrove.replay.messages import WorkerSetup
 
 
 SWEEPS: Final = "sweeps"
-"""The directory below which tt-metal keeps its modules; names are dotted from there on."""
+"""The directory of tt-metal's sweep modules; their dotted names begin below it."""
 
 executing: ContextVar[bool] = ContextVar("executing", default=False)
-"""Whether modules are imported to execute vectors, which are there already, not to make them."""
+"""Whether modules are imported to execute existing vectors, not to generate them."""
 
 every_combination: ContextVar[bool] = ContextVar("every_combination", default=False)
-"""Whether loaders give every combination of traced values, whatever the module asks for."""
+"""Whether loaders return every combination of traced values, whatever the module asks for."""
 
 _FRAMEWORK: Final = Path("tests") / "sweep_framework"
 _LOADED: Final = "optrove_sweep_module_"
@@ -64,16 +56,16 @@ def module_name(file: Path) -> str:
 
 
 def load_module(file: Path) -> ModuleType:
-    """Import the file of a sweep module; BadTarget names it and says what is wrong with it.
+    """Import the file of a sweep module; BadTarget if that fails.
 
-    It finds what lies beside it, in the working directory, and in the checkout of tt-metal that
-    it belongs to, as it would when tt-metal's own runner had started it.
+    The module can import its neighbors, the working directory, and its checkout of tt-metal, as
+    with tt-metal's own runner.
     """
     file = file.absolute()
     name = _LOADED + sha256(str(file).encode()).hexdigest()[:16]
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None or not file.is_file():
-        raise BadTarget(f"{file} is no Python file; name the file of a sweep module")
+        raise BadTarget(f"{file} is not a Python file; name the file of a sweep module")
     module = module_from_spec(spec)
     # Known by its name while it runs, as dataclasses and multiprocessing expect.
     sys.modules[name] = module
@@ -83,18 +75,11 @@ def load_module(file: Path) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise BadTarget(
-            f"sweep module {file} cannot be imported: {told(error)}\n{traceback_of(error, file)}"
+            f"sweep module {file} cannot be imported: {error_line(error)}\n"
+            f"{traceback_of(error, file)}"
         ) from error
     _check(module, file)
     return module
-
-
-def told(error: BaseException) -> str:
-    """Return what an exception says, in one line."""
-    if isinstance(error, SystemExit):
-        return f"it ends the process with sys.exit({error.code!r})"
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def traceback_of(error: BaseException, file: Path) -> str:
@@ -105,7 +90,7 @@ def traceback_of(error: BaseException, file: Path) -> str:
 
 
 def _make_reachable(file: Path) -> None:
-    """Let a module import what belongs to it, now and later."""
+    """Let a module import its neighbors and its checkout, now and later."""
     roots = [file.parent, Path.cwd()]
     for directory in file.parents:
         if (directory / _FRAMEWORK).is_dir():
@@ -113,12 +98,12 @@ def _make_reachable(file: Path) -> None:
             break
     for root in map(str, roots):
         if root not in sys.path:
-            # At the end: nothing of the user may stand before what is installed.
+            # At the end: installed packages come before the user's files.
             sys.path.append(root)
 
 
 def _check(module: ModuleType, file: Path) -> None:
-    """Raise BadTarget if a module lacks what makes it one."""
+    """Raise BadTarget if a file is not a sweep module."""
     parameters: Any = getattr(module, "parameters", None)
     if not isinstance(parameters, Mapping):
         raise BadTarget(
@@ -128,130 +113,21 @@ def _check(module: ModuleType, file: Path) -> None:
         raise BadTarget(f"{file} has no function `run`; is it a sweep module?")
 
 
-PCC: Final = "pcc"
-END_TO_END: Final = "e2e_ns"
-
-MEANINGLESS: Final = (
-    "numbers of a mock board mean nothing, so the module's verdict on them does not count; "
-    "with --device shadow it does"
-)
-
-_NUMBER: Final = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
-_PCC: Final = re.compile(rf"pcc\b[^-+.\d\n]{{0,16}}({_NUMBER})\b", re.IGNORECASE)
-_ALONE: Final = re.compile(rf"\s*({_NUMBER})\s*")
-_NUMERIC: Final = re.compile(r"\b(pcc|allclose|atol|rtol|ulp|tolerance)\b", re.IGNORECASE)
-_PAIR: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The Outcome of a vector, in the module's own words, and what there is to note about it."""
-
-    outcome: Outcome
-    detail: str | None = None
-    measurements: tuple[Measurement, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def judge_returned(returned: Any, device_kind: DeviceKind) -> Verdict:
-    """Return the verdict on what ``run`` returned."""
-    pair, nanoseconds = _parts(returned)
-    if pair is None:
-        words = (
-            f"run returned {type(returned).__name__} {str(returned)[:200]!r}; "
-            f"it has to return (passed, message) or [(passed, message), nanoseconds]"
-        )
-        return Verdict(Outcome.RAISED, words)
-    passed, message = bool(pair[0]), str(pair[1]).strip()
-    timed = () if nanoseconds is None else (Measurement(END_TO_END, nanoseconds),)
-    if device_kind is DeviceKind.MOCK and (not message or is_numeric(message)):
-        note = f"{MEANINGLESS}: it says {passed}, {message!r}"
-        return Verdict(Outcome.PASSED, None, timed, (note,))
-    measured = (*_pcc(message, passed=passed), *timed)
-    if passed:
-        return Verdict(Outcome.PASSED, None, measured)
-    return Verdict(Outcome.NUMERICS, message or "run returned False, without a message", measured)
-
-
-def judge_raised(error: BaseException, device_kind: DeviceKind) -> Verdict:
-    """Return the verdict on what ``run`` raised."""
-    text = str(error)
-    skipped = getattr(getattr(sys.modules.get("pytest"), "skip", None), "Exception", None)
-    if skipped is not None and isinstance(error, skipped):
-        return Verdict(Outcome.NOT_RUN, f"the module skips it: {text}")
-    if isinstance(error, SystemExit):
-        return Verdict(Outcome.RAISED, told(error))
-    outcome, words = classify(Raised(type(error).__name__, text))
-    if isinstance(error, AssertionError) and is_numeric(text):
-        if device_kind is DeviceKind.MOCK:
-            return Verdict(Outcome.PASSED, notes=(f"{MEANINGLESS}: it raises {told(error)}",))
-        return Verdict(Outcome.NUMERICS, words, _pcc(text, passed=False))
-    return Verdict(outcome, words)
-
-
-def is_numeric(message: str) -> bool:
-    """Tell whether a message speaks of numbers that were compared."""
-    return bool(_ALONE.fullmatch(message) or _NUMERIC.search(message))
-
-
-def _parts(returned: Any) -> tuple[tuple[Any, Any] | None, float | None]:
-    """Return the pair of verdict and message, and the time; no pair if it has another form."""
-    if isinstance(returned, list) and returned and _is_pair(returned[0]):
-        first, *rest = returned
-        return (first[0], first[1]), float(rest[0]) if rest and _is_number(rest[0]) else None
-    if _is_pair(returned):
-        return (returned[0], returned[1]), None
-    return None, None
-
-
-def _is_pair(value: Any) -> bool:
-    """Tell whether it is a truth value with something that can be a message."""
-    if not isinstance(value, (tuple, list)) or len(value) != _PAIR:
-        return False
-    truth = value[0]
-    # The truth values of numpy and torch are no bools, and say what they are.
-    return isinstance(truth, bool) or str(getattr(truth, "dtype", "")).endswith("bool")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _pcc(message: str, *, passed: bool) -> tuple[Measurement, ...]:
-    found = _PCC.search(message) or _ALONE.fullmatch(message)
-    if found is None:
-        return ()
-    value = float(found[1])
-    # A lone number beyond these bounds is something else that the module has measured.
-    if not -1.0 <= value <= 1.0 and not math.isnan(value):
-        return ()
-    return (Measurement(PCC, value, None, passed),)
-
-
 FIXTURE: Final = "mesh_device_fixture"
 
 
 class ModuleExecution:
-    """Executes Jobs of sweep modules one after another; the device of the last one stays open."""
+    """Executes vectors of sweep modules one after another; the last device stays open."""
 
-    def __init__(self, run_id: str, board: str | None) -> None:
-        self._run_id = run_id
-        self._board = board
+    def __init__(self, setup: WorkerSetup) -> None:
+        self._setup = setup
         self._tables = LoadedTables()
         self._modules: dict[str, ModuleType | BadTarget] = {}
         self._device: _Device | None = None
 
     def attempt(self, job: Job, case_id: str, tell: Telling) -> Attempt:
-        """Return what came of a Job; never raises for what a module can bring about."""
-        begun = Attempt(
-            run_id=self._run_id,
-            case_id=case_id,
-            outcome=Outcome.NOT_RUN,
-            device_kind=job.device_kind,
-            seed=job.seed,
-            board=self._board,
-            started_at=f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%S.%f}Z",
-        )
+        """Return the Attempt at a Job; never raises for what a module can cause."""
+        begun = replace(self._setup.not_run(job, case_id), started_at=now())
         try:
             module = self._module(job)
             device = self._opened(module, job, tell)
@@ -262,28 +138,21 @@ class ModuleExecution:
         tell(Stage.CALLING)
         _seed(job.seed)
         started = time.perf_counter_ns()
-        verdict = _verdict(module, {**arguments, "device": device.live}, job)
+        judged = _run(module, {**arguments, "device": device.live}, begun)
         elapsed = time.perf_counter_ns() - started
         device.tidy()
-        return replace(
-            begun,
-            outcome=verdict.outcome,
-            detail=verdict.detail,
-            measurements=verdict.measurements,
-            notes=verdict.notes,
-            duration_ns=elapsed,
-        )
+        return replace(judged, duration_ns=elapsed)
 
     def close(self) -> None:
-        """Close the device that is open."""
+        """Close the open device."""
         device, self._device = self._device, None
         if device is not None:
             device.close()
 
     def _module(self, job: Job) -> ModuleType:
-        """Return the module of a Job; it is imported once, and fails once if it does."""
+        """Return the module of a Job, which is imported once, even if that fails."""
         if job.module is None:
-            raise NotReplayable(f"{job.case.op} is a vector, and its module was not told")
+            raise NotReplayable(f"{job.case.op} is a vector, and its module is unknown")
         if job.module not in self._modules:
             token = executing.set(True)
             try:
@@ -312,23 +181,23 @@ class ModuleExecution:
         return {name: build(value, tables) for name, value in named.items()}
 
 
-def _verdict(module: ModuleType, arguments: dict[str, Any], job: Job) -> Verdict:
-    """Call ``run`` and judge what comes of it."""
+def _run(module: ModuleType, arguments: dict[str, Any], begun: Attempt) -> Attempt:
+    """Call ``run`` and judge its result."""
     try:
         returned = vars(module)["run"](**arguments)
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:  # noqa: BLE001 - the border to the user's module, which may raise anything, pytest.skip and sys.exit included; it becomes the Outcome
-        verdict = judge_raised(error, job.device_kind)
-        if verdict.outcome in (Outcome.PASSED, Outcome.NOT_RUN):
-            return verdict
+        judged = judge_module_error(begun, error)
+        if judged.outcome in (Outcome.PASSED, Outcome.NOT_RUN):
+            return judged
         where = traceback_of(error, Path(str(module.__file__)))
-        return replace(verdict, detail=f"{verdict.detail}\n{where}")
-    return judge_returned(returned, job.device_kind)
+        return replace(judged, detail=f"{judged.detail}\n{where}")
+    return judge_module_result(begun, returned)
 
 
 class _Device:
-    """The device of a module that is open: by its own fixture, or else one chip."""
+    """The open device of a module: that of its own fixture, or one chip."""
 
     def __init__(
         self, module: ModuleType, live: Any, *, fixture: Iterator[Any] | None, chip: Devices | None
@@ -339,12 +208,12 @@ class _Device:
         self._chip = chip
 
     def tidy(self) -> None:
-        """Drop compiled programs when there are many."""
+        """Drop compiled programs if there are many."""
         if self._chip is not None:
             self._chip.tidy()
 
     def close(self) -> None:
-        """Close it as it was opened; NotReplayable if the module's fixture fails at that."""
+        """Close the device; NotReplayable if the module's fixture fails."""
         self.live = None
         if self._chip is not None:
             self._chip.close()
@@ -353,12 +222,13 @@ class _Device:
                 next(self._fixture, None)
             except Exception as error:
                 raise NotReplayable(
-                    f"{FIXTURE} of {self.module.__file__} failed to close its device: {told(error)}"
+                    f"{FIXTURE} of {self.module.__file__} failed to close its device: "
+                    f"{error_line(error)}"
                 ) from error
 
 
 def _open(module: ModuleType, device_kind: DeviceKind) -> _Device:
-    """Open the device of a module; NotReplayable where that fails."""
+    """Open the device of a module; NotReplayable if that fails."""
     make = getattr(module, FIXTURE, None)
     if make is not None:
         fixture, live = _by_fixture(module, make)
@@ -371,14 +241,14 @@ def _open(module: ModuleType, device_kind: DeviceKind) -> _Device:
 
 
 def _by_fixture(module: ModuleType, make: Any) -> tuple[Iterator[Any], Any]:
-    """Return the fixture of a module, begun, and the device that it gave."""
+    """Start the fixture of a module; return it and its device."""
     try:
         fixture = iter(make())
         given = next(fixture)
     except (Exception, SystemExit) as error:
         where = traceback_of(error, Path(str(module.__file__)))
         raise NotReplayable(
-            f"{FIXTURE} of {module.__file__} could not open a device: {told(error)}\n{where}"
+            f"{FIXTURE} of {module.__file__} could not open a device: {error_line(error)}\n{where}"
         ) from error
     return fixture, given[0] if isinstance(given, (tuple, list)) else given
 
@@ -394,7 +264,7 @@ def takes(module: ModuleType, names: set[str]) -> str | None:
 
 
 def _seed(seed: int) -> None:
-    """Make random numbers the same each time, of every library that is in use."""
+    """Seed the random numbers of every library in use."""
     random.seed(seed)
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None:

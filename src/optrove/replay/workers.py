@@ -1,8 +1,8 @@
 """Worker processes as their parent sees them: Jobs one after another, each with a deadline.
 
-A worker says what it is about to do before it does it. So when it dies or is late, the Job that
-it had is known, and at which stage; it costs that Job only, and the next one gets a new process.
-A Job may be sent while the one before is executed, so that a worker never waits for its parent.
+A worker publishes each stage before it begins. So when it dies or is late, its Job and the stage
+are known; the loss costs only that Job, and the next one gets a new process. A Job may be sent
+while the one before is executed, so that a worker never waits for its parent.
 """
 
 from __future__ import annotations
@@ -19,36 +19,37 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.frameworks.executor import Stage
 from optrove.frameworks.ttnn.execute.files import remove_files_of
-from optrove.replay.messages import Channel, Orders, Stages, read_answer, stages_file
+from optrove.model.records import Attempt
+from optrove.replay.messages import Channel, Stages, attempt_from_json, stages_file
 from optrove.settings import with_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from optrove.model.records import Attempt, Job
-    from optrove.replay.messages import Ground, Order
+    from optrove.model.records import Job
+    from optrove.replay.messages import JobMessage, WorkerSetup
 
 COMMAND: Final = (sys.executable, "-m", "optrove.replay.worker")
-"""What starts a worker; the numbers of its pipe and of its stages are added."""
+"""The command of a worker; the descriptors of its pipe and of its stages are added."""
 
 START_SECONDS: Final = 600.0
-"""How long a worker may take until it is ready: frameworks are imported from cold disks."""
+"""The time to start a worker: frameworks may have to be imported from cold disks."""
 
 OPEN_SECONDS: Final = 600.0
-"""How long a device may take to open; firmware is built for it the first time."""
+"""The time to open a device; firmware is built for it the first time."""
 
 CALL_SECONDS: Final = 120.0
-"""How long a Job may take that does not say so itself; far more than the slowest known one."""
+"""The time of a Job that does not say so itself; far more than the slowest known one needs."""
 
 AHEAD: Final = 2
-"""How many Jobs a worker has at most: the one in hand, and the next."""
+"""How many Jobs a worker has at most: the current one and the next."""
 
 _AHEAD_BYTES: Final = 32_000
-"""How large a Job may be that is sent ahead: more might fill the pipe, and block both ends."""
+"""The size of a Job that may be sent ahead: more might fill the pipe and block both ends."""
 
 _THREADS: Final = {"OMP_WAIT_POLICY": "PASSIVE"}
-"""How torch's threads wait for work: spinning, as they would, takes processors from the other
-workers, and more time than it saves between the small operations of a model."""
+"""Have torch's threads sleep while they wait: spinning takes processors from the other workers, and
+more time than it saves between the small operations of a model."""
 
 _END_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.5
@@ -56,49 +57,48 @@ _TAIL: Final = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """A worker has executed its Job."""
-
-    attempt: Attempt
-
-
-@dataclass(frozen=True, slots=True)
-class Died:
-    """A worker has ended in the middle of a Job: with what, at which stage, and its last words."""
+class WorkerDied:
+    """A worker ended in the middle of a Job; ``stage`` is None if it had not begun the Job."""
 
     exit_code: int
     stage: Stage | None
     last_words: str
 
     def __str__(self) -> str:
-        when = "before it began" if self.stage is None else f"while {self.stage.value}"
-        return f"the process ended with {ending(self.exit_code)} {when}"
+        return f"the process ended with {describe_exit(self.exit_code)} {_when(self.stage)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
-    """A worker was not done in time, and was ended."""
+class WorkerTimeout:
+    """A worker did not answer in time and was killed."""
 
     seconds: float
     stage: Stage | None
 
     def __str__(self) -> str:
-        when = "before it began" if self.stage is None else f"while {self.stage.value}"
-        return f"no end within {self.seconds:g} s {when}; the process was killed"
+        return f"no end within {self.seconds:g} s {_when(self.stage)}; the process was killed"
 
 
 @dataclass(frozen=True, slots=True)
-class Unable:
-    """A worker could not be set up; no Job will ever run in it."""
+class WorkerUnusable:
+    """A worker cannot be set up, so that no Job can ever run in it."""
 
     reason: str
 
+    def __str__(self) -> str:
+        return self.reason
 
-Reply: TypeAlias = Answered | Died | Late | Unable
+
+Loss: TypeAlias = WorkerDied | WorkerTimeout | WorkerUnusable
+Reply: TypeAlias = Attempt | Loss
 
 
-def ending(exit_code: int) -> str:
-    """Return what ended a process, in words."""
+def _when(stage: Stage | None) -> str:
+    return "before it began" if stage is None else f"while {stage.value}"
+
+
+def describe_exit(exit_code: int) -> str:
+    """Return the exit code or the signal that ended a process, as text."""
     if exit_code >= 0:
         return f"exit code {exit_code}"
     try:
@@ -108,54 +108,46 @@ def ending(exit_code: int) -> str:
 
 
 class WorkerProcess:
-    """One worker process; it is started by the first Job, and again after it was lost."""
+    """One worker process; it starts with the first Job, and again after it was lost."""
 
-    def __init__(self, ground: Ground, command: Sequence[str] = COMMAND) -> None:
-        self.ground = ground
+    def __init__(self, setup: WorkerSetup, command: Sequence[str] = COMMAND) -> None:
+        self.setup = setup
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
-        self._sent: deque[Order] = deque()
-        self._unsent: Reply | None = None
+        self._sent: deque[JobMessage] = deque()
+        self._unsent: Loss | None = None
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         self._shared = stages_file()
         self._stages = Stages(self._shared.fileno())
 
-    def perform(self, job: Job) -> Reply:
-        """Have a Job executed; returns when it is done, or the worker is lost."""
-        self.send(Orders().of(job))
-        return self.receive()
-
-    def has_room(self, order: Order) -> bool:
-        """Tell whether a Job may be sent now: it is the first, or all are small."""
-        small = all(len(each.message) <= _AHEAD_BYTES for each in (*self._sent, order))
+    def has_room(self, message: JobMessage) -> bool:
+        """Return whether a Job may be sent now: it is the only one, or all are small."""
+        small = all(len(each.text) <= _AHEAD_BYTES for each in (*self._sent, message))
         return not self._sent or small
 
-    def send(self, order: Order) -> None:
-        """Have a Job executed after those that were sent before; ``receive`` tells of it."""
-        self._sent.append(order)
+    def send(self, message: JobMessage) -> None:
+        """Send a Job to be executed after those before it; ``receive`` returns its reply."""
+        self._sent.append(message)
         if self._unsent is not None:
             return
         if self._channel is None:
             self._unsent = self._start()
         if self._channel is not None and self._unsent is None:
             try:
-                self._channel.send_message(order.message)
+                self._channel.send_text(message.text)
             except OSError:  # it has died
                 # While it waited; or at a Job before this one, as will be seen from its answer.
                 if len(self._sent) == 1:
                     self._unsent = self._died(None)
 
     def receive(self) -> Reply:
-        """Return what came of the Job that was sent first, as soon as it is done.
+        """Wait for the reply to the Job that was sent first.
 
-        When the worker is lost, the Jobs sent after it were not begun and are forgotten.
+        When the worker is lost, the Jobs sent after it did not begin and are forgotten.
         """
-        order = self._sent[0]
-        timeout_ns = order.job.timeout_ns
-        seconds = CALL_SECONDS if timeout_ns is None else timeout_ns / 1e9
-        reply = self._await(order, seconds)
-        if isinstance(reply, Answered):
+        reply = self._await(self._sent[0].job)
+        if isinstance(reply, Attempt):
             self._sent.popleft()
         else:
             self._sent.clear()
@@ -164,7 +156,7 @@ class WorkerProcess:
         return reply
 
     def end(self) -> None:
-        """End the worker in order: it closes its devices; one that does not is killed."""
+        """Let the worker close its devices and end; kill it if it does not."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -172,21 +164,20 @@ class WorkerProcess:
             try:
                 self._process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
-                _killed(self._process)
-                remove_files_of(self._process.pid)
+                self._kill_process()
             self._process = None
         self._log.close()
         self._stages.close()
         self._shared.close()
 
     def kill(self) -> None:
-        """End the worker at once, in the middle of whatever it does; from any thread."""
+        """Kill the worker, whatever it does; callable from any thread."""
         process = self._process
         if process is not None:
             process.kill()
 
-    def _start(self) -> Reply | None:
-        """Start the process and wait until it is ready; return why it is not."""
+    def _start(self) -> Loss | None:
+        """Start the process and wait until it is ready; return the loss if it never is."""
         self._log.seek(0)
         self._log.truncate()
         self._stages.clear()
@@ -207,60 +198,61 @@ class WorkerProcess:
             theirs.close()
         channel = self._channel = Channel(ours)
         try:
-            channel.send("start", self.ground.to_json())
+            channel.send("start", self.setup.to_json())
             if not channel.wait(START_SECONDS):
-                return Late(START_SECONDS, None)
+                return WorkerTimeout(START_SECONDS, None)
             kind, content = channel.receive()
         except (EOFError, OSError):
             died = self._died(None)
-            return Unable(f"a worker could not be started: {died}\n{died.last_words}")
-        return Unable(content) if kind == "unable" else None
+            return WorkerUnusable(f"a worker could not be started: {died}\n{died.last_words}")
+        return WorkerUnusable(content) if kind == "unable" else None
 
-    def _await(self, order: Order, seconds: float) -> Reply:
-        """Wait for the answer; the time for opening a device does not count."""
+    def _await(self, job: Job) -> Reply:
+        """Wait for the answer; the time to open a device does not count."""
         if self._channel is None or self._unsent is not None:
             return self._unsent or self._died(None)
-        asked = time.monotonic()
-        look = min(_LOOK_SECONDS, seconds / 4)
+        seconds = CALL_SECONDS if job.timeout_ns is None else job.timeout_ns / 1e9
+        sent_at = time.monotonic()
         while True:
             stage, since = self._stages.read()
             limit = OPEN_SECONDS if stage in (None, Stage.OPENING) else seconds
-            left = max(since, asked) + limit - time.monotonic()
+            left = max(since, sent_at) + limit - time.monotonic()
             if left <= 0:
-                return Late(limit, stage)
-            if not self._channel.wait(min(left, look)):
+                return WorkerTimeout(limit, stage)
+            if not self._channel.wait(min(left, _LOOK_SECONDS, seconds / 4)):
                 continue
             try:
                 _, content = self._channel.receive()
             except (EOFError, OSError):
                 return self._died(self._stages.read()[0])
-            return Answered(read_answer(content, order.job))
+            return attempt_from_json(content, job)
 
-    def _died(self, stage: Stage | None) -> Died:
+    def _died(self, stage: Stage | None) -> WorkerDied:
         assert self._process is not None  # noqa: S101 - it was started; narrows the type
         try:
             exit_code = self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:  # it has closed the pipe and lives on
-            exit_code = _killed(self._process)
+            exit_code = self._kill_process()
         self._log.seek(0, 2)
         self._log.seek(max(0, self._log.tell() - _TAIL))
         words = self._log.read().decode("utf-8", "replace")
-        return Died(exit_code, stage, words)
+        return WorkerDied(exit_code, stage, words)
 
     def _abandon(self) -> None:
         if self._process is not None:
-            _killed(self._process)
-            remove_files_of(self._process.pid)
+            self._kill_process()
             self._process = None
         if self._channel is not None:
             self._channel.close()
             self._channel = None
 
-
-def _killed(process: subprocess.Popen[bytes]) -> int:
-    """Kill a process and return its exit code."""
-    process.kill()
-    try:
-        return process.wait(_END_SECONDS)
-    except subprocess.TimeoutExpired:  # the kernel waits for a board that does not answer
-        return -signal.SIGKILL
+    def _kill_process(self) -> int:
+        """Kill the process, remove its files and return its exit code."""
+        assert self._process is not None  # noqa: S101 - the caller has checked; narrows the type
+        self._process.kill()
+        try:
+            return self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:  # the kernel waits for a board that does not answer
+            return -signal.SIGKILL
+        finally:
+            remove_files_of(self._process.pid)

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from optrove.model.case import obstacles
+from optrove.model.differences import differences, is_same_json, json_parts, path_step
 from optrove.model.values import key_step
 from optrove.report.describe import argument_fields, in_reading_order, value_text
 from optrove.report.document import Field, Fields, Paragraph, Section, paragraphs
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from optrove.model.differences import Parts
     from optrove.model.trove import CaseRow, ExecutionRow
     from optrove.report.document import Node
     from optrove.serializer.text import Json
@@ -296,24 +298,24 @@ class _Gathered:
         self._by_model.update(calls_of(configuration.executions))
 
 
-def differing(first: Json, other: Json, path: str = "") -> Iterator[tuple[str, Json, Json]]:
+def differing(first: Json, other: Json) -> Iterator[tuple[str, Json, Json]]:
     """Yield the paths at which two values in JSON form differ, with both values."""
-    match first, other:
-        case dict(), dict() if first.keys() == other.keys() and _has_parts(first):
-            for key in first:
-                step = "" if key in _TUPLE else key_step(key)
-                yield from differing(first[key], other[key], (path + step).removeprefix("."))
-        case list(), list() if len(first) == len(other):
-            for place, (one, another) in enumerate(zip(first, other, strict=True)):
-                yield from differing(one, another, f"{path}[{place}]")
-        # The repr is fast and strict: 1, 1.0 and true differ.
-        case _ if repr(first) != repr(other):
-            yield path, first, other
+    for path, one, another in differences(first, other, _parts, step=_step, is_equal=is_same_json):
+        yield path.removeprefix("."), one, another
 
 
-def _has_parts(value: dict[str, Json]) -> bool:
-    """Return whether an object is a mapping or a tuple; others are compared as a whole."""
-    return value.keys() == _TUPLE or not any(key.startswith("$") for key in value)
+def _parts(value: Json) -> Parts | None:
+    """Return the parts of a list, a mapping or a tuple; others are compared as a whole."""
+    if isinstance(value, list):
+        return json_parts(value)
+    is_whole = not isinstance(value, dict) or (
+        value.keys() != _TUPLE and any(key.startswith("$") for key in value)
+    )
+    return None if is_whole else (frozenset(value), value)
+
+
+def _step(key: str | int) -> str:
+    return "" if key in _TUPLE else path_step(key)
 
 
 def _order(value: Json) -> tuple[bool, float, str]:

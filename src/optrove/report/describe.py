@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from optrove.model.case import argument_order
+from optrove.model.differences import ABSENT, differences
 from optrove.model.values import (
     Bool,
     Bytes,
@@ -37,14 +38,14 @@ from optrove.model.values import (
     TtnnPlacement,
     Tuple,
     Value,
-    key_step,
 )
 from optrove.report.document import Field, Fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from optrove.model.case import Case, NamedValues
+    from optrove.model.differences import Parts
     from optrove.model.values import MeshPlacement
 
 
@@ -251,43 +252,35 @@ class ArgumentChange:
 
 def argument_changes(a: Case, b: Case) -> tuple[ArgumentChange, ...]:
     """Return every part that differs, in the order of the arguments' names."""
-    return tuple(_between(dict(a.arguments), dict(b.arguments), ""))
+    ours, theirs = dict(a.arguments), dict(b.arguments)
+    names = sorted(ours.keys() | theirs.keys())
+    old, new = ({name: side.get(name, ABSENT) for name in names} for side in (ours, theirs))
+    return tuple(
+        ArgumentChange(path.removeprefix("."), _text(one), _text(other))
+        for path, one, other in differences(old, new, _changed_parts)
+    )
 
 
-def _between(a: dict[str, Any], b: dict[str, Any], path: str) -> Iterator[ArgumentChange]:
-    for name in sorted(a.keys() | b.keys()):
-        step = name if name.startswith("[") else key_step(name)
-        here = (path + step).removeprefix(".")
-        if name not in a or name not in b:
-            texts = (_text(side[name]) if name in side else NOT_GIVEN for side in (a, b))
-            yield ArgumentChange(here, *texts)
-        elif a[name] != b[name]:
-            yield from _within(a[name], b[name], here)
-
-
-def _within(a: Any, b: Any, path: str) -> Iterator[ArgumentChange]:
-    ours, theirs = _changed_parts(a), _changed_parts(b)
-    if type(a) is not type(b) or ours is None or theirs is None:
-        yield ArgumentChange(path, _text(a), _text(b))
-    else:
-        yield from _between(ours, theirs, path)
-
-
-def _changed_parts(value: Any) -> dict[str, Any] | None:
+def _changed_parts(value: Any) -> Parts | None:
     """Return the named parts of a value; None if it is compared as a whole."""
     match value:
+        case dict():
+            return dict, value
         case TensorSpec():
             rest = {"shape": value.shape, "dtype": value.dtype, "identity": value.identity}
-            return {**rest, "storage_number": value.storage, **_changed_fields(value.placement)}
+            parts = {**rest, "storage_number": value.storage, **_changed_fields(value.placement)}
+            return TensorSpec, dict(sorted(parts.items()))
         case Struct(type_name, named):
             # A name for the type as well, so that two classes never look like one.
-            return None if type_name in _WHOLE else {"type": type_name, **dict(named)}
+            parts = {"type": type_name, **dict(named)}
+            return None if type_name in _WHOLE else (Struct, dict(sorted(parts.items())))
         case List(items) | Tuple(items):
-            return {f"[{place}]": item for place, item in enumerate(items)}
+            return type(value), dict(enumerate(items))
         case Mapping(items) if all(isinstance(key, Text) for key, _ in items):
-            return {key.value: item for key, item in items if isinstance(key, Text)}
+            pairs = [(key.value, item) for key, item in items if isinstance(key, Text)]
+            return Mapping, dict(sorted(pairs))
         case _ if is_dataclass(value) and not isinstance(value, _KINDS):
-            return _changed_fields(value)
+            return type(value), dict(sorted(_changed_fields(value).items()))
         case _:
             return None
 
@@ -297,6 +290,8 @@ def _changed_fields(record: Any) -> dict[str, Any]:
 
 
 def _text(part: Any) -> str:
+    if part is ABSENT:
+        return NOT_GIVEN
     if isinstance(part, _KINDS):
         return value_text(part)
     if is_dataclass(part):

@@ -12,10 +12,12 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from optrove.errors import Fault
+from optrove.model.differences import ABSENT, differences
 from optrove.model.values import (
     Bool,
     Bytes,
@@ -61,8 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable as Function
     from collections.abc import Iterable, Iterator
 
-
-_Steps: TypeAlias = list[tuple[str, Value, Value]]
+    from optrove.model.differences import Parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,63 +85,51 @@ def changes(objects: Iterable[Made], tables: Tables) -> Iterator[Fault]:
     session = Describer(tables, max_parts=sys.maxsize)
     for made in objects:
         again = session.describe(made.live)
-        if again != made.recorded:
-            yield from _differences(made.path, made.recorded, again, tables)
+        if again == made.recorded:
+            continue
+        is_same = partial(_is_same, tables)
+        for path, old, new in differences(
+            made.recorded, again, _parts, path=made.path, step=_step, is_equal=is_same
+        ):
+            if old is not ABSENT:
+                given = "nothing" if new is ABSENT else _shown(new)
+                problem = f"recorded as {_shown(old)}, but the class made {given} of it"
+                yield Fault(path, problem)
 
 
-def _differences(start: str, recorded: Value, again: Value, tables: Tables) -> Iterator[Fault]:
-    pending: _Steps = [(start, recorded, again)]
-    while pending:
-        path, old, new = pending.pop()
-        steps = _steps(old, new, tables)
-        if steps is None:
-            yield Fault(path, f"recorded as {_shown(old)}, but the class made {_shown(new)} of it")
-        else:
-            pending += [(path + step, part, made) for step, part, made in reversed(steps)]
+def _parts(value: Value) -> Parts | None:
+    match value:
+        case List(items):
+            return (List, len(items)), dict(enumerate(items))
+        case Tuple(items):
+            steps = {("$tuple", index): item for index, item in enumerate(items)}
+            return (Tuple, len(items)), steps
+        case Mapping(entries):
+            return (Mapping, frozenset(key for key, _ in entries)), dict(entries)
+        case Struct(name, fields):
+            return (Struct, name), {("fields", each): item for each, item in fields}
+    return None
 
 
-def _steps(old: Value, new: Value, tables: Tables) -> _Steps | None:
-    """Return the parts to compare next; None when the two differ themselves."""
-    match old, new:
-        case ((DeviceRef() | Handle()), _):
-            return []
-        case (List(olds), List(news)) if len(olds) == len(news):
-            pairs = enumerate(zip(olds, news, strict=True))
-            return [(f"[{index}]", *pair) for index, pair in pairs]
-        case (Tuple(olds), Tuple(news)) if len(olds) == len(news):
-            pairs = enumerate(zip(olds, news, strict=True))
-            return [(f".$tuple[{index}]", *pair) for index, pair in pairs]
-        case Mapping(entries), Mapping(others):
-            return _entries(dict(entries), dict(others))
-        case Struct(name, fields), Struct(other, others) if name == other:
-            return _fields(fields, dict(others))
-        case Symbol(name, _), Symbol(other, _) if name == other:
-            return [] if _is_same_member(old, new, tables) else None
-    return [] if old == new else None
-
-
-def _entries(old: dict[Value, Value], new: dict[Value, Value]) -> _Steps | None:
-    if old.keys() != new.keys():
-        return None
-    return [(_entry_step(key), item, new[key]) for key, item in old.items()]
-
-
-def _entry_step(key: Value) -> str:
-    if isinstance(key, Text) and not key.value.startswith("$"):
-        return key_step(key.value)
+def _step(key: Any) -> str:
+    match key:
+        case int():
+            return f"[{key}]"
+        case ("$tuple", index):
+            return f".$tuple[{index}]"
+        case ("fields", name):
+            return f".fields{key_step(name)}"
+        case Text(name) if not name.startswith("$"):
+            return key_step(name)
     return ".$map[*][1]"
 
 
-def _fields(old: tuple[tuple[str, Value], ...], new: dict[str, Value]) -> _Steps | None:
-    if any(name not in new for name, _ in old):
-        return None
-    return [(f".fields{key_step(name)}", item, new[name]) for name, item in old]
-
-
-def _is_same_member(old: Symbol, new: Symbol, tables: Tables) -> bool:
-    """Tell whether two names mean the same member, which may have aliases."""
-    if old == new:
+def _is_same(tables: Tables, old: Value, new: Value) -> bool:
+    """Return whether two values are the same; a member of an enum may have aliases."""
+    if old == new or isinstance(old, (DeviceRef, Handle)):
         return True
+    if not isinstance(old, Symbol) or not isinstance(new, Symbol) or old.type != new.type:
+        return False
     converter = tables.by_name.get(old.type)
     if not isinstance(converter, SymbolConverter):
         return False

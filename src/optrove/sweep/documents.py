@@ -15,7 +15,7 @@ from optrove.serializer.wire import encode
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from optrove.replay.planning import Planned
+    from optrove.replay.planning import PlannedJob
     from optrove.report.document import Node
     from optrove.serializer.text import Json
     from optrove.sweep.vectors import Group, SweepPlan
@@ -42,7 +42,7 @@ _GROUPS: Final = (
 
 def plan_document(plan: SweepPlan) -> Iterator[Node]:
     """Yield a plan as a table of ops, the most called first, and its total."""
-    groups: dict[tuple[str, str, str], list[Planned]] = {}
+    groups: dict[tuple[str, str, str], list[PlannedJob]] = {}
     calls: Counter[str] = Counter()
     for each in plan.vectors:
         where = plan.where[each.case_id]
@@ -100,7 +100,7 @@ def vectors_document(
     yield from paragraphs(left_out_by_reason(found.left_out))
 
 
-def _vector_row(planned: Planned) -> tuple[str, str, str]:
+def _vector_row(planned: PlannedJob) -> tuple[str, str, str]:
     arguments = in_reading_order(planned.job.case)
     text = ", ".join(f"{name}={value_text(value)}" for name, value in arguments)
     return planned.case_id[:SHORT_ID], planned.suite or "", text

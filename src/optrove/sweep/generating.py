@@ -29,12 +29,12 @@ from optrove.frameworks.installed import LoadedTables
 from optrove.model.case import Case
 from optrove.model.ops import VECTORS
 from optrove.model.values import Callable, TensorSpec, walk
+from optrove.replay.judge import error_line
 from optrove.replay.sweep_module import (
     every_combination,
     load_module,
     module_name,
     takes,
-    told,
     traceback_of,
 )
 from optrove.serializer.describe import describe
@@ -178,7 +178,7 @@ class _Generator:
         except (Exception, SystemExit) as error:
             raise BadTarget(
                 f"invalidate_vector of {self._file} failed on a vector of suite {suite!r}: "
-                f"{told(error)}\n{traceback_of(error, self._file)}"
+                f"{error_line(error)}\n{traceback_of(error, self._file)}"
             ) from error
         invalid, reason = answer if isinstance(answer, (tuple, list)) else (answer, None)
         return (str(reason or "no reason given").splitlines() or [""])[0] if invalid else None

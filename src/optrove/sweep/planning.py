@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from optrove.errors import BadTarget, NotFound
 from optrove.model.ops import ANY, VECTORS
 from optrove.model.records import DeviceKind, Sweep
-from optrove.replay.device_choice import Choice, grouped, settled
-from optrove.replay.planning import How, planned_cases
+from optrove.replay.device_choice import group_by_device, resolve_device
+from optrove.replay.planning import planned_cases
 from optrove.replay.sweep_module import module_name
 from optrove.sweep.vector_files import EXPORT, vectors_from_file
 from optrove.sweep.vectors import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from optrove.model.records import Counts, Query
-    from optrove.replay.planning import Planned
+    from optrove.replay.planning import PlannedJob
     from optrove.trove.reader import TroveReader
 
 FILE: Final = "file"
@@ -50,7 +50,6 @@ MOVING_AND_NESTED: Final = "of data-movement ops (--all-ops --nested adds them)"
 """The reason in place of MOVING if only other ops call some of these cases."""
 
 _REPEATED: Final = "the same as another"
-_NS: Final = 1e9
 
 
 def filters_of(asked: Asked, vector_id: str | None = None) -> tuple[tuple[str, str], ...]:
@@ -109,18 +108,28 @@ def _target_parts(
     for file in modules:
         yield module_vectors(file, sweep, store)
     if ops or not modules:
-        timeout = None if sweep.timeout_ns is None else sweep.timeout_ns / _NS
-        yield recorded_cases(reading(), ops, asked, How(sweep.seed, timeout))
+        yield recorded_cases(reading(), ops, asked, seed=sweep.seed, timeout_ns=sweep.timeout_ns)
 
 
-def recorded_cases(reader: TroveReader, ops: Sequence[str], asked: Asked, how: How) -> SweepPlan:
+def recorded_cases(
+    reader: TroveReader,
+    ops: Sequence[str],
+    asked: Asked,
+    *,
+    seed: int = 0,
+    timeout_ns: int | None = None,
+) -> SweepPlan:
     """Return the cases of ops, by default of ``*``; NotFound if there are none.
 
     The filters ``asked`` also apply to the counts of cases left out.
     """
     names = ops or (ANY,)
     queries = [query for name in names for query in _queries(reader, name, asked)]
-    vectors = tuple(each for query in queries for each in planned_cases(reader, query, how))
+    vectors = tuple(
+        each
+        for query in queries
+        for each in planned_cases(reader, query, seed=seed, timeout_ns=timeout_ns)
+    )
     left_out = _left_out(reader, names, asked)
     if not vectors:
         others = "".join(f"; there are {count:,} {reason}" for reason, count in left_out)
@@ -164,7 +173,7 @@ def _count(reader: TroveReader, names: Iterable[str], asked: Asked) -> int:
 
 def _joined(parts: Sequence[SweepPlan]) -> SweepPlan:
     """Return several plans as one, in which every case is once."""
-    vectors: dict[str, Planned] = {}
+    vectors: dict[str, PlannedJob] = {}
     left_out: dict[str, int] = {}
     for part in parts:
         before = len(vectors)
@@ -198,11 +207,10 @@ def _placed(plan: SweepPlan, sweep: Sweep) -> SweepPlan:
         where |= dict.fromkeys(missing, module_device(sweep.device_kind, sweep.board))
     if sweep.engine == RAY and sweep.device_kind is DeviceKind.HARDWARE:
         # The boards are on the nodes of the cluster, and need not be here.
-        choice = Choice(DeviceKind.HARDWARE)
+        groups = group_by_device(others, DeviceKind.HARDWARE, None)
     else:
-        kind = None if sweep.device_kind is None else sweep.device_kind.value
-        choice = settled(kind, sweep.board)
-    for place, some in grouped(others, choice).items():
+        groups = group_by_device(others, *resolve_device(sweep.device_kind, sweep.board))
+    for place, some in groups.items():
         where |= {each.case_id: place for each in some}
     return replace(plan, vectors=(*vectors, *others), where=where)
 

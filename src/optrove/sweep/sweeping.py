@@ -14,10 +14,10 @@ from optrove.errors import BadTarget
 from optrove.model.ops import ANY, VECTORS
 from optrove.model.records import DeviceKind, Job, RunKind, Sweep, now
 from optrove.model.trove import PlannedCase
-from optrove.replay.device_choice import Where
+from optrove.replay.device_choice import TargetDevice
 from optrove.replay.judge import MEASURES
-from optrove.replay.planning import How, Planned, on_device, planned_by_id
-from optrove.replay.replay import AttemptWriter, run_on, usual_workers
+from optrove.replay.planning import PlannedJob, planned_by_id
+from optrove.replay.replay import AttemptWriter, default_workers, new_replay_run
 from optrove.replay.runner import Workers, run_jobs
 from optrove.report.outcomes import results_of
 from optrove.report.results import summed
@@ -61,7 +61,7 @@ def begin(place: Place, sweep: Sweep, plan: SweepPlan) -> SweepRun:
     whole = ANY if sweep.file is None else Path(sweep.file).name
     filters = [name if value == str(True) else f"{name}={value}" for name, value in sweep.filters]
     source = " ".join(("sweep", *(sweep.targets or (whole,)), *filters))
-    run = run_on(_common_device(plan), source, RunKind.SWEEP)
+    run = new_replay_run(_common_device(plan), source, RunKind.SWEEP)
     sweep = replace(sweep, modules=plan.modules, left_out=plan.left_out)
     rows = []
     for each in plan.vectors:
@@ -73,18 +73,20 @@ def begin(place: Place, sweep: Sweep, plan: SweepPlan) -> SweepRun:
     return SweepRun(run, sweep, plan)
 
 
-def _common_device(plan: SweepPlan) -> Where:
+def _common_device(plan: SweepPlan) -> TargetDevice:
     """Return the device of most cases, without a board if there are several boards."""
     groups = _by_device(plan.vectors, plan.where)
     most = max(groups, key=lambda where: len(groups[where]))
     boards = {where.board for where in groups if where.board is not None}
-    return most if len(boards) <= 1 else Where(most.device_kind)
+    return most if len(boards) <= 1 else TargetDevice(most.device_kind)
 
 
-def _by_device(cases: Iterable[Planned], places: Mapping[str, Where]) -> dict[Where, list[Planned]]:
-    groups: dict[Where, list[Planned]] = {}
+def _by_device(
+    cases: Iterable[PlannedJob], places: Mapping[str, TargetDevice]
+) -> dict[TargetDevice, list[PlannedJob]]:
+    groups: dict[TargetDevice, list[PlannedJob]] = {}
     for each in cases:
-        groups.setdefault(replace(places[each.case_id], why=None), []).append(each)
+        groups.setdefault(replace(places[each.case_id], reason=None), []).append(each)
     return groups
 
 
@@ -95,7 +97,7 @@ def swept(
     *,
     jobs: int | None = None,
     tell: Callable[[str], object] = lambda _: None,
-) -> Generator[tuple[Planned, Attempt], None, None]:
+) -> Generator[tuple[PlannedJob, Attempt], None, None]:
     """Execute what is left of a sweep on an engine, and yield each case as soon as it is done.
 
     Everything yielded is in the trove when the iterator ends or is closed; if the process is
@@ -110,10 +112,10 @@ def swept(
             for attempt in _attempts(begun, engine, jobs):
                 planned = by_id[attempt.case_id]
                 noted = replace(attempt, notes=(*attempt.notes, *planned.notes))
-                writer.take(noted)
+                writer.add(noted)
                 yield planned, noted
         finally:
-            writer.write()
+            writer.flush()
 
 
 def _attempts(begun: SweepRun, execute: Engine, jobs: int | None) -> Iterator[Attempt]:
@@ -126,7 +128,7 @@ def _attempts(begun: SweepRun, execute: Engine, jobs: int | None) -> Iterator[At
         for where, cases in _by_device(portion, plan.where).items():
             if _is_over(until):
                 return
-            count = jobs or (usual_workers(len(cases)) if is_local else len(cases))
+            count = jobs or (default_workers(len(cases)) if is_local else len(cases))
             attempts = execute(
                 [_job(each, where, sweep) for each in cases],
                 board=where.board,
@@ -145,12 +147,14 @@ def _is_over(until: float | None) -> bool:
     return until is not None and time.monotonic() >= until
 
 
-def _job(planned: Planned, where: Where, sweep: Sweep) -> Job:
-    job = on_device(planned, where.device_kind).job
+def _job(planned: PlannedJob, where: TargetDevice, sweep: Sweep) -> Job:
+    job = replace(planned.job, device_kind=where.device_kind)
     return replace(job, metrics=(*MEASURES, *sweep.measured)) if sweep.measured else job
 
 
-def portions(cases: Sequence[Planned], first: int = _FIRST_PORTION) -> Iterator[Sequence[Planned]]:
+def portions(
+    cases: Sequence[PlannedJob], first: int = _FIRST_PORTION
+) -> Iterator[Sequence[PlannedJob]]:
     """Yield the cases in portions that grow; each is done before the next begins.
 
     Within a portion cases run in any order, so that those that share a device are together:
@@ -171,9 +175,9 @@ def engine_named(name: str) -> Iterator[Engine]:
         with ray_engine() as engine:
             yield engine.run_jobs
     elif name == IN_PROCESS:
-        from optrove.replay.worker import run_here
+        from optrove.replay.worker import run_in_process
 
-        yield run_here
+        yield run_in_process
     else:
         yield run_jobs
 
@@ -230,8 +234,8 @@ def _resumed(reader: TroveReader, row: RunRow, stored: Sweep, sweep: Sweep) -> S
         jobs = {each.case_id: each for each in plan.vectors}
     else:
         recorded = [each.case_id for each in left if each.suite is None]
-        how = How(stored.seed, None if stored.timeout_ns is None else stored.timeout_ns / _NS)
-        jobs = {each.case_id: each for each in planned_by_id(reader, recorded, how)}
+        found = planned_by_id(reader, recorded, seed=stored.seed, timeout_ns=stored.timeout_ns)
+        jobs = {each.case_id: each for each in found}
         jobs |= {each.case_id: each for each in _module_vectors(reader, stored, left)}
     gone = sum(each.case_id not in jobs for each in left)
     if gone:
@@ -241,7 +245,7 @@ def _resumed(reader: TroveReader, row: RunRow, stored: Sweep, sweep: Sweep) -> S
         )
     plan = SweepPlan(
         tuple(jobs[each.case_id] for each in left),
-        where={each.case_id: Where(each.device_kind, each.board) for each in left},
+        where={each.case_id: TargetDevice(each.device_kind, each.board) for each in left},
     )
     sweep = replace(stored, engine=sweep.engine, budget_ns=sweep.budget_ns)
     return SweepRun(row.run, sweep, plan, len(done))
@@ -253,7 +257,7 @@ def _no_trove() -> TroveReader:
 
 def _module_vectors(
     reader: TroveReader, sweep: Sweep, left: Iterable[PlannedCase]
-) -> Iterator[Planned]:
+) -> Iterator[PlannedJob]:
     """Yield the vectors of modules that are left; BadTarget if a module has changed."""
     suites = {each.case_id: each.suite for each in left if each.suite is not None}
     checked: set[str] = set()
@@ -277,7 +281,7 @@ def _module_vectors(
             timeout_ns=module.timeout_ns,
             module=module.path,
         )
-        yield Planned(job, row.case_id, suite=suites[row.case_id])
+        yield PlannedJob(job, row.case_id, suite=suites[row.case_id])
 
 
 def export_results(found: RunResults, destination: Path) -> tuple[Path, ...]:

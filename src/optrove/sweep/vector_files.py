@@ -28,7 +28,7 @@ from optrove.interop.fidelity import bad_file, expected, parse
 from optrove.model.ops import VECTORS
 from optrove.model.records import Job, Sweep, SweepModule
 from optrove.model.values import key_step
-from optrove.replay.planning import Planned
+from optrove.replay.planning import PlannedJob
 from optrove.serializer.hashes import placement_hash
 from optrove.serializer.records import record_from_builtins, record_to_builtins
 from optrove.sweep.vectors import Group, SweepPlan, file_stem, grouped_by_hardware
@@ -87,11 +87,11 @@ def export_vectors(plan: SweepPlan, directory: Path) -> tuple[Group, ...]:
     return tuple(written)
 
 
-def _by_name(plan: SweepPlan) -> dict[str, list[Planned]]:
+def _by_name(plan: SweepPlan) -> dict[str, list[PlannedJob]]:
     """Return the vectors by the module, or by their ops."""
     if plan.modules:
         return {plan.modules[0].name: list(plan.vectors)}
-    found: dict[str, list[Planned]] = {}
+    found: dict[str, list[PlannedJob]] = {}
     for each in plan.vectors:
         found.setdefault(each.op, []).append(each)
     return found
@@ -191,7 +191,7 @@ def vectors_from_file(
     has moved. BadData names every fault of a file, BadTarget says that there are no such vectors.
     """
     contents = [_read_file(file) for file in _files(path)]
-    vectors: dict[str, Planned] = {}
+    vectors: dict[str, PlannedJob] = {}
     left_out: dict[str, int] = {}
     modules: dict[str, SweepModule] = {}
     for content in contents:
@@ -241,7 +241,7 @@ def _read_file(file: Path) -> SweepPlan:
         raise BadTarget(f"{file} cannot be read: {error.strerror}; name a vector file") from error
 
 
-def _sweep_name(vector: Planned, content: SweepPlan) -> str:
+def _sweep_name(vector: PlannedJob, content: SweepPlan) -> str:
     return content.modules[0].name if content.modules else vector.op
 
 
@@ -298,7 +298,7 @@ class _DocumentReader:
     """Collects the vectors of a document and all its faults."""
 
     faults: list[Fault] = field(default_factory=list)
-    vectors: list[Planned] = field(default_factory=list)
+    vectors: list[PlannedJob] = field(default_factory=list)
 
     def modules(self, data: Json) -> tuple[SweepModule, ...]:
         match data:
@@ -352,7 +352,7 @@ class _DocumentReader:
             self.faults.append(expected("a list of texts", f"{path}.notes", notes))
             notes = []
         self.vectors.append(
-            Planned(
+            PlannedJob(
                 job=replace(job, module=None),
                 case_id=case_id,
                 calls=calls,

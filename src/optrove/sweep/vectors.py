@@ -19,11 +19,15 @@ from optrove.frameworks.installed import is_importable
 from optrove.frameworks.ttnn.board.table import BOARDS
 from optrove.model.records import Counts, DeviceKind, Job, Sweep, SweepModule
 from optrove.model.values import Text
-from optrove.replay.device_choice import Where, has_board, settled
-from optrove.replay.jobs import device_of
-from optrove.replay.planning import How, Planned, planned_cases
+from optrove.replay.device_choice import (
+    TargetDevice,
+    device_parameters,
+    has_board,
+    resolve_device,
+)
+from optrove.replay.planning import PlannedJob, planned_cases
 from optrove.replay.sweep_module import SWEEPS
-from optrove.replay.workers import ending
+from optrove.replay.workers import describe_exit
 from optrove.serializer.described import case_of
 from optrove.serializer.hashes import placement_hash
 from optrove.settings import STORE, environment, read_settings
@@ -52,7 +56,7 @@ class Group:
 
     hardware: str | None
     mesh: tuple[int, ...] | None
-    vectors: tuple[Planned, ...]
+    vectors: tuple[PlannedJob, ...]
     file: Path | None = None
 
     @property
@@ -76,10 +80,10 @@ class SweepPlan:
     need none. ``notes`` are lines for the user.
     """
 
-    vectors: tuple[Planned, ...] = ()
+    vectors: tuple[PlannedJob, ...] = ()
     left_out: Counts = ()
     modules: tuple[SweepModule, ...] = ()
-    where: Mapping[str, Where] = field(default_factory=dict)
+    where: Mapping[str, TargetDevice] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -88,18 +92,18 @@ class SweepPlan:
         return grouped_by_hardware(self.vectors)
 
 
-def grouped_by_hardware(vectors: Iterable[Planned]) -> tuple[Group, ...]:
+def grouped_by_hardware(vectors: Iterable[PlannedJob]) -> tuple[Group, ...]:
     """Return vectors by the board and mesh on which they were recorded, largest group first."""
-    found: dict[tuple[str | None, tuple[int, ...] | None], list[Planned]] = {}
+    found: dict[tuple[str | None, tuple[int, ...] | None], list[PlannedJob]] = {}
     for each in vectors:
-        mesh = device_of(each.job).mesh_shape or _traced_mesh(each)
+        mesh = device_parameters(each.job).mesh_shape or _traced_mesh(each)
         several = mesh is not None and any(size != 1 for size in mesh)
         found.setdefault((each.board, mesh if several else None), []).append(each)
     groups = [Group(*key, tuple(members)) for key, members in found.items()]
     return tuple(sorted(groups, key=lambda group: (-len(group.vectors), group.suffix)))
 
 
-def _traced_mesh(planned: Planned) -> tuple[int, ...] | None:
+def _traced_mesh(planned: PlannedJob) -> tuple[int, ...] | None:
     """Return the mesh that the name of a traced configuration states."""
     value = dict(planned.job.case.arguments).get("traced_config_name")
     if planned.suite is None or not isinstance(value, Text):
@@ -170,7 +174,7 @@ def module_vectors(
     if timeout_ns is None and made["timeout"] is not None:
         timeout_ns = round(made["timeout"] * _NS)
     vectors = tuple(
-        Planned(
+        PlannedJob(
             Job(
                 case=case_of(content),
                 device_kind=where.device_kind,
@@ -213,7 +217,8 @@ def _generated(file: str, options: list[str], store: str | None) -> dict[str, An
         if not output.exists():
             raise BadTarget(
                 f"the process that imported sweep module {file} ended with "
-                f"{ending(done.returncode)}; see its output above. Does it run with plain Python?"
+                f"{describe_exit(done.returncode)}; see its output above. "
+                f"Does it run with plain Python?"
             )
         made: dict[str, Any] = json.loads(output.read_text(encoding="ascii"))
     if "error" in made:
@@ -221,30 +226,32 @@ def _generated(file: str, options: list[str], store: str | None) -> dict[str, An
     return made
 
 
-def module_device(kind: DeviceKind | None, board: str | None) -> Where:
+def module_device(kind: DeviceKind | None, board: str | None) -> TargetDevice:
     """Return the device on which a module runs; by default one that computes numbers."""
     if not is_importable("ttnn") and kind is None and board is None:
-        return Where(DeviceKind.HOST, why="ttnn is not installed")
-    choice = settled(None if kind is None else kind.value, board)
-    if choice.device_kind is DeviceKind.HARDWARE:
-        return Where(DeviceKind.HARDWARE)
+        return TargetDevice(DeviceKind.HOST, reason="ttnn is not installed")
+    resolved, named = resolve_device(kind, board)
+    if resolved is DeviceKind.HARDWARE:
+        return TargetDevice(DeviceKind.HARDWARE)
     if kind is None and (board or read_settings().board) is None and has_board():
-        return Where(DeviceKind.HARDWARE, why="this machine has a board")
-    board = choice.board or _DEFAULT_BOARD
+        return TargetDevice(DeviceKind.HARDWARE, reason="this machine has a board")
+    board = named or _DEFAULT_BOARD
     if kind is not None:
-        return Where(kind, board)
+        return TargetDevice(kind, board)
     if is_importable("torch"):
-        return Where(DeviceKind.SHADOW, board, "modules judge numbers")
-    return Where(DeviceKind.MOCK, board, "without torch there are no numbers to judge")
+        return TargetDevice(DeviceKind.SHADOW, board, "modules judge numbers")
+    return TargetDevice(DeviceKind.MOCK, board, "without torch there are no numbers to judge")
 
 
-def large_enough(where: Where, vectors: Iterable[Planned]) -> Where:
+def large_enough(where: TargetDevice, vectors: Iterable[PlannedJob]) -> TargetDevice:
     """Return a device with enough chips for vectors that were traced on a mesh."""
     chips = max(prod(group.mesh or (1,)) for group in grouped_by_hardware(vectors))
     board = next((name for name, board in BOARDS.items() if board.chips >= chips), None)
     if board is None or where.board is None or chips == 1:
         return where
-    return replace(where, board=board, why=f"the smallest board with {chips} chips, as was traced")
+    return replace(
+        where, board=board, reason=f"the smallest board with {chips} chips, as was traced"
+    )
 
 
 def op_vectors(reader: TroveReader, asked: Asked, *, all_cases: bool = False) -> SweepPlan:
@@ -253,10 +260,10 @@ def op_vectors(reader: TroveReader, asked: Asked, *, all_cases: bool = False) ->
     NotFound if the trove has none; BadTarget for more combinations than a suite may have.
     """
     answers = select(reader, asked)
-    recorded = [each for one in answers for each in planned_cases(reader, one.query, How())]
+    recorded = [each for one in answers for each in planned_cases(reader, one.query)]
     if not all_cases:
         return SweepPlan(tuple(recorded))
-    vectors: list[Planned] = []
+    vectors: list[PlannedJob] = []
     notes: list[str] = []
     for answer in answers:
         own = [each for each in recorded if each.op == answer.op]
@@ -265,5 +272,5 @@ def op_vectors(reader: TroveReader, asked: Asked, *, all_cases: bool = False) ->
         base = own[0]
         for case in cases:
             job = replace(base.job, case=case, outputs=None)
-            vectors.append(Planned(job, placement_hash(case), board=base.board))
+            vectors.append(PlannedJob(job, placement_hash(case), board=base.board))
     return SweepPlan(tuple(vectors), notes=tuple(notes))

@@ -12,8 +12,8 @@ from optrove.frameworks.ttnn.execute.files import place_of_file
 from optrove.frameworks.ttnn.execute.invoking import CallNames
 from optrove.frameworks.value_domains import way_to_draw
 from optrove.model.values import TensorSpec, walk
-from optrove.replay.jobs import device_of
-from optrove.replay.planning import How, planned_cases
+from optrove.replay.device_choice import device_parameters
+from optrove.replay.planning import planned_cases
 from optrove.report.wording import plural
 from optrove.serializer.hashes import placement_hash
 from optrove.testgen.cases import Filling, Numbers, RecordedCase
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from optrove.model.case import Case
-    from optrove.replay.planning import Planned
+    from optrove.replay.planning import PlannedJob
     from optrove.testgen.files import Generated
     from optrove.trove.query import Asked
     from optrove.trove.reader import TroveReader
@@ -41,7 +41,7 @@ def tests_of(
     call_names = CallNames()
     for name in names:
         for answer in select(reader, replace(asked, name=name)):
-            for planned in islice(planned_cases(reader, answer.query, How()), limit):
+            for planned in islice(planned_cases(reader, answer.query), limit):
                 found.setdefault(planned.case_id, recorded_case(planned, call_names))
     return list(found.values())
 
@@ -86,7 +86,7 @@ def _check_replaceable(path: Path) -> None:
         )
 
 
-def write_reproducer(planned: Planned, case: Case, directory: Path, board: str | None) -> Path:
+def write_reproducer(planned: PlannedJob, case: Case, directory: Path, board: str | None) -> Path:
     """Write the standalone file of a case that was derived from a recorded one; return its path.
 
     ``board`` is the mock board on which it fails, if any.
@@ -98,10 +98,10 @@ def write_reproducer(planned: Planned, case: Case, directory: Path, board: str |
     return directory / write_tests([failing], directory, standalone=True).files[0].name
 
 
-def recorded_case(planned: Planned, names: CallNames) -> RecordedCase:
+def recorded_case(planned: PlannedJob, names: CallNames) -> RecordedCase:
     """Return a planned case with everything that a generated test needs."""
     called = names.passed(planned.job.case)
-    device = device_of(planned.job)
+    device = device_parameters(planned.job)
     board = BOARDS.get(planned.board or "")
     if board is None or _DEFAULT_AXES.get(device.dispatch_axis or "") == board.arch:
         # The default axis of the board goes without saying.

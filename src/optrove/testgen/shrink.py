@@ -40,8 +40,8 @@ from optrove.report.attempts import remarks_of, without_numbers
 from optrove.serializer.hashes import placement_hash
 
 if TYPE_CHECKING:
-    from optrove.replay.device_choice import Where
-    from optrove.replay.planning import Planned
+    from optrove.replay.device_choice import TargetDevice
+    from optrove.replay.planning import PlannedJob
     from optrove.replay.runner import Workers
 
 
@@ -476,8 +476,8 @@ class Shrunk:
 
 
 def shrink(
-    planned: Planned,
-    where: Where,
+    planned: PlannedJob,
+    where: TargetDevice,
     limits: Limits,
     tell: Tell = lambda _: None,
     workers: int | Workers = 1,
@@ -492,7 +492,7 @@ def shrink(
     return search.run(first)
 
 
-def _check(planned: Planned, attempt: Attempt, where: Where) -> None:
+def _check(planned: PlannedJob, attempt: Attempt, where: TargetDevice) -> None:
     """Raise NotReplayable for a case that there is no failure of to shrink."""
     name = f"case {planned.case_id[:12]} of {planned.op}"
     cause = remarks_of(attempt).cause or "no reason is told"
@@ -514,8 +514,8 @@ def _check(planned: Planned, attempt: Attempt, where: Where) -> None:
 class _Search:
     """One search; it counts what was tried."""
 
-    planned: Planned
-    where: Where
+    planned: PlannedJob
+    where: TargetDevice
     limits: Limits
     workers: int | Workers
     tell: Tell

@@ -200,12 +200,12 @@ def test_lines_that_are_not_there_or_not_lines_are_errors(lines):
     lines.write_text("{}\n")
     assert "line 1: $" in ask("replay", "--jsonl", lines, exit_code=2)
     lines.write_text("")
-    assert "not a single call" in ask("replay", "--jsonl", lines, exit_code=2)
+    assert "does not contain a call" in ask("replay", "--jsonl", lines, exit_code=2)
 
 
 def test_a_board_has_nothing_to_say_about_other_frameworks(trove):
     told = ask("check-board", "n150", exit_code=2)
-    assert "of the 5 cases that are meant, none is of ttnn" in told
+    assert "none of the 5 cases that are meant is of ttnn" in told
     assert "Did you mean 'n150'" in ask("check-board", "n151", exit_code=2)
 
 

@@ -12,7 +12,7 @@ from optrove.model.values import (
     TtnnPlacement,
     Tuple,
 )
-from optrove.replay.judge import LISTED, case_differences, output_differences
+from optrove.replay.judge import MAX_DIFFERENCES, case_differences, output_differences
 
 
 def tensor(identity, shape=(2, 2)):
@@ -66,7 +66,7 @@ def test_long_lists_of_differences_are_cut_and_counted():
     one = Case("ttnn.add", (("a", List(tuple(map(Int, range(30))))),))
     other = Case("ttnn.add", (("a", List(tuple(map(Int, range(1, 31))))),))
     lines = case_differences(one, other, ())
-    assert len(lines) == LISTED + 1
+    assert len(lines) == MAX_DIFFERENCES + 1
     assert lines[-1] == "and 10 more"
 
 

@@ -4,9 +4,10 @@ import pytest
 
 from optrove.frameworks.executor import Compared, Executed, Raised
 from optrove.model.case import Case
-from optrove.model.records import DeviceKind, Job, Outcome
+from optrove.model.records import Attempt, DeviceKind, Job, Outcome
 from optrove.model.values import Int, NumpyPlacement, TensorSpec
-from optrove.replay.judge import classify, headline, judge
+from optrove.replay import judge as judging
+from optrove.replay.judge import classify, headline
 
 CASE = Case("ttnn.add", (("a", Int(1)),))
 SPEC = TensorSpec((2, 3), "ttnn.bfloat16", NumpyPlacement(()))
@@ -20,6 +21,11 @@ backtrace:
 
 def job(**options):
     return Job(CASE, DeviceKind.MOCK, **options)
+
+
+def judge(job, executed, notes=()):
+    begun = Attempt("run", "id", Outcome.NOT_RUN, DeviceKind.MOCK)
+    return judging.judge(begun, job, executed, notes)
 
 
 def compared(expected, actual, output=0):
@@ -127,7 +133,7 @@ def test_numbers_that_are_only_moved_must_not_change():
         one = Compared(0, numbers, changed, numbers, exact=exact)
         verdict = judge(job(), Executed(CASE, compared=(one,)))
         assert verdict.outcome is outcome
-    assert "only to be moved, and differ by 1.0" in verdict.detail
+    assert "must only move, but differ by 1.0" in verdict.detail
     same = Compared(0, numbers, numbers, numbers, exact=True)
     assert judge(job(), Executed(CASE, compared=(same,))).outcome is Outcome.PASSED
 

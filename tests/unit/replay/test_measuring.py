@@ -5,17 +5,24 @@ import pytest
 from optrove.errors import NotReplayable
 from optrove.frameworks.executor import Executed, Raised
 from optrove.model.case import Case
-from optrove.model.records import DeviceKind, Job, Measurement, Outcome
-from optrove.replay.judge import PEAK_L1, WARM, measure_extras
+from optrove.model.records import DeviceKind, Job, Measurement
+from optrove.replay.execute import Execution
+from optrove.replay.judge import PEAK_L1, WARM
+from optrove.replay.messages import WorkerSetup
 
 CASE = Case("ttnn.add", ())
 
 
 class Executor:
-    """Takes as much memory as it is told; none is known if that is nothing."""
+    """Takes as much memory and time as the test says; later calls may raise."""
 
-    def __init__(self, peak=None):
+    def __init__(self, peak, times, first, later):
         self.peak = peak
+        self.times = iter((9, *times))
+        self.raised = iter((first, later, later, later))
+
+    def execute(self, asked, tell):
+        return Executed(asked.case, raised=next(self.raised), duration_ns=next(self.times))
 
     def peak_l1(self, asked):
         if self.peak is None:
@@ -23,12 +30,11 @@ class Executor:
         return self.peak
 
 
-def measured(*metrics, outcome=Outcome.PASSED, peak=None, times=(7, 3, 5), raised=None):
-    left = iter(times)
-    job = Job(CASE, DeviceKind.MOCK, metrics=metrics)
-    return measure_extras(
-        job, outcome, Executor(peak), lambda: Executed(raised=raised, duration_ns=next(left))
-    )
+def measured(*metrics, first=None, peak=None, times=(7, 3, 5), raised=None):
+    executor = Executor(peak, times, first, raised)
+    execution = Execution(executor, WorkerSetup("run", DeviceKind.HOST, None))
+    attempt = execution.attempt(Job(CASE, DeviceKind.HOST, metrics=metrics), "id", print)
+    return attempt.measurements, attempt.notes
 
 
 def test_nothing_is_measured_unless_it_is_asked_for():
@@ -40,9 +46,9 @@ def test_the_shortest_of_repeated_calls_and_the_peak_are_measured():
     assert measured("pcc", WARM, PEAK_L1, peak=4096) == (expected, ())
 
 
-@pytest.mark.parametrize("outcome", [Outcome.REJECTED, Outcome.NOT_RUN, Outcome.RAISED])
-def test_what_did_not_run_is_not_measured(outcome):
-    assert measured(WARM, PEAK_L1, outcome=outcome, peak=1) == ((), ())
+@pytest.mark.parametrize("text", ["TT_FATAL: no", "No chips detected", "something else"])
+def test_what_did_not_run_is_not_measured(text):
+    assert measured(WARM, PEAK_L1, first=Raised("RuntimeError", text), peak=1) == ((), ())
 
 
 def test_what_cannot_be_measured_is_said():

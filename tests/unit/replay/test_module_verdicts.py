@@ -2,10 +2,12 @@ import sys
 
 import pytest
 
-from optrove.model.records import DeviceKind, Outcome
-from optrove.replay.sweep_module import judge_raised, judge_returned
+from optrove.model.records import Attempt, DeviceKind, Outcome
+from optrove.replay.judge import judge_module_error, judge_module_result
 
-SHADOW, MOCK = DeviceKind.SHADOW, DeviceKind.MOCK
+SHADOW, MOCK = (
+    Attempt("run", "id", Outcome.NOT_RUN, kind) for kind in (DeviceKind.SHADOW, DeviceKind.MOCK)
+)
 
 
 def measured(verdict):
@@ -30,25 +32,28 @@ def measured(verdict):
     ],
 )
 def test_what_run_returns_is_the_verdict(returned, outcome, numbers):
-    verdict = judge_returned(returned, SHADOW)
+    verdict = judge_module_result(SHADOW, returned)
     assert (verdict.outcome, measured(verdict)) == (outcome, numbers)
 
 
 @pytest.mark.parametrize("returned", [None, True, (True,), [], "passed", [1, 2, 3], ("yes", "no")])
 def test_another_form_is_a_fault_of_the_module(returned):
-    verdict = judge_returned(returned, SHADOW)
+    verdict = judge_module_result(SHADOW, returned)
     assert verdict.outcome is Outcome.RAISED
     assert "it has to return (passed, message)" in verdict.detail
 
 
 def test_numbers_of_a_mock_board_are_not_judged_and_that_is_said():
-    verdict = judge_returned([(False, "PCC 0.01 is below 0.99"), 5], MOCK)
+    verdict = judge_module_result(MOCK, [(False, "PCC 0.01 is below 0.99"), 5])
     assert (verdict.outcome, measured(verdict)) == (Outcome.PASSED, {"e2e_ns": 5})
     assert "numbers of a mock board mean nothing" in verdict.notes[0]
-    assert judge_raised(AssertionError("PCC is 0.01"), MOCK).outcome is Outcome.PASSED
+    assert judge_module_error(MOCK, AssertionError("PCC is 0.01")).outcome is Outcome.PASSED
     # What has nothing to do with numbers counts there, too.
-    assert judge_returned((False, "the output has another shape"), MOCK).outcome is Outcome.NUMERICS
-    assert judge_raised(AssertionError("wrong shape"), MOCK).outcome is Outcome.RAISED
+    assert (
+        judge_module_result(MOCK, (False, "the output has another shape")).outcome
+        is Outcome.NUMERICS
+    )
+    assert judge_module_error(MOCK, AssertionError("wrong shape")).outcome is Outcome.RAISED
 
 
 @pytest.mark.parametrize(
@@ -62,13 +67,13 @@ def test_numbers_of_a_mock_board_are_not_judged_and_that_is_said():
     ],
 )
 def test_what_run_raises_tells_what_kind_of_failure_it_is(error, outcome):
-    assert judge_raised(error, SHADOW).outcome is outcome
+    assert judge_module_error(SHADOW, error).outcome is outcome
 
 
 def test_a_skip_is_no_failure():
     with pytest.raises(pytest.skip.Exception) as caught:
         pytest.skip("not on this board")
-    verdict = judge_raised(caught.value, SHADOW)
+    verdict = judge_module_error(SHADOW, caught.value)
     assert verdict.outcome is Outcome.NOT_RUN
     assert verdict.detail == "the module skips it: not on this board"
     assert "pytest" in sys.modules

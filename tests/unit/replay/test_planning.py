@@ -3,7 +3,7 @@ import json
 import pytest
 
 from optrove.model.records import CallOutcome, DeviceParameters, Query
-from optrove.replay.planning import DISAGREEING, ONE_OF_SEVERAL, How, planned_cases
+from optrove.replay.planning import DISAGREEING, ONE_OF_SEVERAL, planned_cases
 from optrove.serializer.text import write
 from optrove.serializer.wire import encode
 from optrove.trove.place import place_of
@@ -34,12 +34,12 @@ class OneCase:
 
 
 def planned(*executions, **how):
-    (found,) = planned_cases(OneCase(*executions), Query(), How(**how))
+    (found,) = planned_cases(OneCase(*executions), Query(), **how)
     return found
 
 
 def test_a_job_has_the_case_the_seed_and_the_time_that_it_may_take():
-    found = planned({}, seed=3, timeout=0.5)
+    found = planned({}, seed=3, timeout_ns=500_000_000)
     assert found.job.case == ADD
     assert found.op == "ttnn.add"
     assert found.calls == 7
@@ -63,7 +63,7 @@ def test_what_most_calls_have_read_from_files_of_one_name_is_read_again():
     other = write([encode(tensor(64, 32, number=1))])
     loaded = case("ttnn.load_tensor", file_name="w.tensorbin")
     rows = ({"outputs": GAVE, "count": 2}, {"outputs": other, "count": 3})
-    (found,) = planned_cases(OneCase(*rows, one=loaded), Query(), How())
+    (found,) = planned_cases(OneCase(*rows, one=loaded), Query())
     assert found.job.outputs == (tensor(64, 32, number=1),)
     assert found.notes == (ONE_OF_SEVERAL,)
 
@@ -93,7 +93,7 @@ def test_what_raised_is_told_unless_it_has_returned_too():
 def test_every_case_of_a_trove_becomes_a_job(tmp_path, query):
     path = make_trove(tmp_path / "trove.db", LLAMA_IMPORT, RESNET_IMPORT)
     with open_reader(place_of(str(path))) as reader:
-        found = list(planned_cases(reader, query, How()))
+        found = list(planned_cases(reader, query))
         assert len(found) == reader.count(query) > 0
     calls = [each.calls for each in found]
     assert calls == sorted(calls, reverse=True)

@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 
 from optrove.model.case import Case
-from optrove.model.records import DeviceKind, Job, Outcome
+from optrove.model.records import Attempt, DeviceKind, Job, Outcome
 from optrove.model.values import Int
-from optrove.replay.messages import Ground, Orders
+from optrove.replay.messages import JobWriter, WorkerSetup
 from optrove.replay.ray_engine import Slot, read_reply
-from optrove.replay.workers import Answered, Died, Late, Unable
+from optrove.replay.workers import WorkerDied, WorkerTimeout, WorkerUnusable
 from optrove.serializer.text import write
 
 pytestmark = pytest.mark.slow
 
 ODD = (sys.executable, str(Path(__file__).parents[2] / "support" / "odd_worker.py"))
-GROUND = write(Ground("run", DeviceKind.HOST, None).to_json())
+SETUP = write(WorkerSetup("run", DeviceKind.HOST, None).to_json())
 
 
 def job(op, number=0, **options):
@@ -24,30 +24,30 @@ def job(op, number=0, **options):
 
 def replies(slot, *jobs, **limits):
     """What a slot yields for some Jobs, read as the other side reads it."""
-    messages = [Orders().of(each).message for each in jobs]
-    texts = list(slot.perform(GROUND, messages, **limits))
+    messages = [JobWriter().message(each).text for each in jobs]
+    texts = list(slot.perform(SETUP, messages, **limits))
     return [read_reply(text, each) for text, each in zip(texts, jobs, strict=False)]
 
 
 def test_a_slot_answers_batch_after_batch_until_its_worker_is_lost():
     with slot_with(ODD) as slot:
         first = replies(slot, *(job("add", number) for number in range(5)))
-        assert [each.attempt.outcome for each in first] == [Outcome.PASSED] * 5
-        assert len({each.attempt.outputs for each in first}) == 1
+        assert [each.outcome for each in first] == [Outcome.PASSED] * 5
+        assert len({each.outputs for each in first}) == 1
         assert replies(slot, job("add"), seconds=0.0) == []
         answered, died = replies(slot, job("add", 6), job("crash"), job("add", 7))
-        assert answered.attempt.outputs == first[0].attempt.outputs
-        assert isinstance(died, Died)
+        assert answered.outputs == first[0].outputs
+        assert isinstance(died, WorkerDied)
         assert "last words" in died.last_words
         (late,) = replies(slot, job("hang", timeout_ns=300_000_000), job("add", 8))
-        assert isinstance(late, Late)
-        assert isinstance(replies(slot, job("add", 9))[0], Answered)
+        assert isinstance(late, WorkerTimeout)
+        assert isinstance(replies(slot, job("add", 9))[0], Attempt)
 
 
 def test_a_slot_that_cannot_start_its_worker_says_so():
     with slot_with((sys.executable, "-c", "raise SystemExit('not a worker')")) as slot:
         (unable,) = replies(slot, job("add"), job("add", 1))
-    assert isinstance(unable, Unable)
+    assert isinstance(unable, WorkerUnusable)
     assert "not a worker" in unable.reason
 
 

@@ -11,7 +11,7 @@ from optrove.errors import UnknownBoard
 from optrove.model.case import Case
 from optrove.model.records import DeviceKind, DeviceParameters, Job, JobGroup, Outcome, Plan
 from optrove.model.values import DeviceRef, Int
-from optrove.replay.jobs import device_key
+from optrove.replay.device_choice import device_key
 from optrove.replay.runner import Workers, run_jobs
 from optrove.serializer.hashes import placement_hash
 

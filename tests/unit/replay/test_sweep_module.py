@@ -6,6 +6,7 @@ from optrove.errors import NotReplayable
 from optrove.frameworks.executor import Stage
 from optrove.model.case import Case
 from optrove.model.records import DeviceKind, Job, Outcome
+from optrove.replay.messages import WorkerSetup
 from optrove.replay.sweep_module import ModuleExecution, module_name
 from optrove.serializer.hashes import placement_hash
 from trove_rows import value
@@ -41,7 +42,7 @@ def run(how, *, device):
 
 @pytest.fixture
 def execution():
-    made = ModuleExecution("run", None)
+    made = ModuleExecution(WorkerSetup("run", DeviceKind.HOST, None))
     yield made
     made.close()
 
@@ -135,7 +136,7 @@ def test_a_device_that_cannot_be_opened_or_closed_is_no_failure_of_the_vector(
 
 
 def test_a_vector_without_a_module_or_with_an_unknown_class_is_not_run(attempt, module):
-    assert "its module was not told" in attempt(None).detail
+    assert "its module is unknown" in attempt(None).detail
 
 
 def test_modules_are_named_from_the_directory_of_sweeps_on(tmp_path):

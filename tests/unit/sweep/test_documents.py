@@ -1,6 +1,6 @@
 from drawn import drawn_lines
 from optrove.model.records import DeviceKind, DeviceParameters, Job
-from optrove.replay.planning import Planned
+from optrove.replay.planning import PlannedJob
 from optrove.sweep.documents import vectors_data, vectors_document
 from optrove.sweep.vectors import SweepPlan
 from trove_rows import case
@@ -9,7 +9,7 @@ from trove_rows import case
 def vector(letters, suite, mesh=None, board=None, **arguments):
     one = case(f"sweep.mine.{suite}", **arguments)
     job = Job(one, DeviceKind.MOCK, device=DeviceParameters(mesh_shape=mesh))
-    return Planned(job, letters * 32, board=board, suite=suite)
+    return PlannedJob(job, letters * 32, board=board, suite=suite)
 
 
 FOUND = SweepPlan(

@@ -3,7 +3,7 @@
 import pytest
 
 from optrove.errors import NotFound
-from optrove.replay.planning import How, cases_named
+from optrove.replay.planning import cases_named
 from optrove.sweep.planning import MOVING, MOVING_AND_NESTED, NESTED, recorded_cases
 from optrove.trove.place import place_of
 from optrove.trove.query import Asked
@@ -36,7 +36,7 @@ def reader(tmp_path_factory):
 
 def chosen(reader, *names, **asked):
     """Return the ops of the cases that are chosen, and what is left out."""
-    found = recorded_cases(reader, names, Asked(**asked), How())
+    found = recorded_cases(reader, names, Asked(**asked))
     return {each.op for each in found.vectors}, dict(found.left_out)
 
 
@@ -47,13 +47,13 @@ def test_nothing_and_a_star_mean_the_same_and_the_rest_can_be_added(reader, name
     assert chosen(reader, *names, all_ops=True) == (COMPUTING | MOVED, {NESTED: 2})
     nested = COMPUTING | {"fake.inner"}
     assert chosen(reader, *names, nested=True) == (nested, {MOVING: 3})
-    every = recorded_cases(reader, names, Asked(all_ops=True, nested=True), How())
+    every = recorded_cases(reader, names, Asked(all_ops=True, nested=True))
     assert ({each.op for each in every.vectors}, every.left_out) == (nested | MOVED, ())
-    assert len(every.vectors) == len(recorded_cases(reader, names, Asked(), How()).vectors) + 4
+    assert len(every.vectors) == len(recorded_cases(reader, names, Asked()).vectors) + 4
 
 
 def test_the_most_called_case_comes_first(reader):
-    found = recorded_cases(reader, (), Asked(), How())
+    found = recorded_cases(reader, (), Asked())
     assert [(each.op, each.calls) for each in found.vectors] == [
         ("fake.relu", 3),
         ("fake.outer", 2),
@@ -68,15 +68,15 @@ def test_whoever_names_an_op_that_moves_data_gets_it_besides(reader):
 
 def test_vectors_are_for_their_module_and_no_pattern_means_them(reader):
     assert chosen(reader, "*e*")[0] == COMPUTING
-    found = cases_named(reader, Asked("*", all_ops=True), How(), every=True)
-    assert "sweep.mine.nightly" not in {each.op for each in found.cases}
-    found = cases_named(reader, Asked("sweep.mine.*"), How(), every=True)
-    assert {each.op for each in found.cases} == {"sweep.mine.nightly"}
+    found, _ = cases_named(reader, Asked("*", all_ops=True), every=True)
+    assert "sweep.mine.nightly" not in {each.op for each in found}
+    found, _ = cases_named(reader, Asked("sweep.mine.*"), every=True)
+    assert {each.op for each in found} == {"sweep.mine.nightly"}
 
 
 def test_filters_that_leave_nothing_are_an_error(reader):
     with pytest.raises(NotFound, match="no such case; list the ops"):
-        recorded_cases(reader, (), Asked(dtype="float32"), How())
+        recorded_cases(reader, (), Asked(dtype="float32"))
 
 
 def test_where_all_is_left_out_the_error_says_how_to_get_it(tmp_path):
@@ -87,4 +87,4 @@ def test_where_all_is_left_out_the_error_says_how_to_get_it(tmp_path):
         open_reader(place) as reader,
         pytest.raises(NotFound, match=r"there are 1 of data-movement ops \(--all-ops adds them\)"),
     ):
-        recorded_cases(reader, (), Asked(), How())
+        recorded_cases(reader, (), Asked())

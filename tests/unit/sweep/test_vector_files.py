@@ -4,8 +4,8 @@ import pytest
 
 from optrove.errors import BadData, BadTarget, NotFound, UnusableResults
 from optrove.model.records import DeviceKind, DeviceParameters, Job, Sweep, SweepModule
-from optrove.replay.device_choice import Where
-from optrove.replay.planning import Planned
+from optrove.replay.device_choice import TargetDevice
+from optrove.replay.planning import PlannedJob
 from optrove.serializer.hashes import placement_hash
 from optrove.sweep.sweeping import portions
 from optrove.sweep.vector_files import (
@@ -32,7 +32,9 @@ from trove_rows import case, tensor
 
 
 def planned(one, suite=None, board=None, **job):
-    return Planned(Job(one, DeviceKind.HOST, **job), placement_hash(one), suite=suite, board=board)
+    return PlannedJob(
+        Job(one, DeviceKind.HOST, **job), placement_hash(one), suite=suite, board=board
+    )
 
 
 def recorded(size, board="n300", mesh=(1, 1), op="ttnn.relu"):
@@ -177,7 +179,7 @@ def test_a_module_runs_with_numbers_where_torch_is_there(monkeypatch, tmp_path):
 def test_vectors_traced_on_a_mesh_run_on_a_board_that_has_it(module):
     name = "ttnn.relu(32x32 bfloat16 TILE DRAM_INTERLEAVED on 4x8)"
     traced = planned(case("sweep.mine.nightly", traced_config_name=name), "nightly")
-    where = Where(DeviceKind.SHADOW, "n150")
+    where = TargetDevice(DeviceKind.SHADOW, "n150")
     assert large_enough(where, (traced,)).board == "galaxy"
     assert large_enough(where, own(module, 1).vectors) == where
 
@@ -201,7 +203,7 @@ def test_a_module_that_kills_its_process_is_named(monkeypatch, tmp_path):
 
 ADD = case("ttnn.add", input_tensor_a=tensor(32, 32), input_tensor_b=1.5)
 MINE = case("sweep.mine.xfail_odd", size=3, shape=[1, 2])
-RECORDED = Planned(
+RECORDED = PlannedJob(
     Job(ADD, DeviceKind.HOST, device=DeviceParameters((1, 1)), outputs=(tensor(32, 32),)),
     placement_hash(ADD),
     calls=7,
@@ -209,7 +211,9 @@ RECORDED = Planned(
     raised="RuntimeError: no",
     notes=("a note",),
 )
-OWN = Planned(Job(MINE, DeviceKind.SHADOW, timeout_ns=3), placement_hash(MINE), suite="xfail_odd")
+OWN = PlannedJob(
+    Job(MINE, DeviceKind.SHADOW, timeout_ns=3), placement_hash(MINE), suite="xfail_odd"
+)
 MODULE = SweepModule("mine", "/somewhere/mine.py", "ab" * 32)
 
 

@@ -9,8 +9,8 @@ import pytest
 from optrove.errors import NotReplayable
 from optrove.model.records import Attempt, DeviceKind, Job, Outcome
 from optrove.model.values import Int
-from optrove.replay.device_choice import Where
-from optrove.replay.planning import Planned
+from optrove.replay.device_choice import TargetDevice
+from optrove.replay.planning import PlannedJob
 from optrove.replay.runner import Workers
 from optrove.serializer.hashes import placement_hash
 from optrove.testgen.shrink import Failure, Limits, failure_of, shrink
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.slow
 
 WORKER = str(Path(__file__).parents[2] / "support" / "picky_worker.py")
 PICKY = Workers(1, (sys.executable, WORKER))
-HERE = Where(DeviceKind.HOST)
+HERE = TargetDevice(DeviceKind.HOST)
 SHARDED = memory("L1_WIDTH_SHARDED", shard((32, 64), (7, 0)))
 
 
 def planned(one, outputs=None):
-    return Planned(Job(one, DeviceKind.HOST, outputs=outputs), placement_hash(one))
+    return PlannedJob(Job(one, DeviceKind.HOST, outputs=outputs), placement_hash(one))
 
 
 def take(*shape, where=None, scale=2, **more):

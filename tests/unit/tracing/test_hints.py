@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from optrove.model.records import DeviceKind
-from optrove.replay import device_choice as grounds
+from optrove.replay import device_choice
 from optrove.report.summary import is_assertion, summarize
 from optrove.tracing.results import PLUGIN, hints
 from troves import ENVIRONMENT, run_of
@@ -14,7 +14,7 @@ from troves import ENVIRONMENT, run_of
 @pytest.fixture(autouse=True)
 def devices(monkeypatch, tmp_path):
     """A machine without a board."""
-    monkeypatch.setattr(grounds, "DEVICE_DIRECTORY", tmp_path / "tenstorrent")
+    monkeypatch.setattr(device_choice, "DEVICE_DIRECTORY", tmp_path / "tenstorrent")
     return tmp_path / "tenstorrent"
 
 

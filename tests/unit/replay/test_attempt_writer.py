@@ -4,8 +4,8 @@ import pytest
 
 from optrove.errors import BadData
 from optrove.model.records import Attempt, DeviceKind, Environment, Outcome, Run, RunKind
-from optrove.replay import replay as flow
-from optrove.replay.replay import keeping
+from optrove.replay import replay
+from optrove.replay.replay import attempt_writer
 from optrove.serializer.described import describe_case
 from optrove.trove import trove as troves
 from optrove.trove.place import place_of
@@ -31,9 +31,9 @@ def kept(place):
 
 
 def test_results_and_the_end_of_a_run_are_kept(place):
-    with keeping(place, RUN, print) as keep:
-        keep(attempt(ADD))
-        keep(attempt(SHARDED, Outcome.REJECTED))
+    with attempt_writer(place, RUN, print) as store:
+        store(attempt(ADD))
+        store(attempt(SHARDED, Outcome.REJECTED))
     run, outcomes = kept(place)
     assert run.finished_at is not None
     assert run.exit_code == 1
@@ -42,8 +42,8 @@ def test_results_and_the_end_of_a_run_are_kept(place):
 
 def test_whatever_ends_a_run_what_was_done_is_kept(place):
     def interrupted():
-        with keeping(place, RUN, print) as keep:
-            keep(attempt(ADD))
+        with attempt_writer(place, RUN, print) as store:
+            store(attempt(ADD))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -54,9 +54,9 @@ def test_whatever_ends_a_run_what_was_done_is_kept(place):
 
 
 def test_results_are_in_the_trove_before_the_end(place, monkeypatch):
-    monkeypatch.setattr(flow, "_SECONDS", 0.0)
-    with keeping(place, RUN, print) as keep:
-        keep(attempt(ADD))
+    monkeypatch.setattr(replay, "_SECONDS", 0.0)
+    with attempt_writer(place, RUN, print) as store:
+        store(attempt(ADD))
         assert len(kept(place)[1]) == 1
 
 
@@ -71,22 +71,25 @@ def test_a_trove_that_cannot_be_written_keeps_nothing_and_that_is_told(place, mo
     blocking = sqlite3.connect(place.path, isolation_level=None)
     blocking.execute("BEGIN EXCLUSIVE")
     try:
-        with keeping(place, RUN, told.append) as keep:
-            keep(attempt(ADD))
+        with attempt_writer(place, RUN, told.append) as store:
+            store(attempt(ADD))
     finally:
         blocking.close()
     (text,) = told
-    assert text.startswith("the results are not kept: ")
+    assert text.startswith("the results are not stored: ")
     with open_reader(place) as reader:
         assert reader.runs("run") == ()
 
 
 def test_nothing_is_kept_without_a_place():
-    with keeping(None, RUN, print) as keep:
-        keep(attempt(ADD))
+    with attempt_writer(None, RUN, print) as store:
+        store(attempt(ADD))
 
 
 def test_a_case_that_is_not_in_the_trove_is_a_fault_and_not_muted(tmp_path):
     place = place_of(str(make_trove(tmp_path / "other.db", RESNET_IMPORT)))
-    with pytest.raises(BadData, match="not in the trove"), keeping(place, RUN, print) as keep:
-        keep(attempt(SHARDED))
+    with (
+        pytest.raises(BadData, match="not in the trove"),
+        attempt_writer(place, RUN, print) as store,
+    ):
+        store(attempt(SHARDED))

@@ -2,13 +2,13 @@ from optrove.frameworks.ttnn.board.table import BOARDS
 from optrove.model.records import DeviceKind, DeviceParameters, Job
 from optrove.model.values import DeviceRef
 from optrove.replay.check_board import adaptations, adapted, links_between
-from optrove.replay.planning import Planned
+from optrove.replay.planning import PlannedJob
 from optrove.serializer.hashes import placement_hash
 from trove_rows import case, memory, shard, tensor
 
 
 def planned(one, **options):
-    return Planned(Job(one, DeviceKind.HOST, **options), placement_hash(one))
+    return PlannedJob(Job(one, DeviceKind.HOST, **options), placement_hash(one))
 
 
 def in_dram(layout, shape, last=(11, 0), **options):
