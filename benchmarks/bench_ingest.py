@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from journals import make_journal
 
-from optrove.journal.content import JournalContent
+from optrove.journal.reader import JournalReader
 from optrove.trove.place import place_of
 from optrove.trove.trove import open_trove
 
@@ -34,20 +34,19 @@ SUPPORT = Path(__file__).parents[1] / "tests" / "support"
 
 def read(lines: Path) -> None:
     """Read and describe all of a journal, and store nothing."""
-    content = JournalContent(lines)
-    parts = (content.blocks(), content.groups(), content.cases(), content.scopes())
-    for part in (*parts, content.endings()):
+    journal = JournalReader(lines)
+    for part in (journal.groups(), journal.case_ids(), journal.scopes(), journal.endings()):
         for _ in part:
             continue
-    assert content.complete
-    assert content.digest
-    content.dictionary()
+    assert journal.complete
+    assert journal.digest
+    journal.dictionary()
 
 
 def store(lines: Path, place: str) -> None:
     """Take a journal in."""
     with open_trove(place_of(place), create=True) as trove:
-        added = trove.add_journal(JournalContent(lines))
+        added = trove.add_journal(JournalReader(lines))
     assert added.recordings == 1
 
 

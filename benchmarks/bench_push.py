@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from journals import make_journal
 
-from optrove.journal.content import JournalContent
+from optrove.journal.reader import JournalReader
 from optrove.model.records import (
     Attempt,
     DeviceKind,
@@ -72,7 +72,7 @@ def main() -> None:
 
 def _add_cases(store: str, lines: Path) -> None:
     with open_trove(place_of(store), create=True) as trove:
-        trove.add_journal(JournalContent(lines))
+        trove.add_journal(JournalReader(lines))
 
 
 def _case_ids(store: str) -> list[str]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from journals import make_journal
 
-from optrove.journal.content import JournalContent
+from optrove.journal.reader import JournalReader
 from optrove.model.records import Query
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
@@ -76,7 +76,7 @@ def _fill(place: Place, journals: list[Path]) -> None:
     print(f"{'run':>6}{'calls':>12}{'new cases':>12}{'reading':>11}{'store':>11}{'calls/s':>12}")
     for number, lines in enumerate(journals):
         started = time.perf_counter()
-        prepared = journal_recording(JournalContent(lines))
+        prepared = journal_recording(JournalReader(lines))
         read = time.perf_counter()
         with open_trove(place, create=True) as trove:
             added = trove.add(prepared)

@@ -30,7 +30,7 @@ from typing import Any, Final
 
 from journals import make_journal
 
-from optrove.journal.content import JournalContent
+from optrove.journal.reader import JournalReader
 from optrove.model.records import (
     Attempt,
     DeviceKind,
@@ -112,7 +112,7 @@ def _filled(directory: Path, calls: int, cases: int) -> str:
         for number in range(RUNS):
             some = cases // (10 if number else 1)
             lines = make_journal(directory / str(number), calls, some, f"run-{number}")
-            trove.add_journal(JournalContent(lines))
+            trove.add_journal(JournalReader(lines))
         _try_cases(trove, store)
     return store
 

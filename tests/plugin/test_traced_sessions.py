@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from optrove.journal.reader import JournalReader, find_journals
+from optrove.journal.format import find_journals
+from optrove.journal.reader import JournalReader
 from optrove.model.records import TestOutcome
 from optrove.model.values import Int, Text
-from optrove.tracing.trace import summarize_directory
+from optrove.tracing.recorded import summarize_directory
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 from tracing import assert_adds_up

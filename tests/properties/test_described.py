@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import strategies
 from optrove.journal.calls import Dictionary
-from optrove.journal.content import JournalContent
 from optrove.journal.format import LINES
 from optrove.journal.reader import JournalReader
 from optrove.journal.writer import Journal, Numbering
@@ -116,15 +115,15 @@ def test_a_journal_gives_cases_and_outputs_as_they_were_described(cases, results
         numbering.outputs(results, Describer(Tables([plain.table()])))
         journal.close()
         lines = journal.path.with_name(journal.path.name + LINES)
-        content, reader = JournalContent(lines), JournalReader(lines)
-        assert dict(content.cases()) == {
-            number: describe_case(case) for number, case in numbers.items()
-        }
-        assert {number: reader.case(number) for number in reader.case_numbers()} == numbers
-        ((number, is_error, text),) = content.endings()
+        reader = JournalReader(lines)
+        assert reader.case_ids().keys() == numbers.keys()
+        for number, case in numbers.items():
+            assert reader.case(number) == describe_case(case)
+            assert case_of(reader.case(number).content) == case
+        ((number, is_error, text),) = reader.endings()
         assert (number, is_error) == (1, False)
         assert text == write([encode(value) for value in results])
-        known = Dictionary(content.dictionary())
+        known = Dictionary(reader.dictionary())
         assert known.entry("outputs", 1) == [encode(value) for value in results]
         ids = {int(each): case_id for each, case_id in known.table("cases")}
         assert ids == {number: placement_hash(case) for number, case in numbers.items()}

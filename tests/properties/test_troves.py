@@ -59,7 +59,7 @@ class Journal:
         return describe_case(CASES[number - 1])
 
     def case_ids(self):
-        return ((number, self.case(number).case_id) for number, _ in enumerate(CASES, 1))
+        return {number: self.case(number).case_id for number, _ in enumerate(CASES, 1)}
 
     def scopes(self):
         return iter([(1, Scope("test_a", Phase.CALL)), (2, Scope(module="layers.0"))])
@@ -72,11 +72,14 @@ class Journal:
 
     def groups(self):
         for number, scope, outcome, outermost, count in self.counts:
+            if not number:
+                continue
             ending = 0 if outcome is CallOutcome.UNFINISHED else 1
             yield CallGroup(number, scope, ending, outcome, outermost, count, 10 * count, 9, 11)
 
+    @property
     def blocks(self):
-        return iter([CallBlock(0, self.calls, self.digest.encode())])
+        return [CallBlock(0, self.calls, self.digest.encode())]
 
     def dictionary(self):
         return self.digest.encode()

@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 
 import optrove
 from optrove.capture.recorder import Recorder
 from optrove.frameworks.probe_protocol import ObservedOp
 from optrove.journal import format as layout
-from optrove.journal.reader import JournalReader, find_journals
+from optrove.journal.calls import Dictionary, unpack
+from optrove.journal.format import find_journals
+from optrove.journal.reader import JournalReader
 from optrove.journal.writer import Journal
 from optrove.report.summary import summarize
-from optrove.serializer.hashes import placement_hash
+from optrove.serializer.described import case_of
 
 KINDS = {
     layout.CASE: "case",
@@ -55,18 +56,31 @@ class Seen:
 
 def seen_in(reader):
     """Return all calls of one journal."""
-    hash_of = cache(lambda number: placement_hash(reader.case(number)))
-    return [_seen(reader, raw, hash_of) for raw in reader.raw_calls()]
+    known = Dictionary(reader.dictionary()), WithoutCases(reader.dictionary())
+    rows = (row for block in reader.blocks for row in unpack(block).rows())
+    return [_seen(reader, *known, *row) for row in rows]
 
 
-def _seen(reader, raw, hash_of):
-    kind = KINDS[raw.kind]
+class WithoutCases(Dictionary):
+    """Gives calls that were filtered or could not be described."""
+
+    def _case(self, number):
+        return ""
+
+
+def _seen(reader, known, without, op_index, row):
+    number, kind = layout.number_of(row[0]), KINDS[layout.kind_of(row[0])]
     if kind in ("filtered", "untraceable"):
-        call = reader.call(raw, "run", "")
-        return Seen(None, kind, raw.number, None, None, call, reader.reason(raw.number))
-    case, case_id = reader.case(raw.number), hash_of(raw.number)
-    call = reader.call(raw, "run", case_id)
-    return Seen(case.op, kind, raw.number, case, case_id, call, None)
+        call = without.call(op_index, row, "run")
+        return Seen(None, kind, number, None, None, call, reader.reason(number))
+    call = known.call(op_index, row, "run")
+    case = case_in(reader, number)
+    return Seen(case.op, kind, number, case, call.case_id, call, None)
+
+
+def case_in(reader, number):
+    """Return a case of a journal by its number."""
+    return case_of(reader.case(number).content)
 
 
 def readers_in(directory):

@@ -6,8 +6,8 @@ import hashlib
 from dataclasses import replace
 
 from optrove.capture.recorder import Recorder
-from optrove.journal.content import JournalContent
 from optrove.journal.format import LINES
+from optrove.journal.reader import JournalReader
 from optrove.journal.writer import Journal
 from optrove.model.records import (
     Attempt,
@@ -105,7 +105,7 @@ class Program:
     @property
     def content(self):
         """The journal as it is now."""
-        return JournalContent(self.lines)
+        return JournalReader(self.lines)
 
 
 _DUMPED = {

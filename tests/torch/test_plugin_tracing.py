@@ -9,8 +9,8 @@ import pytest
 
 from optrove.journal.reader import JournalReader
 from optrove.model.records import CallOutcome
-from optrove.tracing.trace import summarize_directory
-from tracing import assert_adds_up
+from optrove.tracing.recorded import summarize_directory
+from tracing import assert_adds_up, seen_in
 
 pytestmark = pytest.mark.torch
 
@@ -104,10 +104,10 @@ def test_the_call_in_flight_is_known_after_a_kill(pytester):
             assert child.poll() is None
         child.send_signal(signal.SIGKILL)
     (reader,) = journals(pytester, "ops.jsonl.journal")
-    last = [raw for raw in reader.raw_calls() if raw.depth == 0][-1]
-    assert last.outcome is CallOutcome.UNFINISHED
-    assert reader.op(last.number) == "torch.Tensor.map_"
-    assert reader.call(last, "", "").test_id == "test_hang.py::test_hang"
+    last = [seen for seen in seen_in(reader) if seen.call.depth == 0][-1]
+    assert last.call.outcome is CallOutcome.UNFINISHED
+    assert last.op == "torch.Tensor.map_"
+    assert last.call.test_id == "test_hang.py::test_hang"
 
 
 def test_filtered_calls_are_counted_and_not_written(pytester):

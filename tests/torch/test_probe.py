@@ -18,11 +18,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from optrove.capture.recorder import Recorder
 from optrove.frameworks.probe_protocol import muted
 from optrove.frameworks.torch.probe import TorchProbe
-from optrove.journal.reader import JournalReader, find_journals
+from optrove.journal.format import find_journals
+from optrove.journal.reader import JournalReader
 from optrove.journal.writer import Journal
 from optrove.model.case import Case
 from optrove.model.records import CallOutcome
 from optrove.model.values import TensorSpec, Tuple
+from tracing import seen_in
 
 pytestmark = pytest.mark.torch
 
@@ -66,7 +68,7 @@ class Trace:
         assert not self.recorder.faults
         assert not self.probe.faults
         reader = JournalReader(find_journals(self.directory)[0])
-        return [_seen(reader, raw) for raw in reader.raw_calls()]
+        return [_seen(each) for each in seen_in(reader)]
 
     def ops(self):
         return [call.op for call in self.calls()]
@@ -75,19 +77,19 @@ class Trace:
         return [f"{'  ' * call.depth}{call.op}" for call in self.calls()]
 
 
-def _seen(reader, raw):
-    raised = raw.outcome is CallOutcome.RAISED
+def _seen(seen):
+    call = seen.call
     return Seen(
-        op=reader.op(raw.number),
-        index=raw.op_index,
-        parent=raw.parent,
-        depth=raw.depth,
-        case=reader.case(raw.number),
-        number=raw.number,
-        outputs=() if raised else reader.outputs(raw.ending),
-        outcome=raw.outcome,
-        error=reader.error(raw.ending) if raised else None,
-        site=reader.site(raw.site),
+        op=seen.op,
+        index=call.op_index,
+        parent=call.parent,
+        depth=call.depth,
+        case=seen.case,
+        number=seen.number,
+        outputs=call.outputs,
+        outcome=call.outcome,
+        error=call.error,
+        site=call.call_site,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from optrove.errors import BadData
-from optrove.journal.content import JournalContent
+from optrove.journal.reader import JournalReader
 from optrove.model.case import Case
 from optrove.model.ops import Counting
 from optrove.model.records import CallOutcome, Phase, Query, TestOutcome
@@ -110,7 +110,7 @@ def test_adding_the_same_again_changes_nothing(trove, place, tmp_path, kind):
     def add():
         if kind == "import":
             return trove.add_imported(imported("first", (ADD, 3), MUL))
-        return trove.add_journal(JournalContent(journal.path))
+        return trove.add_journal(JournalReader(journal.path))
 
     first = add()
     before = content_of(place)
@@ -220,7 +220,7 @@ def test_a_journal_that_cannot_be_read_leaves_the_trove_as_it_was(trove, place, 
     lines = journal.path.read_text().splitlines(keepends=True)
     journal.path.write_text("".join(line for line in lines if '"case"' not in line))
     with pytest.raises(BadData):
-        trove.add_journal(JournalContent(journal.path))
+        trove.add_journal(JournalReader(journal.path))
     assert content_of(place) == before
 
 

@@ -23,7 +23,8 @@ from optrove.frameworks.probe_protocol import ObservedOp
 from optrove.frameworks.ttnn.probe import fast_path
 from optrove.frameworks.ttnn.probe.fingerprints import TtnnFingerprints
 from optrove.frameworks.ttnn.probe.probe import TtnnProbe
-from optrove.journal.reader import JournalReader, find_journals
+from optrove.journal.format import find_journals
+from optrove.journal.reader import JournalReader
 from optrove.journal.writer import WINDOW_RECORDS, Journal
 from optrove.model.records import CallOutcome
 from parts import C_EXTENSION, leave_out
@@ -400,7 +401,9 @@ def test_a_call_may_outlast_its_window(watch):
     watched(0)
     watched(1)
     reader = watch.reader
-    told = Counter((reader.op(call.number), call.outcome) for call in reader.raw_calls())
+    told = Counter()
+    for group in reader.groups():
+        told[reader.op(group.case), group.outcome] += group.count
     assert told == {
         ("own.outer", CallOutcome.RETURNED): 4,
         ("own.inner", CallOutcome.RETURNED): 4 * (WINDOW_RECORDS + 10),

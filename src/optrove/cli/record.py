@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from optrove.model.trove import Fidelity
     from optrove.report.document import Item, Node
     from optrove.tracing.launch import Progress, Request
-    from optrove.tracing.results import Shown
+    from optrove.tracing.results import TraceResult
 
 _REST: Final = "optrove.trace.arguments"
 _MOST_VERBATIM: Final = 8
@@ -177,7 +177,7 @@ def _check(given: Mapping[str, Any], arguments: Sequence[str]) -> None:
         )
 
 
-def _results(given: Mapping[str, Any], arguments: Sequence[str]) -> Iterator[Shown]:
+def _results(given: Mapping[str, Any], arguments: Sequence[str]) -> Iterator[TraceResult]:
     """Yield the result of each target, or of what was recorded elsewhere."""
     from optrove.tracing.results import from_place
 
@@ -189,9 +189,11 @@ def _results(given: Mapping[str, Any], arguments: Sequence[str]) -> Iterator[Sho
         yield _trace_one(name, arguments, request, alone=len(given["targets"]) == 1)
 
 
-def _trace_one(name: str, arguments: Sequence[str], request: Request, *, alone: bool) -> Shown:
+def _trace_one(
+    name: str, arguments: Sequence[str], request: Request, *, alone: bool
+) -> TraceResult:
     from optrove.tracing.launch import trace_target
-    from optrove.tracing.results import from_failure, from_traced
+    from optrove.tracing.results import from_failure
     from optrove.tracing.targets import TargetKind, find_target
 
     try:
@@ -200,7 +202,7 @@ def _trace_one(name: str, arguments: Sequence[str], request: Request, *, alone: 
             tell(f"tracing {name}")
         # The line of pytest's dots has not ended.
         report = _progress("\n" if target.kind is TargetKind.PYTEST else "")
-        return from_traced(trace_target(target, arguments, request, report), request)
+        return trace_target(target, arguments, request, report)
     except OptroveError as error:
         if alone:
             raise
@@ -210,22 +212,28 @@ def _trace_one(name: str, arguments: Sequence[str], request: Request, *, alone: 
 def _request(given: Mapping[str, Any]) -> Request:
     from optrove.frameworks.ttnn.board.table import find_board
     from optrove.tracing.launch import Request
-    from optrove.tracing.trace import Outputs
+    from optrove.tracing.trace import TraceOptions
 
     board = given["board"] or read_settings().board
     if given["shadow"] and not board:
         raise click.UsageError("--shadow needs a mock board: add --board NAME")
     jsonl, params_dir = (path and path.absolute() for path in (given["jsonl"], given["params_dir"]))
-    same = ("store", "shadow", "backend", "model", "include", "exclude", "keep", "timeout")
+    recorded = ("backend", "include", "exclude", "model", "sketch")
+    run = ("store", "shadow", "keep", "timeout")
     return Request(
+        TraceOptions(
+            jsonl=jsonl,
+            params_dir=params_dir,
+            params_values=given["with_values"],
+            **{name: given[name] for name in recorded},
+        ),
         board=find_board(board).name if board else None,
-        outputs=Outputs(jsonl, params_dir, values=given["with_values"], sketch=given["sketch"]),
         stdout=_STDERR if given["as_json"] else None,
-        **{name: given[name] for name in same},
+        **{name: given[name] for name in run},
     )
 
 
-def _show_result(shown: Shown, given: Mapping[str, Any]) -> None:
+def _show_result(shown: TraceResult, given: Mapping[str, Any]) -> None:
     nodes = list(shown.document(Counting(given["all_ops"], given["nested"])))
     if nodes and not given["as_json"]:
         click.echo()

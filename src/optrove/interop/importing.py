@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from optrove.errors import BadTarget
 from optrove.interop.detect import read_file
-from optrove.journal.format import LINES
-from optrove.trove.opening import journals_in, sum_of, writing
+from optrove.journal.format import LINES, find_journals
+from optrove.trove.opening import sum_of, writing
 from optrove.trove.place import is_sqlite_file, place_of
 from optrove.trove.reader import open_reader
 
@@ -67,10 +67,10 @@ def _add_trove(name: str, trove: Trove) -> Addition:
 
 
 def _add_journals(name: str, journals: tuple[Path, ...], trove: Trove) -> Addition:
-    from optrove.journal.content import JournalContent
+    from optrove.journal.reader import JournalReader
 
-    contents = map(JournalContent, journals)
-    return Addition(name, "journals", sum_of(map(trove.add_journal, contents)))
+    readers = map(JournalReader, journals)
+    return Addition(name, "journals", sum_of(map(trove.add_journal, readers)))
 
 
 def _add_imported(
@@ -85,6 +85,6 @@ def _journals_in(path: Path) -> Iterator[Path]:
     if path.suffix == LINES:
         yield path
     elif path.is_dir():
-        yield from journals_in(path)
+        yield from find_journals(path)
         for inside in sorted(each for each in path.iterdir() if each.is_dir()):
-            yield from journals_in(inside)
+            yield from find_journals(inside)

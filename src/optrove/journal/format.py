@@ -1,50 +1,50 @@
-"""The layout of journal files, and the lock of one that is being written.
+"""The layout of journal files, and the lock of a journal that is being written.
 
 A traced process writes two files, ``NAME.lines`` and ``NAME.calls``, and a third one,
 ``NAME.configs``, if it makes calls with arguments from a run configuration.
 
-``NAME.lines`` is JSON Lines, appended and never changed. A number is defined by one line before
-anything refers to it; each kind counts from one, and zero means none.
+``NAME.lines`` is JSON Lines, appended and never changed. A line defines a number before anything
+refers to it; each kind counts from one, and zero stands for nothing.
 
     {"format": "optrove-journal", "version": 1, "process": ..., "pid": ...,
-     "started_ns": ..., "clock_ns": ...}          a header; the time of day, and the clock then
-    {"run": record}                               the Run as it began, and as it ended
+     "started_ns": ..., "clock_ns": ...}          the header: wall clock and monotonic clock
+    {"run": record}                               the Run, at its start and at its end
     {"value": 1, "is": value}                     an argument, or a tensor by itself
     {"case": 1, "op": ..., "arguments": {name: reference}, "opaque": [type, ...]}
     {"outputs": 1, "are": [reference, ...]}
     {"site": 1, "file": ..., "line": ...}
     {"scope": 1, "test_id": ..., "phase": ..., "module": ..., "mode": ..., "device": {...}}
     {"error": 1, "text": ...}
-    {"config": 1, "path": ..., "ops": [...]}      an entry of a run configuration, what it is for
+    {"config": 1, "path": ..., "ops": [...]}      an entry of a run configuration and its ops
     {"reason": 1, "why": "filtered" | "untraceable", "text": ...}
     {"test": record}                              a TestResult
-    {"sketch": call, "of": [...]}                 numbers about the tensors of one call
+    {"sketch": call, "of": [...]}                 statistics of the tensors of one call
     {"end": {"finished_at": ..., "exit_code": ..., "faults": {text: count}}}
 
 A reference is the number of a value; or ``{"t": value, "i": identity, "s": storage, "d": device}``,
-a tensor with the numbers that it has within its call; or ``{"is": value}``, written out.
+a tensor with the numbers that it has within its call; or ``{"is": value}``, the value itself.
 
-``NAME.calls`` begins with a page that names the format, and tells at byte 16 how many calls could
-not be recorded. Then comes one record of 48 bytes per observed call, whose
-place is its ``op_index``, in the byte order of the machine:
+``NAME.calls`` begins with a page that names the format; byte 16 of it holds the number of calls
+that could not be recorded. One record of 48 bytes per observed call follows, at the position of
+its ``op_index``, in the byte order of the machine:
 
     0   number of the case or reason (32 bits), kind (8), depth (16)     8 bytes
     8   site, scope                                                    4 + 4
     16  clock at entry, in nanoseconds; zero: not begun                8
-    24  op_index of the parent plus one; zero: none                    8
+    24  op_index of the parent plus one; zero: no parent               8
     32  clock at exit                                                  8
     40  number of the outputs or of the error                          4
     44  outcome; zero: unfinished                                      4
 
-``NAME.configs`` begins with a page likewise. Then come four bytes for each call: the number of the
-entry from which its arguments were unpacked, or zero. They are stored when something is unpacked,
-at the place of the call that will be recorded next: it counts if that call is one of its ops.
+``NAME.configs`` begins with such a page too. Four bytes per call follow: the number of the config
+entry from which its arguments were unpacked, or zero. Unpacking an entry stores its number at the
+position of the next call; it counts if that call is one of the entry's ops.
 
-The clock at entry is stored last at entry, and the outcome last at exit, each as a whole. So a
-record whose writer was killed reads as not begun or as unfinished, never as something else.
+The clock at entry is stored last at entry, and the outcome last at exit, each in one store. So the
+record of a killed process reads as not begun or as unfinished, never as anything else.
 
-A writer holds an exclusive lock on the lines file for as long as it writes. The kernel releases it
-when the process ends, in whatever way, so that nothing has to be tidied up.
+A writer holds an exclusive lock on the lines file while it writes. The kernel releases the lock
+when the process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from errno import ENOLCK, ENOSYS, EOPNOTSUPP
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadData, Fault, UnusableJournal
-from optrove.model.records import DeviceParameters, Phase, Scope
+from optrove.model.records import CallOutcome, DeviceParameters, Phase, Scope
 from optrove.serializer.text import Json, found
 
 if TYPE_CHECKING:
@@ -87,22 +87,41 @@ EXIT_OFFSET: Final = 32
 RECORD_SIZE: Final = 48
 RECORD: Final = struct.Struct("@QIIQQQII")
 
-# What the number of a record stands for.
+# The kinds of numbers in a record.
 CASE: Final = 1
 OPAQUE: Final = 2
-"""A case that holds something of which nothing is known."""
+"""A case with an argument of an unknown type."""
 FILTERED: Final = 3
-"""A reason: the op was not wanted."""
+"""A reason: the op was excluded."""
 UNTRACEABLE: Final = 4
 """A reason: the call could not be described."""
 
 RETURNED: Final = 1
 RAISED: Final = 2
+OUTCOMES: Final = {
+    0: CallOutcome.UNFINISHED,
+    RETURNED: CallOutcome.RETURNED,
+    RAISED: CallOutcome.RAISED,
+}
+
+_LONGEST_HEADER: Final = 10_000
 
 
 def word(number: int, kind: int, depth: int = 0) -> int:
     """Return the first word of a record."""
     return number | kind << 32 | depth << 40
+
+
+def find_journals(directory: Path) -> tuple[Path, ...]:
+    """Return the lines files in a directory that have a complete header, the oldest first."""
+    return tuple(lines for lines in sorted(directory.glob(f"*{LINES}")) if header_line(lines))
+
+
+def header_line(lines: Path) -> bytes:
+    """Return the first line of a journal; empty when it is not complete."""
+    with lines.open("rb") as stream:
+        first = stream.readline(_LONGEST_HEADER)
+    return first if first.endswith(b"\n") else b""
 
 
 def calls_beside(lines: Path) -> Path:
@@ -111,7 +130,7 @@ def calls_beside(lines: Path) -> Path:
 
 
 def configs_beside(lines: Path) -> Path:
-    """Return where the journal with this lines file has its entries of run configurations."""
+    """Return the configs file of the journal with this lines file."""
     return lines.with_name(lines.name.removesuffix(LINES) + CONFIGS)
 
 
@@ -121,33 +140,35 @@ def number_of(first: int) -> int:
 
 
 def kind_of(first: int) -> int:
-    """Return what the number in the first word of a record stands for."""
+    """Return the kind of the number in the first word of a record."""
     return first >> 32 & 0xFF
 
 
+def has_case(first: int) -> bool:
+    """Tell whether the call with this first word has a case."""
+    return first >> 32 & 0xFF in (CASE, OPAQUE)
+
+
 def depth_of(first: int) -> int:
-    """Return how many calls are above the one with this first word."""
+    """Return how many calls enclose the one with this first word."""
     return first >> 40
 
 
 def lost_in(header: bytes) -> int:
-    """Return how many calls were lost, from the first page of a calls file; BadData if it is none.
-
-    A page is what ``HEADER_SIZE`` says.
-    """
+    """Return how many calls were lost, from the first HEADER_SIZE bytes of a calls file."""
     if len(header) < HEADER_SIZE or not header.startswith(MAGIC):
-        raise BadData((Fault("$", "the calls file does not begin as one; was it overwritten?"),))
+        raise BadData((Fault("$", "the calls file has no header; was it overwritten?"),))
     (lost,) = LOST.unpack_from(header, LOST_OFFSET)
     return int(lost)
 
 
 def moment_of(wall_ns: int) -> str:
-    """Return a time of day as text; BadData when there is no such."""
+    """Return a wall-clock time as text; BadData when it is out of range."""
     seconds, rest = divmod(wall_ns, 1_000_000_000)
     try:
         moment = datetime.fromtimestamp(seconds, timezone.utc)
     except (OverflowError, ValueError, OSError) as error:
-        raise BadData((Fault("$", f"{wall_ns} is no time of day"),)) from error
+        raise BadData((Fault("$", f"{wall_ns} ns is not a valid time"),)) from error
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z"
 
 
@@ -198,13 +219,13 @@ def _device_from(data: Json) -> DeviceParameters:
 _PHASES: Final = {phase.value: phase for phase in Phase}
 
 NO_LOCKS: Final = frozenset({ENOLCK, ENOSYS, EOPNOTSUPP})
-"""What file systems answer that know no locks."""
+"""The errors of file systems without locks."""
 
 
 def hold_lock(number: int) -> None:
-    """Lock an open lines file until it is closed in every process that has inherited it.
+    """Lock an open lines file until every process that inherited it has closed it.
 
-    Does nothing where the file system knows no locks; OSError when another process holds one.
+    Does nothing on a file system without locks; OSError when another process holds the lock.
     """
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -214,10 +235,9 @@ def hold_lock(number: int) -> None:
 
 
 def is_being_written(lines: Path) -> bool:
-    """Tell whether the process that writes this journal is still at work.
+    """Tell whether the process that writes this journal is still running.
 
-    False also where the file system knows no locks, as its writer could not take one either;
-    UnusableJournal when the file cannot be opened.
+    False on a file system without locks; UnusableJournal when the file cannot be opened.
     """
     try:
         with lines.open("rb") as stream:

@@ -1,46 +1,55 @@
-"""Read a journal, no matter how the process that wrote it ended.
+"""Read a journal in one pass, no matter how the process that wrote it ended.
 
-A reader takes nothing on trust. The last line may be torn when the writer was killed; anything
-else that does not fit the format is BadData. What becomes of the numbered lines is for the
-subclasses to say.
+The reader trusts nothing. The last line may be torn, and the last calls unfinished, when the
+writer was killed; anything else that does not fit the format is BadData.
 
-A reader takes nothing on trust. The last line may be torn, and the last calls unfinished, when
-the writer was killed; anything else that does not fit the format is BadData.
+Lines are checked as they are read, because each defines a number before others use it; their JSON
+is not kept. A case is kept as the numbers of its arguments and joined from their Parts on demand:
+a hundred thousand whole cases would not fit into memory. Calls are read in blocks, counted, and
+kept in packed form, about ten bytes each.
+
+The journal may still be written. The reader takes the calls that had begun when it was made, and
+reads the lines again after the calls. So everything in it fits together, and stays the same.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+import sys
+from array import array
+from collections import Counter, defaultdict
+from contextlib import ExitStack
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from optrove.errors import BadData, Fault, UnusableJournal
 from optrove.journal import format as layout
-from optrove.model.case import Case
-from optrove.model.records import (
-    Call,
-    CallOutcome,
-    CallSite,
-    Counts,
-    DeviceParameters,
-    Phase,
-    Run,
-    TestResult,
+from optrove.journal.calls import (
+    BLOCK_CALLS,
+    MAX_CLOCK,
+    VERSION,
+    Columns,
+    Dictionary,
+    calls_of,
+    columns_of,
+    pack,
+    pack_dictionary,
 )
-from optrove.model.values import TensorSpec, TtnnPlacement, Value
+from optrove.model.records import Run, TestResult
+from optrove.model.trove import CallGroup
+from optrove.serializer.described import Part, TensorParts, WrittenParts, describe_parts
 from optrove.serializer.records import record_from_builtins
-from optrove.serializer.text import Json, found, read
-from optrove.serializer.wire import decode
+from optrove.serializer.text import Json, found, read, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from optrove.model.records import Call, Counts, Scope
+    from optrove.model.trove import CallBlock, DescribedCase
 
 _TEXT: Final = (str, type(None))
-
-FIELDS: Final[dict[str, dict[str, tuple[type, ...]]]] = {
+_FIELDS: Final[dict[str, dict[str, tuple[type, ...]]]] = {
     "value": {},
     "case": {"op": (str,), "arguments": (dict,), "opaque": (list, type(None))},
     "outputs": {"are": (list,)},
@@ -50,81 +59,332 @@ FIELDS: Final[dict[str, dict[str, tuple[type, ...]]]] = {
     "config": {"path": (str,), "ops": (list,)},
     "reason": {"why": (str,), "text": (str,)},
 }
-"""The kinds of numbered lines, and of which types their parts are."""
+"""The kinds of numbered lines, and the types of their fields."""
 
 _HEADER: Final = dict.fromkeys(("process", "pid", "started_ns", "clock_ns"), (int,))
 _ENDING: Final = {"finished_at": (str,), "exit_code": (int, type(None)), "faults": (dict,)}
+_KINDS: Final = frozenset((layout.CASE, layout.OPAQUE, layout.FILTERED, layout.UNTRACEABLE))
+
+_MAX_NUMBER: Final = 2**31
+_MAX_TENSORS: Final = 30_000
+"""How many Parts of tensors are kept for the cases that are described next."""
+_MAX_DESCRIBED: Final = 20_000
+"""How many described cases are kept in memory: some kilobytes each."""
+
+_ENTERED: Final = 2
+_WORDS: Final = layout.RECORD_SIZE // 8
+_TAIL: Final = 16_384
+
+CallKey: TypeAlias = tuple[int, int, int, int]
+"""First word, scope, ending and outcome of a record."""
+TensorKey: TypeAlias = tuple[int, int, int, int | None]
+Reference: TypeAlias = int | TensorKey | Part
+"""A value's number; a tensor's number with its identity, storage and device; or a value itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a process that ended in order has closed its journal."""
+    """The last line of a journal whose process ended in order."""
 
     finished_at: str
     exit_code: int | None
     faults: Counts
 
 
-class JournalLines(ABC):
-    """The lines of one journal; ``refresh`` reads what has been added."""
+class Tally(NamedTuple):
+    """The number of calls with the same key, and how long they took."""
+
+    calls: int
+    total_ns: int
+    shortest_ns: int
+    longest_ns: int
+
+
+class JournalReader:
+    """The journal of one process, as it was when the reader was made."""
 
     def __init__(self, lines: Path) -> None:
-        """Read the lines file; BadData when it is none, UnusableJournal when it is not there."""
+        """Read the journal; BadData when it is damaged, UnusableJournal when a file is missing."""
+        self.path = lines
+        # Before the lines are read, so that they define everything that these calls refer to.
+        self._calls = _Calls(lines)
+        self._lines = _Lines(lines)
+        self.blocks: Sequence[CallBlock] = tuple(self._calls.blocks())
+        """All calls in packed form, in the order in which they began."""
+        # Calls that ended meanwhile refer to lines that were written meanwhile.
+        self._lines.refresh()
+        self._check_references()
+        self._ids: dict[int, str] = {}
+        self._described: dict[int, DescribedCase] = {}
+        self._dictionary: bytes | None = None
+
+    @property
+    def run(self) -> Run | None:
+        """The run that the journal is a part of; None when the journal was cut off."""
+        return self._lines.run
+
+    @property
+    def process(self) -> int:
+        """The number of the process among those of its run."""
+        return int(self._lines.header["process"])
+
+    @property
+    def pid(self) -> int:
+        """The process id of the writer."""
+        return int(self._lines.header["pid"])
+
+    @property
+    def ending(self) -> Ending | None:
+        """The last line of the journal; None when the process did not end in order."""
+        return self._lines.ending
+
+    @property
+    def torn(self) -> bool:
+        """Whether the last line is incomplete."""
+        return self._lines.torn
+
+    @property
+    def tests(self) -> tuple[TestResult, ...]:
+        """The results of tests, in the order in which they ended."""
+        return tuple(self._lines.tests)
+
+    @property
+    def sketches(self) -> Mapping[int, Json]:
+        """The statistics of tensors by the op_index of their call."""
+        return self._lines.sketches
+
+    @property
+    def size(self) -> int:
+        """The number of bytes that were read of the lines file, with a torn last line."""
+        return self._lines.size
+
+    @property
+    def calls(self) -> int:
+        """The number of calls that had begun."""
+        return self._calls.count
+
+    @property
+    def lost(self) -> int:
+        """The number of calls that could not be recorded."""
+        return self._calls.lost
+
+    @property
+    def tallies(self) -> Mapping[CallKey, Tally]:
+        """The numbers of calls by what they have in common, in the order of their first calls."""
+        return self._calls.tallies
+
+    @property
+    def complete(self) -> bool:
+        """Whether the process and all of its calls ended in order."""
+        ended = self.ending is not None and not self.torn
+        return ended and all(outcome for *_, outcome in self.tallies)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of all lines and calls."""
+        both = f"{self._calls.digest} {self._lines.digest} {self.torn}"
+        return sha256(both.encode("ascii")).hexdigest()
+
+    def op(self, number: int) -> str:
+        """Return the op of a case."""
+        return self._lines.cases[number].op
+
+    def opaque(self, number: int) -> tuple[str, ...]:
+        """Return the types of those arguments of a case that are of unknown types."""
+        return self._lines.cases[number].opaque
+
+    def reason(self, number: int) -> str:
+        """Return the reason why calls have no case."""
+        return str(self._lines.plain["reason"][number]["text"])
+
+    def case(self, number: int) -> DescribedCase:
+        """Return a case by its number."""
+        case = self._described.get(number)
+        if case is None:
+            case = self._lines.described(number)
+            if len(self._described) < _MAX_DESCRIBED:
+                self._described[number] = case
+        return case
+
+    def case_ids(self) -> Mapping[int, str]:
+        """Return the ids of all cases by their numbers, also of cases without calls.
+
+        Two numbers may stand for the same case.
+        """
+        if not self._ids:
+            numbers = sorted(self._lines.cases)
+            self._ids = {number: self.case(number).case_id for number in numbers}
+        return self._ids
+
+    def scopes(self) -> Iterator[tuple[int, Scope]]:
+        """Yield the scopes of calls with their numbers."""
+        for number, data in sorted(self._lines.plain["scope"].items()):
+            yield number, layout.scope_from(data)
+
+    def endings(self) -> Iterator[tuple[int, bool, str]]:
+        """Yield how calls ended: number, whether by an error, and its text or the outputs.
+
+        Outputs are a list as canonical JSON. Errors and outputs are numbered separately.
+        """
+        for number in sorted(self._lines.outputs):
+            yield number, False, self._lines.output_text(number)
+        for number, data in sorted(self._lines.plain["error"].items()):
+            yield number, True, data["text"]
+
+    def groups(self) -> Iterator[CallGroup]:
+        """Yield the calls that have a case by what they have in common."""
+        for (word, scope, ending, outcome), tally in self.tallies.items():
+            if tally.total_ns >= MAX_CLOCK:
+                fault = Fault("calls", f"a total of {tally.total_ns} ns is out of range")
+                raise BadData((fault,))
+            if layout.has_case(word):
+                yield CallGroup(
+                    case=layout.number_of(word),
+                    scope=scope,
+                    ending=ending,
+                    outcome=layout.OUTCOMES[outcome],
+                    outermost=layout.depth_of(word) == 0,
+                    count=tally.calls,
+                    total_ns=tally.total_ns,
+                    shortest_ns=tally.shortest_ns if outcome else None,
+                    longest_ns=tally.longest_ns if outcome else None,
+                )
+
+    def config_calls(self) -> Iterator[tuple[str, int, int]]:
+        """Yield calls by the entry that their arguments came from: path, case, how many.
+
+        An entry that names its ops counts for calls of these only.
+        """
+        entries = self._lines.plain["config"]
+        counted: Counter[tuple[str, int]] = Counter()
+        for (entry, word), count in self._calls.marked.items():
+            if not layout.has_case(word) or layout.depth_of(word) or entry not in entries:
+                continue
+            case, ops = layout.number_of(word), entries[entry]["ops"]
+            if not ops or self.op(case) in ops:
+                counted[entries[entry]["path"], case] += count
+        for (path, case), count in sorted(counted.items()):
+            yield path, case, count
+
+    def dictionary(self) -> bytes:
+        """Return the dictionary that the blocks refer to."""
+        if self._dictionary is None:
+            lines = self._lines
+            tables = {
+                "cases": {number: write(case_id) for number, case_id in self.case_ids().items()},
+                "outputs": {number: lines.output_text(number) for number in sorted(lines.outputs)},
+                "errors": lines.texts("error", "text"),
+                "sites": lines.texts("site", "file", "line"),
+                "reasons": lines.texts("reason", "why", "text"),
+                "scopes": {each: write(layout.scope_data(scope)) for each, scope in self.scopes()},
+                "sketches": {index: write(of) for index, of in sorted(lines.sketches.items())},
+            }
+            numbers = {name: lines.header[name] for name in ("process", "started_ns", "clock_ns")}
+            self._dictionary = pack_dictionary({"version": VERSION, **numbers}, tables)
+        return self._dictionary
+
+    def calls_with_case(self) -> Iterator[Call]:
+        """Yield every call that has a case, in the order in which they began."""
+        return calls_of(self.dictionary(), self.blocks, self._run_id)
+
+    def in_flight(self) -> Iterator[Call]:
+        """Yield the calls with a case that had begun and not ended."""
+        if self._calls.in_flight:
+            known = Dictionary(self.dictionary())
+            for op_index, row in self._calls.in_flight:
+                yield known.call(op_index, row, self._run_id)
+
+    @property
+    def _run_id(self) -> str:
+        return "unknown" if self.run is None else self.run.id
+
+    def _check_references(self) -> None:
+        """Refuse calls that refer to numbers that no line defines."""
+        used: defaultdict[str, set[int]] = defaultdict(set)
+        used["site"] = self._calls.sites
+        for word, scope, ending, outcome in self.tallies:
+            used["case" if layout.has_case(word) else "reason"].add(layout.number_of(word))
+            used["scope"].add(scope)
+            used["error" if outcome == layout.RAISED else "outputs"].add(ending)
+        for kind, numbers in used.items():
+            defined = self._lines.defined(kind)
+            for number in numbers:
+                # Every call has a case or a reason; zero stands for nothing elsewhere.
+                if number not in defined and (number or kind in ("case", "reason")):
+                    raise _undefined(kind, number)
+
+
+@dataclass(frozen=True, slots=True)
+class _CaseLine:
+    """A case by its references, in the order of names; ``opaque`` are unknown types."""
+
+    op: str
+    arguments: tuple[tuple[str, Reference], ...]
+    opaque: tuple[str, ...]
+
+
+class _Lines:
+    """What the lines file defines, by number; ``refresh`` reads the lines that were appended."""
+
+    def __init__(self, path: Path) -> None:
         self.torn = False
         self.size = 0
         self.run: Run | None = None
         self.tests: list[TestResult] = []
         self.sketches: dict[int, Json] = {}
         self.ending: Ending | None = None
-        self._lines = lines
+        self.cases: dict[int, _CaseLine] = {}
+        self.outputs: dict[int, tuple[Reference, ...]] = {}
+        self.plain: dict[str, dict[int, dict[str, Json]]] = {kind: {} for kind in _FIELDS}
+        """Sites, scopes, errors, configs and reasons as JSON."""
+        self._written = WrittenParts()
+        self._values: dict[int, Part | TensorParts] = {}
+        self._tensors: dict[TensorKey, Part] = {}
+        self._path = path
         self._hash = sha256()
         self._read = 0
         self._number = 1
         first, *others = self._new_lines() or [b""]
-        self._header = _header(first)
+        self.header = _header(first)
         self._take_all(others)
-
-    @abstractmethod
-    def keep(self, kind: str, data: dict[str, Json]) -> None:
-        """Take a numbered line, which has all of the FIELDS of its kind."""
-
-    @property
-    def process(self) -> int:
-        """The number of the process among those of its run."""
-        return int(self._header["process"])
-
-    @property
-    def pid(self) -> int:
-        """The process id of the writer."""
-        return int(self._header["pid"])
-
-    @property
-    def started_ns(self) -> int:
-        """The time of day when the journal was begun."""
-        return int(self._header["started_ns"])
-
-    @property
-    def clock_ns(self) -> int:
-        """What the clock of the calls showed at that time."""
-        return int(self._header["clock_ns"])
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of all complete lines that have been read."""
+        """The SHA-256 of all complete lines."""
         return self._hash.hexdigest()
 
     def refresh(self) -> None:
-        """Read what has been written since the last time."""
+        """Read the lines that were appended since the last time."""
         self._take_all(self._new_lines())
 
+    def defined(self, kind: str) -> Mapping[int, object]:
+        """Return what is defined of a kind, by number."""
+        if kind == "case":
+            return self.cases
+        return self.outputs if kind == "outputs" else self.plain[kind]
+
+    def texts(self, kind: str, *names: str) -> dict[int, str]:
+        """Return fields of the lines of one kind as JSON: a list of them, or the only one."""
+        entries = sorted(self.plain[kind].items())
+        parts = {number: [data[name] for name in names] for number, data in entries}
+        return {number: write(each if len(each) > 1 else each[0]) for number, each in parts.items()}
+
+    def described(self, number: int) -> DescribedCase:
+        """Return a case as a trove stores it."""
+        case = self.cases[number]
+        return describe_parts(case.op, [(name, self._part(each)) for name, each in case.arguments])
+
+    def output_text(self, number: int) -> str:
+        """Return the outputs of a call as a list in canonical JSON."""
+        return f"[{','.join([self._part(each).content for each in self.outputs[number]])}]"
+
     def _new_lines(self) -> list[bytes]:
-        """Return the complete lines that have been written since the last time."""
         try:
-            with self._lines.open("rb") as stream:
+            with self._path.open("rb") as stream:
                 stream.seek(self._read)
                 text = stream.read()
         except OSError as error:
-            raise UnusableJournal(f"the journal {self._lines} cannot be read: {error}") from error
+            raise UnusableJournal(f"the journal {self._path} cannot be read: {error}") from error
         *complete, rest = text.split(b"\n")
         self.torn = bool(rest)
         self.size = self._read + len(text)
@@ -135,283 +395,250 @@ class JournalLines(ABC):
     def _take_all(self, lines: list[bytes]) -> None:
         for text in lines:
             self._number += 1
-            self._take(read(text), self._number)
+            self._take(read(text), f"line {self._number}")
 
-    def _take(self, data: Json, number: int) -> None:
+    def _take(self, data: Json, place: str) -> None:
         if type(data) is not dict:
-            raise _bad(number, f"expected an object, found {found(data)}")
-        for kind, fields in FIELDS.items():
+            raise BadData((Fault(place, f"expected an object, found {found(data)}"),))
+        for kind, fields in _FIELDS.items():
             if type(data.get(kind)) is int:
-                check(data, fields, f"line {number}")
-                self.keep(kind, data)
+                _check(data, fields, place)
+                self._define(kind, data)
                 return
-        self._take_other(data, number)
-
-    def _take_other(self, data: dict[str, Json], number: int) -> None:
         if "run" in data:
             self.run = record_from_builtins(data["run"], Run)
         elif "test" in data:
             self.tests.append(record_from_builtins(data["test"], TestResult))
         elif "sketch" in data:
-            check(data, {"sketch": (int,)}, f"line {number}")
+            _check(data, {"sketch": (int,)}, place)
             self.sketches[data["sketch"]] = data.get("of")
         elif "end" in data:
-            check(data["end"], _ENDING, f"line {number}")
-            self.ending = _ending(data["end"])
+            end = data["end"]
+            _check(end, _ENDING, place)
+            _check(end["faults"], dict.fromkeys(end["faults"], (int,)), place)
+            faults = tuple(sorted(end["faults"].items()))
+            self.ending = Ending(end["finished_at"], end.get("exit_code"), faults)
         else:
-            raise _bad(number, f"a line of no known kind: {', '.join(map(str, data))}")
+            problem = f"a line of no known kind: {', '.join(map(str, data))}"
+            raise BadData((Fault(place, problem),))
+
+    def _define(self, kind: str, data: dict[str, Json]) -> None:
+        number = data[kind]
+        if kind == "value":
+            value = data.get("is")
+            tensor = type(value) is dict and "$tensor" in value
+            self._values[number] = (self._written.tensor if tensor else self._written.part)(value)
+        elif kind == "case":
+            given = sorted(data["arguments"].items())
+            arguments = tuple([(sys.intern(name), self._reference(each)) for name, each in given])
+            opaque = tuple(map(str, data.get("opaque") or ()))
+            self.cases[number] = _CaseLine(sys.intern(data["op"]), arguments, opaque)
+        elif kind == "outputs":
+            self.outputs[number] = tuple([self._reference(each) for each in data["are"]])
+        else:
+            self.plain[kind][number] = data
+
+    def _reference(self, given: Json) -> Reference:
+        """Return a reference; BadData when it refers to nothing."""
+        if type(given) is int:
+            self._value(given)
+            return given
+        if type(given) is dict and "is" in given:
+            return self._written.part(given["is"])
+        key = _tensor_key(given)
+        if isinstance(self._value(key[0]), Part):
+            raise BadData((Fault("$", f"value {key[0]} is not a tensor"),))
+        return key
+
+    def _value(self, number: int) -> Part | TensorParts:
+        value = self._values.get(number)
+        if value is None:
+            raise _undefined("value", number)
+        return value
+
+    def _part(self, reference: Reference) -> Part:
+        if isinstance(reference, Part):
+            return reference
+        if isinstance(reference, int):
+            value = self._values[reference]
+            return value if isinstance(value, Part) else value.own()
+        part = self._tensors.get(reference)
+        if part is None:
+            number, identity, storage, device = reference
+            tensor = self._values[number]
+            part = tensor if isinstance(tensor, Part) else tensor.part(identity, storage, device)
+            if len(self._tensors) >= _MAX_TENSORS:
+                self._tensors.clear()
+            self._tensors[reference] = part
+        return part
 
 
-def check(data: Json, fields: Mapping[str, tuple[type, ...]], place: str) -> None:
-    """Refuse an object whose parts are not of these types."""
-    if type(data) is not dict:
-        raise BadData((Fault(place, f"expected an object, found {found(data)}"),))
-    for name, kinds in fields.items():
-        if type(data.get(name)) not in kinds:
-            break
-    else:
-        return
-    faults = [
-        Fault(place, f"{name} is {found(data.get(name))}, which it cannot be")
-        for name, kinds in fields.items()
-        if type(data.get(name)) not in kinds
-    ]
-    raise BadData(tuple(faults))
+class _Calls:
+    """The calls file, up to the last call that has begun; counted while ``blocks`` reads it."""
+
+    def __init__(self, lines: Path) -> None:
+        self.count = 0
+        self.digest = ""
+        self.sites: set[int] = set()
+        self.tallies: dict[CallKey, Tally] = {}
+        self.in_flight: list[tuple[int, tuple[int, ...]]] = []
+        """The op_index and the row of each call with a case that has not ended."""
+        self.marked: Counter[tuple[int, int]] = Counter()
+        """How many calls have each config entry and first word."""
+        self._lines = lines
+        self._path = layout.calls_beside(lines)
+        try:
+            with self._path.open("rb") as stream:
+                self.lost = layout.lost_in(stream.read(layout.HEADER_SIZE))
+                self._records = _begun(stream)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def blocks(self) -> Iterator[CallBlock]:
+        """Yield all calls in packed form; BadData for records of no known kind."""
+        hashed = sha256(layout.LOST.pack(self.lost))
+        try:
+            with ExitStack() as stack:
+                calls = stack.enter_context(self._path.open("rb"))
+                calls.seek(layout.HEADER_SIZE)
+                marks = self._open_marks(stack)
+                for first in range(0, self._records, BLOCK_CALLS):
+                    count = min(BLOCK_CALLS, self._records - first)
+                    records = _read_whole(calls, count, layout.RECORD_SIZE)
+                    hashed.update(records)
+                    if marks is not None:
+                        self._count_marks(records, _read_whole(marks, count, layout.MARK.size))
+                    for columns in _stretches(records, first):
+                        self._count(columns)
+                        yield pack(columns)
+        except OSError as error:
+            raise self._unusable(error) from error
+        self.digest = hashed.hexdigest()
+
+    def _open_marks(self, stack: ExitStack) -> IO[bytes] | None:
+        """Open the configs file; None when no arguments came from a run configuration."""
+        path = layout.configs_beside(self._lines)
+        if not path.exists():
+            return None
+        marks = stack.enter_context(path.open("rb"))
+        if not marks.read(layout.HEADER_SIZE).startswith(layout.CONFIGS_MAGIC):
+            raise BadData((Fault("$", f"{path} has no header; was it overwritten?"),))
+        return marks
+
+    def _count_marks(self, records: bytes, marks: bytes) -> None:
+        words = array("Q", records)
+        rows = zip(array("I", marks), words[::_WORDS], words[_ENTERED::_WORDS], strict=False)
+        self.marked.update((mark, word) for mark, word, entered in rows if mark and entered)
+
+    def _count(self, columns: Columns) -> None:
+        self.count += len(columns)
+        self.sites.update(columns.sites)
+        if 0 in columns.outcomes:
+            rows = columns.rows()
+            self.in_flight += (each for each in rows if not each[1][-1] and _has_case(each))
+        times: defaultdict[CallKey, list[int]] = defaultdict(list)
+        keys = zip(columns.words, columns.scopes, columns.endings, columns.outcomes, strict=True)
+        for key, took in zip(keys, columns.took, strict=True):
+            times[key].append(took)
+        for key, each in times.items():
+            before = self.tallies.get(key)
+            if before is None:
+                _check_key(key)
+                before = Tally(0, 0, MAX_CLOCK, 0)
+            self.tallies[key] = Tally(
+                before.calls + len(each),
+                before.total_ns + sum(each),
+                min(before.shortest_ns, *each),
+                max(before.longest_ns, *each),
+            )
+
+    def _unusable(self, error: OSError) -> UnusableJournal:
+        return UnusableJournal(f"the calls {self._path} cannot be read: {error}")
 
 
-def undefined(kind: str, number: int) -> BadData:
-    """Return the error for a reference to what no line defines."""
-    fault = Fault("$", f"the journal refers to {kind} {number}, which it does not define")
-    return BadData((fault,))
+def _begun(stream: IO[bytes]) -> int:
+    """Return the number of records up to the last that has begun; files are longer than that."""
+    end = (stream.seek(0, 2) - layout.HEADER_SIZE) // layout.RECORD_SIZE
+    while end > 0:
+        begin = max(0, end - _TAIL)
+        stream.seek(layout.HEADER_SIZE + begin * layout.RECORD_SIZE)
+        entered = _entered(_read_whole(stream, end - begin, layout.RECORD_SIZE))
+        for place in range(len(entered) - 1, -1, -1):
+            if entered[place]:
+                return begin + place + 1
+        end = begin
+    return 0
+
+
+def _read_whole(stream: IO[bytes], count: int, size: int) -> bytes:
+    """Return up to ``count`` whole records; the file may be cut off meanwhile."""
+    content = stream.read(count * size)
+    return content[: len(content) - len(content) % size]
+
+
+def _entered(records: bytes) -> list[int]:
+    return array("Q", records)[_ENTERED::_WORDS].tolist()
+
+
+def _stretches(records: bytes, first: int) -> Iterator[Columns]:
+    """Yield the records that have begun; records that were taken and never used separate them."""
+    entered = _entered(records)
+    size = layout.RECORD_SIZE
+    unused = [place for place, each in enumerate(entered) if not each] if 0 in entered else []
+    begin = 0
+    for end in (*unused, len(entered)):
+        if end > begin:
+            yield columns_of(records[begin * size : end * size], first + begin)
+        begin = end + 1
+
+
+def _has_case(call: tuple[int, tuple[int, ...]]) -> bool:
+    return layout.has_case(call[1][0])
+
+
+def _check_key(key: CallKey) -> None:
+    word, _, _, outcome = key
+    if outcome not in layout.OUTCOMES or layout.kind_of(word) not in _KINDS:
+        fault = Fault("calls", "a record of no known kind or outcome; was the file overwritten?")
+        raise BadData((fault,))
 
 
 def _header(text: bytes) -> dict[str, Any]:
     header = read(text) if text else None
     if type(header) is not dict or header.get("format") != layout.FORMAT:
-        raise _bad(1, f'expected the header {{"format": "{layout.FORMAT}", ...}}')
+        problem = f'expected the header {{"format": "{layout.FORMAT}", ...}}'
+        raise BadData((Fault("line 1", problem),))
     if header.get("version") != layout.VERSION:
-        raise _bad(
-            1,
+        problem = (
             f"the journal has version {found(header.get('version'))}, this optrove reads "
-            f"{layout.VERSION}; read it with the optrove that wrote it",
+            f"{layout.VERSION}; read it with the optrove that wrote it"
         )
-    check(header, _HEADER, "line 1")
+        raise BadData((Fault("line 1", problem),))
+    _check(header, _HEADER, "line 1")
     return header
 
 
-def _ending(data: Json) -> Ending:
-    faults = data.get("faults", {})
-    return Ending(data["finished_at"], data.get("exit_code"), tuple(sorted(faults.items())))
+def _check(data: Json, fields: Mapping[str, tuple[type, ...]], place: str) -> None:
+    """Refuse an object whose fields are not of these types."""
+    if type(data) is not dict:
+        raise BadData((Fault(place, f"expected an object, found {found(data)}"),))
+    for name, kinds in fields.items():
+        if type(data.get(name)) not in kinds:
+            problem = f"{name} is {found(data.get(name))}, which is of the wrong type"
+            raise BadData((Fault(place, problem),))
 
 
-def _bad(number: int, problem: str) -> BadData:
-    return BadData((Fault(f"line {number}", problem),))
+def _tensor_key(given: Json) -> TensorKey:
+    if type(given) is not dict:
+        raise BadData((Fault("$", f"expected a reference, found {found(given)}"),))
+    device = given.get("d")
+    numbers = (given.get("t"), given.get("i"), given.get("s"), 0 if device is None else device)
+    for number in numbers:
+        if type(number) is not int or not 0 <= number < _MAX_NUMBER:
+            raise BadData((Fault("$", f"a reference with {found(number)} for a number"),))
+    return given["t"], given["i"], given["s"], device
 
 
-__all__ = ["Ending", "JournalReader", "RawCall", "find_journals"]
-
-_REFERENCE: Final = {"t": (int,), "i": (int,), "s": (int,), "d": (int, type(None))}
-_CALL_KINDS: Final = (layout.CASE, layout.OPAQUE, layout.FILTERED, layout.UNTRACEABLE)
-_OUTCOMES: Final = {
-    0: CallOutcome.UNFINISHED,
-    layout.RETURNED: CallOutcome.RETURNED,
-    layout.RAISED: CallOutcome.RAISED,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class RawCall:
-    """One record of the calls file, by its numbers; ``number`` is what ``kind`` says."""
-
-    op_index: int
-    number: int
-    kind: int
-    depth: int
-    site: int
-    scope: int
-    entered: int
-    parent: int | None
-    ended: int
-    ending: int
-    outcome: CallOutcome
-
-
-def find_journals(directory: Path) -> tuple[Path, ...]:
-    """Return the lines files of the journals in a directory, the oldest first."""
-    return tuple(sorted(directory.glob(f"*{layout.LINES}")))
-
-
-class JournalReader(JournalLines):
-    """The journal of one process, read as it is now; values and cases are made when asked for."""
-
-    def __init__(self, lines: Path) -> None:
-        """Read the lines file; BadData when it is none, UnusableJournal when it is not there."""
-        self._calls = layout.calls_beside(lines)
-        self._tables: dict[str, dict[int, dict[str, Json]]] = {kind: {} for kind in FIELDS}
-        self._values: dict[int, Value] = {}
-        self._cases: dict[int, Case] = {}
-        super().__init__(lines)
-
-    def keep(self, kind: str, data: dict[str, Json]) -> None:
-        """Keep a line until something of it is asked for."""
-        self._tables[kind][data[kind]] = data
-
-    def raw_calls(self) -> Iterator[RawCall]:
-        """Yield every call that had begun, in the order of beginning."""
-        try:
-            with self._calls.open("rb") as stream:
-                _calls_header(stream)
-                yield from _records(stream)
-        except OSError as error:
-            raise UnusableJournal(f"the calls {self._calls} cannot be read: {error}") from error
-
-    def lost(self) -> int:
-        """Return how many calls were made that could not be recorded."""
-        try:
-            with self._calls.open("rb") as stream:
-                return _calls_header(stream)
-        except OSError as error:
-            raise UnusableJournal(f"the calls {self._calls} cannot be read: {error}") from error
-
-    def case(self, number: int) -> Case:
-        """Return a case by its number."""
-        case = self._cases.get(number)
-        if case is None:
-            data = self._entry("case", number)
-            arguments = data["arguments"].items()
-            case = Case(
-                data["op"], tuple((name, self._reference(given)) for name, given in arguments)
-            )
-            self._cases[number] = case
-        return case
-
-    def case_numbers(self) -> Iterator[int]:
-        """Yield the numbers of all cases, also of those whose call had not begun."""
-        yield from self._tables["case"]
-
-    def op(self, number: int) -> str:
-        """Return the op of a case, without making the case."""
-        return str(self._entry("case", number)["op"])
-
-    def opaque(self, number: int) -> tuple[str, ...]:
-        """Return the types of what a case holds that nothing is known about."""
-        return tuple(self._entry("case", number).get("opaque", ()))
-
-    def outputs(self, number: int) -> tuple[Value, ...]:
-        """Return what a call gave; none for the number zero."""
-        if number == 0:
-            return ()
-        return tuple(map(self._reference, self._entry("outputs", number)["are"]))
-
-    def reason(self, number: int) -> str:
-        """Return why calls are recorded without a case."""
-        return str(self._entry("reason", number)["text"])
-
-    def error(self, number: int) -> str | None:
-        """Return the text of an exception; None for the number zero."""
-        return None if number == 0 else str(self._entry("error", number)["text"])
-
-    def site(self, number: int) -> CallSite | None:
-        """Return a line of code; None for the number zero."""
-        if number == 0:
-            return None
-        data = self._entry("site", number)
-        return CallSite(data["file"], data["line"])
-
-    def call(self, raw: RawCall, run_id: str, case_id: str) -> Call:
-        """Return the record of one call, whose case has this hash."""
-        scope = self._entry("scope", raw.scope) if raw.scope else {}
-        phase, device = scope.get("phase"), scope.get("device")
-        raised = raw.outcome is CallOutcome.RAISED
-        returned = raw.outcome is CallOutcome.RETURNED
-        return Call(
-            run_id=run_id,
-            case_id=case_id,
-            op_index=raw.op_index,
-            process=self.process,
-            parent=raw.parent,
-            depth=raw.depth,
-            test_id=scope.get("test_id"),
-            phase=None if phase is None else _phase(phase),
-            module=scope.get("module"),
-            mode=scope.get("mode"),
-            call_site=self.site(raw.site),
-            started_at=self.moment(raw.entered),
-            duration_ns=raw.ended - raw.entered if raised or returned else None,
-            outputs=self.outputs(raw.ending) if returned else (),
-            outcome=raw.outcome,
-            error=self.error(raw.ending) if raised else None,
-            device=None if device is None else record_from_builtins(device, DeviceParameters),
-        )
-
-    def moment(self, clock_ns: int) -> str:
-        """Return the time of day of a reading of the clock."""
-        return layout.moment_of(self.started_ns + clock_ns - self.clock_ns)
-
-    def _entry(self, kind: str, number: int) -> dict[str, Json]:
-        if number not in self._tables[kind]:
-            # The writer may be at work: what a record refers to was written before it.
-            self.refresh()
-        try:
-            return self._tables[kind][number]
-        except KeyError as error:
-            raise undefined(kind, number) from error
-
-    def _reference(self, given: Json) -> Value:
-        if type(given) is int:
-            return self._value(given)
-        if type(given) is dict and "is" in given:
-            return decode(given["is"])
-        check(given, _REFERENCE, "$")
-        spec = self._value(given["t"])
-        if not isinstance(spec, TensorSpec):
-            raise BadData((Fault("$", f"value {given['t']} is no tensor"),))
-        placement = spec.placement
-        if isinstance(placement, TtnnPlacement) and given["d"] is not None:
-            placement = replace(placement, device=given["d"])
-        return replace(spec, identity=given["i"], storage=given["s"], placement=placement)
-
-    def _value(self, number: int) -> Value:
-        value = self._values.get(number)
-        if value is None:
-            value = self._values[number] = decode(self._entry("value", number).get("is"))
-        return value
-
-
-def _calls_header(stream: Any) -> int:
-    """Read the first page of a calls file, and return how many calls were lost."""
-    return layout.lost_in(stream.read(layout.HEADER_SIZE))
-
-
-def _records(stream: Any) -> Iterator[RawCall]:
-    op_index = 0
-    size = layout.RECORD_SIZE * 4096
-    while block := stream.read(size):
-        whole = len(block) - len(block) % layout.RECORD_SIZE
-        for fields in layout.RECORD.iter_unpack(block[:whole]):
-            word, site, scope, entered, parent, ended, ending, outcome = fields
-            if entered:
-                if outcome not in _OUTCOMES or word >> 32 & 0xFF not in _CALL_KINDS:
-                    fault = Fault(f"call {op_index}", "a record of no known kind or outcome")
-                    raise BadData((fault,))
-                yield RawCall(
-                    op_index=op_index,
-                    number=word & 0xFFFFFFFF,
-                    kind=word >> 32 & 0xFF,
-                    depth=word >> 40,
-                    site=site,
-                    scope=scope,
-                    entered=entered,
-                    parent=parent - 1 if parent else None,
-                    ended=ended,
-                    ending=ending,
-                    outcome=_OUTCOMES[outcome],
-                )
-            op_index += 1
-
-
-def _phase(text: str) -> Phase:
-    try:
-        return Phase(text)
-    except ValueError as error:
-        raise BadData((Fault("$", f"a test has no phase {found(text)}"),)) from error
+def _undefined(kind: str, number: int) -> BadData:
+    fault = Fault("$", f"the journal refers to {kind} {number}, which it does not define")
+    return BadData((fault,))

@@ -6,7 +6,6 @@ import tempfile
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from optrove.pytest_plugin.session import BOARD, Session, failure_text
 from optrove.report.summary import is_assertion
 from optrove.settings import Settings, read_settings
 from optrove.tracing.results import PLUGIN, numbers_hint
+from optrove.tracing.trace import TraceOptions
 from optrove.trove.opening import journals_beside, located
 
 if TYPE_CHECKING:
@@ -25,86 +25,83 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from optrove.frameworks.ttnn.board.table import Board
-    from optrove.trove.place import Place as StorePlace
+    from optrove.trove.place import Place
 
 
 _WITH_VALUES = ("trace_params_with_values", "optrove_params_values")
-# Options that say how to trace, and not that one should.
+# Options that say how to trace, but do not start a trace.
 _TUNING = ("backend", "include", "exclude", "model")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a session is to trace, and what of it is wanted."""
+class TraceRequest:
+    """What the options ask a session to trace, and where its journals go."""
 
-    jsonl: Path | None
+    options: TraceOptions
     params: bool
     params_keep: bool
-    params_dir: Path | None
-    values: bool
-    sketch: bool
     journal: Path | None
     store: str | None
-    backend: str
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
-    model: str | None
+
+    @property
+    def traces(self) -> bool:
+        """Whether anything is to be traced."""
+        places = (self.options.jsonl, self.options.params_dir, self.journal, self.store)
+        return self.params or any(place is not None for place in places)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the journals go; temporary ones are removed when all has ended in order.
+class JournalPlace:
+    """Where the journals go; temporary ones are removed when everything has ended in order.
 
-    ``store`` is the trove that takes them in when the session ends.
+    ``store`` is the trove that they are added to when the session ends.
     """
 
     directory: Path
     temporary: bool
-    store: StorePlace | None = None
+    store: Place | None = None
 
 
-def asked_of(config: pytest.Config, settings: Settings) -> Asked | None:
-    """Return what is to be traced, None for nothing; UsageError for what makes no sense."""
+def asked_of(config: pytest.Config, settings: Settings) -> TraceRequest | None:
+    """Return what is to be traced, None for nothing; UsageError for options that conflict."""
     options = config.known_args_namespace
     base = config.invocation_params.dir
     jsonl = settings.ops_jsonl if _given(options, "ops_jsonl") is None else options.ops_jsonl
-    asked = Asked(
-        jsonl=_path(base, "--ops-jsonl", jsonl),
+    asked = TraceRequest(
+        TraceOptions(
+            backend=_given(options, "optrove_backend") or "auto",
+            include=_split(_given(options, "optrove_include")),
+            exclude=_split(_given(options, "optrove_exclude")),
+            model=_given(options, "optrove_model"),
+            jsonl=_path(base, "--ops-jsonl", jsonl),
+            params_dir=_path(base, "--optrove-params-dir", _given(options, "optrove_params_dir")),
+            params_values=any(_given(options, name) for name in _WITH_VALUES),
+            sketch=bool(_given(options, "optrove_sketch")),
+        ),
         params=bool(_given(options, "trace_params")),
         params_keep=bool(_given(options, "trace_params_keep")),
-        params_dir=_path(base, "--optrove-params-dir", _given(options, "optrove_params_dir")),
-        values=any(map(partial(_given, options), _WITH_VALUES)),
-        sketch=bool(_given(options, "optrove_sketch")),
         journal=_path(base, "--optrove-journal", _given(options, "optrove_journal")),
         store=_given(options, "optrove_store"),
-        backend=_given(options, "optrove_backend") or "auto",
-        include=_split(_given(options, "optrove_include")),
-        exclude=_split(_given(options, "optrove_exclude")),
-        model=_given(options, "optrove_model"),
     )
     _check(asked, options)
-    return asked if _traces(asked) else None
+    return asked if asked.traces else None
 
 
-def place_of(asked: Asked, run_id: str) -> Place:
+def place_of(asked: TraceRequest, run_id: str) -> JournalPlace:
     """Return where the journals of a session go; the same in all of its processes."""
     if asked.journal is not None:
-        return Place(asked.journal, temporary=False)
+        return JournalPlace(asked.journal, temporary=False)
     if asked.store is not None:
         store = located(asked.store)
-        return Place(journals_beside(store) / run_id, temporary=False, store=store)
-    if asked.jsonl is not None:
-        beside = asked.jsonl.with_name(asked.jsonl.name + ".journal")
-        return Place(beside / run_id, temporary=True)
-    return Place(Path(tempfile.gettempdir()) / f"optrove-{run_id}", temporary=True)
+        return JournalPlace(journals_beside(store) / run_id, temporary=False, store=store)
+    jsonl = asked.options.jsonl
+    if jsonl is not None:
+        beside = jsonl.with_name(jsonl.name + ".journal")
+        return JournalPlace(beside / run_id, temporary=True)
+    return JournalPlace(Path(tempfile.gettempdir()) / f"optrove-{run_id}", temporary=True)
 
 
-def _traces(asked: Asked) -> bool:
-    places = (asked.jsonl, asked.journal, asked.store, asked.params_dir)
-    return asked.params or any(place is not None for place in places)
-
-
-def _check(asked: Asked, options: Namespace) -> None:
+def _check(asked: TraceRequest, options: Namespace) -> None:
     for name in ("with_values", "keep"):
         if _given(options, f"trace_params_{name}") and not asked.params:
             flag = f"--trace-params-{name.replace('_', '-')}"
@@ -112,7 +109,7 @@ def _check(asked: Asked, options: Namespace) -> None:
     if asked.store is not None and not asked.store:
         raise pytest.UsageError("--optrove-store needs a path or a URL, and got an empty one")
     tuned = [f"--optrove-{name}" for name in _TUNING if _given(options, f"optrove_{name}")]
-    if tuned and not _traces(asked):
+    if tuned and not asked.traces:
         raise pytest.UsageError(
             f"{' and '.join(tuned)} without anything to trace into: "
             f"add --ops-jsonl PATH, --trace-params or --optrove-store PATH"
@@ -120,7 +117,7 @@ def _check(asked: Asked, options: Namespace) -> None:
 
 
 def _given(options: Namespace, name: str) -> Any:
-    """Return the value of an option; None where somebody else has the flag, by another name."""
+    """Return the value of an option; None where another plugin owns the flag."""
     return getattr(options, name, None)
 
 
@@ -146,15 +143,15 @@ def start_board(config: pytest.Config, name: str, *, shadow: bool) -> None:
     stack = ExitStack()
     board = stack.enter_context(mock_board(name, shadow=shadow))
     config.add_cleanup(stack.close)
-    # Whoever told where to keep journals gives the hints, with the names of its own options.
+    # `optrove trace`, which sets the directory, prints hints with the names of its own options.
     hinting = not shadow and getattr(config.known_args_namespace, "optrove_journal", None) is None
     config.pluginmanager.register(MockBoard(board, shadow=shadow, hinting=hinting), BOARD)
 
 
 class MockBoard:
-    """A session's mock board, and its workers' reports on their numbers.
+    """The mock board of a session, and the reports of its workers on numerics.
 
-    One that is ``hinting`` says at the end how failed comparisons come to have numbers.
+    With ``hinting``, it says at the end how failed comparisons get numbers.
     """
 
     def __init__(self, board: Board, *, shadow: bool, hinting: bool) -> None:
@@ -164,24 +161,24 @@ class MockBoard:
         self._workers: list[dict[str, Any] | None] = []
 
     def pytest_report_header(self) -> list[str]:
-        """Say on which board the tests run, and what their numbers are worth."""
+        """Show the board that the tests run on, and whether numbers are computed."""
         numbers = "numbers by torch" if self._shadow else "kernels do not run: numbers mean nothing"
         return [f"optrove: mock board {self._board.name}, {self._board.title}; {numbers}"]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Hand the numbers' report of a worker of pytest-xdist to the process that shows it."""
+        """Send the report of a pytest-xdist worker to the controller."""
         output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[_REPORT] = _shadow_report()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take the report of a worker of pytest-xdist; a worker that crashed has none."""
+        """Receive the report of a pytest-xdist worker; a worker that crashed has none."""
         output: dict[str, Any] = getattr(node, "workeroutput", {})
         self._workers.append(output.get(_REPORT))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say how many op calls have numbers and why others have none, over all processes."""
+        """Show how many op calls were computed, and why others were not, over all processes."""
         if self._hinting:
             self._hint(terminalreporter)
         found = self._workers or [_shadow_report()]
@@ -206,7 +203,7 @@ class MockBoard:
 
 
 def _shadow_report() -> dict[str, Any] | None:
-    """Return how many op calls of this process have numbers, or None without the shadow."""
+    """Return how many op calls of this process were computed; None without --shadow."""
     from optrove.frameworks.ttnn.shadow.shadow import active_report
 
     report = active_report()
@@ -217,7 +214,7 @@ def _shadow_report() -> dict[str, Any] | None:
 
 
 def start(config: pytest.Config) -> None:
-    """Register what is asked for, before any conftest or test module is imported."""
+    """Start the requested parts, before any conftest or test module is imported."""
     options = config.known_args_namespace
     try:
         settings = read_settings()
@@ -230,7 +227,7 @@ def start(config: pytest.Config) -> None:
 
 
 def _start_board(config: pytest.Config, options: Namespace, settings: Settings) -> None:
-    # An empty name is one that a script forgot to fill in: not the same as no option at all.
+    # An empty name is an error in a script, not the same as no option at all.
     name = settings.board if options.optrove_board is None else options.optrove_board
     if options.optrove_shadow and name is None:
         raise pytest.UsageError("--optrove-shadow needs a mock board: add --optrove-board NAME")
@@ -251,7 +248,6 @@ def _start_results(config: pytest.Config, options: Namespace, settings: Settings
 
 
 def _start_tracing(config: pytest.Config, settings: Settings) -> None:
-
     asked = asked_of(config, settings)
     if asked is not None:
         from optrove.pytest_plugin.tracing import start_tracing

@@ -11,19 +11,17 @@ import shutil
 import time
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from optrove.capture.parameters import ParameterFiles, remove_empty
-from optrove.capture.runs import filter_of, new_run, settled
-from optrove.capture.tracing import Tracing, Wanted
+from optrove.capture.runs import new_run, settled
 from optrove.errors import OptroveError
 from optrove.frameworks.installed import loaded_tables
 from optrove.frameworks.probe_protocol import muted
-from optrove.journal.reader import JournalReader, find_journals
 from optrove.model.records import Measurement, Phase, Scope, TestOutcome, TestResult, now
 from optrove.pytest_plugin.items import parameters, subject
 from optrove.pytest_plugin.observer import SEEN
@@ -35,30 +33,24 @@ from optrove.pytest_plugin.session import (
     process_number,
     run_id,
 )
-from optrove.pytest_plugin.start import Asked, place_of
+from optrove.pytest_plugin.start import TraceRequest, place_of
 from optrove.report.listings import left_out_texts
 from optrove.report.summary import TraceSummary, counted, summarize
 from optrove.report.wording import plural
 from optrove.serializer.describe import Describer
 from optrove.serializer.records import record_to_builtins
+from optrove.tracing.recorded import Recorded, store_journals
 from optrove.tracing.results import PLUGIN, hints
-from optrove.tracing.trace import Outputs, parameter_place, sinks_of
-from optrove.trove.opening import (
-    check,
-    journals_in,
-    known_cases,
-    make_directory,
-    owning,
-    remove_journals,
-    take_in,
-)
+from optrove.tracing.trace import TraceOptions, parameter_place
+from optrove.trove.opening import check, make_directory, owning, read_journals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from optrove.capture.tracing import Tracing
     from optrove.model.case import NamedValues
     from optrove.model.records import Counts
-    from optrove.pytest_plugin.start import Place
+    from optrove.pytest_plugin.start import JournalPlace
     from optrove.report.summary import InFlight
 
 
@@ -160,18 +152,6 @@ NOTHING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What the journals of a session hold; no summary if they cannot be read.
-
-    ``problem`` says why they cannot be read, or why the trove could not take them in.
-    """
-
-    summary: TraceSummary | None
-    in_order: bool
-    problem: str | None = None
-
-
 @dataclass(slots=True)
 class Files:
     """How many parameter files were written to which directory, over all processes."""
@@ -182,50 +162,38 @@ class Files:
     problems: list[str] = field(default_factory=list)
 
 
-def find_and_store(place: Place) -> Found:
-    """Sum up the journals of a session, and add them to its trove if it has one."""
-    if place.store is None:
-        return _find(place.directory)
+def read_and_store(place: JournalPlace, made: Sequence[Path]) -> Recorded | OptroveError:
+    """Summarize the journals of a session, and add them to its trove if it has one.
+
+    Returns the error when the journals cannot be read.
+    """
     try:
-        known = known_cases(place.store, journals_in(place.directory))
+        if place.store is not None:
+            return store_journals(place.directory, place.store, made)
+        journals = read_journals(place.directory)
+        return Recorded(place.directory, summarize(journals), journals)
     except OptroveError as error:
-        return replace(_find(place.directory), problem=str(error))
-    found = _find(place.directory, known)
-    if found.summary is None:
-        return found
-    try:
-        if not found.summary.accounting.observed:
-            remove_journals(place.directory)
-            return found
-        take_in(place.store, place.directory)
-    except OptroveError as error:
-        return replace(found, problem=str(error))
-    return found
+        return error
 
 
-def _find(directory: Path, known: Container[str] = ()) -> Found:
-    try:
-        readers = [JournalReader(lines) for lines in find_journals(directory)]
-        summary = summarize(readers, known)
-    except OptroveError as error:
-        return Found(None, in_order=False, problem=str(error))
-    # A process that was forked off has its own number, and need not end as pytest does.
-    ended = all(one.ending is not None or one.process == one.pid for one in readers)
-    return Found(summary, in_order=ended and not summary.in_flight)
-
-
-def told(found: Found, asked: Asked, place: Place, files: Files) -> Iterator[tuple[str, bool]]:
-    """Yield the lines of the section, each with whether it warns."""
-    if found.summary is None:
-        yield f"the journals cannot be summed up: {found.problem}", True
+def section_lines(
+    recorded: Recorded | OptroveError, asked: TraceRequest, place: JournalPlace, files: Files
+) -> Iterator[tuple[str, bool]]:
+    """Yield the lines of the terminal section, each with whether it warns."""
+    summary = None if isinstance(recorded, OptroveError) else recorded.summary
+    if summary is None:
+        yield f"the journals cannot be summarized: {recorded}", True
     else:
-        yield from _counted(found.summary)
-    if asked.jsonl is not None:
-        yield f"{_lines_written(found.summary)}: {asked.jsonl}", False
+        yield from _counted(summary)
+    if asked.options.jsonl is not None:
+        yield f"{_lines_written(summary)}: {asked.options.jsonl}", False
     for directory, count in files.written.items():
         kept = "" if asked.params_keep else ", removed (keep them with --trace-params-keep)"
         yield f"{plural(count, 'parameter file')}: {directory}{kept}", False
-    yield from _places(found, place)
+    if isinstance(recorded, OptroveError):
+        yield f"journals: {place.directory}", True
+    else:
+        yield from _places(recorded, place)
     for problem in files.problems:
         yield problem, True
 
@@ -240,21 +208,17 @@ def _lines_written(summary: TraceSummary | None) -> str:
     return f"{plural(lines, 'line')}, one per observed call{left}"
 
 
-def _places(found: Found, place: Place) -> Iterator[tuple[str, bool]]:
+def _places(recorded: Recorded, place: JournalPlace) -> Iterator[tuple[str, bool]]:
     """Yield where the calls are."""
-    taken = place.store is not None and found.problem is None
-    if place.store is not None and found.summary is not None and found.summary.ops:
-        known = f"{found.summary.known_cases} of the cases it knew"
-        yield (
-            (f"trove: {place.store}, {known}", False)
-            if taken
-            else (
-                f"the trove could not take the calls in: {found.problem}",
-                True,
-            )
-        )
-    if not taken and not (place.temporary and found.in_order):
-        yield f"journals: {place.directory}", not found.in_order
+    stored = place.store is not None and recorded.problem is None
+    if place.store is not None and recorded.summary.ops:
+        if stored:
+            known = f"{recorded.summary.known_cases} of the cases it knew"
+            yield f"trove: {place.store}, {known}", False
+        else:
+            yield f"the trove could not take the calls in: {recorded.problem}", True
+    if not stored and not (place.temporary and recorded.in_order):
+        yield f"journals: {place.directory}", not recorded.in_order
 
 
 def _counted(summary: TraceSummary) -> Iterator[tuple[str, bool]]:
@@ -305,24 +269,24 @@ def _total(counts: Counts) -> int:
 _FILES = "optrove_parameter_files"
 
 
-def start_tracing(config: pytest.Config, asked: Asked) -> None:
+def start_tracing(config: pytest.Config, asked: TraceRequest) -> None:
     """Trace this process until its session ends; a controller of pytest-xdist does not."""
     traced = TracedSession(config, asked)
-    config.add_cleanup(traced.finish)
     traced.own_journals()
+    config.add_cleanup(traced.finish)
     config.pluginmanager.register(traced, "optrove-tracing")
     if not has_workers(config):
         traced.begin()
         return
     # A file that cannot be written to is refused here, before each worker does.
-    for sink in sinks_of(Outputs(jsonl=asked.jsonl)):
+    for sink in TraceOptions(jsonl=asked.options.jsonl).sinks():
         sink.close()
 
 
 class TracedSession:
     """The part of the plugin that traces, and says what was traced."""
 
-    def __init__(self, config: pytest.Config, asked: Asked) -> None:
+    def __init__(self, config: pytest.Config, asked: TraceRequest) -> None:
         self._config = config
         self._asked = asked
         self._run_id = run_id(config)
@@ -331,7 +295,8 @@ class TracedSession:
         self._parameters: ParameterFiles | None = None
         self._files = Files()
         self._tests = TestResults(self._run_id, self._record)
-        self._found: Found | None = None
+        self._made: list[Path] = []
+        self._recorded: Recorded | OptroveError | None = None
         self._finished = False
         self._owned = ExitStack()
 
@@ -342,28 +307,26 @@ class TracedSession:
         """
         if self._place.store is not None and not is_worker(self._config):
             check(self._place.store)
-            make_directory(self._place.directory)
+            self._made = make_directory(self._place.directory)
             self._owned.enter_context(owning(self._place.directory))
 
     def begin(self) -> None:
         """Begin to trace; OptroveError when that cannot be."""
-        asked, config = self._asked, self._config
-        outputs = Outputs(asked.jsonl, asked.params_dir, asked.values, asked.sketch)
-        sinks = list(sinks_of(outputs))
-        if asked.params:
-            # As ttnn's own tracer: no files of torch's calls, unless these are what is traced.
-            of = "" if asked.backend == "torch" else "ttnn."
-            self._parameters = ParameterFiles(parameter_place, values=asked.values, of=of)
+        options, config = self._asked.options, self._config
+        sinks = []
+        if self._asked.params:
+            # As ttnn's own tracer: no files for torch calls, unless only torch is traced.
+            of = "" if options.backend == "torch" else "ttnn."
+            values = options.params_values
+            self._parameters = ParameterFiles(parameter_place, values=values, of=of)
             sinks.append(self._parameters)
         source = " ".join(config.known_args_namespace.file_or_dir) or "pytest"
         command_line = ("pytest", *map(str, config.invocation_params.args))
-        tracing = Tracing(
+        tracing = options.tracing(
             self._place.directory,
-            new_run(source, command_line, run_id=self._run_id, model=asked.model),
-            wanted=Wanted(asked.backend, filter_of(asked.include, asked.exclude)),
-            sinks=sinks,
+            new_run(source, command_line, run_id=self._run_id, model=options.model),
             process=process_number(config),
-            settle=settled,
+            sinks=sinks,
         )
         tracing.start()
         self._tracing = tracing
@@ -382,8 +345,8 @@ class TracedSession:
         # One that was told where to keep its journals is summed up by whoever told it.
         if not is_worker(self._config) and self._asked.journal is None:
             with self._owned:
-                self._found = find_and_store(self._place)
-            if self._place.temporary and self._found.in_order:
+                recorded = self._recorded = read_and_store(self._place, self._made)
+            if self._place.temporary and isinstance(recorded, Recorded) and recorded.in_order:
                 self._remove_journals()
 
     def pytest_report_header(self) -> str:
@@ -471,14 +434,15 @@ class TracedSession:
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int
     ) -> None:
         """Say what was traced and where it is, and warn when it is nothing."""
-        if self._found is None or self._config.option.collectonly:
+        recorded = self._recorded
+        if recorded is None or self._config.option.collectonly:
             return
         terminalreporter.section("optrove: op calls")
-        for line, warns in told(self._found, self._asked, self._place, self._files):
+        for line, warns in section_lines(recorded, self._asked, self._place, self._files):
             terminalreporter.line(line, yellow=warns)
-        # What a mock board says for itself is not said again.
-        if self._found.summary is not None and not self._config.pluginmanager.has_plugin(BOARD):
-            for hint in hints(self._found.summary, int(exitstatus), PLUGIN):
+        # A mock board prints its own hints.
+        if isinstance(recorded, Recorded) and not self._config.pluginmanager.has_plugin(BOARD):
+            for hint in hints(recorded.summary, int(exitstatus), PLUGIN):
                 terminalreporter.line(f"hint: {hint}", yellow=True)
 
     def _enter(self, item: pytest.Item, phase: Phase) -> None:
@@ -512,7 +476,7 @@ class TracedSession:
         try:
             if directory.exists():
                 shutil.rmtree(directory)
-            if self._asked.jsonl is not None:
+            if self._asked.options.jsonl is not None:
                 directory.parent.rmdir()
         except OSError as error:
             # Another session's journals are there, or it was faster.

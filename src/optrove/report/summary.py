@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Final
 from optrove.journal import format as layout
 from optrove.model.case import Case
 from optrove.model.ops import LeftOut, OpCalls, add_up, is_hidden
-from optrove.model.records import Accounting, CallOutcome, CallSite, Counts, Run, TestOutcome
+from optrove.model.records import Accounting, CallSite, Counts, Run, TestOutcome
+from optrove.serializer.described import case_of
 from optrove.serializer.hashes import placement_hash
 from optrove.serializer.op_lines import BadLine
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
-    from optrove.journal.reader import JournalReader, RawCall
+    from optrove.journal.reader import JournalReader
     from optrove.model.ops import Counted, Counting
     from optrove.serializer.op_lines import OpLine
 
@@ -56,14 +57,14 @@ class OpTally:
     cases: set[str] = field(default_factory=set)
     nested_cases: set[str] = field(default_factory=set)
 
-    def add(self, case_id: str, *, nested: bool, raised: bool) -> None:
-        """Count a call."""
+    def add(self, case_id: str, *, nested: bool, raised: bool, calls: int = 1) -> None:
+        """Count calls of one case."""
         if nested:
-            self.nested_calls += 1
+            self.nested_calls += calls
             self.nested_cases.add(case_id)
             return
-        self.calls += 1
-        self.raised += raised
+        self.calls += calls
+        self.raised += calls if raised else 0
         self.cases.add(case_id)
 
 
@@ -155,7 +156,6 @@ class _Tally:
     observed: int = 0
     lost: int = 0
     unclosed: int = 0
-    new: set[str] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)
     first: int = 0
     filtered: Counter[str] = field(default_factory=Counter)
@@ -172,9 +172,9 @@ def summarize(journals: Iterable[JournalReader], known: Container[str] = ()) -> 
     """Return the sum of these journals; ``known`` are the cases that were there before."""
     tally = _Tally(known)
     processes = 0
-    for reader in journals:
+    for journal in journals:
         processes += 1
-        _add(tally, reader)
+        _add(tally, journal)
     deduplicated = tally.observed - tally.first - tally.lost
     deduplicated -= tally.filtered.total() + tally.untraceable.total()
     untraceable = tally.untraceable + Counter({LOST: tally.lost})
@@ -209,54 +209,46 @@ def is_assertion(error: str) -> bool:
     return _ASSERTION.search(error.partition("\n")[0]) is not None
 
 
-def _add(tally: _Tally, reader: JournalReader) -> None:
-    tally.run = reader.run or tally.run
-    if reader.ending is None:
+def _add(tally: _Tally, journal: JournalReader) -> None:
+    tally.run = journal.run or tally.run
+    if journal.ending is None:
         tally.unclosed += 1
     else:
-        tally.faults.update(dict(reader.ending.faults))
-    lost = reader.lost()
-    tally.lost += lost
-    tally.observed += lost
-    for result in reader.tests:
+        tally.faults.update(dict(journal.ending.faults))
+    tally.lost += journal.lost
+    tally.observed += journal.lost + journal.calls
+    for result in journal.tests:
         if result.outcome is not TestOutcome.UNFINISHED:
             tally.tests[result.outcome.value] += 1
         if result.outcome is TestOutcome.FAILED and is_assertion(result.error or ""):
             tally.asserted += 1
-    hashes: dict[int, str] = {}
-    for raw in reader.raw_calls():
-        tally.observed += 1
-        _add_call(tally, reader, raw, hashes)
+    ids = journal.case_ids()
+    for (word, _, _, outcome), counted in journal.tallies.items():
+        number, kind = layout.number_of(word), layout.kind_of(word)
+        if kind == layout.FILTERED:
+            tally.filtered[journal.reason(number)] += counted.calls
+            continue
+        if kind == layout.UNTRACEABLE:
+            tally.untraceable[journal.reason(number)] += counted.calls
+            continue
+        op, case_id = journal.op(number), ids[number]
+        nested, raised = layout.depth_of(word) > 0, outcome == layout.RAISED
+        own = tally.ops.get(op) or tally.ops.setdefault(op, OpTally())
+        own.add(case_id, nested=nested, raised=raised, calls=counted.calls)
+        if kind == layout.OPAQUE:
+            opaque = ", ".join(sorted(set(journal.opaque(number))))
+            tally.untraceable[f"{op} holds {opaque}"] += counted.calls
+        elif case_id not in tally.seen and case_id not in tally.known:
+            tally.first += 1
+        tally.seen.add(case_id)
+    tally.in_flight += _in_flight(journal)
 
 
-def _add_call(tally: _Tally, reader: JournalReader, raw: RawCall, hashes: dict[int, str]) -> None:
-    if raw.kind == layout.FILTERED:
-        tally.filtered[reader.reason(raw.number)] += 1
-        return
-    if raw.kind == layout.UNTRACEABLE:
-        tally.untraceable[reader.reason(raw.number)] += 1
-        return
-    op = reader.op(raw.number)
-    if raw.outcome is CallOutcome.UNFINISHED:
-        tally.in_flight.append(_in_flight(reader, raw))
-    case_id = hashes.get(raw.number)
-    if case_id is None:
-        case_id = hashes[raw.number] = placement_hash(reader.case(raw.number))
-    own = tally.ops.get(op) or tally.ops.setdefault(op, OpTally())
-    own.add(case_id, nested=raw.depth > 0, raised=raw.outcome is CallOutcome.RAISED)
-    if raw.kind == layout.OPAQUE:
-        opaque = ", ".join(sorted(set(reader.opaque(raw.number))))
-        tally.untraceable[f"{op} holds {opaque}"] += 1
-    elif case_id not in tally.seen and case_id not in tally.known:
-        tally.first += 1
-        tally.new.add(case_id)
-    tally.seen.add(case_id)
-
-
-def _in_flight(reader: JournalReader, raw: RawCall) -> InFlight:
-    call = reader.call(raw, "", "")
-    case = reader.case(raw.number)
-    return InFlight(case.op, case, call.call_site, call.test_id, reader.process, raw.op_index)
+def _in_flight(journal: JournalReader) -> Iterator[InFlight]:
+    numbers = {case_id: number for number, case_id in journal.case_ids().items()}
+    for call in journal.in_flight():
+        case = case_of(journal.case(numbers[call.case_id]).content)
+        yield InFlight(case.op, case, call.call_site, call.test_id, call.process, call.op_index)
 
 
 def _counts(counter: Counter[str]) -> Counts:

@@ -1,21 +1,14 @@
-"""What ``optrove trace`` prints about a target: summary, hints, op lines.
-
-A journal keeps arguments by the names of their parameters, so all of them are in ``kwargs`` and
-``inputs`` is empty. Calls that were filtered or could not be described have no line. A call that
-was in flight when its process died has the error ``Unfinished``.
-"""
+"""The result of tracing one target: its text, its JSON, its error and hints."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import signal
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from optrove.errors import BadTarget, OptroveError, UnusableResults
+from optrove.errors import BadTarget, OptroveError
 from optrove.frameworks.ttnn.board.table import DEVICE_DIRECTORY
 from optrove.interop.importing import import_all
-from optrove.interop.op_lines import write_call_lines
-from optrove.journal import format as layout
-from optrove.journal.reader import JournalReader
 from optrove.model.records import DeviceKind, TestOutcome
 from optrove.replay.device_choice import has_board
 from optrove.report.document import paragraphs
@@ -23,35 +16,34 @@ from optrove.report.listings import source_text
 from optrove.report.summary import TraceSummary, summarize
 from optrove.report.trace import in_flight_document, summary_data, summary_document
 from optrove.report.wording import plural
-from optrove.serializer.hashes import placement_hash
-from optrove.settings import model_name
-from optrove.tracing.launch import NO_TESTS, USAGE_ERROR, Recorded, Sketched, read_recorded
-from optrove.tracing.targets import TargetKind
-from optrove.trove.opening import known_cases, located
+from optrove.tracing.recorded import Recorded, read_recorded, write_journal_lines
+from optrove.trove.opening import located, writing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from optrove.model.case import Case
     from optrove.model.ops import Counting
-    from optrove.model.records import Call
     from optrove.report.document import Node
     from optrove.serializer.text import Json
-    from optrove.tracing.launch import Ended, Request, Traced
     from optrove.trove.opening import Recovered
-
 
 TRACE: Final = "--"
 PLUGIN: Final = "--optrove-"
-"""How the options for boards begin: of ``optrove trace``, and of pytest."""
+"""The prefixes of board options: of ``optrove trace``, and of pytest."""
+
+FAILED: Final = 1
+COULD_NOT: Final = 2
+USAGE_ERROR: Final = 4
+NO_TESTS: Final = 5
+"""Exit codes of pytest for a target that it does not know, and for one without tests."""
 
 _WITHOUT_FAILURE: Final = (0, USAGE_ERROR, NO_TESTS)
-"""Exit codes of programs and of pytest for which no missing board is to blame."""
+"""Exit codes for which a missing board is not the cause."""
 
 
 def hints(summary: TraceSummary, exit_code: int, options: str = TRACE) -> tuple[str, ...]:
-    """Return what to try after a traced program has failed; nothing if there is no telling."""
+    """Return what to try after a traced program has failed; empty when the cause is unknown."""
     kind = None if summary.run is None else summary.run.environment.device_kind
     if kind is DeviceKind.HARDWARE and _lacks_a_board(summary, exit_code):
         found = f"no Tenstorrent device was found in this machine (none in {DEVICE_DIRECTORY})"
@@ -63,7 +55,7 @@ def hints(summary: TraceSummary, exit_code: int, options: str = TRACE) -> tuple[
 
 
 def numbers_hint(asserted: int, options: str = TRACE) -> str:
-    """Return the hint for tests in which assertions failed on a mock board without numbers."""
+    """Return the hint for tests whose assertions failed on a mock board without numerics."""
     failed = f"assertions failed in {plural(asserted, 'test')}"
     return (
         f"{failed}. A mock board computes no numbers, so that comparisons such as PCC fail; "
@@ -72,7 +64,7 @@ def numbers_hint(asserted: int, options: str = TRACE) -> str:
 
 
 def _lacks_a_board(summary: TraceSummary, exit_code: int) -> bool:
-    """Tell whether something has failed that a board would have been needed for."""
+    """Tell whether something failed that needs a board."""
     if has_board() or exit_code in _WITHOUT_FAILURE:
         return False
     tests = dict(summary.tests)
@@ -80,50 +72,49 @@ def _lacks_a_board(summary: TraceSummary, exit_code: int) -> bool:
     return not tests or failed > summary.asserted
 
 
-def write_journal_lines(journals: Iterable[Path], path: Path) -> int:
-    """Append a line for each call of these journals to a file; return how many there are."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as stream:
-            return write_call_lines(stream, _recorded_calls(journals)).calls
-    except OSError as error:
-        raise UnusableResults(
-            f"the lines of op calls cannot be written to {path}: {error}; choose another file"
-        ) from error
+@dataclass(frozen=True, slots=True)
+class ProcessEnd:
+    """How the process of a target ended; ``returncode`` is minus the signal that killed it."""
 
+    returncode: int
+    timeout: float | None = None
+    interrupted: bool = False
 
-def _recorded_calls(journals: Iterable[Path]) -> Iterator[tuple[Call, Case]]:
-    """Yield the calls of journals with their cases, in the order in which they began."""
-    for journal in journals:
-        reader = JournalReader(journal)
-        run_id = "unknown" if reader.run is None else reader.run.id
-        ids: dict[int, str] = {}
-        for raw in reader.raw_calls():
-            if raw.kind not in (layout.CASE, layout.OPAQUE):
-                continue
-            case = reader.case(raw.number)
-            if raw.number not in ids:
-                ids[raw.number] = placement_hash(case)
-            yield reader.call(raw, run_id, ids[raw.number]), case
+    @property
+    def signal(self) -> int | None:
+        """The signal that killed the process."""
+        return -self.returncode if self.returncode < 0 else None
 
+    @property
+    def exit_code(self) -> int:
+        """The exit code to pass on: the target's own, 1 after a timeout."""
+        if self.timeout is not None:
+            return FAILED
+        return self.returncode if self.returncode >= 0 else 128 - self.returncode
 
-COULD_NOT: Final = 2
+    def __str__(self) -> str:
+        if self.timeout is not None:
+            return f"stopped after {self.timeout:g} s (--timeout)"
+        how = f"exit code {self.returncode}"
+        if self.signal is not None:
+            known = {each.value: f" ({each.name})" for each in signal.Signals}
+            how = f"killed by signal {self.signal}{known.get(self.signal, '')}"
+        return f"interrupted, {how}" if self.interrupted else how
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """One result; ``ended`` is None where nothing was run, ``error`` where all is well."""
+class TraceResult:
+    """The result for one target; ``ended`` is None where nothing was run."""
 
     target: str
     kind: str | None
-    summary: TraceSummary
-    sketched: Sketched = field(default_factory=Sketched)
+    recorded: Recorded | None
     source: str | None = None
     run_id: str | None = None
     model: str | None = None
     board: str | None = None
     device: str | None = None
-    ended: Ended | None = None
+    ended: ProcessEnd | None = None
     seconds: float | None = None
     store: str | None = None
     journals: Path | None = None
@@ -133,15 +124,20 @@ class Shown:
     hints: tuple[str, ...] = ()
 
     @property
+    def summary(self) -> TraceSummary:
+        """The summary of what was recorded."""
+        return summarize(()) if self.recorded is None else self.recorded.summary
+
+    @property
     def exit_code(self) -> int:
-        """What optrove ends with for this result."""
+        """The exit code of optrove for this result."""
         if self.error is not None:
             return COULD_NOT
         return 0 if self.ended is None else self.ended.exit_code
 
     @property
     def interrupted(self) -> bool:
-        """Tell whether the user wanted to end it."""
+        """Whether the user interrupted the process."""
         return self.ended is not None and self.ended.interrupted
 
     def document(self, counting: Counting | None = None) -> Iterator[Node]:
@@ -167,8 +163,9 @@ class Shown:
         yield from in_flight_document(calls)
 
     def data(self) -> dict[str, Json]:
-        """Return the result for machines; ``optrove.cli.record`` tells the keys."""
+        """Return the result for machines; ``optrove.cli.record`` documents the keys."""
         ended = self.ended
+        calls, tensors, omitted = (0, 0, {}) if self.recorded is None else self.recorded.sketches()
         return {
             "target": self.target,
             "kind": self.kind,
@@ -184,11 +181,7 @@ class Shown:
             "interrupted": self.interrupted,
             "seconds": self.seconds,
             **summary_data(self.summary),
-            "sketches": {
-                "calls": self.sketched.calls,
-                "tensors": self.sketched.tensors,
-                "omitted": dict(self.sketched.omitted),
-            },
+            "sketches": {"calls": calls, "tensors": tensors, "omitted": _sorted(omitted)},
             "store": self.store,
             "journals": _text(self.journals),
             "jsonl": _text(self.jsonl),
@@ -208,129 +201,77 @@ class Shown:
         if self.seconds is not None:
             facts.append(f"{self.seconds:.1f} s")
         name = source_text(self.source or self.target)
-        return [f"{name}{',' if self.model and board else ''}{board}", *_joined(facts)]
+        head = f"{name}{',' if self.model and board else ''}{board}"
+        return [head, ", ".join(facts)] if facts else [head]
 
     def _sketches(self) -> list[str]:
-        found = self.sketched
-        if not found.calls:
+        calls, tensors, omitted = (0, 0, {}) if self.recorded is None else self.recorded.sketches()
+        if not calls:
             return []
-        reasons = [f"without a sketch: {count:,}x {reason}" for reason, count in found.omitted]
-        sketched = f"{plural(found.tensors, 'tensor')} of {plural(found.calls, 'call')}"
-        return [f"sketches: {sketched}", *reasons]
+        sketched = f"{plural(tensors, 'tensor')} of {plural(calls, 'call')}"
+        reasons = _sorted(omitted).items()
+        without = [f"without a sketch: {count:,}x {reason}" for reason, count in reasons]
+        return [f"sketches: {sketched}", *without]
 
 
-def from_traced(traced: Traced, request: Request) -> Shown:
-    """Return what is shown of a target that was traced."""
-    summary, outputs = traced.recorded.summary, request.outputs
-    shown = _of_recorded(traced.recorded, traced.target.name, traced.target.kind.value)
-    model = request.model or model_name()
-    name = traced.target.name
-    return replace(
-        shown,
-        source=f"{name} [HF_MODEL:{model}]" if model else name,
-        model=model,
-        run_id=traced.run_id,
-        board=shown.board or request.board,
-        ended=traced.ended,
-        seconds=round(traced.seconds, 3),
-        store=None if traced.store is None else str(traced.store),
-        journals=traced.journals,
-        jsonl=outputs.jsonl if outputs.jsonl and outputs.jsonl.exists() else None,
-        params_dir=outputs.params_dir if outputs.params_dir and summary.ops else None,
-        error=_error(traced, request) or traced.problem,
-        hints=hints(summary, traced.ended.exit_code),
-    )
-
-
-def from_failure(target: str, error: OptroveError) -> Shown:
-    """Return what is shown of a target that could not be traced."""
-    return Shown(target, None, summarize(()), error=str(error))
-
-
-def from_place(
-    place: Path, jsonl: Path | None, store: str | None, tell: Callable[[Recovered], object]
-) -> Iterator[Shown]:
-    """Add what was recorded at a place to a trove, and yield it, a run at a time.
-
-    Lines are written to ``jsonl`` if given; ``tell`` hears of runs that were recovered.
-    """
-    trove_place = located(store)
-    found = read_recorded(place, lambda journals: known_cases(trove_place, journals))
-    if jsonl is not None and not all(recorded.journals for recorded in found):
-        raise BadTarget(
-            f"{str(place)!r} is a file of op lines already; --jsonl makes lines from journals"
-        )
-    if any(recorded.summary.accounting.observed for recorded in found):
-        import_all(store, [str(place)], tell)
-    for recorded in found:
-        kind = "journals" if recorded.journals else "lines"
-        shown = _of_recorded(recorded, str(recorded.place), kind)
-        if jsonl is not None:
-            write_journal_lines(recorded.journals, jsonl)
-            shown = replace(shown, jsonl=jsonl)
-        observed = recorded.summary.accounting.observed
-        if not observed:
-            shown = replace(shown, error=f"there is not a single call in {str(recorded.place)!r}")
-        yield replace(shown, store=str(trove_place) if observed else None)
-
-
-def _of_recorded(recorded: Recorded, target: str, kind: str) -> Shown:
+def of_recorded(recorded: Recorded, target: str, kind: str) -> TraceResult:
+    """Return the result that holds what was recorded."""
+    result = TraceResult(target, kind, recorded)
     run = recorded.summary.run
-    shown = Shown(target, kind, recorded.summary, recorded.sketched)
     if run is None:
-        return shown
-    environment = run.environment
+        return result
     return replace(
-        shown,
+        result,
         source=run.source,
         run_id=run.id,
         model=run.model,
-        board=environment.board,
-        device=environment.device_kind.value,
+        board=run.environment.board,
+        device=run.environment.device_kind.value,
         journals=recorded.place,
     )
 
 
-def _error(traced: Traced, request: Request) -> str | None:
-    """Return why a target counts as not traced, with what to do about it; None if it does."""
-    summary, name = traced.recorded.summary, traced.target.name
-    if summary.ops:
-        return None
-    code = traced.ended.returncode
-    if traced.target.kind is TargetKind.PYTEST and code in (USAGE_ERROR, NO_TESTS):
-        file = name.partition("::")[0]
-        return (
-            f"pytest found no test for {name!r}, see its own words above; list what there is "
-            f"with: pytest --collect-only -q {file}"
+def from_failure(target: str, error: OptroveError) -> TraceResult:
+    """Return the result for a target that could not be traced."""
+    return TraceResult(target, None, None, error=str(error))
+
+
+def from_place(
+    place: Path, jsonl: Path | None, store: str | None, on_recovered: Callable[[Recovered], object]
+) -> Iterator[TraceResult]:
+    """Add what was recorded at a place to a trove, and yield the results, one run at a time.
+
+    Op lines are written to ``jsonl`` if it is given.
+    """
+    trove_place = located(store)
+    found = tuple(read_recorded(place, trove_place))
+    journals = [journal for recorded in found for journal in recorded.journals]
+    if jsonl is not None and not journals:
+        raise BadTarget(
+            f"{str(place)!r} is a file of op lines already; --jsonl makes lines from journals"
         )
-    accounting = summary.accounting
-    if accounting.untraceable:
-        return f"no call of {name!r} could be recorded: {accounting.untraceable[0][0]}"
-    if accounting.filtered:
-        return (
-            f"all {accounting.observed:,} calls of {name!r} were filtered; widen --include or drop "
-            f"--exclude"
-        )
-    return f"not a single op call was seen in {name!r} ({traced.ended}). {_advice(traced, request)}"
+    if any(recorded.summary.accounting.observed for recorded in found):
+        if journals:
+            with writing(store, on_recovered) as trove, trove.together():
+                for journal in journals:
+                    trove.add_journal(journal)
+        else:
+            import_all(store, [str(place)], on_recovered)
+    for recorded in found:
+        kind = "journals" if recorded.journals else "lines"
+        result = of_recorded(recorded, str(recorded.place), kind)
+        if jsonl is not None:
+            write_journal_lines(recorded.journals, jsonl)
+            result = replace(result, jsonl=jsonl)
+        if recorded.summary.accounting.observed:
+            yield replace(result, store=str(trove_place))
+        else:
+            yield replace(result, error=f"there is not a single call in {str(recorded.place)!r}")
 
 
-def _advice(traced: Traced, request: Request) -> str:
-    tests = dict(traced.recorded.summary.tests)
-    if tests and set(tests) <= {"skipped"}:
-        return "All of its tests were skipped: run pytest -rs to see why."
-    if traced.recorded.summary.faults:
-        return f"The tracer could not attach: {traced.recorded.summary.faults[0][0]}"
-    if traced.ended.exit_code:
-        return "It failed before its first call: see its own words above."
-    wanted = "ttnn or torch" if request.backend == "auto" else request.backend
-    return (
-        f"Does it import {wanted} and call its ops, in this process? Was the part that does "
-        f"skipped? Is --backend {request.backend} what it uses?"
-    )
-
-
-def _joined(facts: Sequence[str]) -> list[str]:
-    return [", ".join(facts)] if facts else []
+def _sorted(counts: dict[str, int]) -> dict[str, int]:
+    """Return counts with the largest first."""
+    return dict(sorted(counts.items(), key=lambda each: -each[1]))
 
 
 def _text(path: Path | None) -> str | None:

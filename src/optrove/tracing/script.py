@@ -17,10 +17,10 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from optrove.capture.runs import filter_of, new_run, settled
-from optrove.capture.tracing import BACKENDS, Tracing, Wanted
+from optrove.capture.runs import new_run, settled
+from optrove.capture.tracing import BACKENDS
 from optrove.errors import OptroveError
-from optrove.tracing.trace import Outputs, sinks_of
+from optrove.tracing.trace import TraceOptions
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -68,14 +68,16 @@ def _prepare(options: Namespace, ending: Ending) -> None:
         stack.enter_context(mock_board(options.board, shadow=options.shadow))
     command_line = [options.script, *options.arguments]
     run = new_run(options.script, command_line, run_id=options.run_id, model=options.model)
-    outputs = Outputs(options.ops_jsonl, options.params_dir, options.params_values, options.sketch)
-    tracing = Tracing(
-        options.journal,
-        settled(run),
-        wanted=Wanted(options.backend, filter_of(options.include, options.exclude)),
-        sinks=sinks_of(outputs),
-        settle=settled,
+    asked = TraceOptions(
+        backend=options.backend,
+        include=tuple(options.include),
+        exclude=tuple(options.exclude),
+        jsonl=options.ops_jsonl,
+        params_dir=options.params_dir,
+        params_values=options.params_values,
+        sketch=options.sketch,
     )
+    tracing = asked.tracing(options.journal, settled(run))
     tracing.start()
     stack.callback(lambda: tracing.stop(ending.code))
 

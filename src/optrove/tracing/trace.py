@@ -14,56 +14,66 @@ from optrove.capture.op_lines import OpLines
 from optrove.capture.parameters import ParameterFiles, Sketches, parameter_directory
 from optrove.capture.runs import filter_of, new_run, settled
 from optrove.capture.tracing import Tracing, Wanted, active_tracing
-from optrove.errors import OptroveError, UnusableResults
-from optrove.journal.reader import JournalReader, find_journals
-from optrove.report.summary import TraceSummary, summarize
-from optrove.trove.opening import (
-    check,
-    journals_beside,
-    journals_in,
-    known_cases,
-    located,
-    make_directory,
-    owning,
-    remove_made,
-    take_in,
-)
+from optrove.errors import UnusableResults
+from optrove.tracing.recorded import Recorded, store_journals, summarize_directory
+from optrove.trove.opening import check, journals_beside, located, make_directory, owning
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from optrove.capture.sinks import Sink
+    from optrove.model.records import Run
+    from optrove.report.summary import TraceSummary
     from optrove.serializer.text import Json
     from optrove.trove.place import Place
 
 
 @dataclass(frozen=True, slots=True)
-class Outputs:
-    """What is asked for: lines, one file per call (with values or not), sketches."""
+class TraceOptions:
+    """What a trace records, and what it writes besides the journal.
 
+    These are the options that ``optrove trace``, its child process and the plugin have in common.
+    """
+
+    backend: str = "auto"
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    model: str | None = None
     jsonl: Path | None = None
     params_dir: Path | None = None
-    values: bool = False
+    params_values: bool = False
     sketch: bool = False
 
+    def sinks(self) -> list[Sink]:
+        """Return the sinks of these options; UnusableResults if a file cannot be opened."""
+        sinks: list[Sink] = []
+        if self.jsonl is not None:
+            try:
+                sinks.append(OpLines(self.jsonl))
+            except OSError as error:
+                raise UnusableResults(
+                    f"the lines of op calls cannot be written to {self.jsonl}: {error}; "
+                    f"choose another file"
+                ) from error
+        directory = self.params_dir
+        if directory is not None:
+            sinks.append(ParameterFiles(lambda: directory, values=self.params_values))
+        if self.sketch:
+            sinks.append(Sketches(_write_to_journal))
+        return sinks
 
-def sinks_of(outputs: Outputs) -> tuple[Sink, ...]:
-    """Return the sinks that write ``outputs``; UnusableResults when a file cannot be opened."""
-    sinks: list[Sink] = []
-    if outputs.jsonl is not None:
-        try:
-            sinks.append(OpLines(outputs.jsonl))
-        except OSError as error:
-            raise UnusableResults(
-                f"the lines of op calls cannot be written to {outputs.jsonl}: {error}; "
-                f"choose another file"
-            ) from error
-    directory = outputs.params_dir
-    if directory is not None:
-        sinks.append(ParameterFiles(lambda: directory, values=outputs.values))
-    if outputs.sketch:
-        sinks.append(Sketches(_write_to_journal))
-    return tuple(sinks)
+    def tracing(
+        self, directory: Path, run: Run, *, process: int = 0, sinks: Sequence[Sink] = ()
+    ) -> Tracing:
+        """Return a tracing with these options into journals in ``directory``."""
+        return Tracing(
+            directory,
+            run,
+            wanted=Wanted(self.backend, filter_of(self.include, self.exclude)),
+            sinks=(*self.sinks(), *sinks),
+            process=process,
+            settle=settled,
+        )
 
 
 def _write_to_journal(data: Json) -> None:
@@ -80,35 +90,14 @@ class Trace:
         self.directory = tracing.directory
         self.run_id = tracing.run.id
         self.store = store
-        self._summary: TraceSummary | None = None
-        self._problem: OptroveError | None = None
+        self.recorded: Recorded | None = None
+        """What was recorded, when the trace has ended."""
 
     def summary(self) -> TraceSummary:
-        """Return what has been found so far; which cases are new is known when it has ended."""
-        return self._summary or summarize_directory(self.directory)
-
-    def take_in(self, made: Sequence[Path]) -> None:
-        """Add the calls to the trove; what keeps them from it is kept for ``check``."""
-        self._summary = summarize_directory(self.directory)
-        if not self._summary.calls:
-            remove_made(self.directory, made)
-            return
-        try:
-            known = known_cases(self.store, journals_in(self.directory))
-            self._summary = summarize_directory(self.directory, known)
-            take_in(self.store, self.directory)
-        except OptroveError as error:
-            self._problem = error
-
-    def check(self) -> None:
-        """Raise what has kept the calls from the trove, if anything has."""
-        if self._problem is not None:
-            raise self._problem
-
-
-def summarize_directory(directory: Path, known: Container[str] = ()) -> TraceSummary:
-    """Return the sum of all journals in a directory; ``known`` are cases of before."""
-    return summarize(map(JournalReader, find_journals(directory)), known)
+        """Return the summary so far; it knows which cases are new when the trace has ended."""
+        if self.recorded is not None:
+            return self.recorded.summary
+        return summarize_directory(self.directory)
 
 
 @contextmanager
@@ -123,8 +112,8 @@ def trace(
 ) -> Iterator[Trace]:
     """Record every op call that is made inside the block, in any thread.
 
-    The calls go to the trove ``store``, a path or a URL (default: that of OPTROVE_STORE, else
-    ``.optrove/trove.db`` here or above), by way of a journal beside it. ``jsonl`` writes one line
+    The calls go to the trove ``store``, a path or a URL (default: OPTROVE_STORE, else
+    ``.optrove/trove.db`` here or above), through a journal beside it. ``jsonl`` writes one line
     per call as well. ``backend`` is ``ttnn``, ``torch``, or ``auto``: ttnn where it gets
     imported, else torch. AlreadyTracing when the process is being traced.
 
@@ -133,16 +122,11 @@ def trace(
     ...     run_the_model()
     >>> t.summary().calls  # doctest: +SKIP
     """
+    lines = None if jsonl is None else Path(jsonl)
+    options = TraceOptions(backend, tuple(include), tuple(exclude), model, lines)
     run = new_run(_program(), sys.argv, model=model)
     place = located(None if store is None else str(store))
-    sinks: tuple[Sink, ...] = () if jsonl is None else (OpLines(Path(jsonl)),)
-    tracing = Tracing(
-        journals_beside(place) / run.id,
-        run,
-        wanted=Wanted(backend, filter_of(include, exclude)),
-        sinks=sinks,
-        settle=settled,
-    )
+    tracing = options.tracing(journals_beside(place) / run.id, run)
     check(place)
     made = make_directory(tracing.directory)
     current = Trace(tracing, place)
@@ -152,20 +136,21 @@ def trace(
             yield current
         finally:
             tracing.stop()
-            current.take_in(made)
-    # Not in place of what the block itself has raised.
-    current.check()
+            current.recorded = store_journals(tracing.directory, place, made)
+    # Not in place of an error that the block itself has raised.
+    if current.recorded.problem is not None:
+        raise current.recorded.problem
 
 
 class _Switches:
-    """What ``enable_tracing`` and ``enable_tensor_value_serialization`` have switched on."""
+    """The state of ``enable_tracing`` and ``enable_tensor_value_serialization``."""
 
     def __init__(self) -> None:
         self.values = False
         self.files: ParameterFiles | None = None
 
 
-# Of the process, as ttnn's own switches are.
+# Global to the process, as ttnn's own switches are.
 _SWITCHES = _Switches()
 
 
@@ -202,7 +187,7 @@ def is_tracing_enabled() -> bool:
 
 
 def parameter_place() -> Path:
-    """Return where parameter files go, by the configuration of ttnn as it is now."""
+    """Return the directory of parameter files by the current configuration of ttnn."""
     return parameter_directory(getattr(sys.modules.get("ttnn"), "CONFIG", None))
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import NoTrove, OptroveError, UnusableJournal
-from optrove.journal.format import LINES
+from optrove.journal.format import find_journals, header_line, is_being_written
 from optrove.model.trove import Added
 from optrove.settings import read_settings
 from optrove.trove.place import Place, place_of
@@ -26,6 +26,7 @@ from optrove.trove.place import Place, place_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from optrove.journal.reader import JournalReader
     from optrove.trove.reader import TroveReader
     from optrove.trove.trove import Trove
 
@@ -33,7 +34,6 @@ DEFAULT_STORE: Final = Path(".optrove") / "trove.db"
 
 _OWNER: Final = "owner"
 _KEPT: Final = "kept"
-_LONGEST_HEADER: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +166,18 @@ def keep_journals(directory: Path) -> None:
     (directory / _KEPT).touch()
 
 
-def known_cases(place: Place, journals: Iterable[Path]) -> frozenset[str]:
-    """Return those cases of some journals that a trove has already."""
-    from optrove.journal.content import JournalContent
+def read_journals(directory: Path) -> tuple[JournalReader, ...]:
+    """Return the journals of a run, the oldest first."""
+    from optrove.journal.reader import JournalReader
+
+    return tuple(map(JournalReader, find_journals(directory)))
+
+
+def known_cases(place: Place, journals: Iterable[JournalReader]) -> frozenset[str]:
+    """Return the cases of some journals that a trove already has."""
     from optrove.trove.reader import open_reader
 
-    contents = map(JournalContent, journals)
-    ids = {case_id for content in contents for _, case_id in content.case_ids()}
+    ids = {case_id for journal in journals for case_id in journal.case_ids().values()}
     try:
         with open_reader(place) as reader:
             return frozenset(reader.known(ids))
@@ -180,14 +185,20 @@ def known_cases(place: Place, journals: Iterable[Path]) -> frozenset[str]:
         return frozenset()
 
 
-def take_in(place: Place, directory: Path) -> Added:
-    """Add the journals of a run to a trove, and remove them unless they are to be kept."""
-    from optrove.journal.content import JournalContent
+def take_in(
+    place: Place, directory: Path, journals: Iterable[JournalReader] | None = None
+) -> Added:
+    """Add the journals of a run to a trove, and remove them unless they are to be kept.
+
+    ``journals`` are those of the directory, if they have been read.
+    """
+    from optrove.journal.reader import JournalReader
     from optrove.trove.trove import open_trove
 
-    contents = map(JournalContent, journals_in(directory))
+    if journals is None:
+        journals = map(JournalReader, find_journals(directory))
     with open_trove(place, create=True) as trove:
-        added = sum_of(map(trove.add_journal, contents))
+        added = sum_of(map(trove.add_journal, journals))
     if not (directory / _KEPT).exists():
         remove_journals(directory)
     return added
@@ -218,20 +229,9 @@ def _left_behind(place: Place) -> Iterator[Path]:
     if not beside.is_dir():
         return
     for directory in sorted(beside.iterdir()):
-        journals = journals_in(directory) if directory.is_dir() else ()
+        journals = find_journals(directory) if directory.is_dir() else ()
         if journals and not _is_owned(directory) and _is_news(place, directory.name, journals):
             yield directory
-
-
-def journals_in(directory: Path) -> tuple[Path, ...]:
-    """Return the journals of a run that have at least begun."""
-    return tuple(lines for lines in sorted(directory.glob(f"*{LINES}")) if _header(lines))
-
-
-def _header(lines: Path) -> bytes:
-    with lines.open("rb") as stream:
-        first = stream.readline(_LONGEST_HEADER)
-    return first if first.endswith(b"\n") else b""
 
 
 def _is_owned(directory: Path) -> bool:
@@ -246,8 +246,6 @@ def _is_owned(directory: Path) -> bool:
 
 
 def _is_news(place: Place, run_id: str, journals: Iterable[Path]) -> bool:
-    from optrove.journal.format import is_being_written
-
     every = tuple(journals)
     if any(map(is_being_written, every)):
         return False
@@ -259,7 +257,7 @@ def _is_news(place: Place, run_id: str, journals: Iterable[Path]) -> bool:
 def _is_held(place: Place, run_id: str, lines: Path) -> bool:
     from optrove.trove.reader import open_reader
 
-    header = json.loads(_header(lines))
+    header = json.loads(header_line(lines))
     with open_reader(place) as reader:
         held = reader.holds(run_id, int(header.get("process", 0)))
     return held is not None and held[0] >= lines.stat().st_size

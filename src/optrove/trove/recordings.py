@@ -24,7 +24,7 @@ from optrove.serializer.text import write
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from optrove.journal.content import JournalContent
+    from optrove.journal.reader import JournalReader
     from optrove.model.records import (
         Attempt,
         Environment,
@@ -325,18 +325,21 @@ def imported_recording(imported: Imported) -> Recording:
     )
 
 
-def journal_recording(content: JournalContent) -> Recording:
-    """Return the Recording of a journal, without Cases whose calls had not begun."""
-    # The program may still write the journal. It writes what calls refer to before the calls, so
-    # the calls are read first.
-    blocks = list(content.blocks())
-    groups = [group for group in content.groups() if group.case]
+def journal_recording(journal: JournalReader) -> Recording:
+    """Return the Recording of a journal, without Cases whose calls had not begun.
+
+    BadData when the journal does not name its run.
+    """
+    if journal.run is None:
+        problem = f"the journal {journal.path} does not name its run; was it cut off?"
+        raise BadData((Fault("$", problem),))
+    groups = list(journal.groups())
     called = {group.case for group in groups}
-    cases = {number: case_id for number, case_id in content.case_ids() if number in called}
-    scopes = {number: stored_scope(scope) for number, scope in content.scopes()}
+    cases = {number: case_id for number, case_id in journal.case_ids().items() if number in called}
+    scopes = {number: stored_scope(scope) for number, scope in journal.scopes()}
     endings = {
         (is_error, number): stored_ending(text, is_error=is_error)
-        for number, is_error, text in content.endings()
+        for number, is_error, text in journal.endings()
     }
     numbers = {case_id: number for number, case_id in cases.items()}
 
@@ -357,32 +360,32 @@ def journal_recording(content: JournalContent) -> Recording:
 
     executions = summed(map(execution, groups))
     used = {name for each in executions for name in (each.scope_id, each.ending_id)}
-    run = stored_run(content.run)
+    run = stored_run(journal.run)
     return Recording(
         head=RecordingHead(
             run_id=run.run_id,
-            process=content.process,
-            complete=content.complete,
-            calls=content.calls,
-            size=content.size,
-            digest=content.digest,
+            process=journal.process,
+            complete=journal.complete,
+            calls=journal.calls,
+            size=journal.size,
+            digest=journal.digest,
         ),
         run=run,
         executions=executions,
-        described=lambda ids: (content.case(numbers[case_id]) for case_id in ids),
+        described=lambda ids: (journal.case(numbers[case_id]) for case_id in ids),
         scopes={name: scope for name, scope in scopes.values() if name in used},
         endings={name: ending for name, ending in endings.values() if name in used},
-        tests=[stored_test(result) for result in content.tests],
-        dictionary=content.dictionary(),
-        blocks=blocks,
-        config_calls=_config_calls(content, cases),
+        tests=[stored_test(result) for result in journal.tests],
+        dictionary=journal.dictionary(),
+        blocks=journal.blocks,
+        config_calls=_config_calls(journal, cases),
     )
 
 
-def _config_calls(content: JournalContent, cases: Mapping[int, str]) -> list[tuple[str, str, int]]:
+def _config_calls(journal: JournalReader, cases: Mapping[int, str]) -> list[tuple[str, str, int]]:
     # A journal may give two numbers to one case.
     counted: Counter[tuple[str, str]] = Counter()
-    for path, number, calls in content.config_calls():
+    for path, number, calls in journal.config_calls():
         counted[storable(path), cases[number]] += calls
     return [(path, case_id, calls) for (path, case_id), calls in sorted(counted.items())]
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from optrove.journal.content import JournalContent
+    from optrove.journal.reader import JournalReader
     from optrove.model.case import Case
     from optrove.model.records import Attempt, Run, Sweep
     from optrove.model.trove import Imported, PlannedCase, Removed
@@ -135,9 +135,9 @@ class Trove:
         with self.connection.transaction():
             yield
 
-    def add_journal(self, content: JournalContent) -> Added:
+    def add_journal(self, journal: JournalReader) -> Added:
         """Add the journal of one process; adding it again changes nothing."""
-        return self.add(journal_recording(content))
+        return self.add(journal_recording(journal))
 
     def add_imported(self, imported: Imported) -> Added:
         """Add one source on one machine of an imported file; adding it again changes nothing."""

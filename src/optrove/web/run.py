@@ -225,7 +225,7 @@ def _window(request: PageRequest, recording: int, first: int) -> tuple[list[resp
             "depth": call.depth,
             "began_ns": call.entered_ns - seen[0].entered_ns,
             "took_ns": call.took_ns,
-            "outcome": call.outcome,
+            "outcome": call.outcome.value,
         }
         for call in seen
     ]

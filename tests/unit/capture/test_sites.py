@@ -5,6 +5,7 @@ import pytest
 
 import optrove
 from optrove.capture.recorder import Sites
+from optrove.journal.calls import Dictionary
 from optrove.journal.writer import Numbering
 from tracing import readers_in, start_recorder
 
@@ -30,8 +31,9 @@ def test_a_line_has_one_number_and_is_found_again(sites, tmp_path):
     assert len({*numbers}) == 1
     assert other != numbers[0]
     (reader,) = readers_in(tmp_path)
-    assert (reader.site(numbers[0]).file, reader.site(numbers[0]).line) == (__file__, line)
-    assert reader.site(other).line == line + 2
+    known = Dictionary(reader.dictionary())
+    assert known.entry("sites", numbers[0]) == [__file__, line]
+    assert known.entry("sites", other) == [__file__, line + 2]
 
 
 def test_two_calls_in_one_line_have_one_number(sites):

@@ -9,7 +9,7 @@ import optrove
 from optrove.capture.runs import new_run
 from optrove.capture.tracing import Tracing, active_tracing
 from optrove.errors import AlreadyTracing, UnusableJournal
-from optrove.tracing.trace import summarize_directory
+from optrove.tracing.recorded import summarize_directory
 from tracing import assert_adds_up, fake_op, perform, readers_in, seen_in
 
 

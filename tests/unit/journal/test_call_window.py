@@ -4,6 +4,7 @@ import pytest
 
 from optrove.errors import BadData
 from optrove.journal.calls import calls_of, calls_within
+from optrove.model.records import CallOutcome
 from troves import Program
 
 
@@ -13,7 +14,7 @@ def recorded(directory, calls):
         program.call("ttnn.op", number % 7)
     program.call("ttnn.bad", result=ArithmeticError("no"))
     content = program.end()
-    return content.dictionary(), list(content.blocks())
+    return content.dictionary(), content.blocks
 
 
 def test_a_few_calls_are_those_that_all_of_them_begin_with(tmp_path):
@@ -26,7 +27,7 @@ def test_a_few_calls_are_those_that_all_of_them_begin_with(tmp_path):
             (call.op_index, call.case_id, call.duration_ns) for call in expected
         ]
     assert seen == ()
-    assert calls_within(dictionary, block, 40, 1)[0].outcome == "raised"
+    assert calls_within(dictionary, block, 40, 1)[0].outcome is CallOutcome.RAISED
 
 
 @pytest.mark.parametrize(

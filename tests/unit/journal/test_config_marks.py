@@ -6,8 +6,8 @@ import pytest
 
 from optrove.errors import BadData
 from optrove.frameworks.probe_protocol import CONFIG_UNPACKING, muted
-from optrove.journal.content import JournalContent
-from optrove.journal.reader import find_journals
+from optrove.journal.format import find_journals
+from optrove.journal.reader import JournalReader
 from optrove.journal.writer import WINDOW_RECORDS
 from optrove.runconfig import MeshDeviceStub, OpConfig, create_run_config
 from tracing import fake_op, perform, start_recorder
@@ -48,7 +48,7 @@ def call(recorder, op="fake.op", **keywords):
 
 def counted(directory):
     (lines,) = find_journals(directory)
-    content = JournalContent(lines)
+    content = JournalReader(lines)
     return {
         (path, content.case(number).op): calls for path, number, calls in content.config_calls()
     }

@@ -10,7 +10,9 @@ import pytest
 
 from optrove.errors import UnusableJournal
 from optrove.journal import writer as module
-from optrove.journal.reader import JournalReader, find_journals
+from optrove.journal.calls import Dictionary
+from optrove.journal.format import find_journals
+from optrove.journal.reader import JournalReader
 from optrove.journal.writer import Journal
 from tracing import fake_op, perform, readers_in, seen_in, start_recorder, summary_of
 
@@ -35,8 +37,8 @@ def test_a_new_journal_can_be_read_at_once(journal, tmp_path):
     (path,) = find_journals(tmp_path)
     reader = JournalReader(path)
     assert (reader.process, reader.pid) == (3, os.getpid())
-    assert [*reader.raw_calls()] == []
-    assert (reader.lost(), reader.torn, reader.ending) == (0, False, None)
+    assert (reader.calls, reader.blocks) == (0, ())
+    assert (reader.lost, reader.torn, reader.ending) == (0, False, None)
 
 
 def test_a_journal_has_its_name_only_when_its_header_is_complete(tmp_path, monkeypatch):
@@ -70,7 +72,8 @@ def test_a_line_that_fits_in_part_only_leaves_nothing_behind(journal, tmp_path, 
     assert raised.value.errno == errno.ENOSPC
     assert path.read_bytes() == before
     journal.write({"site": 1, "file": "a", "line": 3})
-    assert JournalReader(path).site(1).line == 3
+    known = Dictionary(JournalReader(path).dictionary())
+    assert known.entry("sites", 1) == ["a", 3]
 
 
 def test_after_its_end_nothing_is_written_into_whatever_file_comes_next(tmp_path):

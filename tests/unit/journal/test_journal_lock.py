@@ -8,9 +8,8 @@ import pytest
 
 from optrove.capture.tracing import Tracing
 from optrove.errors import UnusableJournal
-from optrove.journal.content import JournalContent
-from optrove.journal.format import LINES, is_being_written
-from optrove.journal.reader import find_journals
+from optrove.journal.format import LINES, find_journals, is_being_written
+from optrove.journal.reader import JournalReader
 from optrove.journal.writer import Journal
 from optrove.model.records import Environment, Run, RunKind
 
@@ -62,12 +61,12 @@ def test_a_journal_is_being_written_until_its_process_ends(tmp_path, finishing, 
     (lines,) = find_journals(tmp_path)
     assert is_being_written(lines)
     # To look at it, or to read it, does not take the lock away.
-    assert JournalContent(lines).calls == 1
+    assert JournalReader(lines).calls == 1
     assert is_being_written(lines)
     process.send_signal(number)
     process.wait()
     assert not is_being_written(lines)
-    assert JournalContent(lines).calls == 1
+    assert JournalReader(lines).calls == 1
 
 
 def test_a_journal_that_was_closed_is_not_being_written(tmp_path):

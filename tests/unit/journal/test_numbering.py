@@ -3,11 +3,13 @@ import pytest
 
 from optrove.frameworks.installed import loaded_tables
 from optrove.journal import writer as module
+from optrove.journal.calls import Dictionary
 from optrove.journal.writer import Journal, Numbering
 from optrove.model.records import Scope
 from optrove.serializer.describe import Describer
 from optrove.serializer.hashes import placement_hash
-from tracing import readers_in
+from optrove.serializer.wire import decode
+from tracing import case_in, readers_in
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def case(numbering, **arguments):
 
 def read_case(tmp_path, number):
     (reader,) = readers_in(tmp_path)
-    return reader.case(number)
+    return case_in(reader, number)
 
 
 @pytest.mark.parametrize(
@@ -98,11 +100,13 @@ def test_a_number_is_readable_as_soon_as_it_is_handed_out(numbering, tmp_path):
     ]
     assert numbers == [1] * 5
     (reader,) = readers_in(tmp_path)
-    assert reader.site(1).line == 3
-    assert reader.reason(1) == "why"
-    assert reader.error(1).startswith("x" * module.MAX_ERROR)
-    assert len(reader.error(1)) < 30_000
-    assert [output.shape for output in reader.outputs(1)[:1]] == [(4,)]
+    known = Dictionary(reader.dictionary())
+    assert known.entry("sites", 1) == ["a.py", 3]
+    assert known.entry("scopes", 1) == {"test_id": "t.py::a"}
+    assert known.entry("reasons", 1) == ["filtered", "why"]
+    assert known.entry("errors", 1).startswith("x" * module.MAX_ERROR)
+    assert len(known.entry("errors", 1)) < 30_000
+    assert decode(known.entry("outputs", 1)[0]).shape == (4,)
 
 
 def test_a_line_that_could_not_be_written_gives_no_number_away(numbering, journal, monkeypatch):

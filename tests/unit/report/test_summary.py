@@ -5,7 +5,6 @@ from optrove.model.ops import Amount, Counting, LeftOut
 from optrove.model.records import TestOutcome, TestResult
 from optrove.report.summary import LOST, summarize
 from optrove.report.trace import summary_document
-from optrove.serializer.hashes import placement_hash
 from tracing import assert_adds_up, fake_op, perform, readers_in, start_recorder, summary_of
 
 
@@ -42,7 +41,7 @@ def test_a_case_of_several_processes_is_stored_once(tmp_path):
 def test_cases_that_were_there_before_are_not_new(tmp_path):
     record(tmp_path, 1, 1, 2)
     (reader,) = readers_in(tmp_path)
-    known = {placement_hash(reader.case(1))}
+    known = {reader.case(1).case_id}
     summary = summarize([reader], known)
     assert_adds_up(summary)
     assert (summary.cases, summary.known_cases) == (2, 1)
