@@ -26,7 +26,7 @@ def test_the_demo_needs_no_torch_and_leaves_a_trove_and_a_report(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "No numbers without torch" in done.stdout
+    assert "No numerics without torch" in done.stdout
     assert "$ optrove check-board p300 --model llama" in done.stdout
     assert "equal hash" in done.stdout
     assert "all as they should be" in done.stdout
