@@ -1,4 +1,4 @@
-"""Put the examples into a wheel, and build the C extension if a compiler exists.
+"""Put the examples into a wheel, and build the C extensions if a compiler exists.
 
 Without a compiler or Python's headers the package is pure Python, and tracing is somewhat slower.
 The compiler is that of the variable CC, else the one that Python was built with, else ``cc``.
@@ -16,24 +16,27 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULE = "src/optrove/frameworks/_fast_path"
+MODULES = ("src/optrove/frameworks/_fast_path", "src/optrove/frameworks/_torch_fast_path")
 EXAMPLES = "optrove/_examples"
 
 
 class CompileHook(BuildHookInterface):
-    """Compile one extension module beside its source; put it and the examples into the wheel."""
+    """Compile each extension module beside its source; put them and the examples into the wheel."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile; an editable installation finds module and examples where they are."""
+        """Compile; an editable installation finds modules and examples where they are."""
         if version != "editable":
             build_data["force_include"][str(Path(self.root, "examples"))] = EXAMPLES
-        source = Path(self.root, MODULE + ".c")
+        for module in MODULES:
+            self._build(Path(self.root, module + ".c"), version, build_data)
+
+    def _build(self, source: Path, version: str, build_data: dict[str, Any]) -> None:
         target = source.with_name(source.stem + str(sysconfig.get_config_var("EXT_SUFFIX")))
         problem = self._compile(source, target)
         if problem is not None:
-            self.app.display_warning(f"optrove's C extension is not built: {problem}")
+            self.app.display_warning(f"optrove's C extension {source.stem} is not built: {problem}")
             if version == "editable":
                 # A build of an older source would be found.
                 target.unlink(missing_ok=True)

@@ -1,93 +1,171 @@
-"""What tracing PyTorch costs, beside torch.profiler's ExecutionTraceObserver, in one process."""
+"""What tracing PyTorch costs: CPU time beside torch's own tools, in turns, in one process.
+
+The result and the number of calls of each ATen operation are compared with those under an empty
+dispatch mode: they must be equal.
+"""
 
 from __future__ import annotations
 
+import argparse
+import hashlib
 import statistics
+import sys
 import tempfile
 import time
+from collections import Counter
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.profiler import ExecutionTraceObserver
+from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch_programs import PROGRAMS
 
 import optrove
+from optrove.capture.tracing import active_tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-ROUNDS = 9
-REPEATS = 50
+    from torch_programs import Program
 
-
-def model_step() -> Callable[[], None]:
-    """Return one step of training a small perceptron."""
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 16))
-    inputs = torch.randn(32, 64)
-
-    def step() -> None:
-        model.zero_grad()
-        torch.nn.functional.cross_entropy(
-            model(inputs), torch.zeros(32, dtype=torch.long)
-        ).backward()
-
-    return step
+SECONDS = 0.25
+UNTRACED, EMPTY, OPTROVE, PROFILER, OBSERVER = (
+    "untraced", "empty dispatch mode", "optrove", "torch.profiler, shapes",
+    "ExecutionTraceObserver",
+)  # fmt: skip
+UNCOUNTED = ("prim", "profiler")
+"""Operations that only keep torch's own books; optrove does not record them."""
 
 
-def microseconds(step: Callable[[], None]) -> float:
-    """Return the median time of one step."""
-    times = []
-    for _ in range(REPEATS):
-        start = time.perf_counter_ns()
-        step()
-        times.append(time.perf_counter_ns() - start)
-    return statistics.median(times) / 1000
+class Empty(TorchDispatchMode):
+    """A dispatch mode that does nothing."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
 
 
-def observed(step: Callable[[], None], place: Path) -> float:
-    """Return the time of a step under torch's own observer, which writes a file."""
+class Counting(TorchDispatchMode):
+    """A dispatch mode that counts operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen[f"torch.ops.{func}"] += 1
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def observed(place: Path) -> Iterator[None]:
+    """Turn on torch's own observer, which writes a file."""
     observer = ExecutionTraceObserver()
-    observer.register_callback(str(place / "trace.json"))
+    observer.register_callback(str(place / f"{time.monotonic_ns()}.json"))
     observer.start()
     try:
-        return microseconds(step)
+        yield
     finally:
         observer.stop()
         observer.unregister_callback()
 
 
-def traced(step: Callable[[], None], place: Path) -> tuple[float, int]:
-    """Return the time of a step under optrove, and the op calls of all steps."""
-    with optrove.trace(place / "trove.db", backend="torch") as trace:
-        step()
-        found = microseconds(step)
-    return found, trace.summary().accounting.observed
+def ways(place: Path) -> dict[str, Callable[[], AbstractContextManager[Any]]]:
+    """Return the compared ways to observe a program, by name."""
+    return {
+        UNTRACED: nullcontext,
+        EMPTY: Empty,
+        OPTROVE: lambda: optrove.trace(place / "trove.db", backend="torch"),
+        PROFILER: partial(profile, activities=[ProfilerActivity.CPU], record_shapes=True),
+        OBSERVER: partial(observed, place),
+    }
 
 
-def main() -> None:
-    """Measure all three in turns."""
-    step = model_step()
-    times: dict[str, list[float]] = {"untraced": [], "optrove": [], "ExecutionTraceObserver": []}
-    calls = 0
-    with tempfile.TemporaryDirectory() as name:
-        for number in range(ROUNDS):
-            place = Path(name) / str(number)
-            place.mkdir()
-            step()
-            times["untraced"].append(microseconds(step))
-            found, calls = traced(step, place)
-            times["optrove"].append(found)
-            times["ExecutionTraceObserver"].append(observed(step, place))
-    per_step = calls / (REPEATS + 1)
-    untraced = statistics.median(times["untraced"])
-    print(f"a training step of {per_step:.0f} recorded calls")
-    print(f"{'way':24} {'us/step':>9} {'us/call':>9} {'ratio':>9}")
-    for way, found in times.items():
-        median = statistics.median(found)
-        added = (median - untraced) / per_step
-        print(f"{way:24} {median:9.0f} {added:9.1f} {median / untraced:8.2f}x")
+def repeated(program: Program, repeats: int) -> float:
+    """Return the CPU time of one run, of several in a row."""
+    start = time.process_time()
+    for _ in range(repeats):
+        program()
+    return (time.process_time() - start) / repeats
+
+
+def digest(result: Any) -> str:
+    """Return a hash of all tensors of a result, to the last bit."""
+    text = hashlib.sha256()
+    for each in result if isinstance(result, list) else [result]:
+        text.update(repr((each.dtype, tuple(each.shape))).encode())
+        text.update(each.contiguous().numpy().tobytes())
+    return text.hexdigest()
+
+
+def check(program: Program, place: Path) -> tuple[int, str]:
+    """Compare result and operations with those of a dispatch mode; return their number."""
+    counting = Counting()
+    with counting:
+        expected = program()
+    with optrove.trace(place / "check.db", backend="torch") as trace:
+        tracing = active_tracing()
+        found = program()
+        faults = dict(tracing.recorder.faults) if tracing else {}
+    ours = Counter({each.op: each.calls for each in trace.summary().ops})
+    theirs = Counter(
+        {op: n for op, n in counting.seen.items() if op.split(".")[2] not in UNCOUNTED}
+    )
+    problems = [
+        *(["other numbers"] if digest(found) != digest(expected) else []),
+        *(f"{op}: {ours[op]} for {theirs[op]}" for op in ours | theirs if ours[op] != theirs[op]),
+        *map(str, faults),
+    ]
+    return counting.seen.total(), ", ".join(problems) or "equal"
+
+
+def measure(
+    make: Callable[[], Program], rounds: int, place: Path
+) -> dict[str, tuple[float, float]]:
+    """Return the CPU time of one run under each way, measured in turns.
+
+    Once while the program runs, and once with everything that comes after it: the events of the
+    profiler, the trove of optrove.
+    """
+    torch.manual_seed(0)
+    program = make()
+    program()
+    calls, verdict = check(program, place)
+    repeats = max(1, round(SECONDS / repeated(program, 1)))
+    times: dict[str, list[float]] = {}
+    whole: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for way, mode in ways(place).items():
+            start = time.process_time()
+            with mode():
+                program()  # first calls are learned
+                times.setdefault(way, []).append(repeated(program, repeats))
+            whole.setdefault(way, []).append((time.process_time() - start) / (repeats + 1))
+    print(f"  {calls:,} operations; results and counts: {verdict}")
+    return {way: (statistics.median(times[way]), statistics.median(whole[way])) for way in times}
+
+
+def main() -> int:
+    """Measure each program and print ratios."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("programs", nargs="*", choices=[[], *PROGRAMS], default=[])
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    for name in asked.programs or PROGRAMS:
+        print(name)
+        with tempfile.TemporaryDirectory() as place:
+            times = measure(PROGRAMS[name], asked.rounds, Path(place))
+        untraced, empty = times[UNTRACED][0], times[EMPTY][0]
+        for way, (running, whole) in times.items():
+            print(
+                f"  {way:24} {running * 1000:9.2f} ms {running / untraced:6.2f}x untraced "
+                f"{running / empty:6.2f}x empty; to its end {whole / untraced:6.2f}x untraced"
+            )
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -32,7 +32,7 @@ class Attention(nn.Module):
         self.output = nn.Linear(sizes.hidden, sizes.hidden)
 
     def forward(self, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Return what each token has gathered from the others."""
+        """Return the information that each token has gathered from the others."""
         batch, sequence, width = hidden.shape
         fused = self.qkv(hidden).view(batch, sequence, 3, self.heads, width // self.heads)
         query, key, value = fused.permute(2, 0, 3, 1, 4).unbind(0)

@@ -72,7 +72,7 @@ def test_a_tensor_tells_size_strides_dtype_device_and_gradient(tables):
     )
 
 
-def test_a_scalar_tensor_and_an_empty_one_are_told_apart(tables):
+def test_a_scalar_tensor_and_an_empty_one_are_distinguished(tables):
     assert describe(torch.zeros(()), tables).shape == ()
     assert describe(torch.zeros(0), tables).shape == (0,)
 
@@ -121,7 +121,7 @@ def test_a_tensor_that_does_not_tell_its_size_is_opaque(tables):
     assert isinstance(describe(nested, tables), Opaque)
 
 
-def test_a_generator_is_made_anew_with_its_seed_and_needs_no_device(tables):
+def test_a_generator_is_recreated_with_its_seed_and_needs_no_device(tables):
     generator = torch.Generator().manual_seed(42)
     recorded = describe(generator, tables)
     assert isinstance(recorded, Handle)

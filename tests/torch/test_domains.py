@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from optrove.frameworks.seeded_tensors import TorchInputs
-from optrove.frameworks.value_domains import MASKED
+from optrove.frameworks.input_values import MASKED, TorchInputs
 from optrove.model.values import Int, List, NumpyPlacement, TensorSpec, TorchPlacement
 
 pytestmark = pytest.mark.torch

@@ -80,7 +80,7 @@ def test_nothing_but_operations_of_torch_can_be_reached_by_a_name():
     assert len(files) == 5
 
 
-def test_an_operation_that_raises_is_told_in_its_own_words(jobs):
+def test_an_operation_that_raises_is_reported_in_its_own_words(jobs):
     case = Case("torch.zeros", (("size", Tuple((Int(-3),))),))
     (attempt,) = run_jobs([Job(case, DeviceKind.HOST)])
     assert attempt.outcome is Outcome.RAISED

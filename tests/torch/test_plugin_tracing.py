@@ -1,4 +1,4 @@
-"""Tracing in pytest, of torch's calls; how sessions may end is told in tests/plugin."""
+"""Tracing in pytest, of torch's calls; tests/plugin covers how sessions may end."""
 
 import json
 import signal
@@ -7,10 +7,9 @@ import sys
 
 import pytest
 
-from optrove.journal.reader import JournalReader
 from optrove.model.records import CallOutcome
 from optrove.tracing.recorded import summarize_directory
-from tracing import assert_adds_up, seen_in
+from tracing import assert_adds_up, journals, seen_in
 
 pytestmark = pytest.mark.torch
 
@@ -32,14 +31,6 @@ def outermost(pytester):
         for line in lines(pytester)
         if line["depth"] == 0
     ]
-
-
-def journals(pytester, directory):
-    """The readers of all journals below a directory, which must add up."""
-    place = pytester.path / directory
-    for found in {lines.parent for lines in place.rglob("*.lines")}:
-        assert_adds_up(summarize_directory(found))
-    return [reader for found in place.rglob("*.lines") for reader in [JournalReader(found)]]
 
 
 PHASES = """
@@ -67,14 +58,14 @@ def test_calls_in_a_worker_belong_to_their_test_and_phase(pytester):
     )
     tests = [f"test_phases.py::test_mul[{mode}]" for mode in ("prefill", "decode")]
     assert outermost(pytester) == [
-        (None, None, "torch.ones"),
+        (None, None, "torch.ops.aten.ones.default"),
         *(
             (test, phase, op)
             for test in tests
             for phase, op in (
-                ("setup", "torch.add"),
-                ("call", "torch.mul"),
-                ("teardown", "torch.neg"),
+                ("setup", "torch.ops.aten.add.Tensor"),
+                ("call", "torch.ops.aten.mul.Tensor"),
+                ("teardown", "torch.ops.aten.neg.default"),
             )
         ),
     ]
@@ -98,12 +89,21 @@ def test_the_call_in_flight_is_known_after_a_kill(pytester):
             torch.ones(2).map_(torch.ones(2), lambda a, b: hangs(a))
         """
     )
-    command = [sys.executable, "-m", "pytest", "-s", "--ops-jsonl", "ops.jsonl"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-s",
+        "--ops-jsonl",
+        "ops.jsonl",
+        "--optrove-level",
+        "api",
+    ]
     with subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.PIPE, text=True) as child:
         while "here" not in child.stdout.readline():
             assert child.poll() is None
         child.send_signal(signal.SIGKILL)
-    (reader,) = journals(pytester, "ops.jsonl.journal")
+    (reader,) = journals(pytester.path / "ops.jsonl.journal")
     last = [seen for seen in seen_in(reader) if seen.call.depth == 0][-1]
     assert last.call.outcome is CallOutcome.UNFINISHED
     assert last.op == "torch.Tensor.map_"
@@ -112,13 +112,13 @@ def test_the_call_in_flight_is_known_after_a_kill(pytester):
 
 def test_filtered_calls_are_counted_and_not_written(pytester):
     pytester.makepyfile(test_phases=PHASES)
-    options = ("--optrove-include", "torch.mul,torch.neg", "--optrove-exclude", "neg")
+    options = ("--optrove-include", "aten.mul,aten.neg", "--optrove-exclude", "neg")
     result = pytester.runpytest_subprocess(
         "--ops-jsonl", "ops.jsonl", "--optrove-journal", "journal", *options
     )
     result.assert_outcomes(passed=2)
-    assert {op for _, _, op in outermost(pytester)} == {"torch.mul"}
+    assert {op for _, _, op in outermost(pytester)} == {"torch.ops.aten.mul.Tensor"}
     summary = summarize_directory(pytester.path / "journal")
     assert_adds_up(summary)
-    assert [op.op for op in summary.ops] == ["torch.mul"]
+    assert [op.op for op in summary.ops] == ["torch.ops.aten.mul.Tensor"]
     assert sum(count for _, count in summary.accounting.filtered) > 0

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from optrove.capture.recorder import Recorder
-from optrove.frameworks.probe_protocol import muted
+from optrove.frameworks.probe_protocol import API, muted
 from optrove.frameworks.torch.probe import TorchProbe
 from optrove.journal.format import find_journals
 from optrove.journal.reader import JournalReader
@@ -52,10 +52,10 @@ class Seen:
 class Trace:
     """A probe with a real recorder and journal."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, level):
         self.directory = directory
         self.recorder = Recorder(Journal(directory, 0))
-        self.probe = TorchProbe(torch, self.recorder)
+        self.probe = TorchProbe(torch, self.recorder, level=level)
 
     def __enter__(self):
         self.probe.install()
@@ -94,8 +94,13 @@ def _seen(seen):
 
 
 @pytest.fixture
-def trace(tmp_path):
-    trace = Trace(tmp_path)
+def level():
+    return API
+
+
+@pytest.fixture
+def trace(tmp_path, level):
+    trace = Trace(tmp_path, level)
     yield trace
     trace.probe.remove()
     assert torch._C._len_torch_function_stack() == 0
@@ -234,7 +239,7 @@ def test_a_call_that_raises_is_recorded_with_its_error(trace):
     assert product.error.startswith("RuntimeError: size mismatch")
 
 
-def test_one_call_has_one_case_however_it_is_spelled(trace):
+def test_one_call_has_one_case_however_its_arguments_are_passed(trace):
     x, y = torch.ones(2, 3), torch.ones(2, 3)
     with trace:
         torch.add(x, y)
@@ -246,10 +251,10 @@ def test_one_call_has_one_case_however_it_is_spelled(trace):
         x.to(torch.float64)
         x.to(dtype=torch.float64)
     functions = [call for call in trace.calls() if call.depth == 0]
-    assert [call.number for call in functions] == [
-        *[functions[0].number] * 3,
-        *[functions[3].number] * 3,
-        *[functions[6].number] * 2,
+    assert [call.case for call in functions] == [
+        *[functions[0].case] * 3,
+        *[functions[3].case] * 3,
+        *[functions[6].case] * 2,
     ]
     assert isinstance(functions[3].arguments["size"], Tuple)
 
@@ -448,7 +453,7 @@ def test_contexts_of_the_program_stay_in_force(trace):
     assert ops.count("torch.Tensor.matmul") == 2
 
 
-def test_a_default_device_that_lies_beneath_stays_in_force(trace):
+def test_a_default_device_below_the_probe_stays_in_force(trace):
     with torch.device("meta"), trace:
         assert torch.nn.Linear(2, 2).weight.device.type == "meta"
         assert torch.full((2,), 1.0).device.type == "meta"

@@ -1,12 +1,12 @@
 """The converter table of torch: tensors, dtypes, devices, sizes, layouts, results, generators.
 
-A tensor is described by what its handle tells: no number is read, no operation runs, and neither
+A tensor is described by its metadata: no number is read, no operation runs, and neither
 ``__torch_function__`` nor a function mode notices. Subclasses such as ``nn.Parameter`` count as
-tensors. Some tensors have no recorded form and are Opaque: those whose size torch does not tell
-as numbers (nested and symbolic ones), and quantized ones, for their scales.
+tensors. Some tensors have no recorded form and are Opaque: those whose size is not in numbers
+(nested and symbolic ones), and quantized ones, because of their scales.
 
-Limit: sparse tensors and those within a transform (vmap, grad) have no storage that torch would
-show, so that views of them count as tensors of their own.
+Limit: torch does not show the storage of sparse tensors and of those within a transform (vmap,
+grad), so their views count as separate tensors.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ _CONSTANTS = ("dtype", "layout", "memory_format", "qscheme")
 
 
 def table() -> ConverterTable:
-    """Return the converters of the installed torch, which is imported now if it was not yet."""
+    """Import torch and return its converters."""
     torch = importlib.import_module("torch")
     rule = TensorRule(torch)
     return ConverterTable(
         "torch",
         [
             *(_constants(torch, kind) for kind in _CONSTANTS),
+            *_enums(torch),
             *_results(torch),
             TensorConverter(
                 "torch.Tensor", torch.Tensor, rule.spec, subclasses=True, storage=rule.storage
@@ -50,7 +51,7 @@ def table() -> ConverterTable:
                 "torch.device",
                 torch.device,
                 lambda live: {"type": live.type, "index": live.index},
-                partial(_make_device, torch),
+                lambda fields: torch.device(fields["type"], fields["index"]),
                 ("type", "index"),
             ),
             StructConverter(
@@ -73,7 +74,7 @@ def table() -> ConverterTable:
 
 
 class TensorRule:
-    """How a tensor is described; knows the names of dtypes and layouts."""
+    """Describes tensors; knows the names of dtypes and layouts."""
 
     __slots__ = ("_dtypes", "_layouts", "_strided", "_unnoticed")
 
@@ -86,9 +87,9 @@ class TensorRule:
         self._unnoticed = torch._C.DisableTorchFunction  # noqa: SLF001 - has no public name
 
     def spec(self, live: Any, describing: Describing, identity: int, storage: int) -> TensorSpec:  # noqa: ARG002 - the signature of TensorConverter.spec
-        """Return the specification of ``live``; strides only where its layout has them.
+        """Return the specification of ``live``; strides only if its layout has them.
 
-        ValueError if it is quantized, or if torch does not tell its sizes as numbers.
+        ValueError if it is quantized, or if its sizes are not numbers.
         """
         with self._unnoticed():
             if live.is_quantized:
@@ -107,16 +108,16 @@ class TensorRule:
             return TensorSpec(shape, self._dtypes[live.dtype], placement, identity, storage)
 
     def storage(self, live: Any) -> tuple[str, int]:
-        """Return what a tensor and its views share; the tensor itself where torch shows nothing."""
+        """Return a key that a tensor and its views share; its own if torch shows no storage."""
         with self._unnoticed():
             try:
-                return ("storage", live.untyped_storage()._cdata)  # noqa: SLF001 - tells storages apart without reading them
+                return ("storage", live.untyped_storage()._cdata)  # noqa: SLF001 - identifies a storage without reading it
             except NotImplementedError:
                 return ("tensor", id(live))
 
 
 def _numbers(sizes: Iterable[Any]) -> tuple[int, ...]:
-    """Return ``sizes`` as plain numbers; ValueError for symbols, which look like numbers."""
+    """Return ``sizes`` as plain numbers; ValueError for symbolic ones."""
     found = tuple(sizes)
     for size in found:
         if type(size) is not int:
@@ -125,15 +126,15 @@ def _numbers(sizes: Iterable[Any]) -> tuple[int, ...]:
 
 
 def device_name(live: Any) -> str:
-    """Return a device as torch spells it: ``cpu``, ``cuda:0``."""
+    """Return the name of a device in torch: ``cpu``, ``cuda:0``."""
     kind: str = live.type
     return kind if live.index is None else f"{kind}:{live.index}"
 
 
 def _results(torch: ModuleType) -> list[StructConverter]:
-    """Return the converters of named results, such as what ``torch.max`` along a dimension gives.
+    """Return the converters of named results, such as that of ``torch.max`` along a dimension.
 
-    Their module also holds other names for them; each goes by its own.
+    Their module also has aliases of them, which do not count.
     """
     found = vars(torch.return_types).items()
     return [
@@ -161,11 +162,26 @@ def _constants(torch: ModuleType, kind: str) -> SymbolConverter:
     return SymbolConverter(f"torch.{kind}", cls, members, names.__getitem__)
 
 
-def _members(torch: ModuleType, cls: type) -> dict[str, Any]:
-    """Return the constants of ``cls`` by their one name, which is not that of an alias.
+def _enums(torch: ModuleType) -> list[SymbolConverter]:
+    """Return the converters of torch's enumerations that are written in C++."""
+    distributed = getattr(torch._C, "_distributed_c10d", None)  # noqa: SLF001 - where the class is
+    reduce_op = getattr(distributed, "ReduceOp", None)
+    found = {
+        "torch.nn.attention.SDPBackend": getattr(torch._C, "_SDPBackend", None),  # noqa: SLF001 - has no public name
+        "torch.distributed.ReduceOp": getattr(reduce_op, "RedOpType", None),
+    }
+    return [
+        SymbolConverter(name, kind, dict(kind.__members__), lambda live: str(live.name))
+        for name, kind in found.items()
+        if kind is not None
+    ]
 
-    ``torch.half`` and ``torch.float16`` are one object. Dtypes and memory formats tell their own
-    name to whoever copies them; the other constants have no aliases.
+
+def _members(torch: ModuleType, cls: type) -> dict[str, Any]:
+    """Return the constants of ``cls`` by name, without aliases.
+
+    ``torch.half`` and ``torch.float16`` are one object. Dtypes and memory formats have their own
+    name in ``__reduce__``; the other constants have no aliases.
     """
     found = {name: member for name, member in vars(torch).items() if isinstance(member, cls)}
     return {_own_name(name, member): member for name, member in sorted(found.items())}
@@ -176,12 +192,8 @@ def _own_name(name: str, member: Any) -> str:
     return own.removeprefix("torch.") if isinstance(own, str) else name
 
 
-def _make_device(torch: ModuleType, fields: Fields) -> Any:
-    return torch.device(fields["type"], fields["index"])
-
-
 def _generator_recipe(live: Any) -> Fields:
-    """Return the seed a generator started from; numbers already drawn are not replayed."""
+    """Return the seed of a generator; numbers that were drawn already are not replayed."""
     return {"device": live.device, "seed": live.initial_seed()}
 
 

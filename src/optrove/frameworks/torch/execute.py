@@ -1,38 +1,62 @@
-"""Execute any recorded case of torch on the host: functions, methods, ATen operations.
+"""Execute any recorded case of torch: functions, methods, ATen operations.
 
-Names come from recordings, so nothing can be reached by them but what torch lists as its own
-operations: what can be overridden by ``__torch_function__``, and what the dispatcher runs.
+A case runs on its recorded device or on that of a TorchTarget, as it is or compiled, and its
+numbers are compared with the same operation in float64 on the CPU (``reference.py``).
+
+Names come from recordings, so they reach only the operations that torch lists: functions that
+``__torch_function__`` can override, and operations of the dispatcher.
 """
 
 from __future__ import annotations
 
 import inspect
 import time
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from importlib import import_module
+from itertools import takewhile
 from operator import attrgetter
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, NotReplayable
-from optrove.frameworks.executor import Executed, Raised, Stage, refuse_inert
-from optrove.frameworks.probe_protocol import SingleCallRecorder, muted
-from optrove.frameworks.seeded_tensors import TorchInputs
+from optrove.frameworks.executor import Compared, Executed, Raised, Stage, refuse_inert
+from optrove.frameworks.input_values import TorchInputs
+from optrove.frameworks.probe_protocol import API, ATEN, LEVELS, SingleCallRecorder, muted
+from optrove.frameworks.torch.domains import domain_of
 from optrove.frameworks.torch.probe import GETTERS, Signatures, TorchProbe, is_operation
-from optrove.model.values import List, TensorSpec
+from optrove.frameworks.torch.reference import (
+    DATA_DEPENDENT,
+    INDEXING,
+    UNINITIALIZED,
+    ReferenceComparison,
+    ReferenceProcess,
+    References,
+    last_name,
+    tensors_in,
+)
+from optrove.model.case import Case, renamed, rewrite
+from optrove.model.torch_target import TorchTarget
+from optrove.model.values import List, TensorSpec, TorchPlacement, walk
 from optrove.serializer.build import build
+from optrove.serializer.describe import Describer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from optrove.frameworks.executor import Asked, Telling
-    from optrove.model.case import Case
-    from optrove.model.records import DeviceParameters
+    from optrove.frameworks.executor import OnStage
+    from optrove.model.records import DeviceParameters, Job
+    from optrove.model.values import Value
     from optrove.serializer.tables import Tables
 
 FILES: Final = frozenset({"from_file", "load", "save"})
 """Operations that read or write files, which a replay must not touch."""
 
 UNLISTED: Final = frozenset({"torch.autograd.backward", "torch.autograd.grad"})
-"""Functions that can be overridden, which torch forgets in its list of those."""
+"""Functions that can be overridden but are missing in torch's list."""
+
+_OWN_SPACES: Final = frozenset({"aten", "prim", "prims"})
+_TIMED_SECONDS: Final = 0.05
 
 OPERATIONS: Final = "torch.ops."
 METHODS: Final = "torch.Tensor."
@@ -41,75 +65,181 @@ METHODS: Final = "torch.Tensor."
 class TorchExecutor:
     """Executes cases on the torch that is loaded in this process."""
 
-    def __init__(self, torch: ModuleType, tables: Callable[[], Tables]) -> None:
-        self._torch: Any = torch
+    def __init__(
+        self,
+        torch: ModuleType,
+        tables: Callable[[], Tables],
+        target: TorchTarget = TorchTarget(),  # noqa: B008 - immutable
+    ) -> None:
+        """Execute on a target, whose modules are imported; NotReplayable if that is impossible."""
+        self.torch: Any = torch
         self._tables = tables
+        self.target = target
         self._witness = SingleCallRecorder(tables)
-        self._probe = TorchProbe(torch, self._witness)
-        self._examples = self._torch.overrides.get_testing_overrides()
+        self._probes = {level: TorchProbe(torch, self._witness, level=level) for level in LEVELS}
+        self._examples = self.torch.overrides.get_testing_overrides()
         self._signatures = Signatures(torch)
+        self._comparison = ReferenceComparison(torch)
+        self.references: ReferenceProcess | None = None
+        self._prepare()
+
+    def _prepare(self) -> None:
+        devices = {self.target.device, *(new for _, new in self.target.mapped)} - {None}
+        trying = ""
+        if self.target.imports:
+            self.references = ReferenceProcess(self.torch, self._reference)
+        try:
+            for trying in self.target.imports:
+                import_module(trying)
+            for trying in sorted(map(str, devices)):
+                self.torch.empty(0, device=trying)
+        except Exception as error:
+            what = f"--import {trying}" if trying in self.target.imports else f"device {trying}"
+            raise NotReplayable(f"{what}: {type(error).__name__}: {error}") from error
 
     def open(self, wanted: DeviceParameters) -> tuple[str, ...]:  # noqa: ARG002 - the signature of an Executor
         """Open nothing: torch needs no device."""
         return ()
 
-    def peak_l1(self, asked: Asked) -> int:
-        """Refuse: a host has no L1 of its own to measure."""
-        raise NotReplayable(f"{asked.case.op} runs on this host, which has no L1")
+    def peak_l1(self, job: Job) -> int:
+        """Refuse: a host has no L1."""
+        raise NotReplayable(f"{job.case.op} runs on this host, which has no L1")
 
     def close(self) -> None:
-        """Close nothing."""
+        """End the process that computes references, if there is one."""
+        if self.references is not None:
+            self.references.close()
 
-    def execute(self, asked: Asked, tell: Telling) -> Executed:
-        """Rebuild a case and call it; NotReplayable when it cannot be rebuilt."""
-        case = asked.case
-        function = self._find(case.op)
-        tell(Stage.MAKING)
-        arguments, keywords = self._spread(case.op, function, self._rebuild(case, asked.seed))
-        tell(Stage.CALLING)
-        self._witness.expect(case.op)
-        raised: Raised | None = None
-        started = time.perf_counter_ns()
-        with self._probe:
+    def _reference(self, job: Job, dtypes: Mapping[Any, Any]) -> list[Any]:
+        """Return the reference results of a Job, in the process that computes references."""
+        with muted(), self.torch.no_grad():
+            return _Call(self, job).reference(dtypes)
+
+    def execute(self, job: Job, on_stage: OnStage) -> Executed:
+        """Rebuild a case and call it; NotReplayable if it cannot be rebuilt."""
+        outputs = job.outputs and tuple(map(self.target.placed_value, job.outputs))
+        call = _Call(self, replace(job, case=self.target.placed(job.case), outputs=outputs))
+        placed = call.job
+        dependent = call.depends_on_data
+        if dependent and call.is_on_meta:
+            raise NotReplayable("its outputs depend on numbers, and meta tensors have none")
+        on_stage(Stage.MAKING)
+        live = call.arguments()
+        on_stage(Stage.CALLING)
+        self._witness.expect(job.case.op)
+        result, raised, duration = None, None, 0
+        before = self.torch.get_rng_state()
+        with self._probes[ATEN if job.case.op.startswith(OPERATIONS) else API]:
+            started = time.perf_counter_ns()
             try:
-                function(*arguments, **keywords)
-            except Exception as error:  # noqa: BLE001 - the operation's own answer, whatever it is; judged by the caller
+                result = call.run(live)
+            except Exception as error:  # noqa: BLE001 - the operation may raise anything; the caller judges it
                 raised = Raised(type(error).__name__, str(error))
-        duration = time.perf_counter_ns() - started
+            duration = time.perf_counter_ns() - started
         seen = self._witness.take()
+        draws = not self.torch.equal(before, self.torch.get_rng_state())
         if seen is None:
             return Executed(raised=raised, duration_ns=duration)
-        named = tuple((f"arg{place}", name) for place, name in enumerate(seen.order))
-        return Executed(seen.case, named, seen.outputs, raised, duration_ns=duration)
+        executed = Executed(
+            seen.case,
+            tuple((f"arg{place}", name) for place, name in enumerate(seen.order)),
+            seen.outputs,
+            raised,
+            duration_ns=duration,
+            job=placed,
+            data_dependent=dependent,
+        )
+        if raised is not None:
+            return executed
+        if self.target.compiler is not None:
+            live = call.arguments()
+            try:
+                result = call.compiled()(live)
+            except Exception as error:  # noqa: BLE001 - as above
+                return replace(executed, raised=Raised(type(error).__name__, str(error)))
+            described = describe_outputs(self._tables(), live, result)
+            executed = replace(executed, outputs=described)
+        on_stage(Stage.READING)
+        compared = self._compared(call, [*call.results(result, live)], random=draws)
+        return replace(executed, compared=compared)
 
-    def _rebuild(self, case: Case, seed: int) -> dict[str, Any]:
+    def _compared(self, call: _Call, actual: list[Any], *, random: bool) -> tuple[Compared, ...]:
+        lacking = call.why_incomparable(random=random)
+        if lacking is not None:
+            return tuple(Compared(number, lacking=lacking) for number in range(len(actual)))
+        with muted(), self.torch.no_grad():
+            independent = self.target.compiler is not None or not call.is_on_cpu
+            references = References(self.torch, call.reference, independent=independent)
+            return self._comparison.compare(actual, references)
+
+    def warm(self, job: Job) -> Mapping[str, float]:
+        """Return the time of a warm call, its floating-point operations and its bytes.
+
+        The operation itself is timed, without tracing: by torch's own timer, which warms up,
+        repeats, and waits for other devices.
+        """
+        from torch.utils.benchmark import Timer
+        from torch.utils.flop_counter import FlopCounterMode
+
+        placed = replace(job, case=self.target.placed(job.case))
+        call = _Call(self, placed)
+        live = call.arguments()
+        run = call.run if self.target.compiler is None else call.compiled()
+        try:
+            with FlopCounterMode(display=False) as counter:
+                result = call.run(live)
+            run(live)
+            found = Timer("run(live)", globals={"run": run, "live": live}).blocked_autorange(
+                min_run_time=_TIMED_SECONDS
+            )
+        except Exception as error:
+            raise NotReplayable(f"{type(error).__name__}: {error}") from error
+        every = {id(each): each for each in tensors_in(self.torch, [*live.values(), result])}
+        moved = sum(each.numel() * each.element_size() for each in every.values())
+        return {"e2e_ns": found.median * 1e9, "flops": counter.get_total_flops(), "bytes": moved}
+
+    def rebuild(self, case: Case, seed: int, dtypes: Mapping[Any, Any]) -> dict[str, Any]:
+        """Return the arguments of a case by name; ``dtypes`` take the place of recorded ones."""
         given = dict(case.arguments)
         names = list(given)
         refuse_inert(given, self._tables())
         with muted():
-            inputs = TorchInputs(self._torch, given, seed)
+            domain = domain_of(case.op, given)
+            inputs = TorchInputs(self.torch, given, seed, domain=domain, dtypes=dtypes)
 
             def tensor(spec: TensorSpec, path: str) -> Any:
-                return inputs.make(spec, names[int(path[2:].partition("]")[0])])
+                place, _, inner = path[2:].partition("]")
+                return inputs.make(spec, names[int(place)], inner)
 
             try:
                 live = build(List(tuple(given.values())), self._tables(), tensor=tensor)
             except BadData as error:
                 raise NotReplayable(f"in the arguments {', '.join(names)}: {error}") from error
-        return dict(zip(names, live, strict=True))
+        found = dict(zip(names, live, strict=True))
+        if dtypes:
+            found = {
+                name: dtypes.get(each, each) if isinstance(each, self.torch.dtype) else each
+                for name, each in found.items()
+            }
+        return found
 
-    def _spread(
+    def spread(
         self, op: str, function: Any, live: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """Return the arguments as they are passed.
+        """Return the positional and the keyword arguments.
 
-        By place where torch's signature then gives them the same names again: some functions
-        take nothing by name, and a loose size is no list of sizes.
+        An argument is passed by place if torch's signature then gives it the same name again: some
+        functions take nothing by name, and separate sizes are not a list of sizes.
         """
         places = sorted((n for n in live if n[:3] == "arg" and n[3:].isdigit()), key=_number)
         method = op.startswith(METHODS)
         first = ["self"] if method and "self" in live else []
-        if places or op.startswith(OPERATIONS):
+        if op.startswith(OPERATIONS):
+            # By place as far as possible: torch.compile cannot pass a keyword such as ``from``.
+            schema = function._schema.arguments  # noqa: SLF001 - torch has no public way to ask
+            leading = takewhile(lambda each: each.name in live and not each.kwarg_only, schema)
+            return self._by_place(live, places or [each.name for each in leading])
+        if places:
             return self._by_place(live, [*first, *places])
         bind = self._signatures.of_function(op, function, method=method)
         for row in self._rows(function, method=method):
@@ -129,11 +259,11 @@ class TorchExecutor:
         return [live[name] for name in places], others
 
     def _rows(self, function: Any, *, method: bool) -> Iterator[tuple[str, ...]]:
-        """Yield the parameters that can be passed by place, as far as torch tells them."""
+        """Yield the parameters that can be passed by place, as far as torch lists them."""
         name = getattr(function, "__name__", "")
-        packet = None if name.startswith("__") else getattr(self._torch.ops.aten, name, None)
+        packet = None if name.startswith("__") else getattr(self.torch.ops.aten, name, None)
         for overload in () if packet is None else packet.overloads():
-            schema = getattr(packet, overload)._schema.arguments  # noqa: SLF001 - torch's public operations have no other way to tell
+            schema = getattr(packet, overload)._schema.arguments  # noqa: SLF001 - torch has no public access to schemas
             names = [each.name for each in schema if not each.kwarg_only]
             yield tuple("input" if name == "self" and not method else name for name in names)
         example = self._examples.get(function)
@@ -141,29 +271,31 @@ class TorchExecutor:
             names = list(inspect.signature(example).parameters)
             yield ("self", *names[1:]) if method else tuple(names)
 
-    def _find(self, op: str) -> Any:
-        """Return what is called ``op``; NotReplayable if that is no operation of torch."""
+    def find(self, op: str) -> Any:
+        """Return the operation ``op``; NotReplayable if torch has no such operation."""
         if FILES & set(op.split(".")):
             raise NotReplayable(f"{op} reads or writes a file, which a replay does not touch")
         last = op.rpartition(".")[2]
         live = self._walk(op)
-        if op.startswith(OPERATIONS) and isinstance(live, self._torch._ops.OpOverload):  # noqa: SLF001 - this class has no public name
+        if op.startswith(OPERATIONS) and isinstance(live, self.torch._ops.OpOverload):  # noqa: SLF001 - this class has no public name
             return live
         if op.startswith(METHODS) and last in GETTERS:
             return attrgetter(last)
         listed = _is_in(live, self._examples) or op in UNLISTED
         if not (listed or self._is_builtin(op, last)) or not is_operation(last):
-            raise NotReplayable(f"the installed torch has no operation called {op}")
+            space = op.split(".")[2] if op.startswith(OPERATIONS) else "aten"
+            hint = "" if space in _OWN_SPACES else "; --import MODULE imports what registers it"
+            raise NotReplayable(f"the installed torch has no operation called {op}{hint}")
         return live
 
     def _is_builtin(self, op: str, last: str) -> bool:
-        """Tell whether a name is that of a function of ATen; those that create tensors only are."""
-        builtins = self._torch._C._VariableFunctions  # noqa: SLF001 - the class that holds them all
+        """Return whether a name is an ATen function; those that create tensors are only there."""
+        builtins = self.torch._C._VariableFunctions  # noqa: SLF001 - the class that holds them all
         return op == f"torch.{last}" and last in dir(builtins)
 
     def _walk(self, op: str) -> Any:
         first, *parts = op.split(".")
-        live: Any = self._torch if first == "torch" else None
+        live: Any = self.torch if first == "torch" else None
         for part in parts:
             foreign = isinstance(live, ModuleType) and not live.__name__.startswith("torch")
             if live is None or foreign:
@@ -175,9 +307,175 @@ class TorchExecutor:
 def _is_in(live: Any, known: Mapping[Any, Any]) -> bool:
     try:
         return live in known
-    except TypeError:  # it has no hash, so it is none of them
+    except TypeError:  # it has no hash, so it is not in the mapping
         return False
 
 
 def _number(name: str) -> int:
     return int(name[3:])
+
+
+class _Call:
+    """One call of a case: its function, and how it has to be made."""
+
+    def __init__(self, executor: TorchExecutor, job: Job) -> None:
+        self._executor = executor
+        self._torch = executor.torch
+        self._function = executor.find(job.case.op)
+        self._is_operation = isinstance(self._function, self._torch._ops.OpOverload)  # noqa: SLF001 - this class has no public name
+        if self._is_operation:
+            job = replace(job, case=self._named(job.case))
+        self.job = self._job = job
+        devices = {
+            part.placement.device.partition(":")[0]
+            for _, value in (*job.case.arguments, *_numbered(job.outputs))
+            for _, part in walk(value)
+            if isinstance(part, TensorSpec) and isinstance(part.placement, TorchPlacement)
+        }
+        self.is_on_meta = "meta" in devices
+        self.is_on_cpu = devices <= {"cpu"}
+
+    def _named(self, case: Case) -> Case:
+        """Return a case whose positional arguments have the names of the schema."""
+        schema = self._function._schema.arguments  # noqa: SLF001 - torch has no public way to ask
+        names = {f"arg{place}": each.name for place, each in enumerate(schema)}
+        given = {name for name, _ in case.arguments}
+        return renamed(case, names) if given & names.keys() else case
+
+    @property
+    def depends_on_data(self) -> bool:
+        """Whether the outputs depend on the values of the inputs, not on their specs alone."""
+        tags = self._torch.Tag
+        dependent = {tags.data_dependent_output, tags.dynamic_output_shape}
+        if last_name(self._job.case.op) in INDEXING and not self._has_mask():
+            return False
+        tagged = self._is_operation and bool(dependent & set(self._function.tags))
+        return tagged or last_name(self._job.case.op) in DATA_DEPENDENT
+
+    def _has_mask(self) -> bool:
+        """Return whether a tensor selects elements, instead of naming their places."""
+        parts = (part for _, value in self._job.case.arguments for _, part in walk(value))
+        kinds = ("torch.bool", "torch.uint8")
+        return any(isinstance(part, TensorSpec) and part.dtype in kinds for part in parts)
+
+    def why_incomparable(self, *, random: bool) -> str | None:
+        """Return why the numbers of the call cannot be compared; None if they can."""
+        seeded = self._torch.Tag.nondeterministic_seeded
+        if random or (self._is_operation and seeded in self._function.tags):
+            return "its results are random"
+        if last_name(self._job.case.op) in UNINITIALIZED:
+            return "its results are not initialized"
+        if self.is_on_meta:
+            return "tensors on the meta device have no numbers"
+        return None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return new arguments, with the numbers of the Job's seed."""
+        return self._executor.rebuild(self._job.case, self._job.seed, {})
+
+    def run(self, live: dict[str, Any]) -> Any:
+        """Call the operation in the context that it was recorded in."""
+        arguments, keywords = self._executor.spread(self._job.case.op, self._function, live)
+        with self._context():
+            return self._function(*arguments, **keywords)
+
+    def compiled(self) -> Callable[[dict[str, Any]], Any]:
+        """Return ``run``, compiled."""
+        torch, op, function = self._torch, self._job.case.op, self._function
+        torch._dynamo.reset()  # noqa: SLF001 - cases must not share what was compiled for others
+        call = torch.compile(
+            lambda arguments, keywords: function(*arguments, **keywords),
+            backend=self._executor.target.compiler,
+            dynamic=False,
+        )
+
+        def run(live: dict[str, Any]) -> Any:
+            arguments, keywords = self._executor.spread(op, function, live)
+            with self._context():
+                return call(arguments, keywords)
+
+        return run
+
+    def results(self, result: Any, live: dict[str, Any]) -> Iterator[Any]:
+        """Yield the tensors of a result, and the arguments that the call has changed."""
+        seen: set[int] = set()
+        for tensor in tensors_in(self._torch, [result, *self._changed(live)]):
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                yield tensor
+
+    def reference(self, dtypes: Mapping[Any, Any]) -> list[Any]:
+        """Return the tensors of ``results`` of the same call on the CPU, with other dtypes."""
+        if self._executor.references is not None:
+            with suppress(ReferenceError):  # it does not know operations of imported modules
+                return self._executor.references.results(self._job, dtypes)
+        case = TorchTarget(device="cpu").placed(self._job.case)
+        case = Case(case.op, tuple((name, rewrite(each, _plain)) for name, each in case.arguments))
+        live = self._executor.rebuild(case, self._job.seed, dtypes)
+        result = self.run(live)
+        return [each.detach().resolve_conj().resolve_neg() for each in self.results(result, live)]
+
+    def _changed(self, live: dict[str, Any]) -> list[Any]:
+        if not self._is_operation:
+            return []
+        schema = self._function._schema.arguments  # noqa: SLF001 - torch has no public way to ask
+        written = [each.name for each in schema if each.alias_info and each.alias_info.is_write]
+        return [live[name] for name in written if name in live]
+
+    @contextmanager
+    def _context(self) -> Iterator[None]:
+        """Enter the modes that the call was made in, as far as the recording implies them."""
+        torch = self._torch
+        with ExitStack() as stack:
+            if self._is_operation:
+                # Operations of the dispatcher run below autograd; it shows composite ones in
+                # inference mode only.
+                composite = self._is_composite()
+                stack.enter_context(torch.inference_mode() if composite else torch.no_grad())
+            dtype = self._default_dtype()
+            if dtype is not None:
+                stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+                torch.set_default_dtype(dtype)
+            yield
+
+    def _is_composite(self) -> bool:
+        name = self._function.name()
+        has_kernel: Callable[[str, str], bool] = (
+            self._torch._C._dispatch_has_kernel_for_dispatch_key  # noqa: SLF001 - has no public name
+        )
+        return has_kernel(name, "CompositeImplicitAutograd")
+
+    def _default_dtype(self) -> Any:
+        """Return the default dtype if the recorded result shows that it was another one."""
+        arguments = dict(self._job.case.arguments)
+        tensors = any(
+            isinstance(part, TensorSpec) for _, each in arguments.items() for _, part in walk(each)
+        )
+        first = next(iter(self._job.outputs or ()), None)
+        if tensors or "dtype" in arguments or not isinstance(first, TensorSpec):
+            return None
+        dtype = getattr(self._torch, first.dtype.removeprefix("torch."), None)
+        default = self._torch.get_default_dtype()
+        others = (self._torch.float64, self._torch.float16, self._torch.bfloat16)
+        return dtype if dtype is not default and dtype in others else None
+
+
+def _numbered(outputs: tuple[Value, ...] | None) -> list[tuple[str, Value]]:
+    return [("", value) for value in outputs or ()]
+
+
+def _plain(value: Value) -> Value:
+    """Return a value whose tensors need no gradient."""
+    match value:
+        case TensorSpec(placement=TorchPlacement() as placement):
+            return replace(value, placement=replace(placement, requires_grad=False))
+    return value
+
+
+def describe_outputs(tables: Tables, live: Mapping[str, Any], result: Any) -> tuple[Value, ...]:
+    """Return the description of a result, after that of the arguments."""
+    with muted():
+        session = Describer(tables)
+        for name in sorted(live):
+            session.describe(live[name])
+        return () if result is None else (session.describe(result),)

@@ -1,37 +1,38 @@
-"""Report every call of a torch function and of an ATen operation.
+"""Report the operations that a torch program runs, and at level ``api`` its public functions.
 
-A call has the same names however it is spelled. Operations of the dispatcher have a schema;
-functions written in Python a signature; functions and methods written in C++ go by the schemas of
-the ATen operation of their name, whose first parameter is called ``input`` in functions.
+    torch.ops.aten.addmm.default              the dispatcher's operations, with the overload
+    torch.nn.functional.linear, torch.add     level api: functions, by their public names
+    torch.Tensor.add, torch.Tensor.T          level api: methods, operators, getters that compute
 
-The facts in a key are those that a description of a tensor holds, and where they are known a
-number stands for them. Which arguments are one tensor, or share their numbers, is part of a key.
+At level ``aten`` one dispatch mode is on. It sees what the dispatcher runs, as any
+``TorchDispatchMode`` does, and changes nothing that the program can notice: fast paths of modules
+stay, results are the same to the last bit. Repeated calls are recorded in C.
 
-Everything here is read with torch functions switched off, which is up to the caller.
+Level ``api`` adds a function mode. It sees public functions, methods and operators; the operations
+that they run are recorded as their children. A function mode makes ``has_torch_function`` true for
+all tensors: ``nn.MultiheadAttention`` and ``nn.TransformerEncoder`` leave their fast paths, so that
+other operations run than without tracing. These are not operations: functions that only read or set
+a property of a tensor (``METADATA``, all names that begin with ``is_``, and getters and setters
+outside of ``GETTERS``); private functions, whose operations appear in the dispatcher; and calls of
+``torch.ops`` by name, which appear there too.
 
-    torch.nn.functional.linear, torch.add     functions, by their public names
-    torch.Tensor.add, torch.Tensor.T          methods, operators and getters that compute
-    torch.ops.aten.addmm.default              what the dispatcher runs, with the overload
+Arguments get the same names in every form of a call. Operations of the dispatcher have a schema,
+Python functions a signature; functions and methods in C++ have the schemas of the ATen operation of
+their name, whose first parameter is called ``input`` in functions. A key holds the facts that the
+description of a tensor has, each known combination as one number, and which arguments are one
+tensor or share a storage. The caller switches torch functions off before anything is read.
 
-Not operations are: what only tells or sets something about a tensor (``METADATA``, all names that
-begin with ``is_``, and getters and setters outside of ``GETTERS``); private functions, since what
-they run is seen in the dispatcher; and calls of ``torch.ops`` by name, which are seen there too.
+Modes belong to threads. They are active in the thread that installs the probe, and in threads that
+are started through ``threading`` while it is installed; not in threads that ran before. Install a
+probe outside of other modes: torch's modes are a stack, and leaving a mode removes the top one,
+whichever it is.
 
-Two modes of torch are on while a probe is installed. One sees public functions, methods and
-operators; what they call is their inside. The other sees what the dispatcher runs; that is a leaf,
-and outermost where no function is above it (C++ code, autograd of another thread, torch.jit).
-
-Modes belong to threads. The thread that installs the probe is covered, and so are the threads that
-are started through ``threading`` while it is installed; threads that ran before are not, and
-neither are forked processes, unless ``resume`` is called there. Install a probe outside of other
-modes: torch's modes are a stack, and who leaves a mode takes away the last one, whichever it is.
-
-Limits: the inside of a compiled function may not be seen, for it runs as it was compiled. Under a
-function mode that was there before, or with tensors of a class that has ``__torch_function__``,
-only the outermost of nested functions is seen; with an older torch, which cannot skip one hop,
-this holds for all. A function inside a call of itself is not seen. The dispatcher shows nothing of
-what a higher-order operator runs, and in inference mode it shows composite operations, such as
-``aten.linear``, in one piece.
+Limits: the inside of a compiled function may be invisible, since it runs as it was compiled. The
+dispatcher does not show the operations of a higher-order operator, and in inference mode it shows
+composite operations, such as ``aten.linear``, as one operation. At level ``api``, under an earlier
+function mode, or with tensors of a class that has ``__torch_function__``, only the outermost of
+nested functions is seen; with an older torch, which cannot skip one hop, this always holds. A
+function inside a call of itself is not seen.
 """
 
 from __future__ import annotations
@@ -47,16 +48,18 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from types import EllipsisType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from optrove.frameworks.argument_names import bind_by_place, bind_by_signature
 from optrove.frameworks.fingerprints import Fingerprints, NoFingerprint, Rule
 from optrove.frameworks.installed import loaded_tables
-from optrove.frameworks.probe_protocol import CURRENT, MUTED, ObservedOp
+from optrove.frameworks.probe_protocol import ATEN, CURRENT, MUTED, ObservedOp
+from optrove.frameworks.torch.fast_path import native_dispatch
 from optrove.serializer.describe import DescriptionCache
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
+    from types import FrameType
 
     from optrove.frameworks.probe_protocol import CachedCase, Call, Listener
     from optrove.serializer.tables import Tables
@@ -65,13 +68,13 @@ if TYPE_CHECKING:
 Named = dict[str, Any]
 Binder = Callable[[tuple[Any, ...], Mapping[str, Any]], Named]
 
-UNTOLD: Final[Mapping[str, tuple[str, ...]]] = {
+UNDOCUMENTED: Final[Mapping[str, tuple[str, ...]]] = {
     "torch.as_tensor": ("data", "dtype", "device"),
     "torch.asarray": ("obj",),
     "torch.frombuffer": ("buffer",),
     "torch.tensor": ("data",),
 }
-"""Parameters of functions about which torch tells nothing."""
+"""Parameters of functions that torch does not document."""
 
 _INT_LIST: Final = "List[int]"
 _LOOSE: Final = inspect.Parameter.VAR_POSITIONAL
@@ -91,7 +94,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One way to call an ATen operation; ``first`` is the place that may take loose sizes."""
+    """One overload of an ATen operation; ``first`` is the place that may take separate sizes."""
 
     positional: tuple[Parameter, ...]
     by_name: Mapping[str, Parameter]
@@ -100,7 +103,7 @@ class Overload:
     def bind(
         self, arguments: tuple[Any, ...], keywords: Mapping[str, Any], accepts: Accepts
     ) -> Named | None:
-        """Return the arguments by name, None when they do not fit."""
+        """Return the arguments by name; None if they do not fit."""
         arguments = self._gathered(arguments)
         if len(arguments) > len(self.positional):
             return None
@@ -115,7 +118,7 @@ class Overload:
         return bound if fits else None
 
     def _gathered(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Put loose sizes together: ``view(2, 3)`` is ``view((2, 3))``."""
+        """Join separate sizes: ``view(2, 3)`` is ``view((2, 3))``."""
         first = self.first
         if (
             len(arguments) > first + 1
@@ -131,7 +134,7 @@ Accepts = Callable[[Parameter, Any], bool]
 
 
 class Signatures:
-    """What is known about the parameters of torch's functions."""
+    """The parameters of torch's functions."""
 
     def __init__(self, torch: ModuleType) -> None:
         self._torch = torch
@@ -157,18 +160,33 @@ class Signatures:
         self._lists = sequence
 
     def of_operation(self, operation: Any) -> Binder:
-        """Return what names the arguments of an operation of the dispatcher."""
-        names = tuple(argument.name for argument in operation._schema.arguments)  # noqa: SLF001 - torch's public operations have no other way to tell
-        return partial(bind_by_place, names=names)
+        """Return the function that names the arguments of a dispatcher operation."""
+        parameters = operation._schema.arguments  # noqa: SLF001 - torch has no public access to schemas
+        names = tuple(parameter.name for parameter in parameters)
+        optional = {
+            parameter.name
+            for parameter in parameters
+            if parameter.has_default_value() and parameter.default_value is None
+        }
+        if not optional:
+            return partial(bind_by_place, names=names)
+
+        def bind(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Named:
+            # From C++ the dispatcher shows an undefined tensor as None, from Python it leaves out
+            # a None that is the default.
+            named = bind_by_place(arguments, keywords, names)
+            return {k: v for k, v in named.items() if v is not None or k not in optional}
+
+        return bind
 
     def of_function(self, name: str, function: Any, *, method: bool) -> Binder:
-        """Return what names the arguments of a function, which goes by ``name``."""
+        """Return the function that names the arguments of the function called ``name``."""
         if isinstance(function, FunctionType):
             signature = _signature(function)
             if signature is not None:
                 return partial(bind_by_signature, signature)
         overloads = self._overloads(function, method=method)
-        names = UNTOLD.get(name) or self._example_names(function)
+        names = UNDOCUMENTED.get(name) or self._example_names(function)
         names = ("self", *names[1:]) if method else names
 
         def bind(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Named:
@@ -189,7 +207,7 @@ class Signatures:
         return tuple(_overload(schema.arguments, method=method) for schema in schemas)
 
     def _example_names(self, function: Any) -> tuple[str, ...]:
-        """Return the parameters of torch's own stand-in for a function, none if it has none."""
+        """Return the parameters of torch's testing override of a function; empty without one."""
         example = self._examples.get(function)
         if example is None:
             return ()
@@ -203,7 +221,7 @@ class Signatures:
         classes = self._classes.get(kind)
         if classes is None:
             return not kind.startswith("List[") or isinstance(live, self._lists)
-        # To Python a bool is an int; to torch the two are apart.
+        # In Python a bool is an int; in torch it is not.
         if kind in ("int", _INT_LIST) and isinstance(live, bool):
             return False
         return isinstance(live, classes)
@@ -228,7 +246,7 @@ def _overload(arguments: Iterable[Any], *, method: bool) -> Overload:
 
 
 def _signature(function: Any) -> inspect.Signature | None:
-    """Return the signature of a Python function, None where it does not tell any names."""
+    """Return the signature of a Python function; None if it has no names."""
     try:
         signature = inspect.signature(function)
     except ValueError:  # it wraps a function of C++
@@ -239,17 +257,14 @@ def _signature(function: Any) -> inspect.Signature | None:
 
 MAX_FACTS: Final = 32_768
 MAX_PARTS: Final = 2048
-"""How long a key may become: lists of numbers to make a tensor of are described each time."""
+"""The longest key: calls with longer lists of numbers are described each time."""
 
 MAX_RESULTS: Final = 1024
-"""How many results of one call are recognised; ``item()`` can give any number."""
-
-
-_NO_CALL: Final[tuple[int, list[int], list[Hashable]]] = (0, [], [])
+"""How many results of one call are recognized; ``item()`` can return any number."""
 
 
 class _Key(list[Any]):
-    """A key in the making, and the tensors that were met on the way."""
+    """A key under construction, and its tensors."""
 
     __slots__ = ("tensors",)
 
@@ -258,7 +273,7 @@ class _Key(list[Any]):
 
 
 class TorchFingerprints(Fingerprints):
-    """The keys of torch's calls and results; may be used by many threads."""
+    """The keys of torch's calls and results; threads may share it."""
 
     def __init__(
         self, torch: ModuleType, tables: Callable[[], Tables], cache: DescriptionCache
@@ -269,7 +284,6 @@ class TorchFingerprints(Fingerprints):
         self._parts: dict[Hashable, int] = {}
         self._numbers_of_parts = count(1)
         self._kinds = {torch.Tensor, torch.nn.Parameter}
-        self._last = _NO_CALL
         for kind in self._kinds:
             self.rules[kind] = self._add_tensor  # type: ignore[assignment]  # every key made here is a _Key
         self.rules[torch.device] = _itself
@@ -281,10 +295,9 @@ class TorchFingerprints(Fingerprints):
                 self.rules[kind] = self._sequence
 
     def call(self, op: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Hashable:
-        """Return the key of a call, None if it has none."""
+        """Return the key of a call; None if it has no key."""
         key, kinds = _Key(), self._kinds
         key.append(op)
-        self._last = _NO_CALL
         try:
             for live in arguments:
                 if type(live) in kinds:
@@ -297,8 +310,6 @@ class TorchFingerprints(Fingerprints):
             tensors = key.tensors
             if tensors:
                 storages = _storages(tensors)
-                if arguments and not keywords:
-                    self._last = (id(arguments), [id(live) for live in tensors], storages)
                 if len({*storages}) != len(storages):
                     key.append(_sharing([id(live) for live in tensors], storages, 0))
         except NoFingerprint:
@@ -306,7 +317,7 @@ class TorchFingerprints(Fingerprints):
         return tuple(key)
 
     def result(self, known: CachedCase, live: Any, call: Call) -> Hashable:
-        """Return the key of a result, None if it has none."""
+        """Return the key of a result; None if it has no key."""
         if len(known.outputs) >= MAX_RESULTS:
             known.outputs.clear()
         key = _Key()
@@ -323,26 +334,19 @@ class TorchFingerprints(Fingerprints):
         return tuple(key)
 
     def _places(self, call: Call) -> tuple[list[int], list[Hashable]]:
-        """Return the ids and storages of a call's tensors.
-
-        A call that made no other one is the last that was seen. Its arguments are alive, so that
-        no others have their id; the empty ones have, and keywords may differ besides.
-        """
-        number, ids, storages = self._last
-        if number == id(call[0]) and not call[1]:
-            return ids, storages
+        """Return the ids and storages of a call's tensors."""
         tensors: list[Any] = []
         self._collect(tensors, call[0])
         self._collect(tensors, call[1])
         return [id(live) for live in tensors], _storages(tensors)
 
     def tidy(self) -> None:
-        """Keep memory bounded; numbers of facts are never given twice."""
+        """Bound the memory; the numbers of facts are never reused."""
         if len(self._parts) > MAX_FACTS:
             self._parts.clear()
 
     def rule_for(self, kind: type) -> Rule:
-        """Return the rule of a class; classes derived from a tensor's are tensors."""
+        """Return the rule of a class; subclasses of the tensor class are tensors."""
         if issubclass(kind, self._tensor):
             self._kinds.add(kind)
             return self._add_tensor  # type: ignore[return-value]  # every key made here is a _Key
@@ -375,11 +379,11 @@ class TorchFingerprints(Fingerprints):
             )
             part = self._parts.get(facts)
         except Exception as error:
-            # Nested tensors have no size, and symbols among the sizes no hash.
+            # Nested tensors have no size, and symbolic sizes have no hash.
             raise NoFingerprint from error
         if part is None:
             if live.is_quantized:
-                # Its dtype says so, and no such facts ever get a number.
+                # Only quantized dtypes are, so these facts never get a number.
                 raise NoFingerprint
             part = self._parts.setdefault(facts, next(self._numbers_of_parts))
         key.append(part)
@@ -397,7 +401,7 @@ class TorchFingerprints(Fingerprints):
 
 
 def _sharing(ids: list[int], storages: list[Hashable], first: int) -> Hashable:
-    """Tell which tensors, from ``first`` on, are one with or share numbers with one before."""
+    """Return the first equal tensor and the first with its storage, from tensor ``first`` on."""
     if len({*storages}) == len(storages):
         return None
     later = range(first, len(ids))
@@ -406,8 +410,8 @@ def _sharing(ids: list[int], storages: list[Hashable], first: int) -> Hashable:
 
 def _storages(tensors: list[Any]) -> list[Hashable]:
     try:
-        return [live.untyped_storage()._cdata for live in tensors]  # noqa: SLF001 - tells storages apart without reading them
-    except Exception:  # noqa: BLE001 - some tensor has none to show; asked one by one below
+        return [live.untyped_storage()._cdata for live in tensors]  # noqa: SLF001 - identifies a storage without reading it
+    except Exception:  # noqa: BLE001 - some tensor has no visible storage; read one by one below
         return [_storage(live) for live in tensors]
 
 
@@ -426,7 +430,7 @@ def _itself(key: list[Any], live: Hashable) -> None:
 
 
 def _only_one(_: list[Any], ____: Any) -> None:
-    """Add nothing: the class, which is in the key, has one object only."""
+    """Add nothing: the class, which is in the key, has only one object."""
 
 
 GETTERS: Final = frozenset({"H", "T", "imag", "mH", "mT", "real"})
@@ -444,10 +448,10 @@ METADATA: Final = frozenset(
         "sym_storage_offset", "sym_stride", "typename", "untyped_storage",
     }
 )  # fmt: skip
-"""What only tells or sets something about a tensor, in functions, methods and the dispatcher."""
+"""Functions, methods and operations that only read or set a property of a tensor."""
 
 READS: Final = frozenset({"is_nonzero"})
-"""Names that begin with ``is_`` and yet read a tensor's numbers."""
+"""Names that begin with ``is_`` but read the numbers of a tensor."""
 
 MAX_OPS: Final = 8192
 
@@ -459,11 +463,11 @@ _CHECKS: Final = "has_torch_function"
 
 
 class ObservedOps:
-    """The observed ops of functions and operations, each made at its first call.
+    """The observed ops of functions and operations, each created at its first call.
 
-    ``functions`` and ``operations`` hold what was found; None stands for what is no operation.
-    ``nesting`` are the functions that may call other functions. ``faults`` counts those that
-    could not be made out, whose calls are not recorded.
+    ``functions`` and ``operations`` are caches; None means that it is not an operation. ``nesting``
+    are the functions that may call other functions. ``faults`` counts functions that raised an
+    error here; their calls are not recorded.
     """
 
     def __init__(self, torch: ModuleType, fingerprints: TorchFingerprints) -> None:
@@ -478,7 +482,7 @@ class ObservedOps:
         self._operations = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)  # noqa: SLF001 - these classes have no public name
 
     def function(self, function: Any) -> ObservedOp | None:
-        """Return the observed op of a new function; None if it is no operation."""
+        """Return the observed op of a new function; None if it is not an operation."""
         return self._kept(self.functions, function, self._function_op)
 
     def operation(self, operation: Any) -> ObservedOp | None:
@@ -493,7 +497,7 @@ class ObservedOps:
     ) -> ObservedOp | None:
         try:
             observed = make(live)
-        except Exception as error:  # noqa: BLE001 - the program must not meet our faults; they are counted
+        except Exception as error:  # noqa: BLE001 - the program must not see our errors; they are counted
             self.faults[
                 f"{type(error).__name__} while a {type(live).__name__} was named: {error}"
             ] += 1
@@ -514,7 +518,7 @@ class ObservedOps:
         last = name.rpartition(".")[2]
         if last in _SETTERS or not is_operation(last):
             return None
-        if isinstance(function, FunctionType) and _CHECKS in _names(function):
+        if isinstance(function, FunctionType) and _CHECKS in " ".join(function.__code__.co_names):
             self.nesting.add(function)
         method = name.startswith("torch.Tensor.")
         public = self._public(name, function)
@@ -550,7 +554,7 @@ class ObservedOps:
 
 
 def is_operation(name: str, *, private: bool = False) -> bool:
-    """Tell by the last part of a name whether it is that of an operation."""
+    """Return whether the last part of a name is that of an operation."""
     if name in METADATA or (name.startswith("is_") and name not in READS):
         return False
     special = name.startswith("__") and name.endswith("__")
@@ -558,7 +562,7 @@ def is_operation(name: str, *, private: bool = False) -> bool:
 
 
 def _own_name(function: Any) -> str | None:
-    """Return what a function calls itself, None where it is torch's own and private."""
+    """Return the qualified name of a function; None if it is private in torch."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
         return None
@@ -567,16 +571,11 @@ def _own_name(function: Any) -> str | None:
     return None if private else ".".join(parts)
 
 
-def _names(function: Any) -> str:
-    """Return the names in a function's code."""
-    return " ".join(function.__code__.co_names)
-
-
-__tracebackhide__ = True  # pytest shows the frames of the program, not those of this module
+__tracebackhide__ = True  # pytest hides the frames of this module
 
 _UNMET: Final = object()
 _BOOTSTRAP: Final = "_bootstrap_inner"
-"""The method that every thread runs, whatever its class; the same in CPython 3.10 to 3.14."""
+"""The method that every thread runs; the same in CPython 3.10 to 3.14."""
 
 
 class TorchProbe:
@@ -587,8 +586,10 @@ class TorchProbe:
         torch: ModuleType,
         listener: Listener,
         fingerprints: TorchFingerprints | None = None,
+        *,
+        level: str = ATEN,
     ) -> None:
-        """Report to ``listener``; ``fingerprints`` are made if nobody else keeps them tidy."""
+        """Report to ``listener``; without ``fingerprints`` the probe creates its own."""
         self.fingerprints = fingerprints or TorchFingerprints(
             torch, loaded_tables, DescriptionCache()
         )
@@ -596,33 +597,37 @@ class TorchProbe:
         self._listener = listener
         self._ops = ObservedOps(torch, self.fingerprints)
         self._switch = _Switch()
-        self._make = _mode_maker(torch, self)
+        self._make = _mode_maker(torch, self, level)
         self._installed: _Modes | None = None
         self._bootstrap: Any = None
         self._watched_bootstrap: Any = None
 
     @property
     def faults(self) -> Counter[str]:
-        """What could not be named, and how often."""
+        """The errors while functions were named, counted."""
         return self._ops.faults
 
-    def install(self) -> None:
-        """Watch this thread, and the threads that are started from now on."""
+    def install(self, *, in_forks: bool = False) -> None:
+        """Observe this thread, and the threads that are started from now on.
+
+        With ``in_forks`` also those of forked processes, in which the listener has to continue.
+        """
         if self._installed is not None:
             return
-        self._switch.on = True
+        self._switch.turn(on=True)
         self._installed = self._push()
         self._bootstrap = getattr(threading.Thread, _BOOTSTRAP)
         self._watched_bootstrap = self._watching(self._bootstrap)
         setattr(threading.Thread, _BOOTSTRAP, self._watched_bootstrap)
-        os.register_at_fork(after_in_child=self._switch.turning_off())
+        if not in_forks:
+            os.register_at_fork(after_in_child=self._switch.turning_off())
 
     def remove(self) -> None:
-        """Watch no more. Where other modes lie on top, the probe's own stay and pass calls on."""
+        """Stop observing. Below other modes, the probe's modes stay and only pass calls on."""
         if self._installed is None:
             return
-        self._switch.on = False
-        # Somebody may have wrapped what is there now; ours then does nothing but pass on.
+        self._switch.turn(on=False)
+        # If another program has wrapped ours, ours stays and only passes calls on.
         if getattr(threading.Thread, _BOOTSTRAP) is self._watched_bootstrap:
             setattr(threading.Thread, _BOOTSTRAP, self._bootstrap)
         self._installed.pop()
@@ -630,11 +635,11 @@ class TorchProbe:
 
     def pause(self) -> None:
         """Report nothing until ``resume``."""
-        self._switch.on = False
+        self._switch.turn(on=False)
 
     def resume(self) -> None:
-        """Report again, if the probe is installed; also in a process that was forked off."""
-        self._switch.on = self._installed is not None
+        """Report again, if the probe is installed; also in a forked process."""
+        self._switch.turn(on=self._installed is not None)
 
     def __enter__(self) -> TorchProbe:
         self.install()
@@ -664,12 +669,12 @@ class TorchProbe:
         return watched
 
     def function_handler(self) -> Callable[..., Any]:
-        """Return what reports a call of a public function."""
+        """Return the function that reports a call of a public function."""
         ops, switch, listener = self._ops, self._switch, self._listener
         known, op_of, nesting = ops.functions, ops.function, ops.nesting
         begin, end, fail = listener.begin, listener.end, listener.fail
         unnoticed = self._torch._C.DisableTorchFunction  # noqa: SLF001 - has no public name
-        current, frame_above = CURRENT.get, sys._getframe  # noqa: SLF001 - the only way to the caller's line
+        current, frame_above = CURRENT.get, sys._getframe  # noqa: SLF001 - no public function returns the caller's frame
         inside = _inside(self._torch)
 
         def handle(mode: Any, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
@@ -698,16 +703,18 @@ class TorchProbe:
 
         return handle
 
-    def operation_handler(self) -> Callable[..., Any]:
-        """Return what reports a call of an operation by the dispatcher."""
+    def operation_handler(self, level: str) -> Callable[..., Any]:
+        """Return the function that reports a call of a dispatcher operation."""
         ops, switch, listener = self._ops, self._switch, self._listener
         known, op_of = ops.operations, ops.operation
         begin, end, fail = listener.begin, listener.end, listener.fail
         unnoticed = self._torch._C.DisableTorchFunction  # noqa: SLF001 - as above
-        current, frame_above = CURRENT.get, sys._getframe  # noqa: SLF001 - as above
+        current = CURRENT.get
         run = _below_functions(self._torch)
 
-        def handle(operation: Any, types: Any, arguments: Any, keywords: Any) -> Any:
+        def handle(
+            operation: Any, types: Any, arguments: Any, keywords: Any, frame: FrameType | None
+        ) -> Any:
             if not switch.on or current() is MUTED:
                 return run(operation, types, arguments, keywords)
             observed: Any = known.get(operation, _UNMET)
@@ -717,7 +724,7 @@ class TorchProbe:
             if observed is None:
                 return run(operation, types, arguments, keywords)
             with unnoticed():
-                entered = begin(observed, arguments, keywords, frame_above(2))
+                entered = begin(observed, arguments, keywords, frame)
             try:
                 result = run(operation, types, arguments, keywords)
             except BaseException as error:
@@ -728,34 +735,61 @@ class TorchProbe:
                 end(entered, result)
             return result
 
-        return handle
+        state = listener.fast_path_state
+        if level == ATEN and state is not None:
+            native = native_dispatch(self._torch, listener, state, self._resolve, handle)
+            if native is not None:
+                switch.native = native
+                return cast("Callable[..., Any]", native)
+        frame_above = sys._getframe  # noqa: SLF001 - the only way to the caller's line
+
+        def dispatch(operation: Any, types: Any, arguments: Any, keywords: Any) -> Any:
+            return handle(operation, types, arguments, keywords, frame_above(2))
+
+        return dispatch
+
+    def _resolve(self, operation: Any) -> ObservedOp | None:
+        """Return the observed op of an operation; None if it is not recorded."""
+        found: Any = self._ops.operations.get(operation, _UNMET)
+        if found is not _UNMET:
+            observed: ObservedOp | None = found
+            return observed
+        with self._torch._C.DisableTorchFunction():  # noqa: SLF001 - as above
+            return self._ops.operation(operation)
 
 
 class _Switch:
     """Whether calls are reported; off in every process that is forked."""
 
-    __slots__ = ("__weakref__", "on")
+    __slots__ = ("__weakref__", "native", "on")
 
     def __init__(self) -> None:
         self.on = False
+        self.native: Any = None
+
+    def turn(self, *, on: bool) -> None:
+        """Report calls from now on, or no more; the C code has a switch of its own."""
+        self.on = on
+        if self.native is not None:
+            self.native.on = on
 
     def turning_off(self) -> Callable[[], None]:
-        """Return what turns it off, and does not keep it: Python never forgets such a function."""
+        """Return a function that turns it off; it holds a weak reference, as it lives forever."""
         reference = weakref.ref(self)
 
         def turn_off() -> None:
             switch = reference()
             if switch is not None:
-                switch.on = False
+                switch.turn(on=False)
 
         return turn_off
 
 
 class _Modes:
-    """A pair of modes of one thread.
+    """The modes of one thread: one for operations and, at level api, one for functions.
 
-    They are pushed as torch's own ``__enter__`` does it, except that this would also set flags
-    which all threads share, and which make ``torch.compile`` step aside.
+    They are pushed as in torch's ``__enter__``, which would also set flags that all threads share
+    and that disable ``torch.compile``.
     """
 
     def __init__(self, torch: ModuleType, functions: Any, operations: Any) -> None:
@@ -767,28 +801,37 @@ class _Modes:
         self._thread = threading.get_ident()
 
     def push(self) -> None:
-        """Put the modes on top of this thread's."""
-        self._overrides._push_mode(self._functions)  # noqa: SLF001 - see the class
+        """Push the modes in this thread."""
+        if self._functions is not None:
+            self._overrides._push_mode(self._functions)  # noqa: SLF001 - see the class
         self._dispatch._push_mode(self._operations)  # noqa: SLF001 - see the class
 
     def pop(self) -> None:
-        """Take the modes away, each only if it is on top in the thread that pushed it."""
+        """Pop the modes, each only if it is on top in the thread that pushed it."""
         if threading.get_ident() != self._thread:
             return
-        if self._overrides._get_current_function_mode() is self._functions:  # noqa: SLF001 - torch has no public way to ask
+        functions = self._functions
+        if functions is not None and self._overrides._get_current_function_mode() is functions:  # noqa: SLF001 - torch has no public way to ask
             self._overrides._pop_mode()  # noqa: SLF001 - see the class
         if self._dispatch._get_current_dispatch_mode() is self._operations:  # noqa: SLF001 - torch has no public way to ask
             self._dispatch._pop_mode()  # noqa: SLF001 - see the class
 
 
-def _mode_maker(torch: ModuleType, probe: TorchProbe) -> Callable[[], tuple[Any, Any]]:
-    """Return what makes a pair of modes; their classes need torch and so are made here."""
-    from torch.utils._python_dispatch import TorchDispatchMode
+def _mode_maker(torch: ModuleType, probe: TorchProbe, level: str) -> Callable[[], tuple[Any, Any]]:
+    """Return a function that makes the modes of a thread; no function mode at level aten."""
+    operations = _operation_mode(torch, probe.operation_handler(level))
+    if level == ATEN:
+        return lambda: (None, operations())
+    functions = _function_mode(torch, probe.function_handler())
+    return lambda: (functions(), operations())
 
-    call_function, call_operation = probe.function_handler(), probe.operation_handler()
+
+# torch.compile reads these methods, so they must be simple; to it ``compiling()`` is constant.
+
+
+def _function_mode(torch: ModuleType, call: Callable[..., Any]) -> type:
     compiling = torch.compiler.is_compiling
 
-    # What torch.compile reads of a mode's method must be plain: to it, ``compiling()`` is a fact.
     class FunctionMode(torch.overrides.TorchFunctionMode):  # type: ignore[name-defined,misc]  # torch is a parameter
         going: tuple[Any, ...] = ()
 
@@ -797,7 +840,15 @@ def _mode_maker(torch: ModuleType, probe: TorchProbe) -> Callable[[], tuple[Any,
         ) -> Any:
             if compiling():
                 return func(*args, **(kwargs or {}))
-            return call_function(self, func, types, args, kwargs or {})
+            return call(self, func, types, args, kwargs or {})
+
+    return FunctionMode
+
+
+def _operation_mode(torch: ModuleType, call: Any) -> type:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    compiling = torch.compiler.is_compiling
 
     class OperationMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed here
         supports_higher_order_operators = True
@@ -815,13 +866,16 @@ def _mode_maker(torch: ModuleType, probe: TorchProbe) -> Callable[[], tuple[Any,
         ) -> Any:
             if compiling():
                 return func(*args, **(kwargs or {}))
-            return call_operation(func, types, args, kwargs or {})
+            return call(func, types, args, kwargs or {})
 
-    return lambda: (FunctionMode(), OperationMode())
+    if not isinstance(call, FunctionType):
+        # In C: torch calls it without a Python function in between.
+        OperationMode.__torch_dispatch__ = call  # type: ignore[method-assign]  # as above
+    return OperationMode
 
 
 def _inside(torch: ModuleType) -> Callable[..., Any]:
-    """Return what calls a function so that the functions which it calls are seen as well."""
+    """Return a function that calls a function so that its inner functions are seen too."""
     overrides, parts = torch.overrides, torch._C  # noqa: SLF001 - these have no public names
     skip = getattr(parts, "_skip_one_hop_torch_function", None)
     modes_below = parts._len_torch_function_stack  # noqa: SLF001 - as above
@@ -831,7 +885,7 @@ def _inside(torch: ModuleType) -> Callable[..., Any]:
         return kind in plain or kind.__torch_function__ is disabled
 
     def inside(mode: Any, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
-        # Skipping the hop would also skip other modes, and the classes' own functions.
+        # Skipping the hop would also skip other modes and functions of tensor classes.
         if skip is None or modes_below() or not all(map(is_plain, types)):
             return function(*arguments, **keywords)
         above = mode.going
@@ -848,12 +902,12 @@ def _inside(torch: ModuleType) -> Callable[..., Any]:
 
 
 def _below_functions(torch: ModuleType) -> Callable[..., Any]:
-    """Return what runs an operation again where function modes do not notice."""
+    """Return a function that runs an operation without function modes noticing."""
     skip = getattr(torch._C, "_skip_one_hop_torch_function", None)  # noqa: SLF001 - as above
     noticing = torch._ops.OpOverload  # noqa: SLF001 - as above
 
     def run(operation: Any, types: Any, arguments: Any, keywords: Any) -> Any:
-        # Without a mode nobody could notice, and the shorter way is taken.
+        # Function modes only notice an OpOverload.
         if skip is None or not isinstance(operation, noticing):
             return operation(*arguments, **keywords)
         return skip(operation, types, arguments, keywords)

@@ -1,0 +1,126 @@
+"""Which numbers the arguments of some torch operations may hold.
+
+Index tensors have to stay within the argument that they index, probabilities between zero and one.
+Most of this follows from the names of parameters (``frameworks/input_values.py``); the rules here
+are for operations whose parameters have other names or other bounds.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.frameworks.input_values import positive, share, whole
+from optrove.frameworks.torch.reference import last_name
+from optrove.model.values import Int, TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from optrove.frameworks.input_values import Domain, Draw, Drawing
+    from optrove.model.values import Value
+
+    Shapes = Mapping[str, tuple[int, ...]]
+    Bound = Callable[[Shapes, Mapping[str, Value], int], int | None]
+
+_PLACE: Final = re.compile(r"\[(\d+)\]$")
+
+
+def positive_definite(drawing: Drawing) -> Any:
+    """Return symmetric matrices that have a Cholesky decomposition."""
+    torch, shape = drawing.torch, drawing.shape
+    if len(shape) < 2:  # noqa: PLR2004 - a matrix has two dimensions
+        return positive(drawing)
+    drawn = torch.randn(shape, generator=drawing.generator)
+    return drawn @ drawn.mT + shape[-1] * torch.eye(shape[-1])
+
+
+def _own_dimension(shapes: Shapes, _: Mapping[str, Value], place: int) -> int | None:
+    shape = shapes.get("self", ())
+    return shape[place] if place < len(shape) else None
+
+
+def _classes(shapes: Shapes, _: Mapping[str, Value], __: int) -> int | None:
+    shape = shapes.get("self", ())
+    return shape[min(1, len(shape) - 1)] if shape else None
+
+
+def _elements(shapes: Shapes, _: Mapping[str, Value], __: int) -> int | None:
+    return prod(shapes["self"]) if "self" in shapes else None
+
+
+def _pooled(shapes: Shapes, _: Mapping[str, Value], __: int) -> int | None:
+    return prod(shapes["self"][-2:]) if "self" in shapes else None
+
+
+def _number(name: str) -> Bound:
+    def bound(_: Shapes, arguments: Mapping[str, Value], __: int) -> int | None:
+        found = arguments.get(name)
+        return found.value if isinstance(found, Int) and found.value > 0 else None
+
+    return bound
+
+
+def _zero(_: Shapes, __: Mapping[str, Value], ____: int) -> int | None:
+    return 1
+
+
+_INDEXED: Final = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index",
+                   "_unsafe_index_put", "_unsafe_masked_index")  # fmt: skip
+_LOSSES: Final = ("nll_loss", "nll_loss_forward", "nll_loss_backward", "nll_loss2d_forward",
+                  "nll_loss2d_backward", "nll_loss_nd", "cross_entropy_loss",
+                  "multi_margin_loss")  # fmt: skip
+_POOLS: Final = ("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward",
+                 "adaptive_max_pool2d_backward", "max_unpool2d")  # fmt: skip
+
+BOUNDS: Final[Mapping[tuple[str, str], Bound]] = {
+    **{(op, "indices"): _own_dimension for op in _INDEXED},
+    **{(op, "target"): _classes for op in _LOSSES},
+    **{(op, "indices"): _pooled for op in _POOLS},
+    ("embedding_dense_backward", "indices"): _number("num_weights"),
+    ("one_hot", "self"): _number("num_classes"),
+    ("take", "index"): _elements,
+    ("put", "index"): _elements,
+    ("put_", "index"): _elements,
+    ("_embedding_bag", "offsets"): _zero,
+    ("embedding_bag", "offsets"): _zero,
+    ("_linalg_check_errors", "info"): _zero,
+}
+"""The bounds of whole numbers, by operation and argument."""
+
+DRAWS: Final[Mapping[tuple[str, str], Draw]] = {
+    **{
+        (op, argument): share
+        for op in ("bernoulli", "bernoulli_", "binary_cross_entropy",
+                   "binary_cross_entropy_backward", "multinomial")
+        for argument in ("self", "p", "target")
+    },
+    **{
+        (op, "self"): positive_definite
+        for op in ("linalg_cholesky_ex", "linalg_cholesky", "cholesky", "linalg_eigh",
+                   "_linalg_eigh", "cholesky_inverse")
+    },
+}  # fmt: skip
+"""How floating-point numbers are drawn, by operation and argument."""
+
+_POSITIVE: Final = re.compile(r".*invstd|(max_)?exp_avg_sqs?|state_sums?|square_avgs?")
+
+
+def domain_of(op: str, arguments: Mapping[str, Value]) -> Domain:
+    """Return the domain of an operation's arguments."""
+    name = last_name(op)
+    shapes = {key: each.shape for key, each in arguments.items() if isinstance(each, TensorSpec)}
+
+    def domain(argument: str, path: str, integers: bool) -> tuple[Draw, int] | None:  # noqa: FBT001 - the signature of a Domain
+        if not integers:
+            draw = DRAWS.get((name, argument))
+            if draw is None and _POSITIVE.fullmatch(argument):
+                draw = positive
+            return None if draw is None else (draw, 0)
+        bound = BOUNDS.get((name, argument))
+        found = _PLACE.search(path)
+        below = bound and bound(shapes, arguments, int(found[1]) if found else 0)
+        return None if below is None else (whole, below)
+
+    return domain

@@ -1,0 +1,264 @@
+"""Compare the results of an operation of torch with those of the same operation in float64.
+
+The reference is computed by torch itself on the CPU, from the same numbers: in float64, or in
+float32 or the recorded dtypes if the operation does not support float64. A result is close if
+every element is, by a tolerance that depends on its dtype and on the size of the numbers. Whole
+numbers and truth values have to be equal to the reference in float64 or in the recorded dtypes.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from multiprocessing import Pipe
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.frameworks.executor import Compared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+TOLERANCES: Final = {
+    "torch.float64": 1e-9,
+    "torch.complex128": 1e-9,
+    "torch.float32": 1e-4,
+    "torch.complex64": 1e-4,
+    "torch.float16": 1e-2,
+    "torch.complex32": 1e-2,
+    "torch.bfloat16": 6e-2,
+}
+"""How much an element may differ, relative to itself and to the root mean square of all."""
+
+_COARSE: Final = 0.3
+"""The tolerance of dtypes with fewer bits."""
+
+UNINITIALIZED: Final = frozenset(
+    {
+        "empty", "empty_like", "empty_strided", "empty_permuted", "empty_quantized", "new_empty",
+        "new_empty_strided", "resize_", "resize_as_", "resize", "set_", "_empty_affine_quantized",
+        "_ctc_loss", "mkldnn_rnn_layer",
+    }
+)  # fmt: skip
+"""Operations whose results hold, in whole or in part, whatever was in memory."""
+
+DATA_DEPENDENT: Final = frozenset(
+    {
+        "__bool__", "__complex__", "__float__", "__index__", "__int__", "allclose", "argwhere",
+        "bincount", "bool", "equal", "is_nonzero", "item", "masked_select", "nonzero",
+        "repeat_interleave", "tolist", "unique", "unique_consecutive", "unique_dim", "_unique2",
+        "_local_scalar_dense", "nonzero_static", "nms",
+    }
+)  # fmt: skip
+"""Functions whose outputs depend on the values of their inputs, besides those that torch tags."""
+
+
+INDEXING: Final = frozenset({"index", "_unsafe_index"})
+"""Operations whose outputs depend on values only if they are indexed by a mask."""
+
+
+def last_name(op: str) -> str:
+    """Return the name of an operation without its overload: ``addmm``."""
+    parts = op.split(".")
+    return parts[3] if op.startswith("torch.ops.") and len(parts) > 3 else parts[-1]  # noqa: PLR2004 - torch.ops.aten.addmm
+
+
+def wide_dtypes(torch: Any, dtype: Any) -> Mapping[Any, Any]:
+    """Return which dtype takes the place of which: ``dtype`` of all floats, or none."""
+    if dtype is None:
+        return {}
+    every = [each for each in vars(torch).values() if isinstance(each, torch.dtype)]
+    wide_complex = torch.complex128 if dtype is torch.float64 else torch.complex64
+    return {
+        **{each: dtype for each in every if each.is_floating_point},
+        **{each: wide_complex for each in every if each.is_complex},
+    }
+
+
+def tensors_in(torch: Any, live: Any) -> Iterator[Any]:
+    """Yield the tensors of a result, in order."""
+    if isinstance(live, torch.Tensor):
+        yield live
+    elif isinstance(live, (list, tuple)):
+        for item in live:
+            yield from tensors_in(torch, item)
+    elif isinstance(live, dict):
+        for item in live.values():
+            yield from tensors_in(torch, item)
+
+
+class References:
+    """The reference results of one call, each kind computed when it is first needed.
+
+    ``run`` computes them with other dtypes in the place of the recorded ones, and returns a list
+    of tensors.
+    """
+
+    def __init__(
+        self, torch: Any, run: Callable[[Mapping[Any, Any]], list[Any]], *, independent: bool
+    ) -> None:
+        """Compute with ``run``; ``independent`` if the call itself ran in another way."""
+        self.independent = independent
+        self._torch = torch
+        self._run = run
+        self._found: dict[Any, list[Any] | str] = {}
+
+    def wide(self) -> list[Any] | str:
+        """Return the results in the widest dtype that the operation supports, or why none."""
+        for dtype in (self._torch.float64, self._torch.float32):
+            found = self._results(dtype)
+            if not isinstance(found, str):
+                return found
+        return self._results(None)
+
+    def same(self) -> list[Any] | str:
+        """Return the results in the recorded dtypes, or why there are none."""
+        return self._results(None)
+
+    def _results(self, dtype: Any) -> list[Any] | str:
+        if dtype not in self._found:
+            try:
+                self._found[dtype] = self._run(wide_dtypes(self._torch, dtype))
+            except Exception as error:  # noqa: BLE001 - torch may refuse a dtype in any way; the text is the reason
+                self._found[dtype] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        return self._found[dtype]
+
+
+class ReferenceComparison:
+    """Compares the results of calls with their references."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+
+    def compare(self, actual: list[Any], references: References) -> tuple[Compared, ...]:
+        """Return each tensor of a result with the expected one."""
+        return tuple(
+            self._compare(number, tensor, references) for number, tensor in enumerate(actual)
+        )
+
+    def _compare(self, number: int, tensor: Any, references: References) -> Compared:
+        if tensor.device.type == "meta":
+            return Compared(number, lacking="tensors on the meta device have no numbers")
+        expected = _of(references.wide(), number)
+        if isinstance(expected, str):
+            return Compared(number, lacking=f"there is no reference on the CPU: {expected}")
+        actual, expected = self._plain(tensor), self._plain(expected)
+        if actual is None or expected is None:
+            return Compared(number, lacking=f"numbers of {tensor.dtype} tensors are not compared")
+        if tuple(actual.shape) != tuple(expected.shape):
+            shapes = f"{tuple(expected.shape)} in the reference, {tuple(actual.shape)} here"
+            return Compared(number, lacking=f"the shapes depend on rounding: {shapes}")
+        if actual.dtype.is_floating_point or actual.dtype.is_complex:
+            return self._floats(number, actual, expected, references)
+        return self._exact(number, actual, expected, references)
+
+    def _plain(self, tensor: Any) -> Any:
+        """Return a tensor as a dense one on the CPU; None if it has no such form."""
+        live = tensor.detach()
+        if live.is_quantized:
+            return None
+        if live.layout is not self._torch.strided:
+            live = live.to_dense()
+        return live.cpu().resolve_conj().resolve_neg()
+
+    def _floats(self, number: int, actual: Any, expected: Any, references: References) -> Compared:
+        tolerance = TOLERANCES.get(str(actual.dtype), _COARSE)
+        if actual.dtype.is_complex:
+            view = self._torch.view_as_real
+            actual, expected = view(actual), view(expected.to(self._torch.complex128))
+        rounded = expected.to(actual.dtype)
+        # A number beyond the range of the dtype is infinite there, and no fault.
+        expected = self._torch.where(rounded.isfinite(), expected, rounded.to(expected.dtype))
+        compared = Compared(number, expected, actual, rounded, tolerance=tolerance)
+        if is_close(compared):
+            return compared
+        # Steps of the operation, such as floor, may differ in float64.
+        same = _of(references.same(), number)
+        if isinstance(same, str) or same.shape != actual.shape or same.dtype != actual.dtype:
+            return compared  # also for complex numbers, which are pairs by now
+        alike = Compared(number, same, actual, same, tolerance=tolerance)
+        return alike if references.independent and is_close(alike) else compared
+
+    def _exact(self, number: int, actual: Any, expected: Any, references: References) -> Compared:
+        wide = expected.to(actual.dtype)
+        if self._torch.equal(wide, actual):
+            return Compared(number, wide, actual, exact=True)
+        same = _of(references.same(), number)
+        if isinstance(same, str) or same.shape != actual.shape:
+            return Compared(number, wide, actual, exact=True)
+        return Compared(number, same, actual, exact=True)
+
+
+def _of(results: list[Any] | str, number: int) -> Any:
+    if isinstance(results, str):
+        return results
+    return results[number] if number < len(results) else "it has fewer results"
+
+
+def is_close(compared: Compared) -> bool:
+    """Return whether each element of a result is as near to the expected one as its dtype allows.
+
+    NaN and infinities have to be the same.
+    """
+    expected, actual = compared.expected, compared.actual
+    wide = actual.to(expected.dtype)
+    finite = expected.isfinite()
+    others = ~finite
+    if bool((wide[others].isnan() != expected[others].isnan()).any()):
+        return False
+    known = others & ~expected.isnan()
+    if bool((wide[known] != expected[known]).any()):
+        return False
+    numbers, found = expected[finite], wide[finite]
+    if numbers.numel() == 0:
+        return True
+    size = float(numbers.abs().square().mean().sqrt())
+    bound = (compared.tolerance or 0.0) * (numbers.abs() + size)
+    return bool(((found - numbers).abs() <= bound).all())
+
+
+class ReferenceProcess:
+    """A copy of this process that computes references without the modules that come later.
+
+    An imported module may replace kernels of the CPU. So the process is forked before the import,
+    and ``compute`` runs there: it gets the arguments of ``results`` and returns a list of tensors.
+    """
+
+    def __init__(self, torch: Any, compute: Callable[..., list[Any]]) -> None:
+        self._torch = torch
+        ours, theirs = Pipe()
+        self._process = os.fork()
+        if self._process == 0:
+            ours.close()
+            try:
+                self._serve(theirs, compute)
+            finally:
+                os._exit(0)
+        theirs.close()
+        self._connection = ours
+
+    def results(self, *arguments: Any) -> list[Any]:
+        """Return the tensors that ``compute`` returns there; ReferenceError if it raises."""
+        self._connection.send(arguments)
+        fault, content = self._connection.recv()
+        if fault is not None:
+            raise ReferenceError(fault)
+        found: list[Any] = self._torch.load(io.BytesIO(content), weights_only=True)
+        return found
+
+    def close(self) -> None:
+        """End the process."""
+        self._connection.close()
+        os.waitpid(self._process, 0)
+
+    def _serve(self, connection: Any, compute: Callable[..., list[Any]]) -> None:
+        while True:
+            try:
+                arguments = connection.recv()
+            except EOFError:
+                return
+            fault, content = None, io.BytesIO()
+            try:
+                self._torch.save(compute(*arguments), content)
+            except Exception as error:  # noqa: BLE001 - the text goes to the other process
+                fault = f"{type(error).__name__}: {error}"
+            connection.send((fault, content.getvalue()))

@@ -1,0 +1,207 @@
+"""Cases of torch run on any device and compiler, and wrong numbers are found."""
+
+import sys
+from collections import Counter
+
+import pytest
+import torch
+from torch.nn import functional
+
+from commands import ask
+from optrove.model.case import Case
+from optrove.model.records import E2E_NS, DeviceKind, Job, Outcome
+from optrove.model.torch_target import TorchTarget
+from optrove.model.values import TensorSpec
+from optrove.replay.runner import run_jobs
+from recorded_program import jobs_in
+from tracing import tracing
+
+pytestmark = pytest.mark.torch
+
+
+def program():
+    """Run operations that need care: random, in place, indexing, data-dependent, composite."""
+    x = torch.randn(6, 5)
+    weight = torch.randn(4, 5, requires_grad=True)
+    functional.linear(x.bfloat16(), weight.bfloat16()).softmax(-1).sum().backward()
+    x[torch.tensor([0, 2]), torch.tensor([1, 4])]
+    functional.embedding(torch.tensor([[0, 3]]), x)
+    functional.nll_loss(x.log_softmax(1), torch.tensor([0, 1, 2, 3, 4, 0]))
+    functional.max_pool2d(torch.randn(1, 2, 8, 8, requires_grad=True), 2).sum().backward()
+    (
+        x.argmax(),
+        x.sort(),
+        x.topk(2),
+        x.cumsum(0),
+        x.neg(),
+        x.var(0),
+        x.int() // 2,
+        x.floor_divide(0.3),
+    )
+    x.unique(), x.nonzero(), x[x > 0], x.sum().item(), x.tolist()
+    (
+        functional.dropout(x),
+        torch.empty(3).uniform_(1, 2),
+        x.clone().bernoulli_(0.3),
+        torch.randperm(4),
+    )
+    torch.linalg.cholesky(torch.eye(3)), torch.fft.fft(x), x.half() @ x.half().T
+    functional.batch_norm(x, torch.zeros(5), torch.ones(5), training=True)
+    torch._foreach_add_([x, x.clone()], 1.0)
+    x.to_sparse() @ torch.randn(5, 2)
+    with torch.inference_mode():
+        functional.linear(torch.ones(2, 3), torch.ones(4, 3))
+    torch.set_default_dtype(torch.float64)
+    torch.zeros(2), torch.arange(3.0)
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    with tracing(tmp_path_factory.mktemp("traced"), backend="torch") as traced:
+        program()
+        found = jobs_in(traced.directory)
+    return [Job(job.case, DeviceKind.HOST, outputs=job.outputs) for job in found]
+
+
+def of(jobs, *names):
+    return [job for job in jobs if job.case.op.split(".")[3] in names]
+
+
+def outcomes(attempts):
+    return Counter(each.outcome for each in attempts)
+
+
+def test_every_case_passes_with_a_verdict_on_its_numbers_or_a_reason(jobs):
+    attempts = list(run_jobs(jobs))
+    wrong = [(each.detail, each.notes) for each in attempts if each.outcome is not Outcome.PASSED]
+    assert not wrong
+    assert all(each.replayed_case_id == each.case_id for each in attempts)
+    with_tensors = [each for each in attempts if any(map(has_tensor, each.outputs))]
+    silent = [each for each in with_tensors if not each.measurements and not each.notes]
+    assert not silent
+    reasons = Counter(note for each in attempts for note in each.notes)
+    assert reasons["output 0 was not compared: its results are random"]
+    assert reasons["output 0 was not compared: its results are not initialized"]
+
+
+def has_tensor(value):
+    return isinstance(value, TensorSpec)
+
+
+def test_on_the_meta_device_specs_agree(jobs):
+    plain = of(jobs, "addmm", "embedding", "_softmax", "cumsum", "argmax", "sort")
+    attempts = list(run_jobs(plain, board=str(TorchTarget("meta"))))
+    assert outcomes(attempts) == {Outcome.PASSED: len(plain)}
+    (scalar,) = run_jobs(of(jobs, "_local_scalar_dense")[:1], board=str(TorchTarget("meta")))
+    assert scalar.outcome is Outcome.NOT_RUN
+    assert "meta tensors have none" in scalar.detail
+
+
+def test_a_case_runs_through_a_compiler(jobs):
+    compiled = of(jobs, "mm", "_softmax", "cumsum", "uniform_")
+    attempts = list(run_jobs(compiled, board=str(TorchTarget(compiler="aot_eager"))))
+    assert outcomes(attempts) == {Outcome.PASSED: len(compiled)}
+    assert sum(bool(each.measurements) for each in attempts) == len(compiled) - 1
+
+
+WRONG_BACKEND = """
+from torch._dynamo import register_backend
+
+@register_backend
+def slightly_wrong(module, inputs):
+    def run(*arguments):
+        return tuple(each * 1.01 for each in module(*arguments))
+    return run
+"""
+WRONG_KERNEL = """
+import torch
+
+LIBRARY = torch.library.Library("aten", "IMPL")
+LIBRARY.impl("neg", lambda x: x * -1.01, "CPU")
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "compiler"), [(WRONG_BACKEND, "slightly_wrong"), (WRONG_KERNEL, None)]
+)
+def test_a_wrong_kernel_is_found(jobs, tmp_path, monkeypatch, module, compiler):
+    (tmp_path / "wrong_numbers.py").write_text(module)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{':'.join(sys.path)}")
+    target = TorchTarget(compiler=compiler, imports=("wrong_numbers",))
+    (attempt,) = run_jobs(of(jobs, "neg")[:1], board=str(target))
+    assert attempt.outcome is Outcome.NUMERICS, attempt.detail
+    assert "not close to the reference" in attempt.detail
+    assert attempt.board == f"{target}"
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (TorchTarget("nodevice"), "device nodevice"),
+        (TorchTarget(imports=("no_such_module",)), "--import no_such_module: ModuleNotFoundError"),
+    ],
+)
+def test_a_target_that_is_not_there_runs_nothing(jobs, target, message):
+    (attempt,) = run_jobs(of(jobs, "cumsum")[:1], board=str(target))
+    assert attempt.outcome is Outcome.NOT_RUN
+    assert message in attempt.detail
+
+
+def test_an_operation_of_another_library_needs_an_import():
+    (attempt,) = run_jobs([Job(Case("torch.ops.vision.nms.default", ()), DeviceKind.HOST)])
+    assert attempt.outcome is Outcome.NOT_RUN
+    assert "--import MODULE" in attempt.detail
+
+
+def test_a_warm_call_is_timed_without_the_tracer(jobs):
+    (job,) = of(jobs, "mm")[:1]
+    timed = Job(job.case, DeviceKind.HOST, outputs=job.outputs, metrics=("pcc", E2E_NS))
+    (attempt,) = run_jobs([timed])
+    measured = {each.name: each.value for each in attempt.measurements}
+    first, second = (each.shape for name, each in job.case.arguments if name in ("self", "mat2"))
+    rows, inner = first if first[1] == second[0] else second
+    assert measured[E2E_NS] < attempt.duration_ns
+    assert measured["flops"] > 2 * rows * inner
+    assert measured["bytes"] > 0
+
+
+LOG = """\
+Operator: aten.addmm.default
+cnt: 2, ((T([2], f32), T([4, 3], f32), T([3, 2], f32)), {})
+Operator: aten.embedding.default
+cnt: 1, ((T([9, 3], f32), T([2, 4], i64)), {})
+Operator: aten.nll_loss_forward.default
+cnt: 1, ((T([5, 3], f32), T([5], i64), None, 1, -100), {})
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ((), "host"),
+        (("--device", "meta"), "host meta"),
+        (("--map", "cpu=meta"), "mapped cpu=meta"),
+        (("--compile", "aot_eager"), "compiled by aot_eager"),
+    ],
+)
+def test_operator_inputs_run_by_the_command(tmp_path, monkeypatch, options, shown):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.txt").write_text(LOG)
+    ask("import", "log.txt", "--store", "t.db")
+    answer = ask("sweep", "--store", "t.db", *options)
+    assert "3 cases: 3 passed" in answer
+    assert shown in answer
+    found = ask("replay", "addmm", "--store", "t.db", "--json", *options)
+    (result,) = found["cases"]
+    assert result["outcome"] == "passed"
+
+
+def test_a_target_of_torch_without_a_case_of_torch_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.txt").write_text(LOG)
+    ask("import", "log.txt", "--store", "t.db")
+    words = ("sweep", "addmm", "--store", "t.db", "--device", "CUDA")
+    assert "neither hw, mock" in ask(*words, exit_code=2)
+    words = ("sweep", "addmm", "--store", "t.db", "--map", "cuda")
+    assert "cuda=cpu" in ask(*words, exit_code=2)

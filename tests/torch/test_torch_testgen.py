@@ -1,0 +1,109 @@
+"""Generated tests of torch's operations pass with torch and pytest only, and find wrong kernels."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.nn import functional
+
+from optrove.model.case import Case
+from optrove.model.values import Opaque
+from optrove.testgen.cases import RecordedCase
+from optrove.testgen.files import MARK, generate
+from recorded_program import jobs_in
+from tracing import tracing
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+
+def program():
+    x = torch.randn(6, 5)
+    weight = torch.randn(4, 5, requires_grad=True)
+    functional.linear(x.bfloat16(), weight.bfloat16()).softmax(-1).sum().backward()
+    x[torch.tensor([0, 2]), torch.tensor([1, 4])]
+    functional.embedding(torch.tensor([[0, 3]]), x)
+    x.mul(x), torch.cat([x, x.T.T, x[1:]]), x.sort(), x.argmax(), x.nonzero(), x.sum().item()
+    functional.dropout(x), torch.empty(3), x.add_(1), x[:, ::2].neg(), torch.fft.fft(x).conj() * 2
+    functional.batch_norm(x, torch.zeros(5), torch.ones(5), training=True)
+    torch.set_default_dtype(torch.float64)
+    torch.zeros(2)
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    with tracing(tmp_path_factory.mktemp("traced"), backend="torch") as traced:
+        program()
+        jobs = jobs_in(traced.directory)
+    return [
+        RecordedCase(f"{number:064x}", job.case, 1, job.outputs) for number, job in enumerate(jobs)
+    ]
+
+
+def write(directory, generated):
+    for file in generated.files:
+        assert MARK in file.text
+        (directory / file.name).write_text(file.text)
+
+
+def run(directory, *words):
+    """Run Python without optrove in its path."""
+    environment = {key: each for key, each in os.environ.items() if key != "PYTHONPATH"}
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+PYTEST = ("-m", "pytest", "-q", "-p", "no:optrove", "-p", "no:cacheprovider", "--rootdir=.")
+
+
+def test_the_tests_of_a_program_pass(tmp_path, recorded):
+    generated = generate(recorded)
+    assert not generated.left_out
+    assert sum(file.cases for file in generated.files) == len(recorded)
+    write(tmp_path, generated)
+    assert all("optrove" not in file.text.replace(MARK, "") for file in generated.files)
+    done = run(tmp_path, *PYTEST)
+    assert done.returncode == 0, done.stdout
+    assert f"{len(recorded)} passed" in done.stdout
+
+
+def test_a_wrong_result_is_found(tmp_path, recorded):
+    cases = [each for each in recorded if each.case.op == "torch.ops.aten.neg.default"]
+    (file,) = generate(cases).files
+    wrong = file.text.replace(
+        "result = op(*args, **kwargs)",
+        "result = op(*args, **kwargs)\n        result = result * (1 if dtypes else 1.01)",
+    )
+    (tmp_path / file.name).write_text(wrong)
+    done = run(tmp_path, *PYTEST)
+    assert done.returncode == 1
+    assert "not close to the reference" in done.stdout
+
+
+def test_one_case_is_a_file_of_its_own(tmp_path, recorded):
+    cases = [each for each in recorded if each.case.op == "torch.ops.aten.embedding.default"]
+    generated = generate(cases, standalone=True)
+    write(tmp_path, generated)
+    assert [file.cases for file in generated.files] == [1] * len(cases)
+    done = run(tmp_path, generated.files[0].name, "-p", "no:optrove", "-q", "--rootdir=.")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        (Case("torch.nn.functional.relu", ()), "--level aten"),
+        (Case("torch.ops.aten.neg.default", (("self", Opaque("odd.Kind", "1")),)), "odd.Kind"),
+    ],
+)
+def test_a_case_that_no_python_makes_is_left_out_with_the_reason(case, reason):
+    (left_out,) = generate([RecordedCase("0" * 64, case)]).left_out
+    assert reason in left_out.reason
