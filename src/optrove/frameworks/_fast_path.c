@@ -9,13 +9,7 @@
    decides the cost. Each FastPath therefore remembers its recent calls as short rows of words
    (RecentCall); only a call that is not among them gets a key. */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <frameobject.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <structmember.h>
-#include <time.h>
+#include "_recording.h"
 
 /* IntTable maps integers to integers other than zero. It has those methods of dict that tracing
    needs, and a lookup reads one memory location where a dict reads four. */
@@ -254,291 +248,15 @@ static PyTypeObject IntTableType = {
     .tp_as_sequence = &int_table_sequence,
 };
 
-/* ProbeState is what all operations of one probe share: the journal and the sites of calls. */
-
-/* The layout of a record, as in journal/format.py. */
-#define SITE_OFFSET 8
-#define SCOPE_OFFSET 12
-#define ENTERED_OFFSET 16
-#define EXIT_OFFSET 32
-#define NUMBER_OFFSET 40
-#define OUTCOME_OFFSET 44
-#define RECORD_SIZE 48
-#define RETURNED 1
-#define RAISED 2
-
-#define SITES 512
-#define NO_SITE -1
-#define INTERNAL_CODE -2
-#define UNKNOWN_CODE -3
-
-static PyObject *str_memory, *str_places, *get_frame;
-
-/* The site of an instruction. The code is not owned: the Python side keeps it alive until it
-   replaces the cached cases, and that also clears these sites. */
-typedef struct {
-    PyCodeObject *code;
-    int instruction, number;
-} Site;
-
-/* The window that records are written to; ``next`` is the offset after the last record taken. */
-typedef struct {
-    PyObject *window, *places;
-    char *memory;
-    Py_ssize_t next, length;
-    Py_buffer buffer;
-} JournalWindow;
-
-/* The first fields are those that every call reads. ``shared`` is the FastPathState of the Python
-   side, ``cases`` its table of cached cases; ``generation`` counts how often that was replaced. The
-   ``_offset`` fields locate slots of Python objects. */
+/* ProbeState is what all operations of one probe share. */
 typedef struct {
     PyObject_HEAD
-    PyObject *shared, *cases, *scope;
-    uint32_t scope_number, generation;
-    Py_ssize_t window_offset, cases_offset, scope_offset, word_offset, usual_offset;
-    PyObject *current, *tensor, *id_of, *spec_of;
+    Recording recording;
+    PyObject *tensor, *id_of, *spec_of;
     IntTable *tensor_parts, *object_parts;
-    JournalWindow journal;
-    PyObject *sites, *site_of, *rules, *have_own_buffers, *outputs, *error, *cached_case;
-    Site recent_sites[SITES];
+    PyObject *rules, *have_own_buffers;
+    Py_ssize_t usual_offset;
 } ProbeState;
-
-/* An error in here sends the call to the fallback, or the Python side counts it. An interrupt of
-   the program, such as KeyboardInterrupt, may come while any Python code runs: it stays set. */
-static void clear_error(void)
-{
-    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
-        PyErr_Clear();
-}
-
-/* Return a field of an object, borrowed; NULL if it is not set. */
-static inline PyObject *field(PyObject *owner, Py_ssize_t place)
-{
-    return *(PyObject **)((char *)owner + place);
-}
-
-/* Return the offset of a slot in the objects of a class; -1 with an error set if it is none. */
-static Py_ssize_t slot_offset(PyTypeObject *kind, const char *name)
-{
-    PyObject *found = PyObject_GetAttrString((PyObject *)kind, name);
-    Py_ssize_t place = -1;
-    if (found != NULL && Py_IS_TYPE(found, &PyMemberDescr_Type)) {
-        PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
-        if (member->type == T_OBJECT_EX)
-            place = member->offset;
-    }
-    if (place < 0 && !PyErr_Occurred())
-        PyErr_Format(PyExc_TypeError, "%s.%s is not a slot", kind->tp_name, name);
-    Py_XDECREF(found);
-    return place;
-}
-
-static uint64_t clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static void journal_window_release(JournalWindow journal)
-{
-    if (journal.window != NULL)
-        PyBuffer_Release(&journal.buffer);
-    Py_XDECREF(journal.places);
-    Py_XDECREF(journal.window);
-}
-
-static int state_map_window(ProbeState *state, PyObject *window)
-{
-    PyObject *memory = PyObject_GetAttr(window, str_memory);
-    JournalWindow journal = {0};
-    if (memory != NULL)
-        journal.places = PyObject_GetAttr(window, str_places);
-    int failed = journal.places == NULL || !PyIter_Check(journal.places) ||
-                 PyObject_GetBuffer(memory, &journal.buffer, PyBUF_WRITABLE) < 0;
-    Py_XDECREF(memory);
-    if (failed) {
-        Py_XDECREF(journal.places);
-        return -1;
-    }
-    Py_INCREF(window);
-    journal.window = window;
-    journal.memory = journal.buffer.buf;
-    journal.length = journal.buffer.len;
-    /* Releasing a mapped window lets other threads run, so the state is made consistent before. */
-    JournalWindow before = state->journal;
-    state->journal = journal;
-    journal_window_release(before);
-    return 0;
-}
-
-/* Forget everything that refers to numbers of a journal. */
-static void state_reset(ProbeState *state, PyObject *cases)
-{
-    PyObject *before = state->cases;
-    Py_INCREF(cases);
-    state->cases = cases;
-    state->generation++;
-    memset(state->recent_sites, 0, sizeof(state->recent_sites));
-    Py_XDECREF(before);
-}
-
-/* Follow the Python side to its present table and window; return -1 if it has none. */
-static inline int state_refresh(ProbeState *state)
-{
-    PyObject *cases = field(state->shared, state->cases_offset);
-    if (cases != state->cases) {
-        if (cases == NULL || !PyDict_CheckExact(cases))
-            return -1;
-        state_reset(state, cases);
-    }
-    PyObject *window = field(state->shared, state->window_offset);
-    if (window == state->journal.window)
-        return window == NULL ? -1 : 0;
-    if (window == NULL)
-        return -1;
-    Py_INCREF(window);
-    int failed = state_map_window(state, window);
-    Py_DECREF(window);
-    return failed;
-}
-
-/* Return the number of the scope; -1 if there is none. */
-static inline int64_t state_scope(ProbeState *state)
-{
-    PyObject *scope = field(state->shared, state->scope_offset);
-    if (scope != state->scope) {
-        unsigned long number = scope == NULL ? UINT32_MAX : PyLong_AsUnsignedLong(scope);
-        if (number >= UINT32_MAX)
-            return -1;
-        PyObject *before = state->scope;
-        Py_INCREF(scope);
-        state->scope = scope;
-        state->scope_number = (uint32_t)number;
-        Py_XDECREF(before);
-    }
-    return state->scope_number;
-}
-
-/* Return the memory of a free record and the window that keeps it mapped, owned; NULL when the
-   window is full or gone. */
-static char *take_record(ProbeState *state, PyObject **window)
-{
-    /* Other threads may replace the window while the offset is released. */
-    PyObject *owner = state->journal.window, *places = state->journal.places;
-    char *memory = state->journal.memory;
-    Py_ssize_t length = state->journal.length, offset = -1;
-    if (owner == NULL)
-        return NULL;
-    Py_INCREF(owner);
-    Py_INCREF(places);
-    PyObject *place = Py_TYPE(places)->tp_iternext(places);
-    Py_DECREF(places);
-    if (place != NULL) {
-        offset = PyLong_AsSsize_t(place);
-        Py_DECREF(place);
-    }
-    if (offset < 0 || offset > length - RECORD_SIZE) {
-        Py_DECREF(owner);
-        return NULL;
-    }
-    state->journal.next = offset + RECORD_SIZE;
-    *window = owner;
-    return memory + offset;
-}
-
-/* Prefetch the memory of the record that is probably next. */
-static inline void prefetch_record(ProbeState *state)
-{
-    if (state->journal.next < state->journal.length)
-        __builtin_prefetch(state->journal.memory + state->journal.next, 1);
-}
-
-/* The clock at entry is stored last, as a whole: until then the record has not begun. */
-static void write_entry(char *record, uint64_t word, uint32_t site, uint32_t scope)
-{
-    memcpy(record, &word, 8);
-    memcpy(record + SITE_OFFSET, &site, 4);
-    memcpy(record + SCOPE_OFFSET, &scope, 4);
-    __atomic_store_n((uint64_t *)(record + ENTERED_OFFSET), clock_ns(), __ATOMIC_RELEASE);
-}
-
-/* The outcome is stored last, as a whole: until then the call is unfinished. */
-static void write_exit(char *record, uint64_t stopped, uint32_t number, uint32_t outcome)
-{
-    memcpy(record + EXIT_OFFSET, &stopped, 8);
-    memcpy(record + NUMBER_OFFSET, &number, 4);
-    __atomic_store_n((uint32_t *)(record + OUTCOME_OFFSET), outcome, __ATOMIC_RELEASE);
-}
-
-static int instruction_of(PyFrameObject *frame)
-{
-#if PY_VERSION_HEX >= 0x030B0000
-    return PyFrame_GetLasti(frame);
-#else
-    PyObject *place = PyObject_GetAttrString((PyObject *)frame, "f_lasti");
-    int number = place == NULL ? -1 : (int)PyLong_AsLong(place);
-    Py_XDECREF(place);
-    return number;
-#endif
-}
-
-/* Return the site that the Python side has for an instruction, or INTERNAL_CODE, NO_SITE or
-   UNKNOWN_CODE. */
-static int cached_site(ProbeState *state, PyCodeObject *code, int instruction)
-{
-    PyObject *identity = PyLong_FromVoidPtr(code), *place = NULL, *site = NULL;
-    PyObject *lines = identity == NULL ? NULL : PyDict_GetItemWithError(state->sites, identity);
-    Py_XDECREF(identity);
-    if (lines == Py_None)
-        return INTERNAL_CODE;
-    if (lines == NULL)
-        return PyErr_Occurred() ? NO_SITE : UNKNOWN_CODE;
-    place = PyLong_FromLong(instruction);
-    if (place != NULL)
-        site = PyDict_GetItemWithError(lines, place);
-    Py_XDECREF(place);
-    return site == NULL ? NO_SITE : (int)PyLong_AsLong(site);
-}
-
-/* Return the site of a frame; INTERNAL_CODE if the frame is not one of the user's. */
-static int site_in(ProbeState *state, PyFrameObject *frame)
-{
-    PyCodeObject *code = PyFrame_GetCode(frame);
-    int instruction = instruction_of(frame);
-    size_t home = ((uintptr_t)code / 16 * 31 + (size_t)instruction / 2) % SITES;
-    Site *recent = &state->recent_sites[home];
-    int number = recent->number;
-    if (recent->code != code || recent->instruction != instruction) {
-        number = cached_site(state, code, instruction);
-        if (number >= 0 || number == INTERNAL_CODE)
-            *recent = (Site){code, instruction, number};
-    }
-    Py_DECREF(code);
-    return number;
-}
-
-/* Return the number of the user's line at or above a frame, which is released; NO_SITE if it has
-   no number yet. */
-static int find_site(ProbeState *state, PyFrameObject *frame)
-{
-    int number = INTERNAL_CODE;
-    while (frame != NULL && number == INTERNAL_CODE) {
-        number = site_in(state, frame);
-        if (number == UNKNOWN_CODE) {
-            PyObject *site = PyObject_CallOneArg(state->site_of, (PyObject *)frame);
-            number = site == NULL ? NO_SITE : (int)PyLong_AsLong(site);
-            Py_XDECREF(site);
-        }
-        PyFrameObject *above = number == INTERNAL_CODE ? PyFrame_GetBack(frame) : NULL;
-        Py_DECREF(frame);
-        frame = above;
-    }
-    if (number == INTERNAL_CODE)
-        return PyErr_Occurred() ? NO_SITE : 0;
-    return number;
-}
 
 /* The words of a call are made of the same facts as its key, so calls with equal words have equal
    keys. Calls with many arguments, or with arguments of other kinds, have no words. */
@@ -964,13 +682,13 @@ typedef struct {
 /* Return the cached case of calls with a key, owned, or NULL. */
 static PyObject *case_by_key(FastPath *self, const Key *key)
 {
-    PyObject *table = self->state->cases, *tuple = positional(key->parts, key->count);
+    PyObject *table = self->state->recording.cases, *tuple = positional(key->parts, key->count);
     if (tuple == NULL)
         return NULL;
     /* Other threads may clear or replace the table. */
     Py_INCREF(table);
     PyObject *cached = PyDict_GetItemWithError(table, tuple);
-    if (cached != NULL && !Py_IS_TYPE(cached, (PyTypeObject *)self->state->cached_case))
+    if (cached != NULL && !Py_IS_TYPE(cached, (PyTypeObject *)self->state->recording.cached_case))
         cached = NULL;
     Py_XINCREF(cached);
     Py_DECREF(table);
@@ -992,7 +710,7 @@ static void find_case_by_key(FastPath *self, RecentCall *call, TensorIds *tensor
     key_clear(&key);
     if (call->cached == NULL)
         return;
-    PyObject *word = field(call->cached, self->state->word_offset);
+    PyObject *word = field(call->cached, self->state->recording.word_offset);
     call->record_word = word == NULL ? NO_WORD : PyLong_AsUnsignedLongLong(word);
     if (call->record_word == NO_WORD)
         Py_CLEAR(call->cached);
@@ -1002,7 +720,7 @@ static void find_case_by_key(FastPath *self, RecentCall *call, TensorIds *tensor
 static PyObject *find_case(FastPath *self, TensorIds *tensors, uint64_t *word,
                            const Arguments *args)
 {
-    uint32_t generation = self->state->generation;
+    uint32_t generation = self->state->recording.generation;
     if (self->recent.generation != generation) {
         self->recent.generation = generation;
         recent_calls_clear(&self->recent);
@@ -1025,31 +743,10 @@ static PyObject *find_case(FastPath *self, TensorIds *tensors, uint64_t *word,
     find_case_by_key(self, &call, tensors, args);
     *word = call.record_word;
     /* Unless another thread has noticed meanwhile that the cached cases were replaced. */
-    if (call.cached != NULL && is_short && generation == self->state->generation &&
+    if (call.cached != NULL && is_short && generation == self->state->recording.generation &&
         generation == self->recent.generation)
         recent_calls_add(&self->recent, &call);
     return call.cached;
-}
-
-/* Return the number of the exception that is set, which stays set unless an interrupt replaces
-   it. */
-static uint32_t number_of_error(FastPath *self)
-{
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    PyObject *number = value == NULL ? NULL : PyObject_CallOneArg(self->state->error, value);
-    uint32_t found = number == NULL ? 0 : (uint32_t)PyLong_AsUnsignedLong(number);
-    Py_XDECREF(number);
-    clear_error();
-    if (!PyErr_Occurred()) {
-        PyErr_Restore(type, value, trace);
-        return found;
-    }
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
-    return found;
 }
 
 /* Return whether a tensor has the expected spec; if so, store its part. */
@@ -1122,7 +819,7 @@ static uint32_t number_of_outputs(FastPath *self, PyObject *cached, PyObject *re
         return 0;
     PyObject *call = whole_call(args), *number = NULL;
     if (call != NULL)
-        number = PyObject_CallFunctionObjArgs(self->state->outputs, self->observed, cached, result,
+        number = PyObject_CallFunctionObjArgs(self->state->recording.outputs, self->observed, cached, result,
                                               call, NULL);
     if (number != NULL)
         outputs = (uint32_t)PyLong_AsUnsignedLong(number);
@@ -1162,7 +859,7 @@ static PyObject *call_fallback(FastPath *self, const Arguments *args)
 static int is_outermost(ProbeState *state)
 {
     PyObject *current;
-    if (PyContextVar_Get(state->current, NULL, &current) < 0)
+    if (PyContextVar_Get(state->recording.current, NULL, &current) < 0)
         return 0;
     int outermost = current == Py_None;
     Py_XDECREF(current);
@@ -1179,9 +876,9 @@ static char *begin_record(FastPath *self, const TensorIds *tensors, uint64_t wor
         Py_XDECREF(frame);
         return NULL;
     }
-    int site = find_site(state, (PyFrameObject *)frame);
-    int64_t scope = site < 0 ? -1 : state_scope(state);
-    char *record = scope < 0 ? NULL : take_record(state, window);
+    int site = find_site(&state->recording, (PyFrameObject *)frame);
+    int64_t scope = site < 0 ? -1 : recording_scope(&state->recording);
+    char *record = scope < 0 ? NULL : take_record(&state->recording, window);
     if (record == NULL)
         return NULL;
     for (int i = 0; self->invalidates && i < tensors->count; i++)
@@ -1201,8 +898,8 @@ static PyObject *fast_path_call(PyObject *callable, PyObject *const *values, siz
     uint64_t word = NO_WORD;
     PyObject *cached = NULL, *window = NULL;
     char *record = NULL;
-    prefetch_record(self->state);
-    if (is_outermost(self->state) && state_refresh(self->state) == 0)
+    prefetch_record(&self->state->recording);
+    if (is_outermost(self->state) && recording_refresh(&self->state->recording) == 0)
         cached = find_case(self, &tensors, &word, &args);
     if (cached != NULL)
         record = begin_record(self, &tensors, word, &window);
@@ -1213,7 +910,7 @@ static PyObject *fast_path_call(PyObject *callable, PyObject *const *values, siz
     PyObject *result = PyObject_Vectorcall(self->function, values, flags, names);
     uint64_t stopped = clock_ns();
     if (result == NULL) {
-        write_exit(record, stopped, number_of_error(self), RAISED);
+        write_exit(record, stopped, number_of_error(&self->state->recording), RAISED);
     } else {
         uint32_t outputs = number_of_outputs(self, cached, result, &args);
         write_exit(record, stopped, outputs, RETURNED);
@@ -1347,29 +1044,19 @@ static PyTypeObject FastPathType = {
 };
 
 #define SHARED(VISIT)                                                                             \
-    VISIT(shared) VISIT(current) VISIT(tensor) VISIT(id_of) VISIT(spec_of) VISIT(tensor_parts)    \
-    VISIT(object_parts) VISIT(sites) VISIT(site_of) VISIT(rules) VISIT(have_own_buffers)          \
-    VISIT(outputs) VISIT(error) VISIT(cached_case)
+    VISIT(tensor) VISIT(id_of) VISIT(spec_of) VISIT(tensor_parts) VISIT(object_parts) VISIT(rules) \
+    VISIT(have_own_buffers)
 
 static int state_traverse(ProbeState *self, visitproc visit, void *arg)
 {
     SHARED(VISIT_MEMBER)
-    Py_VISIT(self->cases);
-    Py_VISIT(self->journal.window);
-    Py_VISIT(self->journal.places);
-    if (self->journal.window != NULL)
-        Py_VISIT(self->journal.buffer.obj);
-    return 0;
+    return recording_traverse(&self->recording, visit, arg);
 }
 
 static int state_clear(ProbeState *self)
 {
-    JournalWindow before = self->journal;
-    memset(&self->journal, 0, sizeof(JournalWindow));
-    journal_window_release(before);
-    Py_CLEAR(self->cases);
-    Py_CLEAR(self->scope);
     SHARED(CLEAR_MEMBER)
+    recording_clear(&self->recording);
     return 0;
 }
 
@@ -1380,25 +1067,6 @@ static void state_dealloc(ProbeState *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-/* Find the slots that are read from Python objects; return -1 if one is missing. */
-static int state_find_offsets(ProbeState *self)
-{
-    PyTypeObject *shared = Py_TYPE(self->shared), *cached = (PyTypeObject *)self->cached_case;
-    struct {
-        Py_ssize_t *offset;
-        PyTypeObject *type;
-        const char *name;
-    } wanted[] = {{&self->window_offset, shared, "window"},
-                  {&self->cases_offset, shared, "cached_cases"},
-                  {&self->scope_offset, shared, "scope"},
-                  {&self->word_offset, cached, "word"},
-                  {&self->usual_offset, cached, "usual"}};
-    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
-        if ((*wanted[i].offset = slot_offset(wanted[i].type, wanted[i].name)) < 0)
-            return -1;
-    return 0;
-}
-
 static PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"shared",           "cached_case", "tensor_parts", "object_parts",
@@ -1406,18 +1074,21 @@ static PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
                             "have_own_buffers", "current",     "sites",        "site_of",
                             "outputs",          "error",       NULL};
     ProbeState given;
+    Recording *recording = &given.recording;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OO!O!O!O!OOOOOO!OOO", names, &given.shared, &PyType_Type,
-            &given.cached_case, &IntTableType, &given.tensor_parts, &IntTableType,
+            args, kwargs, "OO!O!O!O!OOOOOO!OOO", names, &recording->shared, &PyType_Type,
+            &recording->cached_case, &IntTableType, &given.tensor_parts, &IntTableType,
             &given.object_parts, &PyDict_Type, &given.rules, &given.tensor, &given.spec_of,
-            &given.id_of, &given.have_own_buffers, &given.current, &PyDict_Type, &given.sites,
-            &given.site_of, &given.outputs, &given.error))
+            &given.id_of, &given.have_own_buffers, &recording->current, &PyDict_Type,
+            &recording->sites, &recording->site_of, &recording->outputs, &recording->error))
         return NULL;
     ProbeState *self = (ProbeState *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     SHARED(TAKE_MEMBER)
-    if (state_find_offsets(self) < 0)
+    if (recording_take(&self->recording, recording) < 0 ||
+        (self->usual_offset =
+             slot_offset((PyTypeObject *)recording->cached_case, "usual")) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -1440,41 +1111,13 @@ static struct PyModuleDef module = {
     .m_size = -1,
 };
 
-static int add_type(PyObject *made, const char *name, PyTypeObject *kind)
-{
-    return PyType_Ready(kind) < 0 ? -1 : PyModule_AddObjectRef(made, name, (PyObject *)kind);
-}
-
-/* Add the layout of records, which the Python side compares with journal/format.py. */
-static int add_layout(PyObject *made)
-{
-    struct {
-        const char *name;
-        long value;
-    } layout[] = {{"SITE_OFFSET", SITE_OFFSET},   {"SCOPE_OFFSET", SCOPE_OFFSET},
-                  {"ENTERED_OFFSET", ENTERED_OFFSET}, {"EXIT_OFFSET", EXIT_OFFSET},
-                  {"NUMBER_OFFSET", NUMBER_OFFSET}, {"OUTCOME_OFFSET", OUTCOME_OFFSET},
-                  {"RECORD_SIZE", RECORD_SIZE},   {"RETURNED", RETURNED},
-                  {"RAISED", RAISED}};
-    for (size_t i = 0; i < sizeof(layout) / sizeof(layout[0]); i++)
-        if (PyModule_AddIntConstant(made, layout[i].name, layout[i].value) < 0)
-            return -1;
-    return 0;
-}
-
 PyMODINIT_FUNC PyInit__fast_path(void)
 {
-    struct {
-        PyObject **place;
-        const char *text;
-    } names[] = {{&str_memory, "memory"}, {&str_places, "places"}, {&str_doc, "__doc__"}};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if ((*names[i].place = PyUnicode_InternFromString(names[i].text)) == NULL)
-            return NULL;
-    get_frame = PySys_GetObject("_getframe");
-    if (get_frame == NULL)
+    if (recording_prepare() < 0)
         return NULL;
-    Py_INCREF(get_frame);
+    str_doc = PyUnicode_InternFromString("__doc__");
+    if (str_doc == NULL)
+        return NULL;
     PyObject *made = PyModule_Create(&module);
     if (made == NULL || add_type(made, "IntTable", &IntTableType) < 0 ||
         add_type(made, "ProbeState", &ProbeStateType) < 0 ||

@@ -16,7 +16,7 @@ from optrove.serializer.tables import framework_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from optrove.model.records import DeviceParameters
+    from optrove.model.records import DeviceParameters, Job
     from optrove.model.values import Value
     from optrove.serializer.tables import Tables
 
@@ -30,19 +30,7 @@ class Stage(Enum):
     READING = "its results were read"
 
 
-Telling: TypeAlias = Callable[[Stage], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A case to be called, and the seed of its values.
-
-    ``outputs`` are the recorded outputs, or None: they describe the file that a call reads.
-    """
-
-    case: Case
-    seed: int
-    outputs: tuple[Value, ...] | None = None
+OnStage: TypeAlias = Callable[[Stage], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +46,9 @@ class Compared:
     """One tensor of the result with the golden function's answer, both as torch tensors.
 
     ``rounded`` is the answer in the dtype of the result, None if that dtype has no steps to count
-    in. Values that were only moved have to be ``exact``. Without values to compare, ``lacking``
-    says why.
+    in. Values that were only moved have to be ``exact``. With a ``tolerance``, each element has to
+    be close, relative to itself and to the size of all; without one, the PCC decides. Without
+    values to compare, ``lacking`` says why.
     """
 
     output: int
@@ -68,6 +57,7 @@ class Compared:
     rounded: Any = None
     lacking: str | None = None
     exact: bool = False
+    tolerance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +66,9 @@ class Executed:
 
     ``replayed`` is the traced call, None if the operation was never reached; ``named`` maps
     recorded argument names to the names there. ``notes`` list everything that the recording lacks
-    and that was supplied.
+    and that was supplied. ``excuse`` says why an exception is the fault of the recording. ``job``
+    is the Job as it was executed, if that differs, as on another device. The outputs of a
+    ``data_dependent`` call need not be as recorded.
     """
 
     replayed: Case | None = None
@@ -86,6 +78,9 @@ class Executed:
     compared: tuple[Compared, ...] = ()
     notes: tuple[str, ...] = ()
     duration_ns: int | None = None
+    excuse: str | None = None
+    job: Job | None = None
+    data_dependent: bool = False
 
 
 def refuse_inert(arguments: Mapping[str, Value], tables: Tables) -> None:
@@ -103,7 +98,8 @@ def refuse_inert(arguments: Mapping[str, Value], tables: Tables) -> None:
 
 
 def _stays(kind: str, tables: Tables) -> bool:
-    return kind.startswith(USER_KINDS) or framework_of(kind) in tables.absent
+    is_of_user = kind.startswith(USER_KINDS) and kind not in tables.by_name
+    return is_of_user or framework_of(kind) in tables.absent
 
 
 class Executor(Protocol):
@@ -115,11 +111,17 @@ class Executor(Protocol):
         Return notes about parameters that were supplied.
         """
 
-    def execute(self, asked: Asked, tell: Telling) -> Executed:
-        """Rebuild a case and call it; raise NotReplayable if it cannot be rebuilt."""
+    def execute(self, job: Job, on_stage: OnStage) -> Executed:
+        """Rebuild the case of a Job and call it; raise NotReplayable if it cannot be rebuilt.
 
-    def peak_l1(self, asked: Asked) -> int:
+        The recorded outputs of the Job describe the file that a call reads.
+        """
+
+    def peak_l1(self, job: Job) -> int:
         """Return the peak L1 bytes per core of a case; raise NotReplayable if unknown."""
+
+    def warm(self, job: Job) -> Mapping[str, float] | None:
+        """Return measurements of a warm call; None if repeated calls of ``execute`` are timed."""
 
     def close(self) -> None:
         """Close the open device."""

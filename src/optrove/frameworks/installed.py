@@ -7,6 +7,7 @@ import operator
 import sys
 from functools import cache, lru_cache
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -17,11 +18,11 @@ from optrove.serializer.tables import ConverterTable, Tables
 FRAMEWORKS = ("numpy", "torch", "ttnn")
 
 
-def loaded_tables() -> Tables:
-    """Return the joined tables of the frameworks that have been imported and can be used."""
+def loaded_tables(*own: ConverterTable) -> Tables:
+    """Return the tables of the frameworks that have been imported and can be used, with ``own``."""
     loaded = (name for name in FRAMEWORKS if is_loaded(name))
     present = tuple(name for name in loaded if not isinstance(attempt(name), Exception))
-    return joined_tables(present)
+    return join(present, *own) if own else joined_tables(present)
 
 
 def import_ttnn() -> ModuleType:
@@ -35,11 +36,15 @@ def import_ttnn() -> ModuleType:
 
 
 class LoadedTables:
-    """The result of ``loaded_tables``, computed again when another framework was imported."""
+    """The result of ``loaded_tables``, computed again when another framework was imported.
 
-    __slots__ = ("_modules", "_tables")
+    ``own`` are further tables, such as that of a program's classes.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_modules", "_own", "_tables")
+
+    def __init__(self, *own: ConverterTable) -> None:
+        self._own = own
         self._modules: tuple[ModuleType | None, ...] = ()
         self._tables: Tables | None = None
 
@@ -48,7 +53,7 @@ class LoadedTables:
         modules = tuple(map(sys.modules.get, FRAMEWORKS))
         if self._tables is not None and all(map(operator.is_, modules, self._modules)):
             return self._tables
-        tables = loaded_tables()
+        tables = loaded_tables(*self._own)
         # A framework counts when its import has finished.
         if all(
             module is None or is_loaded(name)
@@ -56,6 +61,14 @@ class LoadedTables:
         ):
             self._modules, self._tables = modules, tables
         return tables
+
+
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package; None if it is not installed or unknown."""
+    try:
+        return version(package)
+    except PackageNotFoundError:  # also if it was built from source, and is on the path only
+        return None
 
 
 def is_importable(framework: str) -> bool:

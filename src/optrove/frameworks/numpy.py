@@ -18,7 +18,7 @@ from optrove.serializer.tables import (
 if TYPE_CHECKING:
     from types import ModuleType
 
-# Those whose value a Python scalar holds exactly. Not longdouble, which a float would round.
+# Scalars whose value a Python scalar can represent. Not longdouble, which a float would round.
 _SCALARS = (
     *("bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("longlong", "ulonglong", "float16", "float32", "float64", "complex64", "complex128"),
@@ -26,14 +26,14 @@ _SCALARS = (
 
 
 def table() -> ConverterTable:
-    """Return the converters of numpy, which this imports."""
+    """Import numpy and return its converters."""
     import numpy as np
 
     return ConverterTable("numpy", (*_scalars(np), *_dtypes(np), _array(np)))
 
 
 def _scalars(np: ModuleType) -> list[Converter]:
-    # On some systems two of the names are one class; the first name stands for both.
+    # On some systems two of the names are one class; the first name counts.
     kinds: dict[type, str] = {}
     for name in _SCALARS:
         kinds.setdefault(getattr(np, name), name)
@@ -71,14 +71,14 @@ def _bits(number: complex) -> tuple[bytes, bytes]:
 
 
 def _dtypes(np: ModuleType) -> list[Converter]:
-    """Return one converter per class of dtype; in numpy each dtype is a class of its own."""
+    """Return one converter per class of dtype; in numpy each dtype has its own class."""
     found: dict[type, dict[str, Any]] = {}
     names: set[str] = set()
     for scalar in _SCALARS:
         dtype = np.dtype(getattr(np, scalar))
         if type(dtype) in found:
             continue
-        # longlong and int64 are two classes on Linux, and both call themselves int64.
+        # longlong and int64 are two classes on Linux, and both have the name int64.
         name = scalar if dtype.name in names else dtype.name
         names.add(name)
         swapped = dtype.newbyteorder()
@@ -116,17 +116,17 @@ def _array(np: ModuleType) -> Converter:
 
 
 def _owner(np: ModuleType, live: Any) -> tuple[Any, Any]:
-    """Return the first array of a row of views, and what its memory belongs to."""
+    """Return the first array of a chain of views, and the owner of its memory."""
     array = live
     while isinstance(array.base, np.ndarray):
         array = array.base
     owner = array if array.base is None else array.base
-    # Each array over a buffer has a view object of its own in between.
+    # Each array over a buffer has its own memoryview in between.
     return array, owner.obj if type(owner) is memoryview else owner
 
 
 def _offset(np: ModuleType, live: Any) -> int:
-    """Return how many bytes from the start of its memory an array begins."""
+    """Return the offset of an array from the start of its memory, in bytes."""
     if live.base is None:
         return 0
     array, owner = _owner(np, live)

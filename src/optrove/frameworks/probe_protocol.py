@@ -98,6 +98,11 @@ SEQUENCE: Final = -1
 """The part of a result that is a sequence of tensors."""
 
 
+LEVELS: Final = ("aten", "api")
+ATEN, API = LEVELS
+"""What is recorded of torch: the dispatcher's operations, or also the functions above them."""
+
+
 MUTED: Final = (-1, -1)
 """The parent in ``CURRENT`` while calls are not the program's own."""
 
@@ -163,9 +168,16 @@ class Listener(Protocol):
         """Return the number of the user's line at or above a frame."""
 
     def begin(
-        self, observed: ObservedOp, arguments: Arguments, keywords: Keywords, frame: FrameType
+        self,
+        observed: ObservedOp,
+        arguments: Arguments,
+        keywords: Keywords,
+        frame: FrameType | None,
     ) -> Any:
-        """Record that a call begins, made in ``frame``; return the argument of ``end``."""
+        """Record that a call begins, made in ``frame``; return the argument of ``end``.
+
+        There is no frame where no Python code called, as in a thread of torch's own.
+        """
 
     def end(self, entered: Any, result: Any) -> None:
         """Record that a call returned."""
@@ -233,7 +245,7 @@ class SingleCallRecorder:
         observed: ObservedOp,
         arguments: Arguments,
         keywords: Keywords,
-        frame: FrameType,  # noqa: ARG002 - the signature of a Listener
+        frame: FrameType | None,  # noqa: ARG002 - the signature of a Listener
     ) -> Any:
         """Describe the arguments of a call before it is made."""
         token = CURRENT.set(MUTED)

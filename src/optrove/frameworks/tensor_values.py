@@ -1,10 +1,10 @@
 """Read the numbers of a live tensor: all, a sketch, or as bytes.
 
-The one place that fetches a tensor's numbers for a recording. It raises NoNumbers rather than
-read what means nothing or must not be read: a deallocated tensor (ttnn would end the process), a
-device that is capturing a trace (reading is fatal then), a tensor on a mock board without shadow
-(its kernels never ran), a torch tensor that has no data. Nothing is imported but numpy, and the
-frameworks' own objects are asked: ttnn's numbers come by ``cpu`` and ``to_list``, without torch.
+Only this module reads the numbers of a tensor for a recording. It raises NoNumbers if they mean
+nothing or must not be read: a deallocated tensor (ttnn would end the process), a device that is
+capturing a trace (reading is fatal then), a tensor on a mock board without shadow (its kernels
+never ran), a torch tensor without data. It imports only numpy; ttnn tensors are read with ``cpu``
+and ``to_list``, without torch.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NoNumbers
-from optrove.frameworks.ttnn.board.mock import MOCK_ATTRIBUTE
-from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
+from optrove.frameworks.ttnn.board.mock import device_in_use
+from optrove.model.records import DeviceKind
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -27,36 +27,36 @@ _READING_FAULTS: Final = (RuntimeError, TypeError, ValueError, NotImplementedErr
 
 
 def numbers(live: Any) -> Any:
-    """Return the numbers of a tensor as nested lists; NoNumbers says why that cannot be.
+    """Return the numbers of a tensor as nested lists; NoNumbers has the reason if there are none.
 
-    A ttnn tensor in several parts, such as one on a mesh of chips, gives the list of its parts; a
-    tensor without dimensions gives a bare number.
+    For a ttnn tensor in several parts, such as one on a mesh of chips, return the list of its
+    parts; for a tensor without dimensions, a bare number.
     """
     parts = numbers_in_parts(live)
     return parts[0] if len(parts) == 1 else parts
 
 
 def numbers_in_parts(live: Any) -> list[Any]:
-    """Return the numbers of each part of a tensor; all but ttnn tensors on meshes have one part."""
+    """Return the numbers of each part of a tensor; only ttnn tensors on meshes have several."""
     return [_reading(live, _nested, part) for part in _parts(live)]
 
 
 def numbers_dtype(dtype: str) -> str:
-    """Return the dtype that numbers of ``dtype`` are written in, both without a framework.
+    """Return the dtype in which numbers of ``dtype`` are written; both without a framework.
 
-    ``bfloat16``, block formats and eight-bit floats are written as float32, which holds each of
-    their numbers exactly.
+    ``bfloat16``, block formats and eight-bit floats are written as float32, which can represent
+    each of their numbers.
     """
     return "float32" if dtype.startswith(_WIDENED) else dtype
 
 
 def sketch(live: Any) -> dict[str, int | float | None]:
-    """Return how a tensor's numbers are spread, without keeping them; NoNumbers as ``numbers``.
+    """Return statistics of a tensor's numbers; NoNumbers as for ``numbers``.
 
     ``count`` and ``nan_count`` count numbers, ``zero_share`` is the share of zeros among all.
-    ``min`` and ``max`` are over all but NaN, and exact whole numbers where the tensor holds such;
-    ``mean`` and ``std`` (of the whole, not of a sample) are over the finite ones. None where there
-    is nothing to tell.
+    ``min`` and ``max`` are over all but NaN, and exact for whole numbers; ``mean`` and ``std`` (of
+    the population, not of a sample) are over the finite ones. A value is None if there are no
+    numbers for it.
     """
     numpy = _numpy()
     arrays = [_reading(live, _array, part).reshape(-1) for part in _parts(live)]
@@ -85,7 +85,7 @@ def _spread(numpy: ModuleType, row: Any) -> dict[str, int | float | None]:
 
 
 def _parts(live: Any) -> list[Any]:
-    """Return what holds the numbers, on the host: one object for each part."""
+    """Return the parts of a tensor on the host."""
     if _is(live, "ttnn", "Tensor"):
         return _ttnn_parts(sys.modules["ttnn"], live)
     if _is(live, "torch", "Tensor"):
@@ -94,8 +94,7 @@ def _parts(live: Any) -> list[Any]:
         return [live]
     kind = f"{type(live).__module__}.{type(live).__qualname__}"
     raise NoNumbers(
-        f"an object of {kind} was to be read; only tensors of ttnn and torch and numpy "
-        f"arrays can be"
+        f"an object of {kind} cannot be read, only tensors of ttnn and torch and numpy arrays"
     )
 
 
@@ -106,17 +105,18 @@ def _ttnn_parts(ttnn: Any, live: Any) -> list[Any]:
         raise NoNumbers("the tensor was deallocated")
     captures = getattr(ttnn, "is_trace_capture_active", None)
     if captures is not None and captures(live.device()):
-        raise NoNumbers("its device is capturing a trace, during which nothing may be read")
-    if hasattr(ttnn, MOCK_ATTRIBUTE) and not hasattr(ttnn, SHADOW_ATTRIBUTE):
+        raise NoNumbers("its device is capturing a trace; nothing may be read meanwhile")
+    found = device_in_use()
+    if found is not None and found[0] is DeviceKind.MOCK:
         raise NoNumbers(
-            "a mock board computes no numbers; add --optrove-shadow, or run on hardware"
+            "a mock board computes no numbers; add --optrove-shadow, or run on another device"
         )
     host = _reading(live, type(live).cpu, live)
     return list(ttnn.get_device_tensors(host))
 
 
 def _torch_part(torch: Any, live: Any) -> Any:
-    # Unnoticed by the functions that subclasses and modes of the user put around each call.
+    # Subclasses and modes of the user must not notice the reading.
     with torch._C.DisableTorchFunction(), torch.no_grad():  # noqa: SLF001 - has no public name
         if live.is_meta:
             raise NoNumbers("a tensor on the meta device has no numbers")
@@ -140,7 +140,7 @@ def _array(part: Any) -> Any:
     numpy = _numpy()
     if not _is(part, "ttnn", "Tensor"):
         return numpy.asarray(part)
-    # numpy has no bfloat16, so that ttnn gives something else than an array.
+    # numpy has no bfloat16, so ttnn does not return an array.
     if part.dtype.name == "BFLOAT16":
         return numpy.array(part.to_list(), dtype=numpy.float32)
     return numpy.asarray(part.to_numpy())
@@ -156,6 +156,7 @@ def _reading(live: Any, read: Any, part: Any) -> Any:
 
 
 def _is(thing: Any, framework: str, name: str) -> bool:
+    """Return whether an object has a class of a framework; without importing the framework."""
     kind = getattr(sys.modules.get(framework), name, None)
     return isinstance(kind, type) and isinstance(thing, kind)
 
@@ -169,13 +170,13 @@ def _numpy() -> Any:
 
 
 def is_array(live: Any) -> bool:
-    """Tell whether something is an array of torch or numpy."""
-    return _is_of(live, "torch", "Tensor") or _is_of(live, "numpy", "ndarray")
+    """Return whether an object is an array of torch or numpy."""
+    return _is(live, "torch", "Tensor") or _is(live, "numpy", "ndarray")
 
 
 def content_digest(live: Any) -> str:
     """Return a hash of an array of torch or numpy: its shape, dtype and numbers."""
-    if _is_of(live, "torch", "Tensor"):
+    if _is(live, "torch", "Tensor"):
         torch: Any = sys.modules["torch"]
         row = live.detach().cpu().contiguous().reshape(-1)
         content = row.view(torch.uint8).numpy()
@@ -185,9 +186,3 @@ def content_digest(live: Any) -> str:
     digest = sha256(f"{tuple(live.shape)} {live.dtype}".encode())
     digest.update(content.data)
     return digest.hexdigest()
-
-
-def _is_of(live: Any, framework: str, name: str) -> bool:
-    """Tell whether something is an object of a framework; one that is not loaded made none."""
-    kind = getattr(sys.modules.get(framework), name, None)
-    return isinstance(kind, type) and isinstance(live, kind)

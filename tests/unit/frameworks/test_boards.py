@@ -79,3 +79,27 @@ def test_the_descriptor_tells_of_every_chip(board):
     assert set(descriptor["arch"]) == set(descriptor["harvesting"]) == chips
     assert len(set(descriptor["chip_unique_ids"].values())) == board.chips
     assert len(descriptor["ethernet_connections"]) == len(board.links)
+
+
+@pytest.mark.parametrize(
+    ("name", "grid", "masks"),
+    [
+        ("n150:64", (8, 7), {2}),
+        ("N300:72", (8, 9), {1}),
+        ("p150:140", (13, 10), {0}),
+        ("p150:130", (12, 10), {1}),
+        ("bh-galaxy:120", (11, 10), {2}),
+    ],
+)
+def test_a_board_may_have_another_number_of_cores(name, grid, masks):
+    board = find_board(name)
+    assert board.name == name.lower()
+    assert board.compute_grid == grid
+    assert {each.tensix.bit_count() for each in board.harvesting} == masks
+    assert "Tensix cores on each chip" in board.title
+
+
+@pytest.mark.parametrize("name", ["p150:110", "n150:", "t3k:many"])
+def test_a_number_of_cores_that_no_chip_has_is_an_error(name):
+    with pytest.raises(UnknownBoard, match="Each chip may have: "):
+        find_board(name)

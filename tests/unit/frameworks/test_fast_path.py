@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optrove.frameworks import extensions
 from optrove.frameworks.ttnn.probe import fast_path
 from parts import C_EXTENSION, leave_out
 
@@ -13,9 +14,10 @@ if not fast_path.is_native():
     leave_out(C_EXTENSION, "it was not built")
 
 
-def test_the_extension_writes_the_records_that_the_journal_reads():
-    extension = fast_path.load_extension()
-    assert {name: getattr(extension, name) for name in fast_path.RECORD_LAYOUT} == {
+@pytest.mark.parametrize("name", ["_fast_path", "_torch_fast_path"])
+def test_the_extensions_write_the_records_that_the_journal_reads(name):
+    extension = extensions.load_extension(name)
+    assert {name: getattr(extension, name) for name in extensions.RECORD_LAYOUT} == {
         "SITE_OFFSET": 8,
         "SCOPE_OFFSET": 12,
         "ENTERED_OFFSET": 16,
@@ -28,10 +30,10 @@ def test_the_extension_writes_the_records_that_the_journal_reads():
     }
 
 
-@pytest.mark.parametrize("name", fast_path.RECORD_LAYOUT)
+@pytest.mark.parametrize("name", extensions.RECORD_LAYOUT)
 def test_an_extension_for_another_layout_is_not_used(name, monkeypatch, caplog):
-    monkeypatch.setitem(fast_path.RECORD_LAYOUT, name, 99)
-    assert fast_path.load_extension() is None
+    monkeypatch.setitem(extensions.RECORD_LAYOUT, name, 99)
+    assert extensions.load_extension("_fast_path") is None
     assert "another record layout" in caplog.text
 
 

@@ -1,13 +1,13 @@
-"""Make the tensors of weights, write them to files, and load them again, with ttnn itself."""
+"""Weight tensors: create them, write them to files and load them, with the installed ttnn."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import FrameworkMissing
+from optrove.frameworks.installed import version_of
 from optrove.frameworks.probe_protocol import muted
 
 if TYPE_CHECKING:
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUFFIX: Final = ".tensorbin"
-"""How the names of files end that ttnn writes and reads."""
+"""The suffix of the files that ttnn writes and reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How a weight is kept: live values of ttnn, and what is split along each mesh axis."""
+    """The form of a weight: live values of ttnn, and the split dimension of each mesh axis."""
 
     dtype: Any
     layout: Any
@@ -29,10 +29,10 @@ class Packing:
 
 
 class WeightTensors:
-    """The tensors of weights, made and read by the installed ttnn."""
+    """Creates, writes and loads the tensors of weights."""
 
     def __init__(self) -> None:
-        """Import ttnn; FrameworkMissing if there is none."""
+        """Import ttnn; FrameworkMissing if it is not installed."""
         try:
             self._ttnn: Any = import_module("ttnn")
         except ImportError as error:
@@ -44,15 +44,12 @@ class WeightTensors:
     @property
     def version(self) -> str:
         """The version of ttnn, on which the format of its files depends."""
-        try:
-            return version("ttnn")
-        except PackageNotFoundError:  # built from source, and on the path only
-            return "unknown"
+        return version_of("ttnn") or "unknown"
 
     def packing(
         self, dtype: Any, layout: Any, memory_config: Any, dims: Sequence[int | None]
     ) -> Packing:
-        """Return how a weight is kept; None: bfloat8_b, in tiles, interleaved in DRAM."""
+        """Return the form of a weight; the defaults: bfloat8_b, in tiles, interleaved in DRAM."""
         ttnn = self._ttnn
         return Packing(
             ttnn.bfloat8_b if dtype is None else dtype,
@@ -78,10 +75,10 @@ class WeightTensors:
         )
 
     def dump(self, tensor: Any, path: Path) -> None:
-        """Write a tensor to a file whose name ends as ttnn wants it."""
-        with muted():  # its path is that of a draft, of which a recording would learn nothing
+        """Write a tensor to a file whose name has the suffix."""
+        with muted():  # the path of a draft means nothing in a recording
             self._ttnn.dump_tensor(path, tensor)
 
     def load(self, path: Path, mesh_device: Any) -> Any:
-        """Return the tensor of a file, on the mesh; RuntimeError if it holds none that fits."""
+        """Return the tensor of a file, on the mesh; RuntimeError if it does not fit."""
         return self._ttnn.load_tensor(path, device=mesh_device)

@@ -1,4 +1,4 @@
-"""Open the devices of ttnn as a recording tells, and keep the last one open."""
+"""Open ttnn devices as they were recorded, and keep the last one open."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from optrove.model.records import DeviceParameters
 
 FABRIC: Final = "FABRIC_1D"
-"""What chips talk over where a recording does not tell; the one that most models ask for."""
+"""The fabric to use where none was recorded: the one that most models ask for."""
 
 L1_SMALL: Final = 24576
 """What convolutions and poolings of most models ask for."""
@@ -45,7 +45,7 @@ class Devices:
     def open(self, wanted: DeviceParameters) -> tuple[str, ...]:
         """Have a device open with these parameters; NotReplayable where ttnn refuses.
 
-        Return what was supplied where they do not tell.
+        Return notes about parameters that were supplied.
         """
         wanted, notes = completed(wanted)
         if self._opened == wanted:
@@ -124,7 +124,7 @@ class Devices:
 
 
 def completed(wanted: DeviceParameters) -> tuple[DeviceParameters, tuple[str, ...]]:
-    """Return the parameters with what a recording did not tell, and what that is."""
+    """Return the parameters with defaults for those not recorded, and notes about these."""
     notes = []
     if prod(wanted.mesh_shape or ALONE) > 1 and wanted.fabric_config is None:
         wanted = replace(wanted, fabric_config=FABRIC)

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optrove.errors import FrameworkTooEarly
-from optrove.frameworks.ttnn.board.runtime import Runtime, installed_package, prepare
+from optrove.frameworks.ttnn.board.mock_calls import replace_calls
+from optrove.frameworks.ttnn.board.runtime import (
+    ROOT_VARIABLE,
+    Runtime,
+    installed_package,
+    prepare,
+)
 from optrove.frameworks.ttnn.board.table import Board, find_board
-from optrove.settings import cache_directory, environment, read_settings
+from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
+from optrove.model.records import DeviceKind
+from optrove.settings import cache_directory, conceal, environment, read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 # ttnn chooses its devices once per process; the loaded module carries the mock's runtime.
 MOCK_ATTRIBUTE = "__optrove_runtime__"
@@ -34,49 +43,102 @@ def mock_board(name: str, *, shadow: bool = False) -> Iterator[Board]:
     """
     board = find_board(name)
     installed_package()
-    runtime = _runtime_for(board)
-    with environment(runtime.variables()):
-        ttnn = _import_on(runtime)
+    runtime = runtime_for(
+        board, "mock_board", lambda: prepare(board, cache_directory()), simulated=False
+    )
+    with ExitStack() as stack:
+        ttnn = stack.enter_context(entered(runtime))
         if not (shadow or read_settings().shadow):
             yield board
             return
         from optrove.frameworks.ttnn.shadow.shadow import shadow_numerics
 
-        with shadow_numerics(ttnn):
-            yield board
+        stack.enter_context(shadow_numerics(ttnn))
+        yield board
 
 
-def board_in_use() -> str | None:
-    """Return the mock board that ttnn runs on in this process; None without one."""
-    runtime: Runtime | None = getattr(sys.modules.get("ttnn"), MOCK_ATTRIBUTE, None)
-    return None if runtime is None else runtime.board
+@contextmanager
+def entered(runtime: Runtime) -> Iterator[Any]:
+    """Give ttnn on the board of a runtime; the environment has its variables inside the block."""
+    with ExitStack() as stack:
+        is_nested = runtime.is_entered
+        if not is_nested:
+            before = stack.enter_context(environment(runtime.variables()))
+            stack.enter_context(runtime.entered())
+        ttnn = _import_on(runtime)
+        if not is_nested:
+            # Programs look for files of their own below this root.
+            conceal(ROOT_VARIABLE, _not_ours(before[ROOT_VARIABLE]))
+        yield ttnn
 
 
-def _runtime_for(board: Board) -> Runtime:
+def device_in_use() -> tuple[DeviceKind, str | None] | None:
+    """Return the kind of device and the board that the loaded ttnn runs on.
+
+    None if ttnn is not loaded. The name of a real board is unknown.
+    """
     loaded = sys.modules.get("ttnn")
     if loaded is None:
-        return prepare(board, cache_directory())
+        return None
     runtime: Runtime | None = getattr(loaded, MOCK_ATTRIBUTE, None)
     if runtime is None:
+        return DeviceKind.HARDWARE, None
+    if runtime.simulator is not None:
+        return DeviceKind.SIMULATOR, runtime.board
+    shadow = hasattr(loaded, SHADOW_ATTRIBUTE)
+    return DeviceKind.SHADOW if shadow else DeviceKind.MOCK, runtime.board
+
+
+def ran_on() -> str:
+    """Return what ttnn runs on here: ``mock n150``, ``shadow n150``, ``hw``, or nothing."""
+    found = device_in_use()
+    return "" if found is None else " ".join(filter(None, (found[0].value, found[1])))
+
+
+def runtime_for(
+    board: Board, function: str, make: Callable[[], Runtime], *, simulated: bool
+) -> Runtime:
+    """Return the runtime of the loaded ttnn if it is on this board, or what ``make`` makes.
+
+    FrameworkTooEarly if ttnn runs on something else; ``function`` is the name of the caller.
+    """
+    loaded = sys.modules.get("ttnn")
+    if loaded is None:
+        return make()
+    runtime: Runtime | None = getattr(loaded, MOCK_ATTRIBUTE, None)
+    if runtime is None:
+        option = "--optrove-sim" if simulated else "--optrove-board"
         raise FrameworkTooEarly(
-            f"ttnn was imported before mock_board({board.name!r}), and it decides only once per "
-            f"process which devices there are. Enter mock_board before the first 'import ttnn'; "
-            f"for tests, start a new pytest with --optrove-board {board.name}"
+            f"ttnn was imported before {function}({board.name!r}), and it decides only once per "
+            f"process which devices there are. Enter {function} before the first 'import ttnn'; "
+            f"for tests, start a new pytest with {option} {board.name}. If a plugin that is loaded "
+            f"with -p imports ttnn, let it do so inside its hooks and fixtures, or name the plugin "
+            f"in pytest_plugins of a conftest.py, which is loaded after the board"
         )
-    if runtime.board != board.name:
+    if runtime.board != board.name or (runtime.simulator is not None) != simulated:
+        kind = "mock" if runtime.simulator is None else "simulated"
         raise FrameworkTooEarly(
-            f"this process already runs ttnn on the mock board {runtime.board!r}, and ttnn cannot "
-            f"change boards; use mock_board({board.name!r}) in a process of its own"
+            f"this process already runs ttnn on the {kind} board {runtime.board!r}, and ttnn "
+            f"cannot change boards; use {function}({board.name!r}) in a process of its own"
         )
     return runtime
 
 
+def _not_ours(root: str | None) -> str | None:
+    """Return a runtime root that the user has chosen; None for that of a parent process."""
+    is_ours = root is not None and Path(root).is_relative_to(cache_directory())
+    return None if is_ours else root
+
+
 def _import_on(runtime: Runtime) -> Any:
-    """Import ttnn and make it choose the mock board while the environment says so."""
+    """Import ttnn and make it choose the board while the environment says so."""
     from optrove.frameworks.installed import import_ttnn
 
     ttnn: Any = import_ttnn()
-    setattr(ttnn, MOCK_ATTRIBUTE, runtime)
-    # The C++ side reads the environment at the first query of devices, not before.
-    ttnn.get_num_devices()
+    if not hasattr(ttnn, MOCK_ATTRIBUTE):
+        setattr(ttnn, MOCK_ATTRIBUTE, runtime)
+        # The C++ side reads the environment at the first query of devices, not before.
+        ttnn.get_num_devices()
+        if runtime.simulator is None:
+            replace_calls(ttnn, runtime)
     return ttnn

@@ -1,4 +1,4 @@
-"""Prepare the runtime of a mock board: compiler stub, descriptor, cache.
+"""Prepare the runtime of a mock or simulated board: compiler, descriptor, cache.
 
 ttnn builds firmware when it opens a device and kernels when it calls an op, with a RISC-V compiler
 that its wheel does not ship. On a mock board the results are parsed and then dropped, so this one
@@ -11,14 +11,25 @@ The descriptor is JSON, which every YAML reader takes, so no YAML library is nee
     <cache>/ttnn-<version>-<digest>/<board>/
         fixed/cluster.yaml      the cluster descriptor
         fixed/metal/            the runtime root: links into the installed ttnn, and our compiler
+        fixed/all-cores.yaml    n150, galaxy: core descriptors for ttnn's check of kernel placement
+        metal-<n>/              n150, galaxy: the runtime root of the process that holds jit-<n>
         lock                    held while fixed/ is made or mended
         jit-<n>.lock            held by the process that uses the kernel cache <n>
         jit-<n>-<generation>/   that kernel cache; child processes share their parent's
+    <cache>/ttnn-<version>-<digest>/sim-<board>/
+        fixed/                  the same with the real compiler, the simulator's library, and the
+                                description of its chip, which ttnn expects beside the library
+        kernels/                compiled kernels, shared by all processes: ttnn renames whole files
 
 The digest covers where ttnn is installed and everything that is written, so another ttnn or
 another optrove never meets files that do not fit. ``fixed`` appears by one rename; a process that
 finds it damaged recreates it under the lock. A kernel cache whose owner did not end in order is
 left for a new generation by its next owner. All locks end with their process, however it ends.
+
+On a mock board, ttnn checks the placement of kernels against the grid of the default dispatch
+cores, whichever the device was opened with, so that a device with dispatch cores in a column is
+refused cores that it has. It reads that grid when the first op is called, and the device's own grid
+when the device is opened. So the descriptor that it finds has all cores, except during opening.
 """
 
 from __future__ import annotations
@@ -27,6 +38,8 @@ import atexit
 import fcntl
 import hashlib
 import json
+import os
+import re
 import shutil
 import struct
 import tempfile
@@ -45,6 +58,7 @@ from optrove.settings import CACHE, is_set
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from optrove.frameworks.ttnn.board.simulator import Simulator
     from optrove.frameworks.ttnn.board.table import Board, Harvesting
 
 
@@ -199,13 +213,26 @@ MISLEADING = (
     "TT_METAL_CCACHE_KERNEL_SUPPORT",
 )
 
+# The runtime root that optrove sets for ttnn; programs look there for files of their own.
+ROOT_VARIABLE = "TT_METAL_RUNTIME_ROOT"
+
+CORE_DESCRIPTORS = "tt_metal/core_descriptors"
+WORMHOLE_DESCRIPTOR = "wormhole_b0_80_arch.yaml"
+WORMHOLE_ROWS = 10
+
+# By how many rows of a Wormhole chip are harvested.
+WORMHOLE_PRODUCTS = ("galaxy", "nebula_x1", "nebula_x2")
+
+# Among the fixed files of boards where ttnn's check of kernel placement needs a grid of its own.
+ALL_CORES = "all-cores.yaml"
+
 # What the lock of a kernel cache says about its last owner.
 IN_USE = "in use"
 ENDED_IN_ORDER = "ended in order"
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class SymbolicLink:
     """A symbolic link to be made."""
 
     target: Path
@@ -220,24 +247,64 @@ class Script:
 
 
 @dataclass(frozen=True, slots=True)
+class CoreDescriptors:
+    """The link by which ttnn finds its core descriptors, and the two files that it points to."""
+
+    link: Path
+    own: Path
+    all_cores: Path
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """Show ttnn its own descriptors inside the block, and those with all cores afterwards."""
+        _point(self.link, self.own)
+        try:
+            yield
+        finally:
+            _point(self.link, self.all_cores)
+
+
+@dataclass(slots=True)
 class Runtime:
-    """The prepared files of one board, and the kernel cache that this process holds."""
+    """The prepared files of one board, and the kernel cache that this process uses.
+
+    ``lock`` is held while the cache is this process's own, ``simulator`` is the library of a
+    simulated board. ``is_entered`` inside ``mock_board`` or ``sim_board``, where the environment
+    has the variables.
+    """
 
     board: str
     descriptor: Path
     root: Path
     kernels: Path
-    lock: IO[str]
+    lock: IO[str] | None
     slow_dispatch: bool
+    is_fast_mesh: bool
+    core_descriptors: CoreDescriptors | None
+    simulator: Path | None = None
+    is_entered: bool = False
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Note inside the block that the environment has the variables."""
+        self.is_entered = True
+        try:
+            yield
+        finally:
+            self.is_entered = False
 
     def variables(self) -> dict[str, str | None]:
-        """Return the environment that puts ttnn on the mock board."""
+        """Return the environment that puts ttnn on the board."""
         variables: dict[str, str | None] = dict.fromkeys(MISLEADING)
         variables["TT_METAL_MOCK_CLUSTER_DESC_PATH"] = str(self.descriptor)
-        variables["TT_METAL_RUNTIME_ROOT"] = f"{self.root}/"
+        variables[ROOT_VARIABLE] = f"{self.root}/"
         variables["TT_METAL_CACHE"] = f"{self.kernels / 'kernels'}/"
         # ttnn would otherwise write a folder called generated into the working directory.
         variables["TT_METAL_LOGS_PATH"] = f"{self.kernels / 'logs'}/"
+        if self.simulator is not None:
+            variables["TT_METAL_SIMULATOR"] = str(self.simulator)
+            # The simulator does not execute macros of vector instructions.
+            variables["TT_METAL_DISABLE_SFPLOADMACRO"] = "1"
         if self.slow_dispatch:
             variables["TT_METAL_SLOW_DISPATCH_MODE"] = "1"
         # The C++ log repeats on stdout what the exceptions say.
@@ -246,15 +313,15 @@ class Runtime:
         return variables
 
 
-def prepare(board: Board, cache: Path) -> Runtime:
-    """Make or find the board's files, and take a kernel cache for this process."""
+def prepare(board: Board, cache: Path, simulator: Simulator | None = None) -> Runtime:
+    """Make or find the files of a mock board, or of a simulated one, and a kernel cache."""
     if any(character.isspace() for character in str(cache)):
         raise UnusableCache(
             f"mock boards' files cannot be kept in {str(cache)!r}: ttnn calls its compiler there "
             f"through a shell, and the path has a space. Set {CACHE.name} to a path without one"
         )
     try:
-        return _prepare(board, cache)
+        return _prepare(board, cache, simulator)
     except OSError as error:
         raise UnusableCache(
             f"mock boards' files cannot be kept in {cache}: {error}. "
@@ -262,25 +329,73 @@ def prepare(board: Board, cache: Path) -> Runtime:
         ) from error
 
 
-def _prepare(board: Board, cache: Path) -> Runtime:
+def _prepare(board: Board, cache: Path, simulator: Simulator | None) -> Runtime:
     package = installed_package()
-    parts = _parts(board, package)
+    parts = _parts(board, package, simulator)
     digest = hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest()[:12]
-    home = cache / f"ttnn-{installed_version()}-{digest}" / board.name
+    # A colon would separate two paths where the compiler is called.
+    directory = board.name.replace(":", "-")
+    name = directory if simulator is None else f"sim-{directory}"
+    home = cache / f"ttnn-{installed_version()}-{digest}" / name
     home.mkdir(parents=True, exist_ok=True)
     fixed = home / "fixed"
     if not _is_whole(fixed, parts):
         with _locked(home / "lock"):
             _mend(fixed, parts)
-    kernels, lock = _take_kernel_cache(home)
+    root = fixed / "metal"
+    if simulator is not None:
+        return Runtime(
+            board=board.name,
+            descriptor=fixed / "cluster.yaml",
+            root=root,
+            kernels=home,
+            lock=None,
+            # Without dispatch cores, which the simulator does not have.
+            slow_dispatch=True,
+            is_fast_mesh=False,
+            core_descriptors=None,
+            simulator=fixed / _LIBRARY,
+        )
+    number, kernels, lock = _take_kernel_cache(home)
+    descriptors = None
+    if ALL_CORES in parts:
+        root = home / f"metal-{number}"
+        link = root / CORE_DESCRIPTORS / WORMHOLE_DESCRIPTOR
+        own = package / CORE_DESCRIPTORS / WORMHOLE_DESCRIPTOR
+        descriptors = CoreDescriptors(link, own, fixed / ALL_CORES)
+        _link_root(root, fixed / "metal", link)
+        _point(link, own)
     return Runtime(
         board=board.name,
         descriptor=fixed / "cluster.yaml",
-        root=fixed / "metal",
+        root=root,
         kernels=kernels,
         lock=lock,
         slow_dispatch=board.slow_dispatch,
+        is_fast_mesh=board.chips > 1 and not board.slow_dispatch,
+        core_descriptors=descriptors,
     )
+
+
+def _link_root(root: Path, fixed: Path, link: Path) -> None:
+    """Make a runtime root of links into the fixed one, except for the directories of ``link``."""
+    own = [root / path for path in link.relative_to(root).parents]
+    for directory in reversed(own):
+        directory.mkdir(parents=True, exist_ok=True)
+        for entry in (fixed / directory.relative_to(root)).iterdir():
+            path = directory / entry.name
+            if path != link and path not in own:
+                _point(path, entry)
+
+
+def _point(link: Path, target: Path) -> None:
+    """Make a symbolic link point to ``target``, in one step."""
+    if link.is_symlink() and link.readlink() == target:
+        return
+    new = link.with_name(f".{link.name}.{os.getpid()}")
+    new.unlink(missing_ok=True)
+    new.symlink_to(target)
+    new.replace(link)
 
 
 def installed_package() -> Path:
@@ -304,40 +419,66 @@ def installed_package() -> Path:
 
 
 def installed_version() -> str:
-    """Return the version of the installed ttnn, as far as its installation tells."""
+    """Return the version in the metadata of the installed ttnn."""
     try:
         return version("ttnn")
     except PackageNotFoundError:
         return "unknown"
 
 
-def _parts(board: Board, package: Path) -> dict[str, Link | Script]:
+_LIBRARY = "libttsim.so"
+_CHIPS = {"wormhole_b0": "wormhole_b0_80_arch.yaml", "blackhole": "blackhole_140_arch.yaml"}
+
+
+def _parts(
+    board: Board, package: Path, simulator: Simulator | None
+) -> dict[str, SymbolicLink | Script]:
     """Return every file and link of ``fixed``, by its path."""
-    parts: dict[str, Link | Script] = {
-        f"metal/{entry.name}": Link(entry)
+    parts: dict[str, SymbolicLink | Script] = {
+        f"metal/{entry.name}": SymbolicLink(entry)
         for entry in package.iterdir()
         if entry.name not in ("runtime", "__pycache__")
     }
-    parts["metal/runtime/hw"] = Link(package / "runtime" / "hw")
-    parts[f"metal/{LOCATION}"] = Script(compiler_script(), 0o755)
+    parts["metal/runtime/hw"] = SymbolicLink(package / "runtime" / "hw")
     parts["cluster.yaml"] = Script(cluster_descriptor(board))
+    if simulator is not None:
+        parts["metal/runtime/sfpi"] = SymbolicLink(simulator.sfpi)
+        parts[_LIBRARY] = SymbolicLink(simulator.library)
+        chip = package / "tt_metal" / "soc_descriptors" / _CHIPS[board.arch]
+        parts["soc_descriptor.yaml"] = SymbolicLink(chip)
+        return parts
+    parts[f"metal/{LOCATION}"] = Script(compiler_script(), 0o755)
+    if board.arch == "wormhole_b0" and not board.slow_dispatch:
+        own = (package / CORE_DESCRIPTORS / WORMHOLE_DESCRIPTOR).read_text()
+        harvested = board.harvesting[0].tensix.bit_count()
+        parts[ALL_CORES] = Script(descriptors_with_all_cores(own, harvested))
     return parts
 
 
-def _is_whole(fixed: Path, parts: dict[str, Link | Script]) -> bool:
+def descriptors_with_all_cores(text: str, harvested: int) -> str:
+    """Return Wormhole's core descriptors with all cores of a chip in its default compute grid.
+
+    ``harvested`` is how many rows of the chip are harvested.
+    """
+    product, last_row = WORMHOLE_PRODUCTS[harvested], WORMHOLE_ROWS - harvested - 1
+    default_grid = rf"(^{product}:\n  row:\n    1:\n(?:.*\n)*?\s+end: \[\d+, )\d+"
+    return re.sub(default_grid, rf"\g<1>{last_row}", text, count=1, flags=re.MULTILINE)
+
+
+def _is_whole(fixed: Path, parts: dict[str, SymbolicLink | Script]) -> bool:
     try:
         return all(_matches(fixed / name, part) for name, part in parts.items())
     except OSError:
         return False
 
 
-def _matches(path: Path, part: Link | Script) -> bool:
-    if isinstance(part, Link):
+def _matches(path: Path, part: SymbolicLink | Script) -> bool:
+    if isinstance(part, SymbolicLink):
         return path.is_symlink() and path.readlink() == part.target
     return path.read_text() == part.text and path.stat().st_mode & 0o777 == part.mode
 
 
-def _mend(fixed: Path, parts: dict[str, Link | Script]) -> None:
+def _mend(fixed: Path, parts: dict[str, SymbolicLink | Script]) -> None:
     """Make ``fixed`` whole; the caller holds the lock, so all other files here are debris."""
     for debris in fixed.parent.glob("making-*"):
         shutil.rmtree(debris)
@@ -348,7 +489,7 @@ def _mend(fixed: Path, parts: dict[str, Link | Script]) -> None:
     for name, part in parts.items():
         path = new / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(part, Link):
+        if isinstance(part, SymbolicLink):
             path.symlink_to(part.target)
         else:
             path.write_text(part.text)
@@ -366,7 +507,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _take_kernel_cache(home: Path) -> tuple[Path, IO[str]]:
+def _take_kernel_cache(home: Path) -> tuple[int, Path, IO[str]]:
     """Take the first kernel cache that no living process holds; it is ours until we end."""
     for number in count():
         lock = (home / f"jit-{number}.lock").open("a+")
@@ -388,7 +529,7 @@ def _take_kernel_cache(home: Path) -> tuple[Path, IO[str]]:
             shutil.rmtree(home / f"jit-{number}-{left}", ignore_errors=True)
         kernels = home / f"jit-{number}-{generation}"
         kernels.mkdir(exist_ok=True)
-        return kernels, lock
+        return number, kernels, lock
     raise AssertionError("unreachable: count() does not end")
 
 

@@ -6,7 +6,7 @@ reports after opening such a board; the tests compare them with every board open
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class EthernetLink:
     """One ethernet link between two chips, each end on a channel of its own."""
 
     chip: int
@@ -73,7 +73,7 @@ class Board:
     arch: str
     cards: tuple[Card, ...]
     mmio: tuple[int, ...]
-    links: tuple[Link, ...]
+    links: tuple[EthernetLink, ...]
     harvesting: tuple[Harvesting, ...]
     mesh_shapes: tuple[tuple[int, int], ...]
     compute_grid: tuple[int, int]
@@ -87,10 +87,12 @@ class Board:
         return sum(len(card.chips) for card in self.cards)
 
 
-def cable(ends: Iterable[tuple[int, int]], channels: Iterable[tuple[int, int]]) -> Iterator[Link]:
+def cable(
+    ends: Iterable[tuple[int, int]], channels: Iterable[tuple[int, int]]
+) -> Iterator[EthernetLink]:
     """Join each pair of chips by one link per pair of channels."""
     for (chip, other), (channel, other_channel) in product(ends, tuple(channels)):
-        yield Link(chip, channel, other, other_channel)
+        yield EthernetLink(chip, channel, other, other_channel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Tray:
         """Return the number of the chip at a place of a tray."""
         return tray * self.strides[0] + column * self.strides[1] + row * self.strides[2]
 
-    def links(self) -> tuple[Link, ...]:
+    def links(self) -> tuple[EthernetLink, ...]:
         """Return all links: within the trays, between them, and around the torus."""
         chip = self.chip
         trays, columns, rows = range(4), range(4), range(2)
@@ -295,13 +297,65 @@ _TABLE = (
 BOARDS = {board.name: board for board in _TABLE}
 
 
+CORES_SEPARATOR: Final = ":"
+
+
+@dataclass(frozen=True, slots=True)
+class _CoreGrid:
+    """The Tensix cores of a chip: lines, of which some may be harvested, and their size."""
+
+    lines: int
+    size: int
+
+    def counts(self) -> list[int]:
+        """Return how many cores a chip may have; ttnn knows at most two harvested lines."""
+        return [(self.lines - harvested) * self.size for harvested in range(3)]
+
+
+CORE_GRIDS: Final = {"wormhole_b0": _CoreGrid(10, 8), "blackhole": _CoreGrid(14, 10)}
+
+
 def find_board(name: str) -> Board:
-    """Return the board called ``name``; an unknown one is an error that lists the known."""
-    wanted = str(name).lower()
+    """Return the board called ``name``; an unknown one is an error that lists the known.
+
+    ``p150:130`` is a P150 with 130 Tensix cores on each chip, harvested in other ways than that of
+    the table.
+    """
+    wanted, separator, cores = str(name).lower().partition(CORES_SEPARATOR)
     board = BOARDS.get(wanted)
     if board is None:
         close = get_close_matches(wanted, BOARDS, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         known = ", ".join(BOARDS)
         raise UnknownBoard(f"no board is called {name!r}.{hint} Known boards: {known}")
-    return board
+    return _with_cores(board, cores) if separator else board
+
+
+def _with_cores(board: Board, cores: str) -> Board:
+    grid = CORE_GRIDS[board.arch]
+    counts = grid.counts()
+    if cores not in map(str, counts):
+        choices = ", ".join(f"{board.name}{CORES_SEPARATOR}{count}" for count in counts)
+        raise UnknownBoard(
+            f"{board.name} with {cores!r} Tensix cores is unknown. Each chip may have: {choices}"
+        )
+    harvested = counts.index(int(cores))
+    lines = grid.lines - harvested
+    # Dispatch takes a line of cores, unless it runs on ethernet cores or from the host.
+    free = lines if board.slow_dispatch else lines - 1
+    return replace(
+        board,
+        name=f"{board.name}{CORES_SEPARATOR}{cores}",
+        title=f"{board.title}, with {cores} Tensix cores on each chip",
+        harvesting=tuple(
+            replace(each, tensix=_mask(each.tensix, harvested, grid.lines))
+            for each in board.harvesting
+        ),
+        compute_grid=(grid.size, free) if board.arch == "wormhole_b0" else (free, grid.size),
+    )
+
+
+def _mask(mask: int, harvested: int, lines: int) -> int:
+    """Return a mask with so many lines, those of ``mask`` first."""
+    places = sorted(range(lines), key=lambda line: not mask >> line & 1)
+    return sum(1 << line for line in places[:harvested])

@@ -117,7 +117,7 @@ def derive(cls: type, name: str) -> StructConverter:
 
 
 def is_cacheable(cls: type) -> bool:
-    """Tell whether descriptions of ``cls`` may be cached: if it defines its own hash."""
+    """Return whether descriptions of ``cls`` may be cached: if it defines its own hash."""
     own = {"__eq__", "__hash__"} <= vars(cls).keys() and vars(cls)["__hash__"] is not None
     return own and not _settable(cls)
 

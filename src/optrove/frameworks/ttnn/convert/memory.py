@@ -1,15 +1,15 @@
-"""Converters of memory configurations, shards, tiles and special classes.
+"""Converters of memory configurations, shards, tiles and other special classes.
+
+``SPECIAL`` lists them; the converter of any other class is derived from its signature. Every
+converter reads the whole state of an object and builds an object with exactly that state.
 
 Two facts about ``MemoryConfig`` shape its converter. A configuration made from a ``ShardSpec``
 gains an ``nd_shard_spec`` when a tensor uses it, and ttnn still calls the two equal: that part
 is derived and not recorded. One made from an ``NdShardSpec`` may gain a ``shard_spec`` and another
 layout in the same way, and ttnn calls the two different: there all of it is recorded.
 
-ttnn divides by the sizes of shards and counts cores in 32 bits without looking: a size of zero,
-or a count that wraps around to zero, ends the process. Such sizes are refused here first.
-
-``SPECIAL`` is the list; a class that is not in it is derived from its signature. Every rule reads
-all of an object's state and makes an object with exactly that state.
+ttnn divides by the sizes of shards and counts cores in 32 bits without checks: a size of zero, or
+a count that wraps around to zero, ends the process. Such sizes are refused here first.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from math import prod
+from operator import attrgetter
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -30,49 +31,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# Experimental switches that only ``to_json`` shows; absent from ttnn 0.78 in part, and recorded
-# only where they are on, so that the same configuration is the same in every release.
+# Experimental switches that only ``to_json`` shows. ttnn 0.78 lacks some of them, so only switches
+# that are on are recorded: the same configuration is the same in every release.
 _SWITCHES = ("per_core_allocation", "range_lockstep_allocation")
 
 # ttnn keeps sizes in unsigned 32 bits and rounds them up to whole tiles, pages and shards.
-_MOST = 2**31
+_VOLUME_LIMIT = 2**31
 
 
-def converters(ttnn: ModuleType) -> tuple[StructConverter, ...]:
-    """Return the converters of this module for the given ttnn."""
-    memory = MemoryRule(ttnn)
-    spec = SpecRule(ttnn)
-    return (
-        StructConverter(
-            "ttnn.MemoryConfig",
-            ttnn.MemoryConfig,
-            memory.fields,
-            memory.make,
-            ("memory_layout", "buffer_type", "shard_spec", "nd_shard_spec"),
-            cacheable=True,
-            optional=_SWITCHES,
-        ),
-        StructConverter("ttnn.TensorSpec", ttnn.TensorSpec, spec.fields, spec.make, SpecRule.names),
-        StructConverter(
-            "ttnn.ShardSpec",
-            ttnn.ShardSpec,
-            lambda live: {
-                "grid": live.grid,
-                "shape": live.shape,
-                "orientation": live.orientation,
-            },
-            lambda fields: ttnn.ShardSpec(fields["grid"], fields["shape"], fields["orientation"]),
-            ("grid", "shape", "orientation"),
-        ),
-        StructConverter(
-            "ttnn.Tile", ttnn.Tile, _tile_fields, TileRule(ttnn).make, ("shape", "transpose")
-        ),
+def _memory(ttnn: ModuleType, cls: type, name: str) -> StructConverter:
+    rule = MemoryRule(ttnn)
+    names = ("memory_layout", "buffer_type", "shard_spec", "nd_shard_spec")
+    return StructConverter(
+        name, cls, rule.fields, rule.make, names, cacheable=True, optional=_SWITCHES
     )
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryRule:
-    """How a memory configuration comes apart and back."""
+    """Reads and builds memory configurations."""
 
     ttnn: ModuleType
 
@@ -102,9 +79,9 @@ class MemoryRule:
         return live
 
     def _make_nd(self, fields: Fields) -> Any:
-        """Return the configuration, in the form that it has within a tensor if need be.
+        """Return the configuration, if necessary in the form that it gets in a tensor.
 
-        Only ttnn itself writes a shard_spec beside an nd_shard_spec, when a tensor's shape allows
+        Only ttnn itself adds a shard_spec to an nd_shard_spec, if the shape of a tensor allows
         both. So tensor shapes are tried until one leads to the recorded form.
         """
         ttnn, nd = self.ttnn, fields["nd_shard_spec"]
@@ -151,19 +128,19 @@ def _shapes(shard: list[int], grid: Any) -> Iterator[list[int]]:
 
 
 def _check_shards(shard: list[int], grid: Any) -> None:
-    """Raise ValueError for shards that ttnn could not divide a tensor into."""
+    """Raise ValueError for shards into which ttnn cannot divide a tensor."""
     if not shard or min(shard) < 1:
         raise ValueError(f"a shard of {shard} holds nothing; every size of it must be at least 1")
     cores = max(_cores(grid), prod(_box(grid)))
-    if not 0 < prod(shard) * cores < _MOST:
+    if not 0 < prod(shard) * cores < _VOLUME_LIMIT:
         raise ValueError(
             f"shards of {shard} on {cores} cores make {prod(shard) * cores} elements, "
-            f"which is not between 1 and {_MOST}; check the grid and the shape of the shards"
+            f"which is not between 1 and {_VOLUME_LIMIT}; check the shard grid and shape"
         )
 
 
 def _cores(grid: Any) -> int:
-    """Return how many cores a grid has; ttnn's own count wraps around at 32 bits."""
+    """Return the number of cores of a grid; ttnn's own count wraps around at 32 bits."""
     return sum(
         (part.end.x - part.start.x + 1) * (part.end.y - part.start.y + 1) for part in grid.ranges()
     )
@@ -183,40 +160,40 @@ def _row(shape: Any) -> list[int]:
     return [shape[index] for index in range(shape.rank)]
 
 
-@dataclass(frozen=True, slots=True)
-class SpecRule:
-    """How a tensor specification comes apart and back."""
-
-    ttnn: ModuleType
+def _tensor_spec(ttnn: ModuleType, cls: type, name: str) -> StructConverter:
     names = ("shape", "dtype", "layout", "tile", "memory_config")
+    return StructConverter(
+        name,
+        cls,
+        lambda live: {field: getattr(live, field) for field in names},
+        partial(_make_tensor_spec, ttnn),
+        names,
+    )
 
-    def fields(self, live: Any) -> Fields:
-        """Return shape, dtype, layout, tile and memory configuration of ``live``."""
-        return {name: getattr(live, name) for name in self.names}
 
-    def make(self, fields: Fields) -> Any:
-        """Return the specification with these fields; ValueError if ttnn alters one."""
-        memory = fields["memory_config"]
-        recorded = MemoryRule(self.ttnn).fields(memory)
-        _check_tensor(_row(fields["shape"]), recorded)
-        if recorded["nd_shard_spec"] is not None:
-            shards = {"nd_shard_spec": memory.nd_shard_spec}
-        else:
-            shards = {"memory_layout": memory.memory_layout, "shard_spec": memory.shard_spec}
-        live = self.ttnn.TensorSpec(
-            fields["shape"],
-            fields["dtype"],
-            fields["layout"],
-            buffer_type=memory.buffer_type,
-            tile=fields["tile"],
-            **shards,
+def _make_tensor_spec(ttnn: ModuleType, fields: Fields) -> Any:
+    """Return the tensor specification with these fields; ValueError if ttnn changes one."""
+    memory = fields["memory_config"]
+    recorded = MemoryRule(ttnn).fields(memory)
+    _check_tensor(_row(fields["shape"]), recorded)
+    if recorded["nd_shard_spec"] is not None:
+        shards = {"nd_shard_spec": memory.nd_shard_spec}
+    else:
+        shards = {"memory_layout": memory.memory_layout, "shard_spec": memory.shard_spec}
+    live = ttnn.TensorSpec(
+        fields["shape"],
+        fields["dtype"],
+        fields["layout"],
+        buffer_type=memory.buffer_type,
+        tile=fields["tile"],
+        **shards,
+    )
+    if not _same_form(live.memory_config, recorded) or recorded.keys() & set(_SWITCHES):
+        raise ValueError(
+            "ttnn.TensorSpec cannot be made with this memory configuration: its "
+            "constructors take no experimental switches and derive the layout of nd shards"
         )
-        if not _same_form(live.memory_config, recorded) or recorded.keys() & set(_SWITCHES):
-            raise ValueError(
-                "ttnn.TensorSpec cannot be made with this memory configuration: its "
-                "constructors take no experimental switches and derive the layout of nd shards"
-            )
-        return live
+    return live
 
 
 def _check_tensor(shape: list[int], memory: Fields) -> None:
@@ -228,34 +205,34 @@ def _check_tensor(shape: list[int], memory: Fields) -> None:
         _check_shards(_row(nd_shards.shard_shape), nd_shards.grid)
     if shards is not None:
         _check_shards(list(shards.shape), shards.grid)
-    # Of an empty tensor ttnn takes the remainder by a width of zero, but only with nd shards.
+    # For an empty tensor ttnn computes a remainder by a width of zero, but only with nd shards.
     least = 0 if nd_shards is None else 1
-    if not least <= prod(shape) < _MOST:
+    if not least <= prod(shape) < _VOLUME_LIMIT:
         raise ValueError(
             f"a sharded tensor of {shape} has {prod(shape)} elements, "
-            f"which is not between {least} and {_MOST}; check its shape"
+            f"which is not between {least} and {_VOLUME_LIMIT}; check its shape"
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TileRule:
-    """How a tile comes back: ttnn sets its two transposes together."""
+def _tile(_: ModuleType, cls: type, name: str) -> StructConverter:
+    """Return the converter of tiles; ttnn sets their two transposes together."""
 
-    ttnn: ModuleType
+    def fields(live: Any) -> Fields:
+        if live.transpose_within_face != live.transpose_of_faces:
+            raise ValueError("Python cannot make a tile with only one of its two transposes")
+        return {"shape": live.tile_shape, "transpose": live.transpose_of_faces}
 
-    def make(self, fields: Fields) -> Any:
-        """Return the tile with the given shape."""
-        return self.ttnn.Tile(fields["shape"], fields["transpose"])
-
-
-def _tile_fields(live: Any) -> Fields:
-    if live.transpose_within_face != live.transpose_of_faces:
-        raise ValueError("a tile with only one of its two transposes cannot be made from Python")
-    return {"shape": live.tile_shape, "transpose": live.transpose_of_faces}
+    return StructConverter(
+        name,
+        cls,
+        fields,
+        lambda fields: cls(fields["shape"], fields["transpose"]),
+        ("shape", "transpose"),
+    )
 
 
 Special: TypeAlias = Callable[[ModuleType, type, str], StructConverter]
-"""Given ttnn, a class and its public name, the converter."""
+"""Returns the converter of a class, given ttnn, the class and its public name."""
 
 
 def number(cls: type, name: str) -> StructConverter:
@@ -270,7 +247,7 @@ def number(cls: type, name: str) -> StructConverter:
 
 
 def _sequence(field: str, length: str) -> Special:
-    """Return the rule of a class that is a row of numbers or symbols; ``length`` counts them."""
+    """Return the rule of a sequence of numbers or symbols; ``length`` counts them."""
 
     def rule(_: ModuleType, cls: type, name: str) -> StructConverter:
         count: Callable[[Any], int] = getattr(cls, length)
@@ -286,7 +263,7 @@ def _sequence(field: str, length: str) -> Special:
     return rule
 
 
-def _positional(*names: str) -> Special:
+def _positional(*names: str, cacheable: bool = True) -> Special:
     """Return the rule of a class whose constructor takes these properties without names."""
 
     def rule(_: ModuleType, cls: type, name: str) -> StructConverter:
@@ -296,14 +273,14 @@ def _positional(*names: str) -> Special:
             lambda live: {field: getattr(live, field) for field in names},
             lambda fields: cls(*(fields[field] for field in names)),
             names,
-            is_cacheable(cls),
+            cacheable and is_cacheable(cls),
         )
 
     return rule
 
 
 def _core_ranges(_: ModuleType, cls: type, name: str) -> StructConverter:
-    """Return the rule of core range sets: their ranges in the order that they have."""
+    """Return the converter of core range sets: their ranges in the given order."""
     return StructConverter(
         name,
         cls,
@@ -314,8 +291,10 @@ def _core_ranges(_: ModuleType, cls: type, name: str) -> StructConverter:
 
 
 def _activation(ttnn: ModuleType, cls: type, name: str) -> StructConverter:
-    """Return the rule of unary operations with parameters."""
-    parameters = _parameters if "params" in properties(cls) else partial(_told_parameters, ttnn)
+    """Return the converter of unary operations with parameters."""
+    parameters: Callable[[Any], list[float]] = attrgetter("params")
+    if "params" not in properties(cls):
+        parameters = partial(_printed_parameters, ttnn)
     return StructConverter(
         name,
         cls,
@@ -325,34 +304,29 @@ def _activation(ttnn: ModuleType, cls: type, name: str) -> StructConverter:
     )
 
 
-def _parameters(live: Any) -> list[float]:
-    params: list[float] = live.params
-    return params
-
-
-def _told_parameters(ttnn: ModuleType, live: Any) -> list[float]:
+def _printed_parameters(ttnn: ModuleType, live: Any) -> list[float]:
     """Read the parameters on ttnn 0.78, which shows them only inside a program configuration."""
     holder = ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
         in0_block_w=1, per_core_M=1, per_core_N=1, fused_activation=live
     )
     parameters: list[float] = json.loads(holder.to_json())["fused_activation"]["param"]
     if None in parameters:
-        raise ValueError("ttnn 0.78 does not tell an infinite or undefined parameter")
+        raise ValueError("ttnn 0.78 does not show an infinite or undefined parameter")
     return parameters
 
 
-# A range tells its coordinates one by one and nothing else. No mesh comes near this number.
-_MOST_CHIPS = 4096
+# A range only lists its coordinates. No mesh comes near this number.
+_MAX_CHIPS = 4096
 
 
 def _mesh_range(ttnn: ModuleType, cls: type, name: str) -> StructConverter:
-    """Return the rule of ranges over a mesh: their first and last coordinate."""
+    """Return the converter of ranges over a mesh: their first and last coordinate."""
 
     def fields(live: Any) -> Fields:
-        # The coordinates that the iterator yields are one object that moves: copy each at once.
+        # The iterator yields one object that changes: copy each coordinate at once.
         corners = [
             [coordinate[i] for i in range(coordinate.dims())]
-            for coordinate in islice(live, _MOST_CHIPS + 1)
+            for coordinate in islice(live, _MAX_CHIPS + 1)
         ]
         _check_chips(len(corners))
         return {"start": corners[0], "end": corners[-1]}
@@ -367,9 +341,9 @@ def _mesh_range(ttnn: ModuleType, cls: type, name: str) -> StructConverter:
 
 
 def _check_chips(count: int) -> None:
-    """Raise ValueError for a range that would take too long to walk."""
-    if count > _MOST_CHIPS:
-        raise ValueError(f"a range over more than {_MOST_CHIPS} chips; check its start and end")
+    """Raise ValueError for a range that would take too long to iterate."""
+    if count > _MAX_CHIPS:
+        raise ValueError(f"a range over more than {_MAX_CHIPS} chips; check its start and end")
 
 
 # A sub-device id is a byte.
@@ -377,7 +351,7 @@ _IDS = range(256)
 
 
 def _sub_device_id(_: ModuleType, cls: type, name: str) -> StructConverter:
-    """Return the rule of sub-device ids, which can be compared but not read."""
+    """Return the converter of sub-device ids, which can be compared but not read."""
     known = [cls(number) for number in _IDS]
     return StructConverter(
         name, cls, lambda live: {"id": known.index(live)}, lambda fields: cls(fields["id"]), ("id",)
@@ -385,10 +359,10 @@ def _sub_device_id(_: ModuleType, cls: type, name: str) -> StructConverter:
 
 
 def _dispatch(_: ModuleType, cls: type, name: str) -> StructConverter:
-    """Return the rule of dispatch configurations.
+    """Return the converter of dispatch configurations.
 
-    The constructor asks the cluster for defaults and fails where there is none; both fields are
-    known here, so the class that it derives from is initialised directly.
+    The constructor reads defaults from the cluster and fails without one; both fields are known
+    here, so the base class is initialized directly.
     """
     base: Any = cls.__mro__[1]
 
@@ -402,24 +376,20 @@ def _dispatch(_: ModuleType, cls: type, name: str) -> StructConverter:
     )
 
 
-def _from_memory(ttnn: ModuleType, cls: type, name: str) -> StructConverter:
-    return next(c for c in converters(ttnn) if c.type is cls and c.name == name)
-
-
 SPECIAL: dict[str, Special] = {
     "ttnn.CoreCoord": _positional("x", "y"),
     "ttnn.CoreRangeSet": _core_ranges,
     "ttnn.DispatchCoreConfig": _dispatch,
-    "ttnn.MemoryConfig": _from_memory,
+    "ttnn.MemoryConfig": _memory,
     "ttnn.MeshCoordinate": _sequence("coords", "dims"),
     "ttnn.MeshCoordinateRange": _mesh_range,
     "ttnn.MeshShape": _sequence("shape", "dims"),
     "ttnn.PlacementShard": _positional("dim"),
     "ttnn.Shape": _sequence("shape", "__len__"),
-    "ttnn.ShardSpec": _from_memory,
+    "ttnn.ShardSpec": _positional("grid", "shape", "orientation", cacheable=False),
     "ttnn.SubDeviceId": _sub_device_id,
-    "ttnn.TensorSpec": _from_memory,
-    "ttnn.Tile": _from_memory,
+    "ttnn.TensorSpec": _tensor_spec,
+    "ttnn.Tile": _tile,
     "ttnn.UnaryWithParam": _activation,
     "ttnn.VectorUInt32": _sequence("items", "__len__"),
     "ttnn.VectorUnpackToDestMode": _sequence("items", "__len__"),

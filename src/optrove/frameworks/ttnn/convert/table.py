@@ -1,12 +1,12 @@
 """The converter table of ttnn, and the classes that ttnn publishes.
 
-ttnn's classes live in the extension module ``ttnn._ttnn``, whose layout changes from release to
-release; people write ``ttnn.MemoryConfig``. A class is called by its published name: directly
-under ``ttnn`` when it stands there, else by its shortest public path.
+ttnn's classes are defined in the extension module ``ttnn._ttnn``, whose layout changes from release
+to release; people write ``ttnn.MemoryConfig``. A class has its public name: directly under ``ttnn``
+if it is there, else its shortest public path.
 
-Classes are found by walking the installed module (``classes``) and derived from their signatures
-(``configs``). What that rule cannot do is said by hand in ``special``; ``NOT_CONVERTIBLE`` and
-``NOT_CONFIGURATIONS`` name the classes that have no converter, with the reason.
+``find`` finds the classes of the installed module; their converters are derived from their
+signatures (``configs``), except for those in ``memory.SPECIAL``. ``NOT_CONVERTIBLE`` and
+``NOT_CONFIGURATIONS`` name the classes without a converter, with the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from optrove.frameworks.ttnn.convert import tensors
-from optrove.frameworks.ttnn.convert import tensors as handles
 from optrove.frameworks.ttnn.convert.configs import constructors, derive, hidden_state, properties
 from optrove.frameworks.ttnn.convert.memory import SPECIAL, number
 from optrove.serializer.tables import (
@@ -42,8 +41,8 @@ EXTENSION = "ttnn._ttnn"
 class Classes:
     """The classes of one ttnn by kind, each with its public name.
 
-    ``values`` have a constructor that Python can call. ``handed_out`` are published but have
-    none: only ttnn makes their objects, or nobody does (the bases of program configurations).
+    ``values`` have a constructor that Python can call. ``handed_out`` are public but have no
+    constructor: only ttnn creates their objects, if there are any (not of base classes).
     """
 
     values: dict[type, str]
@@ -52,10 +51,10 @@ class Classes:
 
 
 def find(ttnn: ModuleType) -> Classes:
-    """Return the classes of ``ttnn`` that may stand in an operation's arguments.
+    """Return the classes of ``ttnn`` that may be arguments of an operation.
 
-    These are the enumerations, and the classes of the extension module that are published or
-    whose name ends in ``Config``. The classes of the operations themselves do not count.
+    These are the enumerations, and the classes of the extension module that are public or whose
+    name ends in ``Config``. The classes of the operations themselves do not count.
     """
     paths = _published(ttnn)
     everything = {*paths, *_extension_classes(ttnn)}
@@ -77,7 +76,7 @@ def find(ttnn: ModuleType) -> Classes:
 
 
 def is_constructible(cls: type) -> bool:
-    """Tell whether Python can make an object of ``cls``."""
+    """Return whether Python can make an object of ``cls``."""
     return any(constructors(base) for base in cls.__mro__)
 
 
@@ -109,7 +108,7 @@ def _published(ttnn: ModuleType) -> dict[type, tuple[str, ...]]:
 
 
 def _extension_classes(ttnn: ModuleType) -> Iterator[type]:
-    pending = [ttnn._ttnn]  # noqa: SLF001 - where nanobind keeps what is not published
+    pending = [ttnn._ttnn]  # noqa: SLF001 - the extension module, which has classes without a public name
     for module in pending:
         inside = f"{module.__name__}."
         for member in vars(module).values():
@@ -130,7 +129,7 @@ def _is_ours(cls: type) -> bool:
 
 
 def _names(classes: Iterable[type], paths: dict[type, tuple[str, ...]]) -> dict[type, str]:
-    """Name every class; of several that could have the same name, only a published one does."""
+    """Name every class; if several claim one name, only a public class gets it."""
     published = {cls: _shortest(cls, found) for cls, found in paths.items()}
     others = [cls for cls in classes if cls not in published]
     claims = Counter([*published.values(), *map(_direct, others)])
@@ -158,7 +157,7 @@ def _place(cls: type) -> str:
 NOT_CONVERTIBLE: dict[str, str] = {
     "ttnn.SocketConfig": "its connections, ranks and sub-devices have no reader",
     "ttnn.SocketMemoryConfig": "its connections, ranks and sub-devices have no reader",
-    "ttnn.MeshMapperConfig": "its shape override has no reader; tensors tell their own placement",
+    "ttnn.MeshMapperConfig": "its shape override has no reader; tensors have their own placement",
     "ttnn.MeshComposerConfig": "its shape override has no reader",
     "ttnn.MeshCoordinateRangeSet": "its ranges have no reader",
     "ttnn.experimental.fabric_mux.Config": "its channels and addresses have no reader",
@@ -208,14 +207,14 @@ NOT_CONFIGURATIONS: dict[str, str] = {
 
 
 def table() -> ConverterTable:
-    """Return the converters of the installed ttnn, which is imported now if it was not yet."""
+    """Import ttnn and return its converters."""
     ttnn = importlib.import_module("ttnn")
     classes = find(ttnn)
     return ConverterTable(
         "ttnn",
         [
             *tensors.converters(ttnn),
-            *handles.handle_converters(ttnn),
+            *tensors.handle_converters(ttnn),
             *operations(ttnn),
             *symbols(classes),
             *structs(ttnn, classes),
@@ -230,7 +229,7 @@ def structs(ttnn: ModuleType, classes: Classes) -> tuple[StructConverter, ...]:
 
 
 def symbols(classes: Classes) -> tuple[SymbolConverter, ...]:
-    """Return a converter for each enumeration, whose members go by their names."""
+    """Return a converter for each enumeration, by the names of its members."""
     return tuple(
         SymbolConverter(name, cls, dict(cls.__members__), _member_name)  # type: ignore[attr-defined]  # every class here is an Enum
         for cls, name in classes.enums.items()
@@ -238,7 +237,7 @@ def symbols(classes: Classes) -> tuple[SymbolConverter, ...]:
 
 
 def operations(ttnn: ModuleType) -> tuple[CallableConverter, ...]:
-    """Return the converters of operations, of which ttnn has one class per runtime mode."""
+    """Return the converters of operations; ttnn has one class per runtime mode."""
     name_of = partial(operation_name, ttnn)
     return tuple(
         CallableConverter(f"ttnn.{name}", getattr(ttnn.decorators, name), name_of)
@@ -247,7 +246,7 @@ def operations(ttnn: ModuleType) -> tuple[CallableConverter, ...]:
 
 
 def operation_name(ttnn: ModuleType, live: Any) -> str:
-    """Return the public name of an operation; LookupError when it leads to another one."""
+    """Return the public name of an operation; LookupError if another one has the name."""
     name: str = live.python_fully_qualified_name
     found: Any = ttnn
     for part in name.removeprefix("ttnn.").split("."):
@@ -258,7 +257,7 @@ def operation_name(ttnn: ModuleType, live: Any) -> str:
 
 
 def convert(ttnn: ModuleType, cls: type, name: str) -> StructConverter | None:
-    """Return the converter of one value class, or None when it has none."""
+    """Return the converter of one value class; None if there is none for it."""
     if name in SPECIAL:
         return SPECIAL[name](ttnn, cls, name)
     refused = name in NOT_CONVERTIBLE or name in NOT_CONFIGURATIONS
@@ -272,7 +271,7 @@ _LIVE = re.compile(r"\b(MeshDevice|Tensor|\w+Service|\w+Socket)\b")
 
 
 def holds_live_objects(cls: type) -> bool:
-    """Tell whether objects of ``cls`` are made of tensors, devices, sockets or services."""
+    """Return whether objects of ``cls`` are made of tensors, devices, sockets or services."""
     arguments = (kind for each in constructors(cls) for kind in each.annotations.values())
     getters: list[Any] = [member.fget for member in properties(cls).values()]
     signatures = (getattr(getter, "__nb_signature__", ()) for getter in getters)

@@ -1,14 +1,14 @@
 """Converters of tensors, devices and runtime handles.
 
-A tensor is described without touching what a device holds: only facts that the host knows are
-read, no operation is dispatched, no number is fetched, and no object is printed. A deallocated
-tensor still tells its shape and layout, but no device.
+A tensor is described without reading device memory: only facts on the host are read, no operation
+is dispatched, no number is fetched, and no object is printed. A deallocated tensor still has its
+shape and layout, but no device.
 
-Limit: ``ttnn.narrow`` makes views that begin elsewhere in the same buffer. They share its number,
-but where they begin is not recorded.
+Limit: ``ttnn.narrow`` returns views that begin elsewhere in the same buffer. They share the number
+of the buffer, but their offset is not recorded.
 
-Only a mapper that replicates tells how it was made. For all others the recipe comes from whoever
-saw the creation; its fields are the arguments of the call that makes one, by their names.
+Only a mapper that replicates shows how it was created. For all others the probe observes the
+creation; the fields of the recipe are the named arguments of the creating call.
 """
 
 from __future__ import annotations
@@ -50,24 +50,23 @@ def converters(ttnn: ModuleType) -> tuple[TensorConverter, DeviceConverter]:
 
 
 def tensor_key(live: Any) -> int:
-    """Return ttnn's own number of a tensor, which every Python object for it shares."""
+    """Return ttnn's number of a tensor; all Python objects for the tensor share it."""
     key: int = live.tensor_id
     return key
 
 
 def storage_key(live: Any) -> tuple[str, int]:
-    """Return what the tensors in one buffer share: the number of the buffer that owns the memory.
+    """Return the number of the buffer that owns the memory; all tensors in the buffer share it.
 
-    Not its address, which the next buffer gets when this one is gone, and which buffers of
-    several devices have alike. Host tensors and deallocated ones count by themselves, since ttnn
-    does not tell which buffer they have or had.
+    Not its address: a later buffer may get the same one, and so may a buffer of another device.
+    Host tensors and deallocated tensors count separately, since ttnn does not show their buffer.
     """
     buffer = live.buffer_unique_id()
     return ("tensor", live.tensor_id) if buffer is None else ("buffer", buffer)
 
 
 def device_key(device: Any) -> int:
-    """Return ttnn's own number of a mesh or of a part of one."""
+    """Return ttnn's number of a mesh or of a part of one."""
     key: int = device.id()
     return key
 
@@ -97,7 +96,7 @@ class TensorRule:
         self._storages = {member: member.name.lower() for member in ttnn.StorageType}
         self._coordinate = ttnn.MeshCoordinate
         self._host = ttnn.StorageType.HOST
-        # ttnn's own, as the shadow's would ask for numbers.
+        # ttnn's function, since the shadow's replacement would read numbers.
         self._host_buffer = unwrap(ttnn.Tensor.host_buffer)
         self._tile_layout = ttnn.Layout.TILE
         self._meshes = Meshes()
@@ -131,10 +130,10 @@ class TensorRule:
         )
 
     def _kept(self, live: Any, topology: Any) -> list[Any] | None:
-        """Return the chips whose parts a host tensor has, None if its topology alone tells.
+        """Return the chips whose parts a host tensor has; None if its topology decides.
 
-        What is read from one part of a tensor has the topology of the whole. A host tensor may
-        also keep its parts in other places than those of the chips in its topology.
+        One part that was read from a tensor has the topology of the whole. A host tensor may also
+        keep its parts at other coordinates than the chips of its topology.
         """
         kept = self._host_buffer(live)
         extent = _row(kept.shape())
@@ -148,11 +147,11 @@ class TensorRule:
 
 
 class Meshes:
-    """The recorded forms of the last few different spreads of tensors over chips.
+    """A cache of the recorded placements of tensors on meshes.
 
     A program has a handful of them, and comparing two is cheaper than reading one, which lists
-    every chip. ttnn hands topologies and chips out as copies, so that remembered ones never
-    change. (Tiles are not remembered: ttnn's ``==`` on them does not look at their transposes.)
+    every chip. ttnn returns copies of topologies and chips, so cached ones never change. (Tiles are
+    not cached: ttnn's ``==`` ignores their transposes.)
     """
 
     __slots__ = ("_known",)
@@ -163,10 +162,10 @@ class Meshes:
         self._known: list[tuple[Any, list[Any] | None, MeshPlacement]] = []
 
     def of(self, topology: Any, chips: list[Any] | None) -> MeshPlacement:
-        """Return how a tensor of this topology is spread, which has buffers on these chips.
+        """Return the placement of a tensor with this topology and with buffers on these chips.
 
-        ``chips`` is None where only the topology tells: after deallocation, or on a host where the
-        parts are not kept by the chips of the topology.
+        ``chips`` is None if the topology decides: after deallocation, or on a host that does not
+        keep the parts by the chips of the topology.
         """
         for known, known_chips, placement in self._known:
             if known == topology and known_chips == chips:
@@ -183,10 +182,9 @@ class Meshes:
 
 
 def _coordinates(topology: Any, chips: list[Any] | None) -> tuple[tuple[int, ...], ...]:
-    """Return the chips that hold a part, in the order that the topology gives to the parts.
+    """Return the chips that hold a part, in the order of the parts in the topology.
 
-    One part of a tensor inherits the topology of the whole, so that the topology alone may name
-    chips which hold nothing.
+    One part of a tensor inherits the topology of the whole, which then has chips without a part.
     """
     named = [_row(coordinate) for coordinate in topology.mesh_coords()]
     if chips is None:
@@ -202,7 +200,7 @@ def dtype_name(member: Any) -> str:
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
-    # By index, because iterating over a ttnn shape takes ten times as long.
+    # By index, because iterating over a ttnn shape is ten times slower.
     return tuple([shape[index] for index in range(shape.rank)])
 
 
@@ -227,7 +225,7 @@ def handle_converters(ttnn: ModuleType) -> tuple[HandleConverter, ...]:
 
 
 def _device_objects(ttnn: ModuleType) -> tuple[HandleConverter, ...]:
-    """Return the converters of what lives on a device: semaphores, buffers, parts of it, events."""
+    """Return the converters of objects on a device: semaphores, buffers, sub-devices, events."""
     extension = ttnn._ttnn  # noqa: SLF001 - the only place that holds these classes
     return (
         HandleConverter(
@@ -264,7 +262,7 @@ def _device_objects(ttnn: ModuleType) -> tuple[HandleConverter, ...]:
 
 
 def _mappers(ttnn: ModuleType) -> tuple[HandleConverter, ...]:
-    """Return the converters of what spreads tensors over a mesh and gathers them."""
+    """Return the converters of mappers and composers of tensors on a mesh."""
     return (
         HandleConverter(
             "ttnn.TensorToMesh",
@@ -274,7 +272,7 @@ def _mappers(ttnn: ModuleType) -> tuple[HandleConverter, ...]:
         ),
         HandleConverter(
             "ttnn.ReplicateTensorToMesh",
-            # ``ttnn.ReplicateTensorToMesh`` itself is a function, which wraps a mapper in this.
+            # ``ttnn.ReplicateTensorToMesh`` is a function that wraps a mapper in this class.
             import_module("ttnn.distributed.distributed").ReplicateTensorToMeshWrapper,
             lambda _, device: ttnn.ReplicateTensorToMesh(device),
             partial(_replicate_recipe, ttnn.PlacementReplicate),
@@ -292,11 +290,11 @@ def _mappers(ttnn: ModuleType) -> tuple[HandleConverter, ...]:
 
 
 def _replicate_recipe(replicate: type, live: Any) -> Fields | None:
-    """Return an empty recipe; None if the mapper within does something else than replicate."""
+    """Return an empty recipe; None if the wrapped mapper does not replicate."""
     placements = live.unwrap().config().placements
     return {} if all(isinstance(part, replicate) for part in placements) else None
 
 
 def _on_device(create: Callable[..., Any]) -> Callable[[Fields, Any], Any]:
-    """Return a maker that calls ``create`` with the device and the recipe."""
+    """Return a function that calls ``create`` with the device and the recipe."""
     return lambda recipe, device: create(device, **recipe)

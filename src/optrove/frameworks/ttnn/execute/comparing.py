@@ -87,7 +87,7 @@ class OutputComparison:
                 return (self._compare_torch(result),)
             tensors = list(self._golden.tensors(result))
             if self._expected is None:
-                return _all_lacking(tensors, "this is no operation with a golden function")
+                return _all_lacking(tensors, "this operation has no golden function")
             if not tensors:
                 return (Compared(0, lacking="it returned no tensor"),)
             before = self._torch.get_rng_state()
@@ -109,8 +109,8 @@ class OutputComparison:
         if _without_ones(expected) == _without_ones(result):
             expected = expected.reshape(result.shape)  # the call may ask for another rank
         if expected.shape != result.shape:
-            shapes = f"{tuple(expected.shape)} was expected, and {tuple(result.shape)} came"
-            return Compared(0, lacking=f"the shape {shapes}")
+            shapes = f"expected {tuple(expected.shape)}, got {tuple(result.shape)}"
+            return Compared(0, lacking=f"shape: {shapes}")
         expected = expected.to(result.dtype)  # the call may ask for another dtype
         return Compared(0, expected, result, expected, exact=True)
 

@@ -13,13 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from optrove.errors import AlreadyTracing, BadData, NotReplayable
-from optrove.frameworks.executor import (
-    Asked,
-    Executed,
-    Raised,
-    Stage,
-    refuse_inert,
-)
+from optrove.frameworks.executor import Executed, Raised, Stage, refuse_inert
 from optrove.frameworks.probe_protocol import SingleCallRecorder, muted
 from optrove.frameworks.ttnn.board.devices import ALONE, Devices
 from optrove.frameworks.ttnn.execute.comparing import OutputComparison
@@ -40,7 +34,7 @@ from optrove.frameworks.ttnn.probe.probe import attach
 from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, Missing
 from optrove.frameworks.ttnn.shadow.prepared_weights import prepared
 from optrove.frameworks.ttnn.shadow.shadow import set_shadow_mirror
-from optrove.model.records import DeviceKind
+from optrove.model.records import RUNS_KERNELS, DeviceKind
 from optrove.model.values import (
     DeviceRef,
     List,
@@ -56,9 +50,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-    from optrove.frameworks.executor import Telling
+    from optrove.frameworks.executor import OnStage
     from optrove.model.case import Case
-    from optrove.model.records import DeviceParameters
+    from optrove.model.records import DeviceParameters, Job
     from optrove.serializer.tables import Tables
 
 
@@ -71,6 +65,7 @@ class _Rebuilt:
     keywords: dict[str, Any]
     named: dict[str, str]
     notes: tuple[str, ...]
+    missing: MissingArguments
 
 
 class _Refused(Exception):
@@ -110,48 +105,53 @@ class TtnnExecutor:
         self._devices.close()
         self._attachment.remove()
 
-    def execute(self, asked: Asked, tell: Telling) -> Executed:
+    def execute(self, job: Job, on_stage: OnStage) -> Executed:
         """Rebuild a case and call it; raise NotReplayable if it cannot be rebuilt."""
-        target = self._targets.find(asked.case.op)
-        tell(Stage.MAKING)
+        target = self._targets.find(job.case.op)
+        on_stage(Stage.MAKING)
         self._devices.tidy()
-        _refuse_several_devices(asked.case)
-        with replay_file(target.name(asked.case.op), asked.case) as file:
-            executed = self._execute(asked, file, target, tell)
+        _refuse_several_devices(job.case)
+        with replay_file(target.name(job.case.op), job.case) as file:
+            executed = self._execute(job, file, target, on_stage)
         return executed if file is None else _as_recorded(executed, file)
 
     def _execute(
-        self, asked: Asked, file: ReplayFile | None, target: Target, tell: Telling
+        self, job: Job, file: ReplayFile | None, target: Target, on_stage: OnStage
     ) -> Executed:
-        comparison = self._comparison(asked.case)
+        comparison = self._comparison(job.case)
         with muted():
             try:
-                rebuilt = self._rebuild(asked, file, target, comparison)
+                rebuilt = self._rebuild(job, file, target, comparison)
             except _Refused as refusal:
                 return Executed(raised=refusal.raised, notes=(str(refusal),))
             if comparison is not None:
                 comparison.prepare(target.operation, rebuilt.arguments, rebuilt.keywords)
-        tell(Stage.CALLING)
-        self._recorder.expect(asked.case.op)
+        on_stage(Stage.CALLING)
+        self._recorder.expect(job.case.op)
         executed, result = self._call(rebuilt)
+        if executed.raised is not None:
+            executed = replace(executed, excuse=rebuilt.missing.excuse(executed.raised))
         if comparison is None or executed.raised is not None:
             return executed
-        tell(Stage.READING)
+        on_stage(Stage.READING)
         with muted():
             return replace(executed, compared=comparison.compare(target.operation, result))
 
-    def peak_l1(self, asked: Asked) -> int:
+    def warm(self, job: Job) -> None:
+        """Measure nothing: repeated calls are timed."""
+
+    def peak_l1(self, job: Job) -> int:
         """Return the peak L1 bytes per core of a case, as ttnn computes them.
 
-        The case is called once more without dispatch. Raise NotReplayable if ttnn cannot tell.
+        The case is called once more without dispatch. Raise NotReplayable if ttnn reports no peak.
         """
-        target = self._targets.find(asked.case.op)
+        target = self._targets.find(job.case.op)
         self._devices.tidy()
         graph = self._ttnn.graph
-        with muted(), replay_file(target.name(asked.case.op), asked.case) as file:
+        with muted(), replay_file(target.name(job.case.op), job.case) as file:
             graph.begin_graph_capture(graph.RunMode.NO_DISPATCH)
             try:
-                rebuilt = self._rebuild(asked, file, target, None)
+                rebuilt = self._rebuild(job, file, target, None)
                 rebuilt.target.function(*rebuilt.arguments, **rebuilt.keywords)
             except (_Refused, RuntimeError, TypeError, ValueError) as error:
                 raise NotReplayable(f"without dispatch, the call said: {error}") from error
@@ -173,34 +173,34 @@ class TtnnExecutor:
 
     def _rebuild(
         self,
-        asked: Asked,
+        job: Job,
         file: ReplayFile | None,
         target: Target,
         comparison: OutputComparison | None,
     ) -> _Rebuilt:
-        given = dict(asked.case.arguments)
+        given = dict(job.case.arguments)
         if file is not None:
-            given = file.instead(given)
+            given = file.substituted(given)
         passing = argument_passing(target, given)
         missing = MissingArguments()
         values = missing.fill(target, passing)
         mirrors = None if comparison is None else comparison.mirrors
-        contents = InputValues(self._ttnn, values, passing.roles, seed=asked.seed, mirrors=mirrors)
+        contents = InputValues(self._ttnn, values, passing.roles, seed=job.seed, mirrors=mirrors)
         inputs = Inputs(
             self._ttnn, self._memory_configs, self._devices.live, contents, filled=self._has_values
         )
         if file is not None and file.op == LOAD_OP:
-            held = {file.argument: held_by_file(asked.outputs)}
+            held = {file.argument: held_by_file(job.outputs)}
             (tensor,) = self._build(held, inputs, missing).values()
             write_file(self._ttnn, tensor, file.path)
             if comparison is not None:
                 comparison.expect(tensor)
         live = self._build(values, inputs, missing)
         if comparison is not None:
-            self._note_plain_weights(asked.case.op, contents, live, comparison)
+            self._note_plain_weights(job.case.op, contents, live, comparison)
         arguments, keywords = spread(target, live, passing.places)
         notes = (*passing.notes, *missing.notes, *inputs.notes, *(file.notes if file else ()))
-        return _Rebuilt(target, arguments, keywords, passing.named, notes)
+        return _Rebuilt(target, arguments, keywords, passing.named, notes, missing)
 
     def _note_plain_weights(
         self, op: str, values: InputValues, live: dict[str, Any], comparison: OutputComparison
@@ -209,9 +209,10 @@ class TtnnExecutor:
 
         The device has none of their values, which makes no difference to a mock board only.
         """
+        runs_kernels = self._device_kind in RUNS_KERNELS
         for name, weights in values.plain_weights(op).items():
             mirror = prepared(op, HostMirror((weights,)))
-            if self._device_kind is DeviceKind.HARDWARE:
+            if runs_kernels:
                 mirror = Missing(op, "a replay cannot lay weights out for the device")
             comparison.mirrors.set(live[name], mirror)
             set_shadow_mirror(self._ttnn, live[name], mirror)
@@ -250,7 +251,7 @@ class TtnnExecutor:
         started = time.perf_counter_ns()
         try:
             result = rebuilt.target.function(*rebuilt.arguments, **rebuilt.keywords)
-            if self._device_kind is DeviceKind.HARDWARE and self._devices.live is not None:
+            if self._device_kind in RUNS_KERNELS and self._devices.live is not None:
                 # Otherwise the call is only in a queue.
                 self._ttnn.synchronize_device(self._devices.live)
         except Exception as error:  # noqa: BLE001 - any exception is the operation's result; the caller judges it

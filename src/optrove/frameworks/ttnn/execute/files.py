@@ -1,6 +1,6 @@
 """Files in arguments: recordings keep their names only, and replays use files of their own.
 
-The directory of a file depends on the machine and is no part of a case: otherwise every user and
+The directory of a file depends on the machine and is not part of a case: otherwise every user and
 every temporary directory would make a new case. A replay never touches the file that a recording
 names. The file that a call reads is written before, from the recorded spec of the call's output;
 the recorded name is put back into the traced case.
@@ -39,7 +39,7 @@ _REQUIRED: Final = {LOAD_OP: ("file_name", "arg0"), "ttnn.dump_tensor": ("file_n
 _OPTIONAL: Final = {CACHE_OP: ("cache_file_name",)}
 
 _STEM: Final = "tensor"
-_LONGEST_ENDING: Final = 16
+_MAX_ENDING_CHARS: Final = 16
 _PREFIX: Final = "optrove-replay-"
 _OLD_SECONDS: Final = 86_400.0
 
@@ -61,11 +61,11 @@ class ReplayFile:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what was replaced."""
+        """Notes about the replaced file."""
         empty = ", which was not there yet" if self.op == CACHE_OP else ""
         return (f"{self.argument} names a file; the call got one of the replay's own{empty}",)
 
-    def instead(self, arguments: Mapping[str, Value]) -> dict[str, Value]:
+    def substituted(self, arguments: Mapping[str, Value]) -> dict[str, Value]:
         """Return recorded arguments with this file in place of the recorded one."""
         return {**arguments, self.argument: self.value}
 
@@ -216,7 +216,7 @@ def _is_old(directory: Path) -> bool:
 
 
 def _text_in(recorded: Value) -> str | None:
-    """Return the path in an argument; None if it is no path."""
+    """Return the path in an argument; None if it is not a path."""
     match recorded:
         case Text(text) | Struct(fields=(("path", Text(text)),)):
             return text
@@ -240,5 +240,5 @@ def _name_only(live: Any) -> Any:
 def _ending(name: str) -> str:
     """Return the suffix of a file name, which determines the format for ttnn."""
     ending = PurePosixPath(name).suffix
-    plain = ending[1:].isalnum() and ending.isascii() and len(ending) <= _LONGEST_ENDING
+    plain = ending[1:].isalnum() and ending.isascii() and len(ending) <= _MAX_ENDING_CHARS
     return ending if plain else ""

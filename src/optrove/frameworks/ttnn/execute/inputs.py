@@ -19,7 +19,7 @@ from math import prod
 from operator import ge
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.frameworks.seeded_tensors import TorchInputs
+from optrove.frameworks.input_values import TorchInputs
 from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
 from optrove.frameworks.ttnn.shadow.golden import torch_dtype
 from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, HostMirrors
@@ -86,7 +86,7 @@ class InputValues:
         """
         placement = spec.placement
         if not isinstance(placement, TtnnPlacement):
-            raise TypeError("it is no tensor of ttnn")
+            raise TypeError("it is not a ttnn tensor")
         if placement.mesh is None:
             return [self._packed(spec, argument, memory)]
         parts: dict[tuple[int, ...], Any] = {}

@@ -7,7 +7,7 @@ nor its private parts.
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from inspect import unwrap
 from types import FunctionType, ModuleType
@@ -18,6 +18,7 @@ from optrove.frameworks.argument_names import signature_of
 from optrove.frameworks.installed import import_ttnn
 from optrove.frameworks.ttnn.execute.missing_arguments import MissingArguments
 from optrove.frameworks.ttnn.execute.positional_arguments import argument_passing, numbered_places
+from optrove.frameworks.ttnn.execute.typed_arguments import ArgumentTypes
 from optrove.frameworks.ttnn.probe.probe import METHODS, registered
 from optrove.frameworks.ttnn.signatures import Overload, Signatures, bind_all, overloads_of
 from optrove.model.case import Case
@@ -39,6 +40,13 @@ class Target:
     operation: Any = None
     inside: Any = None
     """The function that does the work of the operation."""
+    types: ArgumentTypes = field(default_factory=lambda: ArgumentTypes({}, {}))
+    """The classes that the annotations of its parameters name."""
+
+    def annotation(self, name: str) -> str:
+        """Return the type of a parameter; empty if it is unknown."""
+        found = (each.annotations.get(name) for each in self.overloads)
+        return next(filter(None, found), "")
 
     def name(self, op: str) -> str:
         """Return ttnn's own name of the target; ``op`` may be one of several names for it."""
@@ -54,6 +62,7 @@ class Targets:
         self.signatures = Signatures()
         kinds = (self._ttnn.decorators.FastOperation, self._ttnn.decorators.Operation)
         self._kinds: tuple[type, ...] = kinds
+        self._types = ArgumentTypes.of(ttnn)
         self._known: dict[str, Target] = {}
 
     def find(self, op: str) -> Target:
@@ -68,7 +77,7 @@ class Targets:
             return self._operation(self._operations[op])
         live = self._walk(op)
         if op.startswith("ttnn.Tensor.") and op.rpartition(".")[2] in METHODS and live is not None:
-            return Target(live, overloads_of(live))
+            return Target(live, overloads_of(live), types=self._types)
         if isinstance(live, self._kinds):
             return self._operation(live)
         if isinstance(live, FunctionType) and live.__module__.startswith(_OPERATIONS):
@@ -79,7 +88,7 @@ class Targets:
         overloads = self.signatures.of(operation)
         inside = unwrap(operation.function)
         signature = None if overloads else signature_of(inside)
-        return Target(operation, overloads, signature, operation, inside)
+        return Target(operation, overloads, signature, operation, inside, self._types)
 
     def _walk(self, op: str) -> Any:
         """Follow a name through ttnn's own modules; None if it leads elsewhere."""
@@ -210,7 +219,7 @@ class CallNames:
             return None
 
 
-_SHOWN: Final = 12
+_MAX_NAMES: Final = 12
 
 
 class OpParameters:
@@ -264,5 +273,5 @@ def _mismatch(ways: list[tuple[str, frozenset[str]]], names: frozenset[str]) -> 
         return f"{op} does not take {left} together with {', '.join(sorted(names & nearest))}"
     close = [match for name in strange for match in get_close_matches(name, every, n=2)]
     hint = f"; close to it: {', '.join(dict.fromkeys(close))}" if close else ""
-    shown = ", ".join(strange[:_SHOWN])
+    shown = ", ".join(strange[:_MAX_NAMES])
     return f"{op} of the installed ttnn has no argument {shown}{hint}"

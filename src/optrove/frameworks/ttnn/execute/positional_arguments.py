@@ -28,11 +28,13 @@ from optrove.model.values import (
     Tuple,
     Value,
 )
+from optrove.model.values import Mapping as Dictionary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from optrove.frameworks.ttnn.execute.invoking import Target
+    from optrove.frameworks.ttnn.execute.typed_arguments import ArgumentTypes
     from optrove.frameworks.ttnn.signatures import Overload
 
 PLACE: Final = re.compile(r"arg(\d+)")
@@ -119,7 +121,7 @@ def _in_order_of_c(
     """Return the arguments by the names of the first overload whose order they follow."""
     others = {name: value for name, value in arguments.items() if name not in numbered}
     for overload in target.overloads:
-        found = _along(overload, {name: arguments[name] for name in numbered})
+        found = _along(overload, {name: arguments[name] for name in numbered}, target.types)
         if found is None:
             continue
         named, notes = found
@@ -130,7 +132,7 @@ def _in_order_of_c(
 
 
 def _along(
-    overload: Overload, values: Mapping[str, Value]
+    overload: Overload, values: Mapping[str, Value], types: ArgumentTypes
 ) -> tuple[dict[str, str], list[str]] | None:
     """Return the parameter of each argument, and notes about arguments without one.
 
@@ -145,7 +147,7 @@ def _along(
             if left and "None" in left[0][1]:
                 left.pop(0)
             continue
-        place = next((i for i, (_, kind) in enumerate(left) if takes(kind, value)), None)
+        place = next((i for i, (_, kind) in enumerate(left) if takes(kind, value, types)), None)
         if place is not None:
             named[name] = left[place][0]
             del left[: place + 1]
@@ -156,15 +158,15 @@ def _along(
     return named, notes
 
 
-def takes(annotation: str, value: Value) -> bool:
-    """Return whether a parameter of this type may take a value."""
+def takes(annotation: str, value: Value, types: ArgumentTypes) -> bool:
+    """Return whether a parameter of this type may take a value, once that is converted."""
     match value:
         case TensorSpec():
             return "Tensor" in annotation.replace("tensor.", "")
         case Bool() | Int() | Float():
             return bool(NUMBER.search(annotation)) and "Sequence" not in annotation
-        case Text():
-            return "str" in annotation
+        case Text() | Dictionary():
+            return types.fits(value, annotation) or types.converted(value, [annotation]) != value
         case List() | Tuple():
             return "Sequence" in annotation or "Shape" in annotation
         case Struct(type="ttnn.Shape"):
@@ -182,4 +184,6 @@ def _takes_unwritten(annotation: str, name: str) -> bool:
     kinds = {word.removeprefix("Eltwise") for word in _WORD.findall(annotation)}
     shared = {word for word in words & kinds if word[:1].isupper()}
     row = bool(_ROW.search(name))
+    if "GlobalSemaphore" in words and "semaphore" in annotation.lower():
+        return True
     return bool(shared) or (row and bool(re.search(r"Sequence\[.*int|Shape", annotation)))

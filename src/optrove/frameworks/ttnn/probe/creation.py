@@ -1,19 +1,18 @@
 """Observe how runtime objects are created and devices are opened.
 
-``Creations`` says what to patch, and afterwards knows the recipe of each handle that was made
-while the patches were in place. It holds no handle: nanobind's objects take no weak references,
-so they are known by their id and class. An id passes to another object when its owner dies,
-but the new object's creation is seen as well: every function that ttnn declares to return such
-an object is watched, also those whose results have no recipe.
+``Creations`` lists the functions to patch, and then knows the recipe of each handle that was
+created while the patches were in place. It holds no handle: nanobind's objects take no weak
+references, so they are identified by id and class. The id of a dead object may go to a new one,
+but the creation of the new one is observed as well: every function that ttnn declares to return
+such an object is patched, also those whose results have no recipe.
 
-Limits. A handle has no recipe when it was made before, or by a function that somebody put away
-before the patches other than as a global of a module; should such a handle live at the id of a
-dead one that was seen, it is taken for that. ``ttnn.SubDevice`` cannot be watched, because
-nanobind calls its constructor past all attributes of the class, and so a sub-device manager has
-no recipe either. A mapper for a mere mesh shape, without a device, has none, since a recipe is
-carried out on a device. The configurations of mappers and composers have no readers: they are
-read from the text that ttnn prints of them, and kept if a configuration made of that prints the
-same.
+Limits. A handle has no recipe if it was created before the patches, or by a reference to the
+unpatched function that is not a global of a module; if such a handle has the id of a dead one that
+was observed, it is mistaken for that one. ``ttnn.SubDevice`` cannot be observed, because nanobind
+does not call its constructor through the attributes of the class, so a sub-device manager has no
+recipe either. Nor has a mapper for a mesh shape without a device, since a recipe needs a device.
+The configurations of mappers and composers have no readers: they are parsed from their printed
+text, and accepted if a configuration that is built from it prints the same.
 """
 
 from __future__ import annotations
@@ -37,23 +36,23 @@ if TYPE_CHECKING:
     from optrove.serializer.tables import Fields
 
 
-# By the signatures of CreateDevice and open_mesh_device and by what open_device says of itself.
+# The default in the signatures of CreateDevice and open_mesh_device and in open_device's docstring.
 ONE_QUEUE = 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A device that is open; ``root`` is the number of the one that it is a part of, or its own."""
+    """An open device; ``root`` is the number of the device that it is a part of, or its own."""
 
     parameters: DeviceParameters
     root: int
 
 
 class Openings:
-    """The devices that were opened and not closed since, by ttnn's own numbers for them.
+    """The open devices, by ttnn's numbers for them.
 
-    Numbers, not the devices, so that none is kept open. The fabric is asked of ttnn after each
-    opening, since closing a device may disable what was set.
+    Numbers, not devices, so that no device is kept open. The fabric is read from ttnn after each
+    opening, since closing a device may reset it.
     """
 
     def __init__(self, ttnn: Any, opened: Callable[[DeviceParameters | None], None]) -> None:
@@ -64,17 +63,17 @@ class Openings:
 
     @property
     def trace_capture_active(self) -> bool:
-        """Whether some device captures a trace now."""
+        """Whether a device is capturing a trace."""
         return bool(self._capturing)
 
     def parameters(self, device: Any) -> DeviceParameters | None:
-        """Return with what a device was opened, None when that was not seen."""
+        """Return the parameters that a device was opened with; None if that was not observed."""
         found = self._open.get(device.id())
         return None if found is None else found.parameters
 
     def notes(self) -> Iterator[tuple[Any, OnReturn]]:
-        """Yield the functions to watch, and what to do after each of their calls."""
-        extension = self._ttnn._ttnn  # noqa: SLF001 - what all public ways to a device go through
+        """Yield the functions to patch, each with the function to run after its calls."""
+        extension = self._ttnn._ttnn  # noqa: SLF001 - all public functions for devices call these
         device, mesh = extension.device, extension.multi_device
         rows = (
             (device, ("open_device", "CreateDevice", "CreateDevices"), self._opening),
@@ -88,7 +87,7 @@ class Openings:
         )
         for owner, names, noting in rows:
             for name in names:
-                function = getattr(owner, name, None)  # no release has to have all of them
+                function = getattr(owner, name, None)  # not every release has all of them
                 if function is not None:
                     yield function, noting(function)
 
@@ -97,7 +96,7 @@ class Openings:
 
         def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
             bound = bind_with_defaults(overloads, arguments, keywords)
-            # open_device writes its signature by hand, incompletely; it takes keywords only.
+            # The signature in open_device's docstring is incomplete; it takes keywords only.
             given = self._defaults() | (keywords if bound is None else bound)
             for device in _devices(result):
                 number = device.id()
@@ -110,11 +109,15 @@ class Openings:
     def _parting(self, _: Any) -> OnReturn:
         def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:  # noqa: ARG001 - the signature of OnReturn
             whole = arguments[0]
-            if whole.id() not in self._open:  # it was opened before anyone watched
+            if whole.id() not in self._open:  # it was opened before the patches
                 self._open[whole.id()] = _Opened(self._parameters(whole, {}), whole.id())
             parent = self._open[whole.id()]
             for device in _devices(result):
-                parameters = replace(parent.parameters, mesh_shape=tuple(device.shape))
+                parameters = replace(
+                    parent.parameters,
+                    mesh_shape=tuple(device.shape),
+                    device_ids=_device_ids(device),
+                )
                 self._open[device.id()] = _Opened(parameters, parent.root)
                 self._opened(parameters)
 
@@ -125,7 +128,11 @@ class Openings:
             device = arguments[0]
             found = self._open.get(device.id())
             if found is not None:
-                parameters = replace(found.parameters, mesh_shape=tuple(device.shape))
+                parameters = replace(
+                    found.parameters,
+                    mesh_shape=tuple(device.shape),
+                    device_ids=_device_ids(device),
+                )
                 self._open[device.id()] = replace(found, parameters=parameters)
                 self._opened(parameters)
 
@@ -134,7 +141,7 @@ class Openings:
     def _closing(self, _: Any) -> OnReturn:
         def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:  # noqa: ARG001 - the signature of OnReturn
             closed = {device.id() for device in _devices(_first(arguments, keywords))}
-            # With a mesh its parts are closed; of a part nothing else is a part.
+            # Closing a mesh closes its parts; a part has no parts.
             ended = {n for n, device in self._open.items() if n in closed or device.root in closed}
             for number in ended:
                 del self._open[number]
@@ -155,7 +162,7 @@ class Openings:
         )
 
     def _defaults(self) -> dict[str, Any]:
-        extension = self._ttnn._ttnn.device  # noqa: SLF001 - the only place that holds them all
+        extension = self._ttnn._ttnn.device  # noqa: SLF001 - they have no public name
         names = ("l1_small_size", "trace_region_size", "worker_l1_size")
         sizes = {name: getattr(extension, f"DEFAULT_{name.upper()}", None) for name in names}
         return {**sizes, "num_command_queues": ONE_QUEUE}
@@ -169,6 +176,7 @@ class Openings:
             trace_region_size=_integer(given.get("trace_region_size")),
             worker_l1_size=_integer(given.get("worker_l1_size")),
             command_queues=_integer(given.get("num_command_queues")),
+            device_ids=_device_ids(device),
         )
 
     def _fabric(self) -> str | None:
@@ -176,7 +184,7 @@ class Openings:
         return None if ask is None else str(ask().name)
 
     def _axis(self, device: Any, given: dict[str, Any]) -> str | None:
-        # CreateDevice spells it like the class.
+        # CreateDevice names the argument like the class.
         config = given.get("dispatch_core_config") or given.get("DispatchCoreConfig")
         if config is not None:
             return str(config.axis.name)
@@ -184,34 +192,39 @@ class Openings:
         return None if ask is None else str(ask(device).name)
 
 
+def _device_ids(device: Any) -> tuple[int, ...] | None:
+    ask = getattr(device, "get_device_ids", None)
+    return None if ask is None else tuple(map(operator.index, ask()))
+
+
 def _integer(given: Any) -> int | None:
     return None if given is None else operator.index(given)
 
 
 def _first(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """Return the device that a function was called for, which is its first argument."""
+    """Return the device argument of a function, which is the first one."""
     if arguments:
         return arguments[0]
     return keywords["mesh_device"] if "mesh_device" in keywords else keywords["device"]
 
 
 def _devices(given: Any) -> list[Any]:
-    """Return the devices of a mapping, of a list, or the one that was given."""
+    """Return the devices of a mapping or a list, or a single device as a list."""
     if isinstance(given, dict):
         return list(given.values())
     return given if isinstance(given, list) else [given]
 
 
 LIMIT = 4096
-"""How many handles are remembered; those made first are forgotten first."""
+"""How many handles are remembered; the oldest are forgotten first."""
 
-Reading: TypeAlias = Callable[[Any, dict[str, Any]], "Fields | None"]
-"""Given a new handle and the arguments of its creation by name, its recipe, or None."""
+RecipeReader: TypeAlias = Callable[[Any, dict[str, Any]], "Fields | None"]
+"""Return the recipe of a new handle from the handle and its named arguments, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Creation:
-    """How one handle was made; ``replicates`` as ttnn.ReplicateTensorToMesh would have it."""
+    """The creation of one handle; ``replicates`` for the mapper of ReplicateTensorToMesh."""
 
     kind: type
     recipe: Fields
@@ -220,23 +233,20 @@ class _Creation:
 
 
 class Creations:
-    """What was seen of the creation of handles and devices.
+    """The observed creations of handles and devices.
 
-    ``opened`` is called with the parameters of each device after it was opened, made as a part
+    ``opened`` is called with the parameters of each device after it was opened, created as a part
     of another or reshaped, and with None after the last one was closed. ``on_fault`` is called
-    with a text when a creation was not understood; the watched program never notices.
+    with a text if a creation was not understood; the program never notices.
     """
 
     def __init__(
-        self,
-        ttnn: Any,
-        opened: Callable[[DeviceParameters | None], None],
-        on_fault: OnFault,
+        self, ttnn: Any, opened: Callable[[DeviceParameters | None], None], on_fault: OnFault
     ) -> None:
         self._ttnn = ttnn
         self._on_fault = on_fault
         self._openings = Openings(ttnn, opened)
-        self._readings = _readings(ttnn)
+        self._readers = _recipe_readers(ttnn)
         self._plain = _plain_forms(ttnn)
         self._wrapper = import_module("ttnn.distributed.distributed").ReplicateTensorToMeshWrapper
         self._creations: dict[int, _Creation] = {}
@@ -245,27 +255,27 @@ class Creations:
         self._lock = Lock()
 
     def patches(self) -> Iterator[tuple[Any, str, Any]]:
-        """Yield what to replace: the owner, the name, and the replacement."""
+        """Yield the patches: owner, name and replacement."""
         notes = [*self._notes(), *self._openings.notes()]
         yield from patches(notes, self._on_fault)
 
     def recipe(self, live: Any) -> Fields | None:
-        """Return the fields that a handle was made with, defaults included, or None."""
+        """Return the arguments that a handle was created with, defaults included, or None."""
         creation = self._find(live)
         return None if creation is None else dict(creation.recipe)
 
     def number(self, live: Any) -> int | None:
-        """Return a number that only handles of this recipe have, or None without a recipe."""
+        """Return a number that only handles of this recipe have; None without a recipe."""
         creation = self._find(live)
         return None if creation is None else creation.number
 
     def device_parameters(self, device: Any) -> DeviceParameters | None:
-        """Return with what a device was opened, None when that was not seen."""
+        """Return the parameters that a device was opened with; None if that was not observed."""
         return self._openings.parameters(device)
 
     @property
     def trace_capture_active(self) -> bool:
-        """Whether some device captures a trace now, as far as was seen."""
+        """Whether a device is capturing a trace, as far as was observed."""
         return self._openings.trace_capture_active
 
     def _find(self, live: Any) -> _Creation | None:
@@ -278,7 +288,7 @@ class Creations:
         return creation if creation is not None and creation.kind is type(live) else None
 
     def _notes(self) -> Iterator[tuple[Any, OnReturn]]:
-        """Yield every function that returns a handle, and what to do after each call."""
+        """Yield every function that returns a handle, with the function to run after its calls."""
         returns = _returning(self._ttnn)
         found = {id(member): member for _, _, member in members()}
         for function in found.values():
@@ -287,15 +297,15 @@ class Creations:
 
     def _creating(self, function: Any) -> OnReturn:
         overloads = stubs(function)
-        reading = self._readings.get(function.__name__, _nothing)
+        read = self._readers.get(function.__name__)
         replicates = function.__name__ == "replicate_tensor_to_mesh_mapper"
 
         def note(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
             for live in result if isinstance(result, (list, tuple)) else (result,):
-                # First, for what follows may raise, and the old one must not be found then.
+                # First, since the rest may raise, and the old recipe must not be found then.
                 self._forget(live)
                 bound = bind_with_defaults(overloads, arguments, keywords)
-                recipe = None if bound is None else reading(live, bound)
+                recipe = None if bound is None or read is None else read(live, bound)
                 if recipe is not None:
                     number = self._number(type(live), recipe)
                     self._keep(live, _Creation(type(live), recipe, number, replicates))
@@ -315,7 +325,7 @@ class Creations:
     def _number(self, kind: type, recipe: Fields) -> int:
         try:
             key = (kind, tuple((name, self._key(value)) for name, value in recipe.items()))
-        except LookupError:  # a value that cannot be compared, so nothing is equal to it
+        except LookupError:  # a value that cannot be compared; nothing equals it
             return next(self._next_number)
         with self._lock:
             if len(self._numbers) >= LIMIT:
@@ -325,7 +335,7 @@ class Creations:
             return self._numbers[key]
 
     def _key(self, value: Any) -> Hashable:
-        """Return what is equal for equal values only; LookupError where that is not known."""
+        """Return a key that only equal values share; LookupError for an unknown class."""
         kind = type(value)
         if isinstance(value, (list, tuple)):
             return kind, tuple(map(self._key, value))
@@ -334,13 +344,9 @@ class Creations:
         return kind, self._plain[kind](value)
 
 
-def _nothing(_live: Any, _bound: dict[str, Any]) -> Fields | None:
-    return None
-
-
 def _returning(ttnn: Any) -> re.Pattern[str]:
-    """Return what finds the stubs of functions that return a handle which may have a recipe."""
-    extension = ttnn._ttnn  # noqa: SLF001 - the only place that holds these classes
+    """Return a pattern for the stubs of functions whose handles may have a recipe."""
+    extension = ttnn._ttnn  # noqa: SLF001 - these classes have no public name
     classes = (
         extension.global_semaphore.global_semaphore,
         extension.global_circular_buffer.global_circular_buffer,
@@ -352,8 +358,8 @@ def _returning(ttnn: Any) -> re.Pattern[str]:
     return re.compile(rf"->[^>]*\b({names})\b")
 
 
-def _readings(ttnn: Any) -> dict[str, Reading]:
-    """Return how the recipe is read from a call, by the name of the function."""
+def _recipe_readers(ttnn: Any) -> dict[str, RecipeReader]:
+    """Return the readers of recipes, by the name of the creating function."""
     mapper, composer = partial(_mapper, ttnn), partial(_composer, ttnn)
     return {
         "create_global_semaphore": partial(
@@ -382,7 +388,7 @@ def _as_given(
 
 
 def _copy(value: Any) -> Any:
-    """Return the value, in lists of its own, since the caller may change his."""
+    """Return the value with copies of its lists, since the caller may change them."""
     if isinstance(value, tuple):
         return tuple(map(_copy, value))
     return list(map(_copy, value)) if isinstance(value, list) else value
@@ -394,7 +400,7 @@ def _queue(ttnn: Any, given: Any) -> Any:
 
 
 def _mapper(ttnn: Any, live: Any, bound: dict[str, Any]) -> Fields | None:
-    # The overload for a mere shape takes its arguments in the same places.
+    # There is an overload that takes a mesh shape in the place of the device.
     if not isinstance(bound.get("mesh_device"), ttnn.MeshDevice):
         return None
     config = live.config()
@@ -409,7 +415,7 @@ def _composer(ttnn: Any, _live: Any, bound: dict[str, Any]) -> Fields | None:
 
 
 def _concatenation(ttnn: Any, _live: Any, bound: dict[str, Any]) -> Fields | None:
-    # As ttnn does it: all devices in one row, like shard_tensor_to_mesh_mapper, which shows it.
+    # As in ttnn: all devices in one row, as shard_tensor_to_mesh_mapper shows.
     return {
         "dims": [operator.index(bound["dim"])],
         "mesh_shape_override": ttnn.MeshShape([bound["mesh_device"].get_num_devices()]),
@@ -417,7 +423,7 @@ def _concatenation(ttnn: Any, _live: Any, bound: dict[str, Any]) -> Fields | Non
     }
 
 
-# ttnn leaves out an override that is not set.
+# ttnn does not print an override that is not set.
 _PRINTED = re.compile(
     r"\w+\((placements|dims): \[(?P<parts>[^\]]*)\]"
     r"(, mesh_shape_override=MeshShape\(\[(?P<shape>[\d, ]*)\]\))?"
@@ -428,7 +434,7 @@ _PRINTED = re.compile(
 def _printed(config: Any) -> dict[str, Any]:
     found = _PRINTED.fullmatch(repr(config))
     if found is None:
-        raise ValueError(f"ttnn prints it as {config!r}, which is not known here")
+        raise ValueError(f"ttnn prints it in an unknown form: {config!r}")
     return found.groupdict()
 
 
@@ -443,7 +449,7 @@ def _overrides(ttnn: Any, config: Any) -> Fields:
 
 
 def _proven(cls: type, fields: Fields, config: Any) -> Fields:
-    """Return the fields if they make the configuration; ValueError otherwise."""
+    """Return the fields if they build the same configuration; ValueError otherwise."""
     again = cls(**fields)
     if repr(again) != repr(config):
         raise ValueError(f"{config!r} was read as {again!r}")
@@ -451,7 +457,7 @@ def _proven(cls: type, fields: Fields, config: Any) -> Fields:
 
 
 def _plain_forms(ttnn: Any) -> dict[type, Callable[[Any], Hashable]]:
-    """Return how values that have no hash of their own are compared."""
+    """Return functions that make values without a hash comparable, by class."""
     return {
         ttnn.CoreCoord: lambda core: (core.x, core.y),
         ttnn.CoreRangeSet: lambda cores: tuple(

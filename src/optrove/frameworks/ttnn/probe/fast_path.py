@@ -7,16 +7,15 @@ caches between two calls, so every lookup here costs several times what it costs
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from dataclasses import dataclass
-from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from optrove.frameworks.extensions import load_extension
 from optrove.frameworks.probe_protocol import CURRENT, SEQUENCE, CachedCase
-from optrove.journal.format import ENTRY, EXIT, EXIT_OFFSET, RAISED, RECORD_SIZE, RETURNED
+from optrove.journal.format import ENTRY, EXIT, EXIT_OFFSET, RAISED, RETURNED
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -26,40 +25,7 @@ if TYPE_CHECKING:
 
 __tracebackhide__ = True  # pytest shows the frames of the program, not those of this module
 
-_LOG: Final = logging.getLogger(__name__)
-
-RECORD_LAYOUT: Final = {
-    "SITE_OFFSET": ENTRY.size - 16,
-    "SCOPE_OFFSET": ENTRY.size - 12,
-    "ENTERED_OFFSET": ENTRY.size - 8,
-    "EXIT_OFFSET": EXIT_OFFSET,
-    "NUMBER_OFFSET": EXIT_OFFSET + EXIT.size - 8,
-    "OUTCOME_OFFSET": EXIT_OFFSET + EXIT.size - 4,
-    "RECORD_SIZE": RECORD_SIZE,
-    "RETURNED": RETURNED,
-    "RAISED": RAISED,
-}
-"""The layout of records as the C extension states it; it must agree with the journal's format."""
-
-
-def load_extension() -> Any:
-    """Return the C extension; None if it was not built, or was built for another layout."""
-    try:
-        extension = import_module("optrove.frameworks._fast_path")
-    except ImportError:  # there was no compiler when optrove was installed
-        return None
-    built = {name: getattr(extension, name, None) for name in RECORD_LAYOUT}
-    if built == RECORD_LAYOUT:
-        return extension
-    _LOG.warning(
-        "the C extension %s was built for another record layout, so tracing uses the slower "
-        "Python implementation; reinstall optrove to build it again",
-        extension.__file__,
-    )
-    return None
-
-
-_extension: Any = load_extension()
+_extension: Any = load_extension("_fast_path")
 
 
 def is_native() -> bool:

@@ -69,7 +69,7 @@ INVALIDATING: Final = frozenset(
 LEAVES: Final = frozenset({"ttnn.deallocate"})
 """Operations that are written in Python, call no other operation, and are called often."""
 
-_SLOW_TWIN: Final = "_slow_operation"
+_SLOW_VERSION: Final = "_slow_operation"
 
 _QUEUES: Final = ("queue_id", "cq_id")
 """``__call__`` removes the first of these arguments that is present."""
@@ -107,10 +107,10 @@ class TtnnProbe:
         operation_class = self._ttnn.decorators.FastOperation
         for operation in registered(self._ttnn):
             yield operation, _worker(operation), self._observed_operation(operation)
-            if hasattr(operation, _SLOW_TWIN):
+            if hasattr(operation, _SLOW_VERSION):
                 # Made with the original function. ttnn makes another one when it needs it, which is
                 # dropped with the patches in turn.
-                yield operation, _SLOW_TWIN, None
+                yield operation, _SLOW_VERSION, None
         yield (
             operation_class,
             "__post_init__",
@@ -131,7 +131,7 @@ class TtnnProbe:
         def call(operation: Any, *arguments: Any, **keywords: Any) -> Any:
             frame = _frame_above(1)
             if frame is not None and frame.f_code is delegating:
-                # A fast operation, whose call was seen, delegates to its slow twin.
+                # A fast operation, whose call was seen, delegates to its slow version.
                 return original(operation, *arguments, **keywords)
             record = recorders.get(id(operation))
             if record is None:
@@ -155,7 +155,7 @@ class TtnnProbe:
         """Restore the functions of operations that were registered meanwhile."""
         for operation, function in self._new:
             operation.function = function
-            setattr(operation, _SLOW_TWIN, None)
+            setattr(operation, _SLOW_VERSION, None)
         self._new.clear()
 
     def _observed_operation(self, operation: Any) -> Any:

@@ -98,7 +98,8 @@ def written(name: str, parameters: frozenset[str]) -> frozenset[str]:
 
 
 Line = Sequence[Any]
-Collective = Callable[[Any, Line, int], list[Any]]
+Dimensions: TypeAlias = "int | tuple[int, int]"
+Collective = Callable[[Any, Line, Any], list[Any]]
 
 
 def all_gather(torch: Any, line: Line, dim: int) -> list[Any]:
@@ -121,16 +122,29 @@ def mesh_partition(torch: Any, line: Line, dim: int) -> list[Any]:
     return [torch.chunk(part, len(line), dim)[place] for place, part in enumerate(line)]
 
 
+def all_to_all(torch: Any, line: Line, dims: tuple[int, int]) -> list[Any]:
+    """Return for every chip its share of all parts, split along one dimension, joined by another.
+
+    The op calls the dimension that its input is sharded in ``in_dim``, that of its output
+    ``out_dim``.
+    """
+    joined, split = dims
+    shares = [torch.chunk(part, len(line), split) for part in line]
+    return [torch.cat([share[place] for share in shares], joined) for place in range(len(line))]
+
+
 COLLECTIVES: Mapping[str, Collective] = {
     "ttnn.all_gather": all_gather,
     "ttnn.all_reduce": all_reduce,
     "ttnn.reduce_scatter": reduce_scatter,
     "ttnn.mesh_partition": mesh_partition,
     "ttnn.experimental.all_gather_async": all_gather,
+    "ttnn.experimental.all_reduce_async": all_reduce,
+    "ttnn.experimental.all_to_all_async_generic": all_to_all,
     "ttnn.experimental.reduce_scatter_minimal_async": reduce_scatter,
 }
 
-WITHOUT_DIM = frozenset({"ttnn.all_reduce"})
+WITHOUT_DIM = frozenset({"ttnn.all_reduce", "ttnn.experimental.all_reduce_async"})
 
 # Only ops whose result depends on other chips, or on their chip's place among them, have these.
 PARAMETERS = frozenset({"cluster_axis", "topology", "multi_device_global_semaphore"})
@@ -148,12 +162,15 @@ def talks_between_chips(operation: Any, parameters: Collection[str]) -> bool:
     )
 
 
-def dimension(name: str, bound: Mapping[str, Any]) -> int | None:
-    """Return the tensor dimension of a collective call; None if it is unknown."""
+def dimension(name: str, bound: Mapping[str, Any]) -> Dimensions | None:
+    """Return the tensor dimension of a collective call, or two; None if it is unknown."""
     if name in WITHOUT_DIM:
         return 0
     asked = bound.get("dim")
-    return asked if type(asked) is int else None
+    if type(asked) is int:
+        return asked
+    joined, split = bound.get("in_dim"), bound.get("out_dim")
+    return (joined, split) if type(joined) is int and type(split) is int else None
 
 
 def lines(shape: Sequence[int], axis: int | None) -> list[list[int]]:
@@ -167,7 +184,7 @@ def lines(shape: Sequence[int], axis: int | None) -> list[list[int]]:
 
 
 def apply(
-    torch: Any, collective: Collective, parts: Line, groups: list[list[int]], dim: int
+    torch: Any, collective: Collective, parts: Line, groups: list[list[int]], dim: Dimensions
 ) -> list[Any]:
     """Return the result on each chip after the collective ran on every line of chips."""
     results: list[Any] = [None] * len(parts)
@@ -209,7 +226,7 @@ class ExpectedOutputs:
     def prepare(
         self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Expectation:
-        """Return what is needed to compute the outputs of a call, or why it is not; never raise.
+        """Return the inputs for computing the outputs of a call, or the obstacle; never raise.
 
         Faults in the arguments are left to ttnn, which sees them next.
         """

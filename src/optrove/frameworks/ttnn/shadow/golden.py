@@ -1,9 +1,9 @@
 """Compute with torch what an op would have computed, by its golden function.
 
-The golden function gets float32 copies of narrow floats, so that its result is rounded once, to the
-dtype of the output, by ttnn's own host packing or exactly as that does it. Chips of a mesh are
-computed one by one, and chips with the same inputs once. Nothing is guessed: if a golden function
-raises, or returns another shape than ttnn, the output has no values.
+The golden function gets float32 copies of narrow floats (``NOT_WIDENED`` lists the exceptions), so
+that its result is rounded once, to the dtype of the output, by ttnn's own host packing or just as
+that does it. Chips of a mesh are computed one by one, chips with the same inputs once. Nothing is
+guessed: if a golden function raises, or returns another shape than ttnn, the output has no values.
 """
 
 from __future__ import annotations
@@ -11,10 +11,17 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.argument_names import signature_of
-from optrove.frameworks.ttnn.shadow.golden_overrides import golden_override
+from optrove.frameworks.ttnn.board.mock_calls import CHIPS
+from optrove.frameworks.ttnn.shadow.golden_overrides import (
+    IDLE,
+    call_facts,
+    golden_adapter,
+    golden_override,
+)
 from optrove.frameworks.ttnn.shadow.host_mirrors import (
     HostMirror,
     HostMirrors,
@@ -90,8 +97,24 @@ OUTPUT_ARGUMENTS = (
 # torch has no such format: ttnn's preprocessing has its own way to read it.
 EIGHT_BITS = "FP8_E4M3"
 
-# Their meaning is in the bits of the narrow dtype.
-NOT_WIDENED = frozenset({"ttnn.bitcast"})
+# Their golden functions get bfloat16 values as such: the meaning is in the bits, or the result is
+# closer to what ttnn's kernels (acos, acosh, asin, atanh, logit: on a simulator) or its unit tests
+# (softshrink) have than that of float32 which is rounded once.
+NOT_WIDENED = frozenset(
+    {
+        "ttnn.acos",
+        "ttnn.acosh",
+        "ttnn.asin",
+        "ttnn.atanh",
+        "ttnn.bitcast",
+        "ttnn.logit",
+        "ttnn.softshrink",
+    }
+)
+
+
+# Of these, the ones for which block floats, which torch does not have, are bfloat16 as well.
+BLOCKS_NOT_WIDENED = frozenset({"ttnn.softshrink"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +135,23 @@ class GoldenFunctions:
         self._signatures = signatures
         # The plain function, so that packing a mirror is not itself an observed op call.
         self._from_torch: Callable[..., Any] = ttnn.from_torch.function
+        self._functions: dict[str, Callable[..., Any]] = {}
+
+    def function(self, operation: Any) -> Callable[..., Any] | None:
+        """Return the function that computes an op in torch; None without one."""
+        name = operation.python_fully_qualified_name
+        if name not in self._functions:
+            found = golden_override(name) or golden_adapter(name, self._golden_of)
+            if found is None:
+                return operation.golden_function  # type: ignore[no-any-return]
+            self._functions[name] = found
+        return self._functions[name]
+
+    def _golden_of(self, name: str) -> Callable[..., Any] | None:
+        operation = self._ttnn
+        for part in name.split(".")[1:]:
+            operation = getattr(operation, part)
+        return operation.golden_function  # type: ignore[no-any-return]
 
     def tensors(self, live: Any) -> Iterator[Any]:
         """Yield the ttnn tensors in nested lists, tuples and dictionaries."""
@@ -135,7 +175,8 @@ class GoldenFunctions:
         ``unread`` are keywords, besides output tensors, that do not affect the result.
         """
         name = operation.python_fully_qualified_name
-        if _function(operation) is None:
+        function = self.function(operation)
+        if function is None:
             return Missing(name, "it has no golden function")
         outputs = getattr(operation, "output_tensor_kwarg_names", OUTPUT_ARGUMENTS)
         keywords = self._blanked(keywords, (*outputs, *unread))
@@ -147,8 +188,12 @@ class GoldenFunctions:
         chips = max((self._mirrors.chips(tensor) for tensor in inputs), default=1)
         try:
             arguments, keywords = by_place(
-                _function(operation), self._signatures.of(operation), arguments, keywords
+                function, self._signatures.of(operation), arguments, keywords
             )
+            if inputs:
+                keywords |= call_facts(name, inputs[0])
+            if keywords.get(CHIPS) is not None and name in IDLE:
+                return self._per_chip(operation, arguments, keywords, chips)
             if chips == 1 and not self._only_reads(operation):
                 return [self._torch_arguments(operation, arguments, keywords)]
             return self._per_chip(operation, arguments, keywords, chips)
@@ -220,7 +265,7 @@ class GoldenFunctions:
             if id(answer) in shards:
                 continue
             try:
-                shards[id(answer)] = self.pack(answer, tensor)
+                shards[id(answer)] = self.pack(answer.reshape(tuple(tensor.shape)), tensor)
             except Exception as error:  # noqa: BLE001 - a golden may give anything; it is counted
                 return Missing(name, f"its result could not be packed: {first_line(error)}")
         packed = [shards[id(answer)] for answer in answers]
@@ -244,20 +289,25 @@ class GoldenFunctions:
         self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], chips: int
     ) -> list[GoldenCall]:
         known: dict[tuple[int, ...], GoldenCall] = {}
+        keywords = dict(keywords)
         read: dict[int, Any] = {}
         only_reads = self._only_reads(operation)
+        is_wide = operation.python_fully_qualified_name not in BLOCKS_NOT_WIDENED
         tensors = list(self.tensors((arguments, keywords)))
+        working = _working_chips(tensors, keywords.pop(CHIPS, None))
         calls = []
         for chip in range(chips):
             # Not by id(): the shards of a host tensor are new objects whenever they are asked for.
             shard = partial(self._shard, chip)
-            key = tuple([shard(tensor).tensor_id for tensor in tensors])
+            is_idle = working is not None and chip not in working
+            key = (is_idle, *[shard(tensor).tensor_id for tensor in tensors])
             if key not in known:
                 # Host shards replace the device's: a shard on the device still claims the topology
                 # of the whole mesh, which ttnn's preprocessing would then try to compose.
-                here = mapped(shard, (arguments, keywords))
+                facts = {"is_idle": True} if is_idle else {}
+                here = mapped(shard, (arguments, keywords | facts))
                 if only_reads:  # once for all chips that share a tensor
-                    here = mapped(partial(self._read, read), here)
+                    here = mapped(partial(self._read, read, is_wide), here)
                 known[key] = self._torch_arguments(operation, *here)
             calls.append(known[key])
         return calls
@@ -267,18 +317,20 @@ class GoldenFunctions:
         default = self._ttnn.decorators.default_preprocess_golden_function_inputs
         return operation.preprocess_golden_function_inputs in (None, default)
 
-    def _read(self, read: dict[int, Any], live: Any) -> Any:
+    def _read(self, read: dict[int, Any], is_wide: bool, live: Any) -> Any:  # noqa: FBT001 - bound by partial
         """Return the torch tensor of a host tensor; anything else as it is."""
-        if not isinstance(live, self._ttnn.Tensor):
+        ttnn = self._ttnn
+        if not isinstance(live, ttnn.Tensor):
             return live
         number = live.tensor_id
         if number not in read:
-            is_narrow = live.dtype.name == EIGHT_BITS
-            read[number] = (
-                self._ttnn.decorators.to_torch_for_comparison(live)
-                if is_narrow
-                else live.to_torch()
-            )
+            if live.dtype.name == EIGHT_BITS:
+                read[number] = ttnn.decorators.to_torch_for_comparison(live)
+            elif live.dtype in (ttnn.bfloat8_b, ttnn.bfloat4_b):
+                dtype = self._torch.float32 if is_wide else self._torch.bfloat16
+                read[number] = live.to_torch().to(dtype)
+            else:
+                read[number] = live.to_torch()
         return read[number]
 
     def _shard(self, chip: int, live: Any) -> Any:
@@ -315,7 +367,7 @@ class GoldenFunctions:
         return value.to(torch.float32) if narrow else value.clone()
 
     def _run(self, operation: Any, call: GoldenCall) -> Any:
-        function = _function(operation)
+        function = self.function(operation)
         assert function is not None  # noqa: S101 - narrows the type; prepare has looked
         if operation.python_fully_qualified_name.endswith("_bw"):
             return function(*call.arguments, **call.keywords)
@@ -326,7 +378,7 @@ class GoldenFunctions:
         """Return why an answer cannot be the values of a tensor; None if it can."""
         if not isinstance(answer, self._torch.Tensor):
             return f"its golden function gave {type(answer).__name__} for a tensor"
-        if tuple(answer.shape) != tuple(tensor.shape):
+        if _without_leading_ones(answer.shape) != _without_leading_ones(tensor.shape):
             return (
                 f"its golden function gave the shape {tuple(answer.shape)}, "
                 f"ttnn the shape {tuple(tensor.shape)}"
@@ -345,17 +397,17 @@ def mapped(change: Callable[[Any], Any], live: Any) -> Any:
 
 def inherited(name: str, cause: Missing) -> Missing:
     """Return that an input of ``name`` has no values, with the first op that caused it."""
-    root = cause.reason if cause.reason.startswith(INHERITED) else f"{INHERITED} since {cause}"
-    return Missing(name, root)
+    root = cause.root or cause
+    return Missing(name, f"an input has no numbers since {root}", root)
 
 
-INHERITED = "an input has no numbers"
-
-
-def _function(operation: Any) -> Callable[..., Any] | None:
-    """Return the override of an op's golden function, else the op's own; None without one."""
-    name = operation.python_fully_qualified_name
-    return golden_override(name) or operation.golden_function
+def _working_chips(tensors: list[Any], coordinates: Any) -> set[int] | None:
+    """Return the chips, numbered row by row, that an op was asked to run on; None for all."""
+    device = tensors[0].device() if tensors else None
+    if coordinates is None or device is None:
+        return None
+    columns = list(device.shape)[-1]
+    return {each[0] * columns + each[1] for each in coordinates}
 
 
 def _leaves(live: Any, kind: type, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
@@ -382,6 +434,11 @@ def _pick(answer: Any, result: Any, path: tuple[Any, ...]) -> Any:
             return None
         answer, result = answer[step], result[step]
     return answer
+
+
+def _without_leading_ones(shape: Iterable[int]) -> tuple[int, ...]:
+    """Return a shape as far as it affects where values are."""
+    return tuple(dropwhile((1).__eq__, shape))
 
 
 def torch_dtype(ttnn: Any, torch: Any, dtype: Any) -> Any:

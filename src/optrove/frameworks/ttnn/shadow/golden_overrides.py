@@ -1,18 +1,29 @@
-"""Golden functions in torch for ops whose own one is missing or incomplete.
+"""Golden functions in torch for ops whose own one is missing, incomplete or wrong.
 
 Ops of large language models split and join heads, rotate them by their positions, and write to a
 paged cache. Each override has the parameter names of ttnn, as golden functions do. A call with
 other parameters raises, and its output has no values.
+
+An adapter changes the arguments of a call and leaves the rest to a golden function of ttnn, that of
+the op itself or of one that computes the same.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, wraps
+from importlib import import_module
 from typing import Any, Final
 
 GoldenOverride = Callable[..., Any]
 
 TILE: Final = 32
+LARGEST_FLOAT: Final = 3.4028234663852886e38
+CHANNELS: Final = 8
+"""Channels that are moved last are filled up to a multiple of this."""
+
 NOWHERE: Final = (-1, 2**32 - 1)
 """The entry of a page table without a page, and the position of a user that is skipped."""
 
@@ -29,17 +40,31 @@ PLACEMENT: Final = frozenset(
         "pad_value",
         "reshape_tile_mode",
         "skip_padding_fill",
+        "compute_with_storage_grid_size",
+        "config",
+        "dtype",
+        "math_fidelity",
+        "mesh_coords",
+        "optional_output_tensor",
+        "output",
     }
 )
 
 
+@lru_cache(maxsize=1024)
 def golden_override(name: str) -> GoldenOverride | None:
     """Return the function that computes the op ``name`` in torch; None if there is none."""
     override = OVERRIDES.get(name)
     if override is None:
         return None
 
-    def compute(*arguments: Any, **keywords: Any) -> Any:
+    def compute(*arguments: Any, is_idle: bool = False, **keywords: Any) -> Any:
+        if is_idle:
+            kept = tuple(
+                arguments[place] if place < len(arguments) else keywords[parameter]
+                for place, parameter in IDLE[name]
+            )
+            return kept if len(kept) > 1 else kept[0]
         relevant = {
             key: value
             for key, value in keywords.items()
@@ -48,6 +73,33 @@ def golden_override(name: str) -> GoldenOverride | None:
         return override(*arguments, **relevant)
 
     return compute
+
+
+def golden_adapter(
+    name: str, golden_of: Callable[[str], GoldenOverride | None]
+) -> GoldenOverride | None:
+    """Return the golden function of an op with its arguments adapted; None if there is none.
+
+    ``golden_of`` returns the golden function that ttnn has for an op.
+    """
+    found = ADAPTERS.get(name)
+    if found is None or golden_of(found.golden) is None:
+        return None
+
+    @wraps(found.adapt)
+    def compute(*arguments: Any, **keywords: Any) -> Any:
+        golden = golden_of(found.golden)  # not before, since a program may attach another one
+        if golden is None:
+            raise ValueError(f"{found.golden} has no golden function")
+        adapted = found.adapt(*arguments, **keywords)
+        return found.finish(golden(*adapted.arguments, **adapted.keywords), keywords)
+
+    return compute
+
+
+def call_facts(name: str, tensor: Any) -> dict[str, Any]:
+    """Return the facts of the first tensor of a call that an override needs."""
+    return {"is_sharded": True} if name in BY_SHARDING and tensor.is_sharded() else {}
 
 
 def reshape(
@@ -77,6 +129,60 @@ def split_heads(
         key, value = _sections(input_kv, (groups, groups))
     query, key, value = (part.squeeze(1).transpose(1, 2) for part in (query, key, value))
     return query, key.transpose(-2, -1) if transpose_k_heads else key, value
+
+
+def split_grouped_heads(
+    input: Any,  # noqa: A002 - ttnn's own name
+    *,
+    num_heads: int,
+    num_kv_heads: int | None = None,
+    transpose_k_heads: bool = True,
+) -> tuple[Any, Any, Any]:
+    """Split fused columns that hold, for each key, its queries, itself and its value."""
+    groups = num_heads if num_kv_heads is None else num_kv_heads
+    queries = num_heads // groups
+    rows = input.reshape(input.shape[0], input.shape[-2], groups, queries + 2, -1)
+    query = rows[..., :queries, :].flatten(2, 3).transpose(1, 2)
+    key, value = (rows[..., place, :].transpose(1, 2) for place in (queries, queries + 1))
+    return query, key.transpose(-2, -1) if transpose_k_heads else key, value
+
+
+def split_query_key_value(  # noqa: PLR0913 - the arguments of the op
+    input_tensor: Any,
+    kv_input_tensor: Any = None,
+    *,
+    num_heads: int,
+    num_kv_heads: int | None = None,
+    transpose_key: bool = True,
+    use_falcon7b_backend: bool = False,  # noqa: ARG001 - the same result by another way
+    is_sharded: bool = False,
+) -> tuple[Any, Any, Any]:
+    """Split fused columns into heads; a sharded input has them grouped by head."""
+    heads: dict[str, Any] = {
+        "num_heads": num_heads,
+        "num_kv_heads": num_kv_heads,
+        "transpose_k_heads": transpose_key,
+    }
+    if is_sharded:
+        return split_grouped_heads(input_tensor, **heads)
+    separate = None if kv_input_tensor is None else kv_input_tensor[:, None]
+    return split_heads(input_tensor[:, None], separate, **heads)
+
+
+def split_heads_of_falcon(input: Any) -> tuple[Any, Any, Any]:  # noqa: A002 - ttnn's own name
+    """Split fused columns into 71 heads of queries, one of keys and one of values."""
+    return split_heads(input, num_heads=71, num_kv_heads=1, transpose_k_heads=False)
+
+
+def split_heads_of_vit(input: Any) -> tuple[Any, Any, Any]:  # noqa: A002 - ttnn's own name
+    """Split fused columns into 12 heads each of queries, keys and values."""
+    return split_heads(input, num_heads=12, transpose_k_heads=False)
+
+
+def split_heads_of_segformer(input: Any) -> tuple[Any, Any, Any]:  # noqa: A002 - ttnn's own name
+    """Split columns into heads of 32; all three results are the same."""
+    heads = input.unflatten(-1, (-1, TILE)).squeeze(1).transpose(1, 2)
+    return heads, heads, heads
 
 
 def split_heads_decode(
@@ -124,6 +230,164 @@ def rotate(
         matrices = matrices[0]
     tiles = input_tensor.unflatten(-1, (-1, TILE))
     return input_tensor * cosines + (tiles @ matrices).flatten(-2) * sines
+
+
+def rotate_queries_and_keys(
+    q_input_tensor: Any, k_input_tensor: Any, cos_cache: Any, sin_cache: Any, trans_mat: Any
+) -> tuple[Any, ...]:
+    """Rotate one token for each user: the first half of the angles is for queries."""
+    users, keys = q_input_tensor.shape[1], k_input_tensor.shape[1]
+    matrix = trans_mat.reshape(-1, TILE, TILE)
+    return tuple(
+        rotate(
+            heads,
+            cos_cache[:, start : start + count],
+            sin_cache[:, start : start + count],
+            matrix[start : start + count] if len(matrix) >= users + keys else matrix[:count],
+            is_decode_mode=True,
+        )
+        for heads, start, count in ((q_input_tensor, 0, users), (k_input_tensor, users, keys))
+    )
+
+
+def rotate_halves(
+    input_tensor: Any, cos_cache: Any, sin_cache: Any, token_index: int | None = None
+) -> Any:
+    """Rotate the two halves of each head by the angles of its place, or all by those of one."""
+    start, count = (0, input_tensor.shape[-2]) if token_index is None else (token_index, 1)
+    cosines, sines = (table[..., start : start + count, :] for table in (cos_cache, sin_cache))
+    return input_tensor * cosines + _turned(input_tensor) * sines
+
+
+def rotate_halves_of_users(
+    input_tensor: Any, cos_cache: Any, sin_cache: Any, *, is_decode_mode: bool = False
+) -> Any:
+    """Rotate the two halves of each head; in decode mode each user has its own row of angles."""
+    users = input_tensor.shape[1]
+    if not is_decode_mode:
+        return rotate_halves(input_tensor, cos_cache, sin_cache)
+    cosines, sines = (table[:, :users, :1] for table in (cos_cache, sin_cache))
+    return input_tensor * cosines + _turned(input_tensor) * sines
+
+
+def _turned(heads: Any) -> Any:
+    """Return heads whose second half comes first, with the other sign."""
+    turned = heads.roll(heads.shape[-1] // 2, dims=-1)
+    turned[..., : heads.shape[-1] // 2] *= -1
+    return turned
+
+
+def sum_over(input: Any, *, dims: Iterable[int]) -> Any:  # noqa: A002 - ttnn's own name
+    """Sum over dimensions, which stay with the size one."""
+    return input.sum(dim=tuple(dims), keepdim=True)
+
+
+def unchanged(input_tensor: Any, *_: Any) -> Any:
+    """Return the values; the packing rounds them to another dtype."""
+    return input_tensor
+
+
+def view(input_tensor: Any, *shape: Any) -> Any:
+    """Change the shape, passed as one list or as four numbers."""
+    return input_tensor.reshape(*shape)
+
+
+def channels_last(input: Any) -> Any:  # noqa: A002 - ttnn's own name
+    """Move channels behind the places: [1, batch, channel, place] to [1, 1, place, channel]."""
+    rows = input.transpose(-2, -1).flatten(1, 2)[:, None]
+    filled = rows.new_zeros(*rows.shape[:-1], -(-rows.shape[-1] // CHANNELS) * CHANNELS)
+    filled[..., : rows.shape[-1]] = rows
+    return filled
+
+
+def channels_first(input: Any) -> Any:  # noqa: A002 - ttnn's own name
+    """Move channels before the places: [1, 1, place, channel] to [1, 1, channel, place]."""
+    return input.transpose(-2, -1)
+
+
+def multiply_heads(input_tensor_a: Any, input_tensor_b: Any) -> Any:
+    """Multiply [place, head, user, k] by [user, group, k, n]; heads of one group share it."""
+    repeated = input_tensor_a.shape[1] // input_tensor_b.shape[1]
+    groups = input_tensor_b.repeat_interleave(repeated, dim=1)
+    return (input_tensor_a.transpose(0, 2) @ groups).transpose(0, 2)
+
+
+def multiply_heads_of_cache(
+    input_tensor_a: Any, input_tensor_b: Any, *, num_tokens: int, transpose_hw: bool
+) -> Any:
+    """Multiply heads by the first tokens of a cache, in whole tiles."""
+    tokens = input_tensor_b[:, :, : -(-num_tokens // TILE) * TILE]
+    return multiply_heads(input_tensor_a, tokens.transpose(-2, -1) if transpose_hw else tokens)
+
+
+def part_of_cache(input_tensor: Any, *, seq_len_start: int, seq_len_end: int) -> Any:
+    """Return some places of a cache."""
+    return input_tensor[:, :, seq_len_start:seq_len_end]
+
+
+def multiply_repeated(a: Any, b: Any) -> Any:
+    """Multiply columns that repeat as a whole by columns that repeat one by one."""
+    width = TILE * max(a.shape[-1] // TILE if a.shape[-1] > TILE else 0, b.shape[-1])
+    if a.shape[-1] == TILE:
+        a = a.repeat(1, 1, 1, width // TILE)
+    if b.shape[-1] < width:
+        b = b.repeat_interleave(TILE, dim=-1)
+    return a * b
+
+
+def sum_groups(input: Any) -> Any:  # noqa: A002 - ttnn's own name
+    """Sum each group of 32 columns."""
+    return input.unflatten(-1, (-1, TILE)).sum(-1)
+
+
+def scan(a: Any, bx: Any, h_prev: Any) -> Any:
+    """Return the states of a linear recurrence: each is a times the one before, plus bx."""
+    states, state = [], h_prev.reshape(-1)
+    for factor, term in zip(a.reshape(-1, a.shape[-1]), bx.reshape(-1, bx.shape[-1]), strict=True):
+        state = factor * state + term
+        states.append(state)
+    output = a.clone().reshape(-1, a.shape[-1])
+    for place, state in enumerate(states):
+        output[place] = state
+    return output.reshape(a.shape)
+
+
+def transposed_convolution(  # noqa: PLR0913 - the arguments of the op
+    *,
+    input_tensor: Any,
+    weight_tensor: Any,
+    in_channels: int,
+    batch_size: int,
+    input_height: int,
+    input_width: int,
+    stride: Iterable[int] = (1, 1),
+    padding: Iterable[int] = (0, 0),
+    output_padding: Iterable[int] = (0, 0),
+    dilation: Iterable[int] = (1, 1),
+    groups: int = 1,
+    bias_tensor: Any = None,
+    conv_config: Any = None,
+    mirror_kernel: bool = True,
+    **others: Any,  # noqa: ARG001 - sizes that follow from the tensors, and where it computes
+) -> tuple[Any]:
+    """Convolve in the other direction: [1, 1, batch x place, channel]."""
+    if getattr(conv_config, "activation", None) is not None or len(tuple(padding)) > 2:  # noqa: PLR2004 - height and width
+        raise ValueError("an activation, and padding by side, are not supported")
+    rows = input_tensor.reshape(batch_size, input_height, input_width, -1)[..., :in_channels]
+    filters = weight_tensor if mirror_kernel else weight_tensor.flip(-2, -1)
+    bias = None if bias_tensor is None else bias_tensor.reshape(-1)
+    torch = import_module("torch")
+    answer = torch.nn.functional.conv_transpose2d(
+        rows.permute(0, 3, 1, 2).float(),
+        filters.float(),
+        bias,
+        tuple(stride),
+        tuple(padding),
+        tuple(output_padding),
+        groups,
+        tuple(dilation),
+    )
+    return (answer.permute(0, 2, 3, 1).reshape(1, 1, -1, answer.shape[1]),)
 
 
 def fill_pages(
@@ -181,17 +445,183 @@ def update_two_caches(
 
 
 OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
-    # Its golden function takes no keywords and no padded shape.
     "ttnn.reshape": reshape,
-    "ttnn.experimental.nlp_create_qkv_heads": split_heads,
-    "ttnn.experimental.nlp_create_qkv_heads_decode": split_heads_decode,
+    "ttnn.transformer.split_query_key_value_and_split_heads": split_query_key_value,
+    "ttnn.conv_transpose2d": transposed_convolution,
+    "ttnn.experimental.rotary_embedding": rotate_halves,
+    "ttnn.experimental.attn_matmul": multiply_heads,
+    "ttnn.experimental.attn_matmul_from_cache": multiply_heads_of_cache,
+    "ttnn.experimental.convert_to_chw": channels_first,
+    "ttnn.experimental.convert_to_hwc": channels_last,
+    "ttnn.experimental.create_qkv_heads": split_grouped_heads,
+    "ttnn.experimental.fast_reduce_nc": sum_over,
+    "ttnn.experimental.group_attn_matmul": multiply_heads,
+    "ttnn.experimental.hc_sum_reduce": sum_groups,
     "ttnn.experimental.nlp_concat_heads": concat_heads,
     "ttnn.experimental.nlp_concat_heads_decode": concat_heads_decode,
-    "ttnn.experimental.rotary_embedding_llama": rotate,
+    "ttnn.experimental.nlp_create_qkv_heads": split_heads,
+    "ttnn.experimental.nlp_create_qkv_heads_decode": split_heads_decode,
+    "ttnn.experimental.nlp_create_qkv_heads_falcon7b": split_heads_of_falcon,
+    "ttnn.experimental.nlp_create_qkv_heads_segformer": split_heads_of_segformer,
+    "ttnn.experimental.nlp_create_qkv_heads_vit": split_heads_of_vit,
+    "ttnn.experimental.nlp_kv_cache_load_slice": part_of_cache,
     "ttnn.experimental.paged_fill_cache": fill_pages,
-    "ttnn.experimental.paged_update_cache": update_pages,
     "ttnn.experimental.paged_fused_update_cache": update_two_caches,
+    "ttnn.experimental.paged_update_cache": update_pages,
+    "ttnn.experimental.prefix_scan": scan,
+    "ttnn.experimental.repeat_and_interleave_eltwise_mul": multiply_repeated,
+    "ttnn.experimental.rotary_embedding_hf": rotate_halves_of_users,
+    "ttnn.experimental.rotary_embedding_llama": rotate,
+    "ttnn.experimental.rotary_embedding_llama_fused_qk": rotate_queries_and_keys,
+    "ttnn.experimental.typecast": unchanged,
+    "ttnn.experimental.view": view,
 }
+
+# Ops that may run on some chips of a mesh: the arguments that they return unchanged on the others.
+IDLE: Final[Mapping[str, tuple[tuple[int, str], ...]]] = {
+    "ttnn.experimental.paged_fill_cache": ((0, "cache_tensor"),),
+    "ttnn.experimental.paged_update_cache": ((0, "cache_tensor"),),
+    "ttnn.experimental.paged_fused_update_cache": ((0, "cache_tensor1"), (2, "cache_tensor2")),
+}
+
+# Overrides that depend on whether their first tensor is sharded.
+BY_SHARDING: Final = frozenset({"ttnn.transformer.split_query_key_value_and_split_heads"})
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptedCall:
+    """The arguments of a golden function."""
+
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+
+
+def _as_it_is(answer: Any, _: Mapping[str, Any]) -> Any:
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """The op whose golden function is called, with which arguments, and what follows."""
+
+    golden: str
+    adapt: Callable[..., AdaptedCall]
+    finish: Callable[[Any, Mapping[str, Any]], Any] = _as_it_is
+
+
+def with_flat_bias(
+    input_tensor_a: Any, input_tensor_b: Any, *transposed: Any, bias: Any = None, **others: Any
+) -> AdaptedCall:
+    """Pass a bias of any rank as one row."""
+    if bias is not None and bias.numel() == bias.shape[-1]:
+        bias = bias.reshape(1, -1)
+    return AdaptedCall((input_tensor_a, input_tensor_b, *transposed), {"bias": bias, **others})
+
+
+def with_table_of_rows(input_tensor: Any, weight: Any, **others: Any) -> AdaptedCall:
+    """Pass a table of any rank as rows."""
+    return AdaptedCall((input_tensor, weight.reshape(-1, weight.shape[-1])), others)
+
+
+def with_flat_weights(
+    input_tensor: Any, *, weight: Any = None, bias: Any = None, **others: Any
+) -> AdaptedCall:
+    """Pass weights, which may be rows of 32 filled up to whole rows, as one vector."""
+    width = input_tensor.shape[-1]
+    weight, bias = (
+        None if vector is None else vector.reshape(-1)[:width] for vector in (weight, bias)
+    )
+    return AdaptedCall((input_tensor,), {"weight": weight, "bias": bias, **others})
+
+
+def with_fitting_value(input_tensor: Any, padding: Any, value: float = 0) -> AdaptedCall:
+    """Pass a value that the dtype can hold: infinity, or the same bits without a sign."""
+    if input_tensor.dtype.is_floating_point:
+        value = math.copysign(math.inf, value) if abs(value) > LARGEST_FLOAT else value
+    else:
+        limits = import_module("torch").iinfo(input_tensor.dtype)
+        if limits.min == 0 and -limits.max <= value < 0:
+            value = int(value) + limits.max + 1
+    return AdaptedCall((input_tensor, padding, value), {})
+
+
+def as_linear(
+    input_tensor: Any,
+    weight_tensor: Any,
+    *,
+    bias_tensor: Any = None,
+    fused_activation: Any = None,
+    fuse_swiglu: bool = False,
+    dtype: Any = None,  # noqa: ARG001 - the packing rounds
+    **others: Any,  # noqa: ARG001 - they choose where and how it computes
+) -> AdaptedCall:
+    """Pass the arguments of a minimal matmul as those of a linear layer."""
+    if isinstance(input_tensor, (list, tuple)) or fuse_swiglu:
+        raise ValueError("several inputs and a fused swiglu are not supported")
+    keywords = {"bias": bias_tensor, "activation": getattr(fused_activation, "op_type", None)}
+    return with_flat_bias(input_tensor, weight_tensor, **keywords)
+
+
+def _in_chunks(answer: Any, keywords: Mapping[str, Any]) -> Any:
+    return list(answer.chunk(keywords.get("chunks", 1), dim=keywords.get("dim", -1)))
+
+
+def as_conv2d(
+    *,
+    weight_tensor: Any,
+    input_length: int,
+    kernel_size: int,
+    stride: int = 1,
+    padding: Any = 0,
+    dilation: int = 1,
+    **others: Any,
+) -> AdaptedCall:
+    """Pass the arguments of a convolution over a length as one over rows of one column."""
+    sides = (padding, padding) if isinstance(padding, int) else tuple(padding)
+    sides = sides * 2 if len(sides) == 1 else sides
+    filters = weight_tensor.reshape(*weight_tensor.shape[:2], -1, 1)
+    keywords = {
+        "weight_tensor": filters,
+        "input_height": input_length,
+        "input_width": 1,
+        "kernel_size": (kernel_size, 1),
+        "stride": (stride, 1),
+        "padding": (*sides, 0, 0),
+        "dilation": (dilation, 1),
+    }
+    return AdaptedCall((), {**others, **keywords})
+
+
+ADAPTERS: Final[Mapping[str, Adapter]] = {
+    "ttnn.linear": Adapter("ttnn.linear", with_flat_bias),
+    "ttnn.pad": Adapter("ttnn.pad", with_fitting_value),
+    "ttnn.embedding": Adapter("ttnn.embedding", with_table_of_rows),
+    "ttnn.layer_norm": Adapter("ttnn.layer_norm", with_flat_weights),
+    "ttnn.conv1d": Adapter("ttnn.conv2d", as_conv2d),
+    "ttnn.experimental.minimal_matmul": Adapter("ttnn.linear", as_linear),
+    "ttnn.experimental.minimal_matmul_split": Adapter("ttnn.linear", as_linear, _in_chunks),
+}
+
+
+MISSING: Final = "ttnn has no golden function"
+
+# Golden functions of ttnn that are wrong or partial; of all other ops above, ttnn has none.
+FAULTY: Final[Mapping[str, str]] = {
+    "ttnn.reshape": "partial: takes no keywords and no padded shape",
+    "ttnn.transformer.split_query_key_value_and_split_heads": (
+        "wrong: does not know that the columns of a sharded input are grouped by head"
+    ),
+    "ttnn.experimental.rotary_embedding": "partial: rotates a single token only",
+    "ttnn.linear": "partial: a bias of more dimensions than the output raises",
+    "ttnn.embedding": "partial: takes a table of two dimensions only",
+    "ttnn.pad": "partial: raises for values that the dtype cannot hold",
+    "ttnn.layer_norm": "partial: takes no weights in rows of 32",
+}
+
+
+def replaced_goldens() -> dict[str, str]:
+    """Return why optrove computes ops itself or changes their arguments, by op."""
+    return {name: FAULTY.get(name, MISSING) for name in sorted({*OVERRIDES, *ADAPTERS})}
 
 
 def _sections(fused: Any, heads: tuple[int, ...]) -> Iterator[Any]:

@@ -6,15 +6,20 @@ packed by ttnn itself in the dtype of its device tensor. A tensor whose values c
 
 A ttnn tensor takes neither weak references nor attributes. Its ``tensor_id`` is never reused and
 all aliases share it, so it is the key. Several ids may share one buffer (views, some in-place ops),
-which is why the buffer is kept too. The mirrors of a buffer are dropped when it is deallocated, or
-when another buffer gets its address, which shows that its tensors are dead.
+which is why the buffer is kept too. A mirror is dropped when its tensor is deallocated, or when
+another buffer gets the address, which shows that the tensors of the earlier one are dead.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,8 @@ class Missing:
 
     op: str
     reason: str
+    root: Missing | None = field(default=None, compare=False)
+    """The first lack of values that led to this one; None if it is itself the first."""
 
     def __str__(self) -> str:
         return f"{self.op}: {self.reason}"
@@ -39,7 +46,8 @@ class Missing:
 class PreparedMirror(Missing):
     """Weights in a form that only their op can read, with the mirror of the plain weights."""
 
-    plain: HostMirror = field(compare=False)  # comparing tensors would be an op call
+    # Comparing tensors would be an op call.
+    plain: HostMirror = field(default=HostMirror(()), compare=False)
 
 
 MirrorOrMissing: TypeAlias = HostMirror | Missing
@@ -50,10 +58,19 @@ UNSEEN = Missing(
     "build it on the host and move it with ttnn.to_device, or use ttnn.from_torch",
 )
 
+OVERWRITTEN = Missing(
+    "ttnn",
+    "another tensor was put at its address, so that this one is not alive any more; read it before",
+)
+
 DEALLOCATED = Missing(
     "ttnn.deallocate",
     "it was deallocated, by ttnn.deallocate or by an op that frees its input; read it before that",
 )
+
+# How much of tensors is kept whose buffer was deallocated by way of another tensor.
+ORPHAN_BYTES = 512 * 2**20
+MOST_ORPHANS = 1024
 
 WRITTEN_THROUGH = "it wrote through a view of another shape or dtype of the same memory"
 
@@ -65,6 +82,11 @@ class _Format:
     shape: Any
     dtype: Any
     chips: int
+
+    @property
+    def bytes(self) -> int:
+        """Return about how much memory a mirror takes, if all chips agree."""
+        return 4 * int(math.prod(self.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +110,20 @@ class HostMirrors:
         self._buffer_of: dict[int, int] = {}
         self._tensors_of: defaultdict[int, set[int]] = defaultdict(set)
         self._buffer_at: dict[_Address, int] = {}
+        self._overwritten: set[int] = set()
+        # Tensors whose buffer was deallocated by way of another one, with their bytes.
+        self._orphans: dict[int, int] = {}
+        # While a metal trace is executed: the mirrors of tensors that are deallocated inside it.
+        self._inside_trace: dict[int, MirrorOrMissing] | None = None
+
+    @contextmanager
+    def executing_trace(self) -> Iterator[None]:
+        """Give deallocated tensors mirrors inside the block, as a metal trace gives them memory."""
+        self._inside_trace = {}
+        try:
+            yield
+        finally:
+            self._inside_trace = None
 
     def __len__(self) -> int:
         return len(self._mirrors)
@@ -100,11 +136,13 @@ class HostMirrors:
         """Return the mirror of a tensor, or why it has none."""
         on_device = self.on_device(tensor)
         if on_device and not tensor.is_allocated():
-            return DEALLOCATED
+            return (self._inside_trace or {}).get(tensor.tensor_id, DEALLOCATED)
         known = self._mirrors.get(tensor.tensor_id)
         if known is not None:
             return known
-        return UNSEEN if on_device else HostMirror(tuple(self._device_tensors(tensor)))
+        if not on_device:
+            return HostMirror(tuple(self._device_tensors(tensor)))
+        return OVERWRITTEN if tensor.tensor_id in self._overwritten else UNSEEN
 
     def knows(self, tensor: Any) -> bool:
         """Return whether a mirror, or the lack of one, was set for this tensor."""
@@ -120,8 +158,13 @@ class HostMirrors:
 
     def set(self, tensor: Any, mirror: MirrorOrMissing) -> None:
         """Set the mirror of a tensor, and leave others that share its buffer alone."""
+        on_device = self.on_device(tensor)
+        if on_device and not tensor.is_allocated():
+            if self._inside_trace is not None:
+                self._inside_trace[tensor.tensor_id] = mirror
+            return
         self._mirrors[tensor.tensor_id] = mirror
-        if self.on_device(tensor) and tensor.is_allocated():
+        if on_device:
             self._note_buffer(tensor)
 
     def write(self, tensor: Any, mirror: MirrorOrMissing, op: str) -> None:
@@ -135,15 +178,24 @@ class HostMirrors:
             self._mirrors[other] = mirror if same else Missing(op, WRITTEN_THROUGH)
 
     def forget(self, tensor: Any) -> None:
-        """Drop the mirror of a tensor that was deallocated."""
-        self._mirrors.pop(tensor.tensor_id, None)
+        """Drop the mirror of a tensor that was deallocated.
+
+        Others on its buffer may still count as allocated, as views do, and programs go on to read
+        them. Which of them are alive is unknown, so the latest keep their mirrors.
+        """
         buffer = self._buffer_of.get(tensor.tensor_id)
-        if buffer is not None:
-            self._drop(buffer)
+        self._forget(tensor.tensor_id)
+        for identity in self._tensors_of.pop(buffer, ()) if buffer is not None else ():
+            del self._buffer_of[identity]
+            self._orphans[identity] = self._format_of[identity].bytes
+        while sum(self._orphans.values()) > ORPHAN_BYTES or len(self._orphans) > MOST_ORPHANS:
+            self._overwrite(next(iter(self._orphans)))
 
     def _note_buffer(self, tensor: Any) -> None:
         """Note the buffer of a tensor; an earlier buffer at its address is gone."""
         buffer = tensor.buffer_unique_id()
+        if buffer is None:  # a view of a buffer that was deallocated
+            return
         address = _Address(
             tensor.device().id(), str(tensor.memory_config().buffer_type), tensor.buffer_address()
         )
@@ -156,7 +208,19 @@ class HostMirrors:
         self._tensors_of[buffer].add(tensor.tensor_id)
 
     def _drop(self, buffer: int) -> None:
-        for identity in self._tensors_of.pop(buffer, ()):
-            self._mirrors.pop(identity, None)
-            self._format_of.pop(identity, None)
-            self._buffer_of.pop(identity, None)
+        for identity in list(self._tensors_of.get(buffer, ())):
+            self._overwrite(identity)
+
+    def _overwrite(self, identity: int) -> None:
+        self._forget(identity)
+        self._overwritten.add(identity)
+
+    def _forget(self, identity: int) -> None:
+        self._mirrors.pop(identity, None)
+        self._orphans.pop(identity, None)
+        self._format_of.pop(identity, None)
+        buffer = self._buffer_of.pop(identity, None)
+        if buffer is not None:
+            self._tensors_of[buffer].discard(identity)
+            if not self._tensors_of[buffer]:
+                del self._tensors_of[buffer]

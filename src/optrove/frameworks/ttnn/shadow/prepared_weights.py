@@ -50,6 +50,16 @@ def _filters(sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
     return (outputs, inputs // max(groups, 1), *(kernel * 2 if len(kernel) == 1 else kernel))
 
 
+def _filters_of_length(sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    return (*_filters(sizes)[:2], *sizes["kernel_size"])
+
+
+def _filters_transposed(sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    (outputs,), (inputs,) = sizes["out_channels"], sizes["in_channels"]
+    (groups,) = sizes.get("groups", (1,))
+    return (inputs, outputs // max(groups, 1), *sizes["kernel_size"])
+
+
 def _bias(sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
     return (1, 1, 1, *sizes["out_channels"])
 
@@ -58,13 +68,23 @@ WEIGHT_ARGUMENTS: Final[Mapping[str, Mapping[str, WeightArgument]]] = {
     "ttnn.conv2d": {
         "weight_tensor": WeightArgument(_filters, channels=0, grouped=True),
         "bias_tensor": WeightArgument(_bias, channels=-1),
-    }
+    },
+    "ttnn.conv1d": {
+        "weight_tensor": WeightArgument(_filters_of_length, channels=0, grouped=True),
+        "bias_tensor": WeightArgument(_bias, channels=-1),
+    },
+    "ttnn.conv_transpose2d": {
+        "weight_tensor": WeightArgument(_filters_transposed, channels=1),
+        "bias_tensor": WeightArgument(_bias, channels=-1),
+    },
 }
 """Ops that take weights plain or prepared, and may return them prepared, in this order."""
 
 PREPARE_FUNCTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "prepare_conv_weights": ("ttnn.conv2d", "weight_tensor"),
     "prepare_conv_bias": ("ttnn.conv2d", "bias_tensor"),
+    "prepare_conv_transpose2d_weights": ("ttnn.conv_transpose2d", "weight_tensor"),
+    "prepare_conv_transpose2d_bias": ("ttnn.conv_transpose2d", "bias_tensor"),
 }
 """Functions of ttnn that only prepare weights: for which op, and which of its arguments."""
 
@@ -139,7 +159,7 @@ class PreparedWeights:
 
 def prepared(name: str, plain: MirrorOrMissing) -> MirrorOrMissing:
     """Return the mirror of prepared weights, given that of the plain ones."""
-    return PreparedMirror(name, REASON, plain) if isinstance(plain, HostMirror) else plain
+    return PreparedMirror(name, REASON, plain=plain) if isinstance(plain, HostMirror) else plain
 
 
 def plain_shapes(name: str, arguments: Mapping[str, Value]) -> dict[str, tuple[int, ...]]:

@@ -24,6 +24,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial, wraps
+from inspect import signature
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -39,14 +40,28 @@ from optrove.frameworks.ttnn.shadow.host_mirrors import (
     PreparedMirror,
 )
 from optrove.frameworks.ttnn.shadow.prepared_weights import PREPARE_FUNCTIONS
-from optrove.frameworks.ttnn.shadow.transfers import Transfers, is_shadow_call, shadow_calls
+from optrove.frameworks.ttnn.shadow.traced_calls import TracedCalls
+from optrove.frameworks.ttnn.shadow.transfers import (
+    Transfers,
+    is_shadow_call,
+    settle_early,
+    settled_call,
+    shadow_calls,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 __tracebackhide__ = True  # pytest shows the frames of the program, not those of this module
 
-__all__ = ["Report", "active_report", "is_shadow_call", "set_shadow_mirror", "shadow_numerics"]
+__all__ = [
+    "Report",
+    "active_report",
+    "is_shadow_call",
+    "report_lines",
+    "set_shadow_mirror",
+    "shadow_numerics",
+]
 
 READING_METHODS = (
     "to_torch",
@@ -58,6 +73,9 @@ READING_METHODS = (
     "extract_shard",
 )
 FORMING_METHODS = ("reshape", "pad", "unpad", "pad_to_tile", "unpad_from_tile")
+
+# The function of ttnn's own tracer that reads the values of a call's result inside the call.
+SERIALIZE = "serialize_operation_parameters"
 
 _SWITCHING = Lock()
 
@@ -72,11 +90,30 @@ class Report:
     computed: Counter[str] = field(default_factory=Counter)
     missing: Counter[Missing] = field(default_factory=Counter)
 
+    def by_cause(self) -> dict[str, tuple[int, int]]:
+        """Return by cause how many calls are without values, and how many calls after them."""
+        found: dict[str, tuple[int, int]] = {}
+        for missing, count in self.missing.items():
+            own, later = found.get(str(missing.root or missing), (0, 0))
+            if missing.root is None:
+                found[str(missing)] = (own + count, later)
+            else:
+                found[str(missing.root)] = (own, later + count)
+        return found
+
     def lines(self) -> list[str]:
-        """Return the report as text: the totals, then each reason with its count."""
-        reasons = [f"{count} x {missing}" for missing, count in self.missing.most_common()]
-        totals = f"{self.computed.total()} op calls computed, {self.missing.total()} without"
-        return [f"{totals} numbers", *reasons]
+        """Return the report as text: the totals, then each cause with its counts."""
+        return report_lines(self.computed.total(), self.by_cause())
+
+
+def report_lines(computed: int, causes: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Return how many op calls were computed, and why others were not, as text."""
+    total = sum(own + later for own, later in causes.values())
+    lines = [f"{computed} op calls computed, {total} without numbers"]
+    for cause, (own, later) in sorted(causes.items(), key=lambda item: -sum(item[1])):
+        after = f"; {later} calls after it have none either" if later else ""
+        lines.append(f"{own} x {cause}{after}" if own else f"{cause}{after}")
+    return lines
 
 
 def active_report() -> Report | None:
@@ -136,6 +173,7 @@ def _install(ttnn: Any) -> _Installed:
             undo.callback(setattr, owner, name, original)
             setattr(owner, name, replacement)
         undo.callback(delattr, ttnn, SHADOW_ATTRIBUTE)
+        undo.enter_context(shadow.traced.installed())
         installed = _Installed(shadow.report, shadow.mirrors, undo.pop_all())
         setattr(ttnn, SHADOW_ATTRIBUTE, installed)
     return installed
@@ -160,34 +198,37 @@ class _Shadow:
         self._expected = ExpectedOutputs(ttnn, torch)
         self.mirrors = self._expected.mirrors
         self._golden = self._expected.golden
-        self._transfers = Transfers(ttnn, self.mirrors, self._golden)
+        self.traced = TracedCalls(ttnn, self.mirrors)
+        self._transfers = Transfers(ttnn, self.mirrors, self._golden, self.traced)
 
     def patches(self) -> Iterator[tuple[Any, str, Any]]:
         """Yield the patches: the owner, the name, and the replacement."""
         decorators, tensor = self._ttnn.decorators, self._ttnn.Tensor
         for operation in (decorators.FastOperation, decorators.Operation):
             yield operation, "__call__", self._observed_call(operation.__call__)
-        for name in READING_METHODS:
-            if hasattr(tensor, name):
-                yield tensor, name, self._reading(getattr(tensor, name))
-        for name in FORMING_METHODS:
-            if hasattr(tensor, name):
-                yield tensor, name, self._moving(getattr(tensor, name), keeps=False)
         yield tensor, "to", self._moving(tensor.to, keeps=True)
         yield tensor, "cpu", self._to_host(tensor.cpu)
         yield tensor, "deallocate", self._deallocating(tensor.deallocate)
         yield tensor, "__repr__", self._showing(tensor.__repr__)
         yield tensor, "__str__", self._showing(tensor.__str__)
         yield self._ttnn, "get_device_tensors", self._parting(self._ttnn.get_device_tensors)
-        for name, rule in (
-            ("combine_device_tensors", self._transfers.combined),
-            ("aggregate_tensor", self._transfers.read),
-        ):
-            if hasattr(self._ttnn, name):
-                yield self._ttnn, name, self._ruled(getattr(self._ttnn, name), rule)
+        for owner, name, patch in self._optional_patches():
+            if hasattr(owner, name):  # no release has to have all of them
+                yield owner, name, patch(getattr(owner, name))
+
+    def _optional_patches(self) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
+        tensor = self._ttnn.Tensor
+        for name in READING_METHODS:
+            yield tensor, name, self._reading
+        for name in FORMING_METHODS:
+            yield tensor, name, partial(self._moving, keeps=False)
+        combined = partial(self._ruled, rule=self._transfers.combined)
+        yield self._ttnn, "combine_device_tensors", combined
+        yield self._ttnn, "aggregate_tensor", partial(self._ruled, rule=self._transfers.read)
         for name in PREPARE_FUNCTIONS:
-            if hasattr(self._ttnn, name):
-                yield self._ttnn, name, self._preparing(name, getattr(self._ttnn, name))
+            yield self._ttnn, name, partial(self._preparing, name)
+        tracer = getattr(self._ttnn, "operation_tracer", None)
+        yield tracer, SERIALIZE, self._serializing
 
     def _observed_call(self, original: Any) -> Any:
         @wraps(original)
@@ -255,6 +296,15 @@ class _Shadow:
 
         return wraps(original, assigned=("__doc__",))(call)
 
+    def _serializing(self, original: Any) -> Any:
+        @wraps(original)
+        def serialize(*arguments: Any, **keywords: Any) -> Any:
+            bound = signature(original).bind(*arguments, **keywords)
+            settle_early(bound.arguments.get("return_value"))
+            return original(*arguments, **keywords)
+
+        return serialize
+
     def _preparing(self, name: str, original: Any) -> Any:
         def prepare(*arguments: Any, **keywords: Any) -> Any:
             result = original(*arguments, **keywords)
@@ -270,20 +320,43 @@ class _Shadow:
         """Run an op on the board and set the mirrors of its outputs."""
         inputs = list(self._golden.tensors((arguments, keywords)))
         early = any(self.mirrors.replaces(tensor) for tensor in inputs)
-        expected: Any = None
+        before: Any = None
         if early:  # before the call, which may overwrite or free its inputs
             with shadow_calls():
-                expected = self._expected.prepare(operation, arguments, keywords)
-        result = call(*arguments, **keywords)
+                before = self._expected.prepare(operation, arguments, keywords)
+
+        def settle(result: Any) -> None:
+            with shadow_calls():
+                expected = before
+                if not early:
+                    if not any(map(self.mirrors.on_device, self._golden.tensors(result))):
+                        return  # ttnn itself has computed on the host
+                    expected = self._expected.prepare(operation, arguments, keywords)
+                self._settle(operation, arguments, keywords, expected, result)
+                self.traced.note(self._repeat, operation, arguments, keywords, result)
+
+        return settled_call(call, arguments, keywords, settle)
+
+    def _repeat(
+        self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], result: Any
+    ) -> None:
+        """Compute the values of an op call again, as part of a metal trace."""
         with shadow_calls():
-            outputs = list(self._golden.tensors(result))
-            if not early:
-                if not any(self.mirrors.on_device(tensor) for tensor in outputs):
-                    return result  # ttnn itself has computed on the host
-                expected = self._expected.prepare(operation, arguments, keywords)
-            self._invalidate_written(operation, arguments, keywords)
-            self._note(operation, expected, result, inputs)
-        return result
+            expected = self._expected.prepare(operation, arguments, keywords)
+            self._settle(operation, arguments, keywords, expected, result)
+
+    def _settle(
+        self,
+        operation: Any,
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+        expected: Any,
+        result: Any,
+    ) -> None:
+        """Set the mirrors of all tensors that an op call has written."""
+        self._invalidate_written(operation, arguments, keywords)
+        inputs = list(self._golden.tensors((arguments, keywords)))
+        self._note(operation, expected, result, inputs)
 
     def _invalidate_written(
         self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
@@ -328,7 +401,7 @@ class _Shadow:
 
 
 def _is_delegated(operation: Any) -> bool:
-    """Return whether a fast op, which is observed already, has called its slow twin."""
+    """Return whether a fast op, which is observed already, has called its slow version."""
     entered = _ENTERED.get()
     return (
         entered is not None

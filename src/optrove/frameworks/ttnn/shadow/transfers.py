@@ -25,6 +25,7 @@ from optrove.frameworks.ttnn.shadow.host_mirrors import (
 
 if TYPE_CHECKING:
     from optrove.frameworks.ttnn.shadow.golden import GoldenFunctions
+    from optrove.frameworks.ttnn.shadow.traced_calls import TracedCalls
 
 __tracebackhide__ = True  # pytest shows the frames of the program, not those of this module
 
@@ -56,11 +57,46 @@ def shadow_calls() -> Iterator[None]:
         _AT_WORK.reset(token)
 
 
+# Sets the mirrors of the call that is in progress, given its result.
+_SETTLING: ContextVar[Callable[[Any], None] | None] = ContextVar("shadow_settling", default=None)
+
+
+def settled_call(
+    call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any], settle: Callable[[Any], None]
+) -> Any:
+    """Make a call and settle its result, once: after the call, or when its result is read in it."""
+    done = False
+
+    def settle_once(result: Any) -> None:
+        nonlocal done
+        if not done:
+            done = True
+            settle(result)
+
+    token = _SETTLING.set(settle_once)
+    try:
+        result = call(*arguments, **keywords)
+    finally:
+        _SETTLING.reset(token)
+    settle_once(result)
+    return result
+
+
+def settle_early(result: Any) -> None:
+    """Set the mirrors of the call in progress, whose result is read before the call returns."""
+    settle = _SETTLING.get()
+    if settle is not None and not is_shadow_call():
+        settle(result)
+
+
 class Transfers:
     """The ops and methods that move tensors, with their mirrors."""
 
-    def __init__(self, ttnn: Any, mirrors: HostMirrors, golden: GoldenFunctions) -> None:
+    def __init__(
+        self, ttnn: Any, mirrors: HostMirrors, golden: GoldenFunctions, traced: TracedCalls
+    ) -> None:
         self._ttnn = ttnn
+        self._traced = traced
         self._mirrors = mirrors
         self._golden = golden
         self._from_host_shards = ttnn.from_host_shards
@@ -131,41 +167,60 @@ class Transfers:
         mirror = self._mirrors.of(tensor)
         if not self._mirrors.on_device(tensor) and isinstance(mirror, HostMirror):
             tensor = self.readable(tensor)
-        result = call(tensor, *arguments, **keywords)
-        if not isinstance(result, self._ttnn.Tensor):
-            return result
+
+        def settle(result: Any) -> None:
+            if isinstance(result, self._ttnn.Tensor):
+                form = None if keeps else partial(_with_arguments, call, arguments, keywords)
+                self._set_moved(form, tensor, mirror, result)
+                self._traced.note(self._repeat_moved, form, tensor, result)
+
+        return settled_call(call, (tensor, *arguments), keywords, settle)
+
+    def _repeat_moved(self, form: Call | None, tensor: Any, result: Any) -> None:
+        with shadow_calls():
+            self._set_moved(form, tensor, self._mirrors.of(tensor), result)
+
+    def _set_moved(
+        self, form: Call | None, tensor: Any, mirror: MirrorOrMissing, result: Any
+    ) -> None:
+        """Set the mirror of a moved tensor; ``form`` gives the mirror its new shape."""
         if isinstance(mirror, Missing):
             self._mirrors.set(result, mirror)
         elif self._mirrors.on_device(result):
-            if not keeps:
-                shards = [call(shard, *arguments, **keywords) for shard in mirror.shards]
-                mirror = HostMirror(tuple(shards))
+            if form is not None:
+                mirror = HostMirror(tuple([form(shard) for shard in mirror.shards]))
             own = self._mirrors.on_device(tensor)
             self._mirrors.set(result, self._spread(mirror, result, own=own))
-        return result
 
     def parted(self, tensor: Any, parts: list[Any]) -> list[Any]:
         """Set the mirrors of the parts of a tensor, chip by chip."""
         if self._mirrors.replaces(tensor):
-            mirror = self._mirrors.of(tensor)
-            for chip, part in enumerate(parts):
-                alone = (
-                    mirror if isinstance(mirror, Missing) else HostMirror((mirror.shards[chip],))
-                )
-                self._mirrors.set(part, alone)
+            self._set_parted(tensor, parts)
+            self._traced.note(self._set_parted, tensor, parts)
         return parts
+
+    def _set_parted(self, tensor: Any, parts: list[Any]) -> None:
+        mirror = self._mirrors.of(tensor)
+        for chip, part in enumerate(parts):
+            alone = mirror if isinstance(mirror, Missing) else HostMirror((mirror.shards[chip],))
+            self._mirrors.set(part, alone)
 
     def combined(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Join parts that are on different chips into one tensor."""
         result = call(*arguments, **keywords)
-        known = [self._mirrors.of(part) for part in self._golden.tensors((arguments, keywords))]
+        parts = list(self._golden.tensors((arguments, keywords)))
+        self._set_combined(parts, result)
+        self._traced.note(self._set_combined, parts, result)
+        return result
+
+    def _set_combined(self, parts: list[Any], result: Any) -> None:
+        known = [self._mirrors.of(part) for part in parts]
         lost = next((mirror for mirror in known if isinstance(mirror, Missing)), None)
         shards = tuple(
             shard for part in known if isinstance(part, HostMirror) for shard in part.shards
         )
         if lost is not None or self._mirrors.on_device(result):
             self._mirrors.set(result, lost or HostMirror(shards))
-        return result
 
     def read(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call a function that reads tensors, with host tensors in their place."""
@@ -198,11 +253,16 @@ class Transfers:
     def _from_outside(
         self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
-        result = call(*arguments, **keywords)
+        settle = partial(self._set_from_outside, call, arguments, keywords)
+        return settled_call(call, arguments, keywords, settle)
+
+    def _set_from_outside(
+        self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any], result: Any
+    ) -> None:
         if not isinstance(result, self._ttnn.Tensor) or not self._mirrors.on_device(result):
-            return result
+            return
         if self._mirrors.knows(result):
-            return result  # as_tensor went through from_torch
+            return  # as_tensor went through from_torch
         stay = {key: value for key, value in keywords.items() if key not in TO_DEVICE}
         # A host tensor may borrow the caller's memory, which may change after this call.
         if arguments:
@@ -212,7 +272,6 @@ class Transfers:
         with shadow_calls():
             host = call(*arguments, **stay)
         self._mirrors.set(result, self._spread(self._mirrors.of(host), result, own=True))
-        return result
 
     def _overwrite(
         self,
@@ -227,10 +286,14 @@ class Transfers:
             arguments[place] if len(arguments) > place else keywords[name]
             for place, name in enumerate(names)
         )
+        self._set_copied(source, target)
+        self._traced.note(self._set_copied, source, target)
+        return result
+
+    def _set_copied(self, source: Any, target: Any) -> None:
         own = self._mirrors.on_device(source)
         mirror = self._spread(self._mirrors.of(source), target, own=own)
         self._mirrors.write(target, mirror, "a copy into the tensor")
-        return result
 
     def _spread(self, mirror: MirrorOrMissing, target: Any, *, own: bool) -> MirrorOrMissing:
         """Return the mirror of ``target`` with the values of another one, in its dtype.
@@ -298,6 +361,12 @@ def _first(
     if arguments:
         return arguments[0], arguments[1:], keywords
     return keywords.get(name), (), {key: value for key, value in keywords.items() if key != name}
+
+
+def _with_arguments(
+    call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any], tensor: Any
+) -> Any:
+    return call(tensor, *arguments, **keywords)
 
 
 def _copied(source: Any) -> Any:

@@ -1,0 +1,246 @@
+"""Replace the calls of ttnn that a mock board cannot serve.
+
+ttnn ends the process when it captures a metal trace, loads a sub-device manager or waits for an
+event on a mock cluster, and with fast dispatch when an op runs on a part of a mesh. No kernel ever
+runs there, so that there is nothing to record, to divide or to wait for: captured calls run as they
+are made, executing a trace repeats what was noted for it (``MetalTraces``), sub-devices are the
+whole chip, and an op for some chips of a mesh runs on all of them. An op on a tensor that is on
+some chips only is an error.
+
+The replacements stay until the process ends, as the mock board does. They are installed before any
+other patch, so that probes and the shadow see the arguments of the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.errors import UnsupportedOnMock
+from optrove.frameworks.ttnn.probe.patching import members
+from optrove.frameworks.ttnn.signatures import SIGNATURE
+
+if TYPE_CHECKING:
+    from optrove.frameworks.ttnn.board.runtime import CoreDescriptors, Runtime
+
+__tracebackhide__ = True  # pytest shows the frames of the program, not those of this module
+
+OPENING: Final = ("open_device", "CreateDevice", "CreateDevices")
+
+SUB_DEVICE_CALLS: Final = (
+    "load_sub_device_manager",
+    "clear_loaded_sub_device_manager",
+    "remove_sub_device_manager",
+    "set_sub_device_stall_group",
+    "reset_sub_device_stall_group",
+)
+
+# The parameter of ops that run on some chips of a mesh.
+CHIPS: Final = "mesh_coords"
+
+# What works with a tensor on one chip of a mesh.
+PART_CALLS: Final = frozenset(
+    {"ttnn.to_torch", "ttnn.from_device", "ttnn.deallocate", "ttnn.dump_tensor"}
+)
+
+TRACES_ATTRIBUTE: Final = "__optrove_metal_traces__"
+
+Replacement = Callable[..., Any]
+Step = Callable[[], None]
+
+
+class MetalTraces:
+    """The metal traces of a process on a mock board: what to do when one of them is executed."""
+
+    def __init__(self, trace_id: Callable[[int], Any]) -> None:
+        self._trace_id = trace_id
+        self._numbers = count()
+        self._capturing: dict[int, int] = {}
+        self._steps: dict[int, list[Step]] = {}
+        self.around: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Entered while the steps of a trace are done again."""
+
+    @property
+    def capturing(self) -> bool:
+        """Whether some device captures a trace."""
+        return bool(self._capturing)
+
+    def note(self, step: Step) -> None:
+        """Add a step to the traces that are being captured, to be done when they are executed."""
+        for number in self._capturing.values():
+            self._steps[number].append(step)
+
+    def begin(self, mesh_device: Any, *, cq_id: Any = None) -> Any:  # noqa: ARG002 - ttnn's signature
+        """Begin to capture a trace; the calls that follow run as they are made."""
+        if mesh_device.id() in self._capturing:
+            raise RuntimeError("a trace is being captured on this device already")
+        number = next(self._numbers)
+        self._capturing[mesh_device.id()] = number
+        self._steps[number] = []
+        return self._trace_id(number)
+
+    def end(self, mesh_device: Any, trace_id: Any, *, cq_id: Any = None) -> None:  # noqa: ARG002 - ttnn's signature
+        """End the capture of a trace."""
+        number = self._capturing.get(mesh_device.id())
+        if number is None or self._trace_id(number) != trace_id:
+            raise RuntimeError(f"{trace_id} is not being captured on this device")
+        del self._capturing[mesh_device.id()]
+
+    def execute(
+        self,
+        mesh_device: Any,  # noqa: ARG002 - ttnn's signature
+        trace_id: Any,
+        *,
+        cq_id: Any = None,  # noqa: ARG002 - ttnn's signature
+        blocking: bool = True,  # noqa: ARG002 - ttnn's signature
+    ) -> None:
+        """Do again what was noted while the trace was captured."""
+        steps = self._steps[self._number(trace_id)]
+        with self.around():
+            for step in steps:
+                step()
+
+    def release(self, mesh_device: Any, trace_id: Any) -> None:  # noqa: ARG002 - ttnn's signature
+        """Forget a trace."""
+        del self._steps[self._number(trace_id)]
+
+    def is_capturing(self, mesh_device: Any) -> bool:
+        """Return whether a device captures a trace."""
+        return mesh_device.id() in self._capturing
+
+    def _number(self, trace_id: Any) -> int:
+        for number in self._steps:
+            if self._trace_id(number) == trace_id and number not in self._capturing.values():
+                return number
+        raise RuntimeError(f"there is no captured trace {trace_id}")
+
+
+def replace_calls(ttnn: Any, runtime: Runtime) -> None:
+    """Replace the calls of a loaded ttnn that a mock board cannot serve, under all their names."""
+    traces = MetalTraces(ttnn.MeshTraceId)
+    setattr(ttnn, TRACES_ATTRIBUTE, traces)
+    replacements = {
+        id(original): _as_if(original, replacement)
+        for original, replacement in _replacements(ttnn, runtime, traces)
+    }
+    if runtime.is_fast_mesh:
+        parts = _MeshParts(ttnn)
+        replacements[id(ttnn.get_device_tensors)] = _as_if(ttnn.get_device_tensors, parts.split)
+        operations = ttnn.decorators.FastOperation
+        operations.__call__ = parts.refusing(operations.__call__)
+        for operation in ttnn.query_registered_operations(include_experimental=True):
+            _run_on_whole_mesh(ttnn, operation)
+    for owner, name, member in members():
+        if id(member) in replacements:
+            setattr(owner, name, replacements[id(member)])
+
+
+def _replacements(
+    ttnn: Any, runtime: Runtime, traces: MetalTraces
+) -> Iterable[tuple[Any, Replacement]]:
+    extension = ttnn._ttnn  # noqa: SLF001 - what all public ways to a device go through
+    device, mesh, trace = extension.device, extension.multi_device, extension.operations.trace
+    rows: list[tuple[Any, str, Replacement]] = [
+        (trace, "begin_trace_capture", traces.begin),
+        (trace, "end_trace_capture", traces.end),
+        (trace, "execute_trace", traces.execute),
+        (trace, "release_trace", traces.release),
+        (device, "is_trace_capture_active", traces.is_capturing),
+        (extension.events, "wait_for_event", _nothing),
+        (device, "synchronize_device", _nothing),
+        *((mesh.MeshDevice, name, _nothing) for name in SUB_DEVICE_CALLS),
+    ]
+    for owner, name, replacement in rows:
+        if hasattr(owner, name):  # no release has to have all of them
+            yield getattr(owner, name), replacement
+    if runtime.core_descriptors is not None:
+        for owner, names in ((device, OPENING), (mesh, ("open_mesh_device",))):
+            for name in names:
+                yield (
+                    getattr(owner, name),
+                    _opening(getattr(owner, name), runtime.core_descriptors),
+                )
+
+
+def _as_if(original: Any, replacement: Replacement) -> Any:
+    """Return a function that calls the replacement and describes itself as the original does."""
+
+    @wraps(original, assigned=("__doc__", "__name__", SIGNATURE))
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        return replacement(*arguments, **keywords)
+
+    return call
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Do nothing: there is nothing to wait for, and a sub-device is the whole chip."""
+
+
+def _opening(original: Any, descriptors: CoreDescriptors) -> Replacement:
+    def open_with_own_grid(*arguments: Any, **keywords: Any) -> Any:
+        with descriptors.opening():
+            return original(*arguments, **keywords)
+
+    return open_with_own_grid
+
+
+class _MeshParts:
+    """The tensors that are on one chip of a mesh, which no op of a mock board may get."""
+
+    def __init__(self, ttnn: Any) -> None:
+        self._tensor = ttnn.Tensor
+        self._split = ttnn.get_device_tensors
+        self._on_device = ttnn.StorageType.DEVICE
+        self._parts: set[int] = set()
+
+    def split(self, tensor: Any) -> Any:
+        """Return the tensors of the single chips, and note them."""
+        parts = self._split(tensor)
+        if len(parts) > 1 and tensor.storage_type() == self._on_device:
+            self._parts.update([part.tensor_id for part in parts])
+        return parts
+
+    def refusing(self, original: Any) -> Any:
+        """Return the call of an operation that refuses parts, except to move and free them."""
+        tensor, parts = self._tensor, self._parts
+
+        @wraps(original)
+        def call(operation: Any, *arguments: Any, **keywords: Any) -> Any:
+            for argument in (*arguments, *keywords.values()) if keywords else arguments:
+                if type(argument) is tensor and argument.tensor_id in parts:
+                    _refuse(operation.python_fully_qualified_name)
+                    break
+            return original(operation, *arguments, **keywords)
+
+        return call
+
+
+def _refuse(name: str) -> None:
+    if name not in PART_CALLS:
+        raise UnsupportedOnMock(
+            f"{name} was called with a tensor on one chip of a mesh, and that ends ttnn's process "
+            f"on this mock board. Open the chip by itself (mesh.create_submesh), or run on t3k"
+        )
+
+
+def _run_on_whole_mesh(ttnn: Any, operation: Any) -> None:
+    """Make an op that takes the chips to run on, or that moves one shard, run on all chips."""
+    original = operation.function
+    if operation.python_fully_qualified_name == "ttnn.point_to_point":
+
+        def point_to_point(input_tensor: Any, *_: Any, output_tensor: Any = None, **__: Any) -> Any:
+            if output_tensor is not None:
+                return output_tensor
+            return ttnn.allocate_tensor_on_device(input_tensor.spec, input_tensor.device())
+
+        operation.function = _as_if(original, point_to_point)
+    elif CHIPS in str(getattr(type(original).__call__, SIGNATURE, "")):
+
+        def on_all_chips(*arguments: Any, **keywords: Any) -> Any:
+            keywords.pop(CHIPS, None)
+            return original(*arguments, **keywords)
+
+        operation.function = _as_if(original, on_all_chips)

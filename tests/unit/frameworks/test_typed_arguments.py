@@ -1,0 +1,71 @@
+"""Recorded values are converted to the types that a signature asks for, and to no others."""
+
+import pytest
+
+from optrove.frameworks.ttnn.execute.typed_arguments import ArgumentTypes
+from optrove.model.values import Bool, Float, Int, List, Mapping, Null, Struct, Symbol, Text
+
+MODE = "ttnn._ttnn.operations.data_movement.Mode"
+CONFIG = "ttnn._ttnn.operations.matmul.ProgramConfig"
+TYPES = ArgumentTypes(
+    members={MODE: ("ttnn.Mode", frozenset({"CACHE", "RECREATE"}))},
+    fields={CONFIG: ("ttnn.ProgramConfig", frozenset({"block_w", "block_h"}))},
+)
+CACHE = Symbol("ttnn.Mode", "CACHE")
+
+
+def dictionary(**entries):
+    return Mapping(frozenset((Text(name), value) for name, value in entries.items()))
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "converted"),
+    [
+        (Text("CACHE"), MODE, CACHE),
+        (Text("Mode.CACHE"), f"{MODE} | None", CACHE),
+        (Text("ttnn::Mode::CACHE"), MODE, CACHE),
+        (Symbol("ttnn.Other", "CACHE"), MODE, CACHE),
+        (List((Text("CACHE"),)), f"collections.abc.Sequence[{MODE}]", List((CACHE,))),
+        (Text("nullopt"), f"{CONFIG} | None", Null()),
+        (Text("None"), "int | None", Null()),
+        (Int(1), "bool", Bool(value=True)),
+        (Int(0), "bool | None", Bool(value=False)),
+        (Text("False"), "bool", Bool(value=False)),
+        (Text("12"), "int", Int(12)),
+        (Text("0.5"), "float | None", Float(0.5)),
+        (
+            dictionary(block_w=Int(1), type=Text("ProgramConfig")),
+            f"{CONFIG} | None",
+            Struct("ttnn.ProgramConfig", (("block_w", Int(1)),)),
+        ),
+    ],
+)
+def test_a_value_becomes_what_the_parameter_takes(value, annotation, converted):
+    assert TYPES.converted(value, [annotation]) == converted
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation"),
+    [
+        (Text("CACHE"), "str"),
+        (Text("CACHE"), f"str | {MODE}"),
+        (Text("OTHER"), MODE),
+        (Text("Kind.CACHE"), MODE),
+        (Text("nullopt"), "int"),
+        (Int(1), "int | bool"),
+        (Int(1), "float"),
+        (Int(2), "bool"),
+        (dictionary(mystery=Int(1)), CONFIG),
+        (dictionary(block_w=Int(1), type=Text("Other")), CONFIG),
+        (dictionary(block_w=Int(1)), "dict[str, int]"),
+        (CACHE, MODE),
+        (List((Int(1),)), "collections.abc.Sequence[int]"),
+    ],
+)
+def test_any_other_value_stays_as_it_is(value, annotation):
+    assert TYPES.converted(value, [annotation]) == value
+
+
+def test_an_overload_that_takes_the_value_as_it_is_comes_first():
+    assert TYPES.converted(Int(1), ["bool", "int"]) == Int(1)
+    assert TYPES.converted(Int(1), []) == Int(1)
