@@ -63,7 +63,7 @@ def content(runs):
     return found
 
 
-def told(trove):
+def stored(trove):
     return {
         (placement_hash(case), source): (case, count)
         for case, executions in trove.items()
@@ -77,9 +77,9 @@ def test_a_master_file_gives_back_what_was_written(trove):
     stream = io.BytesIO()
     written = write_master(stream, ((case, rows(each)) for case, each in trove.items()))
     runs, fidelity = read_master(parse(stream.getvalue()), "a file", strict=False)
-    assert content(runs) == told(trove)
+    assert content(runs) == stored(trove)
     assert fidelity.adds_up()
-    assert fidelity.configurations == fidelity.cases == written.cases == len(trove)
+    assert fidelity.configurations >= fidelity.cases == written.cases == len(trove)
 
 
 @given(troves)
@@ -92,7 +92,7 @@ def test_a_text_file_gives_back_what_was_written_whatever_the_order(trove):
     lines = stream.getvalue().splitlines(keepends=True)
     assert lines == sorted(lines)
     runs, fidelity = read_text(lines, "a file", strict=True)
-    assert content(runs) == told(trove)
+    assert content(runs) == stored(trove)
     assert fidelity.adds_up()
     assert fidelity.understood == len(trove)
 

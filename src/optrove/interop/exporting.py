@@ -1,63 +1,55 @@
-"""Export cases and calls of a trove to a file, in a format of ``detect.FORMATS``."""
+"""Export cases and calls of a trove to a file, in a format of ``formats.FORMATS``."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
+from collections import defaultdict
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import NotFound, UnusableResults
-from optrove.interop.detect import FORMATS
+from optrove.interop.formats import FORMATS
 from optrove.model.ops import op_pattern
-from optrove.model.records import Query
+from optrove.model.records import Query, RunKind, matches_filter
 from optrove.serializer.described import case_of
-from optrove.trove.query import counts_for, full_name, model_named, run_named
+from optrove.trove.query import counts_for, full_name, query_of
 from optrove.trove.scrubbing import scrubbed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, BinaryIO
 
-    from optrove.interop.detect import Format
+    from optrove.interop.formats import Format
     from optrove.interop.machines import Exported
     from optrove.model.case import Case
     from optrove.model.records import Call, Run
     from optrove.model.trove import ExecutionRow
+    from optrove.trove.query import CaseFilters
     from optrove.trove.reader import TroveReader
 
 STDOUT: Final = "-"
 _BATCH: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The part of a trove to export; None does not restrict it."""
-
-    op: str | None = None
-    model: str | None = None
-    run: str | None = None
-    board: str | None = None
-
-
 def export_to(
-    reader: TroveReader, file: str, form: str, selection: Selection, *, scrub: bool = False
+    reader: TroveReader, file: str, form: str, asked: CaseFilters, *, scrub: bool = False
 ) -> Exported:
-    """Write the selection; NotFound when it is empty, and no file is touched.
+    """Write the cases that match; NotFound when no case does, and no file is touched.
 
-    With ``scrub`` it is written without paths, host names and user names.
+    With ``scrub`` they are written without paths, host names and user names.
     """
-    query = _query(reader, selection)
+    query = _query(reader, asked)
     if not reader.count(query):
-        raise NotFound("the trove holds nothing to export for these options; choose less narrowly")
+        raise NotFound("the trove has no cases for these options; use fewer filters")
     chosen = next(each for each in FORMATS if each.name == form)
     if not scrub:
         return _export(reader, file, chosen, query)
     with scrubbed(reader) as clean:
-        # The scrubbed trove may have other names for the selection.
+        # The scrubbed trove may have other names for the same things.
         return _export(clean.reader, file, chosen, clean.query(query))
 
 
@@ -76,20 +68,16 @@ def _export(reader: TroveReader, file: str, form: Format, query: Query) -> Expor
         return form.write(stream, items)
 
 
-def _query(reader: TroveReader, selection: Selection) -> Query:
-    return Query(
-        op=None if selection.op is None else full_name(reader, selection.op),
-        model=None if selection.model is None else model_named(reader, selection.model),
-        run_id=None if selection.run is None else run_named(reader, selection.run),
-        board=selection.board,
-        outermost_only=False,
-        hidden_ops=True,
-    )
+def _query(reader: TroveReader, asked: CaseFilters) -> Query:
+    every = query_of(reader, replace(asked, nested=True, all_ops=True))
+    op = None if asked.name is None else full_name(reader, asked.name)
+    return replace(every, op=op, vectors=False)
 
 
 def _cases(reader: TroveReader, query: Query) -> Iterator[tuple[Case, tuple[ExecutionRow, ...]]]:
     """Yield the cases of a query with their executions that the query counts."""
     rows = reader.cases(query)
+    recorded = _Recorded(reader)
     while batch := tuple(islice(rows, _BATCH)):
         ids = [row.case_id for row in batch]
         executions = {
@@ -99,7 +87,48 @@ def _cases(reader: TroveReader, query: Query) -> Iterator[tuple[Case, tuple[Exec
             )
         }
         for row in batch:
-            yield case_of(row.content), executions.get(row.case_id, ())
+            found = executions.get(row.case_id, ())
+            yield case_of(row.content), tuple(each for one in found for each in recorded.of(one))
+
+
+class _Recorded:
+    """How Runs have recorded their cases.
+
+    Imported ones have provenance, and configurations as the files have them. Traced ones have the
+    arguments that were passed by place; the first call of a case counts.
+    """
+
+    def __init__(self, reader: TroveReader) -> None:
+        self._reader = reader
+        runs = [row.run for row in reader.runs()]
+        self._provenance = {run.id: run.provenance for run in runs if run.kind is RunKind.IMPORT}
+        self._configurations: dict[str, dict[str, list[tuple[int, str]]]] = {}
+        self._by_place: dict[str, dict[str, tuple[str, ...]]] = {}
+
+    def _places(self, run_id: str) -> dict[str, tuple[str, ...]]:
+        if run_id not in self._by_place:
+            known = self._by_place[run_id] = {}
+            for case_id, names in self._reader.places(run_id):
+                known.setdefault(case_id, names)
+        return self._by_place[run_id]
+
+    def of(self, row: ExecutionRow) -> Iterator[ExecutionRow]:
+        """Yield executions of a case by a Run, one for each configuration of the file."""
+        if row.run_id not in self._provenance:
+            yield replace(row, places=self._places(row.run_id).get(row.case_id, ()))
+            return
+        if row.run_id not in self._configurations:
+            by_case = self._configurations[row.run_id] = defaultdict(list)
+            for case_id, count, text in self._reader.configurations(row.run_id):
+                by_case[case_id].append((count, text))
+        known = replace(row, provenance=self._provenance[row.run_id])
+        found = self._configurations[row.run_id].get(row.case_id, [])
+        if sum(count for count, _ in found) != row.count:
+            found = []
+        for count, text in found:
+            yield replace(known, count=count, configuration=text)
+        if not found:
+            yield known
 
 
 def _calls(reader: TroveReader, query: Query) -> Iterator[tuple[Call, Case]]:
@@ -115,9 +144,9 @@ def _calls(reader: TroveReader, query: Query) -> Iterator[tuple[Call, Case]]:
 
 
 def _matches(run: Run, query: Query) -> bool:
-    model, board = run.model or run.source, run.environment.board or ""
-    return query.model in (None, model) and (
-        query.board is None or query.board.lower() == board.lower()
+    model, board = run.model or run.source, run.environment.board
+    return matches_filter("model", query.model, model) and matches_filter(
+        "board", query.board, board
     )
 
 
@@ -129,7 +158,7 @@ class _CasesById(dict[str, "Case"]):
         self._reader = reader
 
     def __missing__(self, case_id: str) -> Case:
-        query = Query(case_id=case_id, outermost_only=False, hidden_ops=True)
+        query = Query(case_id=case_id, outermost_only=False, data_movement=True)
         (row,) = self._reader.cases(query)
         case = self[case_id] = case_of(row.content)
         return case

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from optrove.serializer.text import Json
 
 
-MOST_FAULTS: Final = 100
+MAX_FAULTS: Final = 100
 """How many faults of one file are listed."""
 
-_LONGEST_EXAMPLE: Final = 500
+_MAX_EXAMPLE_CHARS: Final = 500
 
 
 def parse(text: bytes) -> Json:
@@ -55,9 +55,9 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 def bad_file(faults: Iterable[Fault]) -> BadData:
     """Return the error with these faults; of very many only the first, and how many more."""
     listed = tuple(faults)
-    if len(listed) > MOST_FAULTS:
-        rest = Fault("$", f"{len(listed) - MOST_FAULTS} more faults are not listed")
-        listed = (*listed[:MOST_FAULTS], rest)
+    if len(listed) > MAX_FAULTS:
+        rest = Fault("$", f"{len(listed) - MAX_FAULTS} more faults are not listed")
+        listed = (*listed[:MAX_FAULTS], rest)
     return BadData(listed)
 
 
@@ -104,7 +104,7 @@ class FidelityCounter:
 
     __slots__ = (
         *("_configurations", "_counts", "_examples", "_notes", "_partly", "_refused"),
-        *("_strict", "_unknown"),
+        *("_refusals", "_strict", "_unknown"),
     )
 
     def __init__(self, *, strict: bool) -> None:
@@ -116,6 +116,7 @@ class FidelityCounter:
         self._counts: Counter[str] = Counter()
         self._examples: dict[str, tuple[str, str]] = {}
         self._unknown: list[Fault] = []
+        self._refusals: list[Fault] = []
 
     def note(self, kind: str, count: int = 1) -> None:
         """Count a repair, or a part that is not kept."""
@@ -138,9 +139,20 @@ class FidelityCounter:
         self._refused += 1
         self._keep(kind, path, text)
 
+    def refuse(self, faults: Iterable[Fault]) -> None:
+        """Count a configuration that has these faults, which costs this one only."""
+        self._configurations += 1
+        self._refused += 1
+        self._refusals += faults
+
+    def check(self) -> None:
+        """Raise BadData with all faults if every configuration was refused, or with ``strict``."""
+        if self._refusals and (self._strict or self._refused == self._configurations):
+            raise bad_file(self._refusals)
+
     def _keep(self, kind: str, path: str, text: str) -> None:
         self._counts[kind] += 1
-        self._examples.setdefault(kind, (path, text[:_LONGEST_EXAMPLE]))
+        self._examples.setdefault(kind, (path, text[:_MAX_EXAMPLE_CHARS]))
         if self._strict:
             self._unknown.append(Fault(path, f"{kind} has no known form: {text[:80]!a}"))
 
@@ -148,6 +160,7 @@ class FidelityCounter:
         """Return the sum; with ``strict``, BadData lists all verbatim parts if there are any."""
         if self._unknown:
             raise bad_file(self._unknown)
+        self.check()
         ranked = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
         return Fidelity(
             file=file,
@@ -159,4 +172,5 @@ class FidelityCounter:
             refused=self._refused,
             verbatim=tuple(Verbatim(kind, count, *self._examples[kind]) for kind, count in ranked),
             notes=tuple(sorted(self._notes.items())),
+            refusals=tuple((fault.path, fault.problem) for fault in self._refusals[:MAX_FAULTS]),
         )

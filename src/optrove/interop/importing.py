@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optrove.errors import BadTarget
-from optrove.interop.detect import read_file
+from optrove.interop.formats import FILES, OWN_FILES, read_file
 from optrove.journal.format import LINES, find_journals
-from optrove.trove.opening import sum_of, writing
+from optrove.trove.opening import total_added, writing
 from optrove.trove.place import is_sqlite_file, place_of
 from optrove.trove.reader import open_reader
 
@@ -35,14 +35,14 @@ class Addition:
 def import_all(
     store: str | None,
     names: Sequence[str],
-    tell: Callable[[Recovered], object] = lambda _: None,
+    on_recovered: Callable[[Recovered], object] = lambda _: None,
     *,
     strict: bool = False,
 ) -> tuple[Addition, ...]:
     """Add everything that is named to a trove, or nothing if any of it cannot be read."""
     # Everything is read before anything is written, so that most faults cost nothing.
     prepared = [_prepare(name, strict=strict) for name in names]
-    with writing(store, tell) as trove, trove.together():
+    with writing(store, on_recovered) as trove, trove.together():
         return tuple(add_to(trove) for add_to in prepared)
 
 
@@ -53,7 +53,7 @@ def _prepare(name: str, *, strict: bool) -> Callable[[Trove], Addition]:
         open_reader(place_of(name)).close()
         return partial(_add_trove, name)
     if not path.exists():
-        raise BadTarget(f"{name!r} does not exist; name a master JSON, op lines, a trove, ...")
+        raise BadTarget(f"{name!r} does not exist; import one of: {FILES}, {OWN_FILES}")
     journals = tuple(_journals_in(path))
     if journals:
         return partial(_add_journals, name, journals)
@@ -70,13 +70,13 @@ def _add_journals(name: str, journals: tuple[Path, ...], trove: Trove) -> Additi
     from optrove.journal.reader import JournalReader
 
     readers = map(JournalReader, journals)
-    return Addition(name, "journals", sum_of(map(trove.add_journal, readers)))
+    return Addition(name, "journals", total_added(map(trove.add_journal, readers)))
 
 
 def _add_imported(
     name: str, imported: tuple[Imported, ...], fidelity: Fidelity, trove: Trove
 ) -> Addition:
-    added = sum_of(map(trove.add_imported, imported))
+    added = total_added(map(trove.add_imported, imported))
     return Addition(name, fidelity.format, added, fidelity)
 
 

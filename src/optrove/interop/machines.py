@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from optrove.errors import BadData, Fault
+from optrove.errors import BadData
 from optrove.model.records import (
     Accounting,
     DeviceKind,
@@ -27,10 +27,11 @@ from optrove.serializer.hashes import CanonicalTexts, fingerprint
 from optrove.serializer.text import found, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from optrove.interop.fidelity import FidelityCounter
     from optrove.model.case import Case
+    from optrove.model.records import Facts
     from optrove.model.trove import ExecutionRow
     from optrove.serializer.text import Json
 
@@ -58,7 +59,6 @@ ARCHITECTURES: Final = {"wormhole": "wormhole_b0", "blackhole": "blackhole"}
 """Names of architectures by the ``board_type`` of master files, in lower case."""
 
 _T3K_CARDS: Final = 4
-_NAMES: Final = tuple(field.name for field in fields(Machine))
 
 
 def board_of(machine: Machine) -> str | None:
@@ -69,8 +69,8 @@ def board_of(machine: Machine) -> str | None:
     return board
 
 
-def environment_of(machine: Machine) -> Environment:
-    """Return the Environment of an import: the machine, and no software.
+def environment_of(machine: Machine, git_sha: str | None = None) -> Environment:
+    """Return the Environment of an import: the machine, and the commit of tt-metal.
 
     Facts that no file records are "unknown", so that the same file gives the same Run everywhere.
     """
@@ -79,6 +79,7 @@ def environment_of(machine: Machine) -> Environment:
         optrove_version="unknown",
         python_version="unknown",
         platform="unknown",
+        git_sha=git_sha,
         device_kind=DeviceKind.HARDWARE,
         board=board_of(machine),
         arch=ARCHITECTURES.get((machine.board_type or "").lower()),
@@ -89,73 +90,15 @@ def environment_of(machine: Machine) -> Environment:
     )
 
 
-def machine_data(machine: Machine) -> dict[str, Json]:
-    """Return a machine as a master file has it: without unknown facts."""
-    facts = {name: getattr(machine, name) for name in _NAMES}
-    return {
-        name: list(item) if isinstance(item, tuple) else item
-        for name, item in facts.items()
-        if item is not None
-    }
-
-
-def read_machine(
-    data: Json, path: str, faults: list[Fault], counter: FidelityCounter | None = None
-) -> Machine:
-    """Read ``machine_info``; unknown keys are noted with ``counter``, and faults without one."""
-    if data is None:
-        return Machine()
-    if not isinstance(data, dict):
-        faults.append(Fault(path, f"expected an object, found {found(data)}"))
-        return Machine()
-    for key in data.keys() - set(_NAMES):
-        if counter is None:
-            faults.append(Fault(path, f"unknown key {found(key)}; known: {', '.join(_NAMES)}"))
-        else:
-            counter.note(f"not kept: {key} of machine_info")
-    return Machine(**dict(_facts(data, path, faults)))
-
-
-def _facts(data: dict[str, Any], path: str, faults: list[Fault]) -> Iterator[tuple[str, Any]]:
-    for name in ("board_type", "device_series"):
-        yield name, _text(data.get(name), f"{path}.{name}", faults)
-    for name in ("card_count", "device_count"):
-        yield name, _count(data.get(name), f"{path}.{name}", faults)
-    for name in ("mesh_device_shape", "device_ids"):
-        yield name, _row(data.get(name), f"{path}.{name}", faults)
-
-
-def _text(data: Json, path: str, faults: list[Fault]) -> str | None:
-    """Read a name; a list of names, one per card, becomes one text."""
-    if isinstance(data, list) and data and all(isinstance(item, str) for item in data):
-        data = ", ".join(dict.fromkeys(data))
-    if data is None or (isinstance(data, str) and data.isprintable()):
-        return data
-    faults.append(Fault(path, f"expected a name, found {found(data)}"))
-    return None
-
-
-def _count(data: Json, path: str, faults: list[Fault]) -> int | None:
-    if data is None or _is_count(data):
-        return data  # type: ignore[no-any-return]  # checked just now
-    faults.append(Fault(path, f"expected a number from 0 on, found {found(data)}"))
-    return None
-
-
-def _row(data: Json, path: str, faults: list[Fault]) -> tuple[int, ...] | None:
-    if data is None:
-        return None
-    if isinstance(data, list) and all(_is_count(item) for item in data):
-        return tuple(data)
-    faults.append(Fault(path, f"expected a list of numbers from 0 on, found {found(data)}"))
-    return None
-
-
-_MOST: Final = 2**31
-
-
-def _is_count(data: Json) -> bool:
-    return type(data) is int and 0 <= data < _MOST
+def read_machine(data: Json, notes: FidelityCounter) -> Machine:
+    """Return the machine of ``machine_info``; other data than one object is noted."""
+    if isinstance(data, list) and len(data) == 1:
+        (data,) = data
+    if isinstance(data, dict):
+        return Machine.of(data)
+    if data is not None:
+        notes.note(f"not kept: machine_info that is {found(data)}")
+    return Machine()
 
 
 EPOCH: Final = "1970-01-01T00:00:00.000000Z"
@@ -165,6 +108,7 @@ UNKNOWN: Final = "unknown"
 """The source of executions for which the file names none."""
 
 _MODEL: Final = re.compile(r"\[HF_MODEL:(.+)\]\s*\Z")
+_FRACTION: Final = re.compile(r"\.(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,21 +121,30 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of executions: the program, its model, and the machine."""
+    """The source of executions: the program, its model, the machine, and its provenance.
+
+    ``provenance`` is everything else that a file has about executions, such as ``trace_uid``.
+    Executions with different provenance belong to different Runs.
+    """
 
     name: str
     model: str | None
     machine: Machine = field(default_factory=Machine)
+    provenance: Facts = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
-    """How often one source executed a Case, and the path in the file."""
+class SourceExecution:
+    """How often one source executed a Case, and the path in the file.
+
+    ``configuration`` as in ImportedCase.
+    """
 
     case: Case
     source: Source
     count: int
     path: str
+    configuration: str | None = None
 
 
 def model_of(source: str) -> str | None:
@@ -207,7 +160,9 @@ def moment_of(text: object) -> str:
     wherever they are read.
     """
     try:
-        moment = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(
+            _FRACTION.sub(_six_digits, str(text).replace("Z", "+00:00"))
+        )
     except ValueError:
         return EPOCH
     if moment.tzinfo is None:
@@ -218,47 +173,70 @@ def moment_of(text: object) -> str:
         return EPOCH
 
 
-def runs_of(executions: Iterable[Execution], started_at: str) -> tuple[tuple[Imported, ...], int]:
+def _six_digits(fraction: re.Match[str]) -> str:
+    # Python 3.10 reads fractions of exactly three or six digits only.
+    return f".{fraction[1][:6]:0<6}"
+
+
+def runs_of(
+    executions: Iterable[SourceExecution], started_at: str, git_sha: str | None = None
+) -> tuple[tuple[Imported, ...], int]:
     """Return the Runs of these executions, and how many different Cases they have."""
-    by_source: defaultdict[Source, dict[str, ImportedCase]] = defaultdict(dict)
+    by_source: defaultdict[Source, dict[tuple[str, str | None], ImportedCase]] = defaultdict(dict)
     texts = CanonicalTexts()
     ids: set[str] = set()
     for execution in executions:
         case_id = _case_id(execution, texts)
         ids.add(case_id)
         cases = by_source[execution.source]
-        known = cases.get(case_id)
+        key = case_id, execution.configuration
+        known = cases.get(key)
         count, path = (0, execution.path) if known is None else (known.count, known.path)
-        cases[case_id] = ImportedCase(execution.case, count + execution.count, path)
-    imported = [_imported(source, cases, started_at) for source, cases in by_source.items()]
+        cases[key] = ImportedCase(
+            execution.case, count + execution.count, path, execution.configuration
+        )
+    imported = [
+        _imported(source, cases, started_at, git_sha) for source, cases in by_source.items()
+    ]
     return tuple(sorted(imported, key=lambda each: (each.run.source, each.run.id))), len(ids)
 
 
-def _case_id(execution: Execution, texts: CanonicalTexts) -> str:
+def _case_id(execution: SourceExecution, texts: CanonicalTexts) -> str:
     try:
         return texts.case_id(execution.case)
     except BadData as error:
         raise error.within(execution.path) from error
 
 
-def _imported(source: Source, cases: dict[str, ImportedCase], started_at: str) -> Imported:
+def _imported(
+    source: Source,
+    cases: dict[tuple[str, str | None], ImportedCase],
+    started_at: str,
+    git_sha: str | None,
+) -> Imported:
+    counts: Counter[str] = Counter()
+    for (case_id, _), each in cases.items():
+        counts[case_id] += each.count
     identity = {
         "source": source.name,
         "model": source.model,
-        "machine": machine_data(source.machine),
-        "cases": sorted([case_id, each.count] for case_id, each in cases.items()),
+        "machine": source.machine.data(),
+        "cases": sorted([case_id, count] for case_id, count in counts.items()),
     }
-    executed = sum(each.count for each in cases.values())
-    new = sum(each.count > 0 for each in cases.values())
+    if source.provenance:
+        identity["provenance"] = dict(source.provenance)
+    executed = counts.total()
+    new = sum(count > 0 for count in counts.values())
     run = Run(
         id=fingerprint(identity),
         kind=RunKind.IMPORT,
         source=source.name,
-        environment=environment_of(source.machine),
+        environment=environment_of(source.machine, git_sha),
         started_at=started_at,
         finished_at=started_at,
         model=source.model,
         accounting=Accounting(observed=executed, stored=new, deduplicated=executed - new),
+        provenance=source.provenance,
     )
     return Imported(run, source.machine, tuple(cases.values()))
 
@@ -267,9 +245,9 @@ def summed(rows: Iterable[ExecutionRow]) -> list[tuple[Source, int]]:
     """Return the number of executions by source, sorted by the facts of the source."""
     counts: Counter[Source] = Counter()
     for row in rows:
-        counts[Source(row.source, row.model, row.machine)] += row.count
+        counts[Source(row.source, row.model, row.machine, row.provenance)] += row.count
     return sorted(counts.items(), key=lambda item: _order(item[0]))
 
 
-def _order(source: Source) -> tuple[str, str, str]:
-    return source.name, source.model or "", write(machine_data(source.machine))
+def _order(source: Source) -> tuple[str, str, str, Facts]:
+    return source.name, source.model or "", write(source.machine.data()), source.provenance

@@ -6,7 +6,12 @@ Version 2 is written by Python's tracer. The key ``optrove``, which only our own
 holds the exact Case where the arguments alone do not give it back, and is preferred:
 
     {"config_id": 1, "config_hash": ..., "arguments": {name: value},
-     "executions": [{"source": ..., "machine_info": {...}, "count": 10}]}
+     "executions": [{"source": ..., "machine_info": {...}, "count": 10, "trace_uid": ...}]}
+
+A configuration is kept as it is written, without its executions, so that an export writes it again.
+Every other key of an execution is its provenance: executions of one source and machine with
+different provenance, such as the ``trace_uid`` of two traces, belong to different Runs. Two
+configurations with one ``config_hash`` are two: tt-metal's hash is that of normalized arguments.
 
 Version 1 comes from the C++ graph trace: first a list of arguments alone, later with their source
 and machines. It has no counts, so each configuration counts once per source; the source of a list
@@ -15,21 +20,21 @@ without one is the models that the metadata names:
     [{"arg0": value}, {"arg1": value}, {"UnparsedElement": {"element_info": text}}]
     {"arguments": [...], "source": ..., "machine_info": [{...}]}
 
-The file is read as a whole or not at all.
+A faulty configuration is refused and named; it costs the file only if all others are refused too.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, Fault
-from optrove.interop.fidelity import FidelityCounter, PartNotes, bad_file, expected
+from optrove.interop.fidelity import FidelityCounter, PartNotes, expected
 from optrove.interop.machines import (
     UNKNOWN,
-    Execution,
     Source,
+    SourceExecution,
     model_of,
     moment_of,
     read_machine,
@@ -44,12 +49,14 @@ from optrove.serializer.text import check_name
 from optrove.serializer.wire import read_named_values, read_value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from optrove.model.trove import Fidelity, Imported
     from optrove.model.values import Value
     from optrove.serializer.text import Json
 
 
-_MOST_KNOWN: Final = 8192
+_MAX_CACHED: Final = 8192
 
 
 class CaseReader:
@@ -79,7 +86,7 @@ class CaseReader:
         if known is None:
             before = len(faults)
             known = read_value(data, path, faults)
-            if len(self._known) >= _MOST_KNOWN:
+            if len(self._known) >= _MAX_CACHED:
                 self._known.clear()
             if len(faults) == before:
                 self._known[text] = known
@@ -89,42 +96,44 @@ class CaseReader:
 NO_COUNT: Final = "executions: no count recorded, one each"
 NO_EXECUTIONS: Final = "configurations without executions"
 TWICE: Final = "configurations with the same config_hash and content"
-_KNOWN_KEYS: Final = frozenset(
-    {"config_id", "config_hash", "arguments", "executions", "source", "machine_info", "optrove"}
+SAME_HASH: Final = "configurations with the config_hash of another one and other arguments: kept"
+_EXECUTED: Final = frozenset(
+    {"executions", "contexts", "source", "machine_info", "execution_count", "optrove"}
 )
 _EXECUTION_KEYS: Final = frozenset({"source", "machine_info", "count", "model"})
-_MOST: Final = 2**53
+_COUNT_LIMIT: Final = 2**53
 
 
 def is_master(document: Json) -> bool:
-    """Tell whether a document has the form of a master file."""
+    """Return whether a document has the form of a master file."""
     return isinstance(document, dict) and "operations" in document
 
 
 def read_master(
     document: Json, file: str, *, strict: bool
 ) -> tuple[tuple[Imported, ...], Fidelity]:
-    """Return the Runs of a master file; BadData lists every fault with its path."""
+    """Return the Runs of a master file; BadData lists every fault if nothing of it can be read."""
     reader = _MasterReader(document, FidelityCounter(strict=strict))
     reader.read()
-    if reader.faults:
-        raise bad_file(reader.faults)
-    runs, cases = runs_of(reader.executions, reader.started_at)
+    reader.counter.check()
+    runs, cases = runs_of(reader.executions, reader.started_at, reader.git_sha)
     form = "master v1" if reader.printed else "master v2"
     return runs, reader.counter.fidelity(file, form, cases)
 
 
 @dataclass(slots=True)
 class _MasterReader:
-    """Reads one file, and holds its executions and faults."""
+    """Reads one file, and holds its executions; ``faults`` are those of one configuration."""
 
     document: dict[str, Any]
     counter: FidelityCounter
     faults: list[Fault] = field(default_factory=list)
-    executions: list[Execution] = field(default_factory=list)
+    executions: list[SourceExecution] = field(default_factory=list)
     started_at: str = ""
+    git_sha: str | None = None
     models: tuple[str, ...] = ()
     printed: bool = False
+    _trace_uid: str | None = None
     _arguments: ArgumentReader = field(default_factory=ArgumentReader)
     _exact: CaseReader = field(default_factory=CaseReader)
     _hashes: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -135,51 +144,70 @@ class _MasterReader:
         operations = self.document["operations"]
         if not isinstance(operations, dict):
             raise BadData((expected("an object of operations", "$.operations", operations),))
-        self._metadata(self.document.get("metadata", {}))
+        self._metadata(self.document.get("metadata"))
         for op, entry in operations.items():
             path = f"$.operations{key_step(op)}"
-            check_name(op, path, self.faults)
             configurations = entry.get("configurations") if isinstance(entry, dict) else None
             if not isinstance(configurations, list):
                 what = 'an object with a list of "configurations"'
-                self.faults.append(expected(what, path, entry))
+                self.counter.refuse([expected(what, path, entry)])
                 continue
             for index, configuration in enumerate(configurations):
-                self._configuration(op, configuration, f"{path}.configurations[{index}]")
+                self._take(op, configuration, f"{path}.configurations[{index}]")
 
     def _metadata(self, data: Json) -> None:
-        if not isinstance(data, dict):
-            self.faults.append(expected("an object", "$.metadata", data))
-            return
-        self.started_at = moment_of(data.get("last_updated"))
-        models = data.get("models", [])
-        if isinstance(models, list) and all(isinstance(model, str) for model in models):
-            self.models = tuple(models)
-        else:
-            self.faults.append(expected("a list of names", "$.metadata.models", models))
+        facts = data if isinstance(data, dict) else {}
+        if data is not None and not isinstance(data, dict):
+            self.counter.note("not kept: metadata of unknown form")
+        self.started_at = moment_of(facts.get("traced_at") or facts.get("last_updated"))
+        sha, trace_uid = facts.get("tt_metal_sha"), facts.get("trace_uid")
+        self.git_sha = sha if isinstance(sha, str) and sha.isprintable() else None
+        self._trace_uid = trace_uid if isinstance(trace_uid, str) else None
+        models = facts.get("models")
+        self.models = tuple(
+            model for model in (models if isinstance(models, list) else []) if _is_name(model)
+        )
 
-    def _configuration(self, op: str, data: Json, path: str) -> None:
+    def _take(self, op: str, data: Json, path: str) -> None:
+        """Read one configuration; one with faults is refused as a whole."""
+        self.faults = []
+        check_name(op, path, self.faults)
+        counted: list[tuple[str, PartNotes]] = []
+        executions = self._configuration(op, data, path, counted)
+        if self.faults:
+            self.counter.refuse(self.faults)
+            return
+        place = path if isinstance(data, list) else f"{path}.arguments"
+        self.counter.configuration(place, counted)
+        self.executions += executions
+
+    def _configuration(
+        self, op: str, data: Json, path: str, counted: list[tuple[str, PartNotes]]
+    ) -> list[SourceExecution]:
         place = f"{path}.arguments"
         if isinstance(data, list):
             data, place = {"arguments": data}, path
         if not isinstance(data, dict) or "arguments" not in data:
             self.faults.append(expected('a configuration with "arguments"', path, data))
-            return
+            return []
         if "optrove" in data:
             case: Case | None = self._exact.read(data["optrove"], f"{path}.optrove", self.faults)
-            self.counter.configuration(path)
         else:
-            case = self._case(op, data["arguments"], place)
-        if case is None or not self._is_consistent(op, data, path):
-            return
-        for key in sorted(data.keys() - _KNOWN_KEYS):
-            self.counter.note(f"not kept: {key} of a configuration")
-        if "executions" in data:
-            self._executed(case, data["executions"], path)
-        else:
-            self._sourced(case, data, path)
+            case = self._case(op, data["arguments"], place, counted)
+        if case is None or self.faults:
+            return []
+        self._note_hash(op, data, path)
+        named = isinstance(data["arguments"], dict) and "::" not in op
+        kept = {key: item for key, item in data.items() if key not in _EXECUTED}
+        configuration = json.dumps(kept) if named else None
+        return [
+            SourceExecution(case, source, count, path, configuration)
+            for source, count in self._sources(data, path)
+        ]
 
-    def _case(self, op: str, data: Json, path: str) -> Case | None:
+    def _case(
+        self, op: str, data: Json, path: str, counted: list[tuple[str, PartNotes]]
+    ) -> Case | None:
         """Return the Case of these arguments; None after noting their faults."""
         arguments, steps, repaired = self._named(data, path)
         if arguments is None:
@@ -187,9 +215,13 @@ class _MasterReader:
         printed = "::" in op or isinstance(data, list)
         self.printed |= printed
         public = op.replace("::", ".")
-        case, parts = self._arguments.case(public, arguments.items(), printed=printed)
-        placed = [(steps.get(name, key_step(name)), notes) for name, notes in parts]
-        self.counter.configuration(path, [*placed, ("", repaired)])
+        try:
+            case, parts = self._arguments.case(public, arguments.items(), printed=printed)
+        except (ValueError, RecursionError) as error:
+            self.faults.append(Fault(path, f"not readable: {error}"))
+            return None
+        counted += [(steps.get(name, key_step(name)), notes) for name, notes in parts]
+        counted.append(("", repaired))
         return case
 
     def _named(
@@ -244,75 +276,81 @@ class _MasterReader:
             return {}
         return {f"arg{index}": {"type": "UnparsedElement", "value": text}}
 
-    def _is_consistent(self, op: str, data: dict[str, Any], path: str) -> bool:
-        """Note a ``config_hash`` that two different configurations share."""
+    def _note_hash(self, op: str, data: dict[str, Any], path: str) -> None:
+        """Note a ``config_hash`` that an earlier configuration has."""
         config_hash = data.get("config_hash")
-        if config_hash is None:
-            return True
         if not isinstance(config_hash, str):
-            self.faults.append(expected("a string", f"{path}.config_hash", config_hash))
-            return False
+            return
         content = fingerprint(repr((op, data["arguments"], data.get("optrove"))))
         first, where = self._hashes.setdefault(config_hash, (content, path))
-        if first != content:
-            problem = f"the same config_hash as {where}, but other arguments; which one is right?"
-            self.faults.append(Fault(f"{path}.config_hash", problem))
-            return False
         if where != path:
-            self.counter.note(TWICE)
-        return True
+            self.counter.note(TWICE if first == content else SAME_HASH)
 
-    def _executed(self, case: Case, data: Json, path: str) -> None:
-        where = f"{path}.executions"
-        if not isinstance(data, list):
-            self.faults.append(expected("a list", where, data))
-            return
-        if not data:
+    def _sources(self, data: dict[str, Any], path: str) -> list[tuple[Source, int]]:
+        """Return the sources that executed a configuration, and how often each did."""
+        listed = data.get("executions", data.get("contexts"))
+        if listed is None:
+            return list(self._sourced(data, path))
+        if not isinstance(listed, list):
+            self.faults.append(expected("a list", f"{path}.executions", listed))
+            return []
+        if not listed:
             self.counter.note(NO_EXECUTIONS)
-            self.executions.append(Execution(case, Source(UNKNOWN, None), 0, path))
-        for index, execution in enumerate(data):
-            self._execution(case, execution, f"{where}[{index}]", path)
+            return [(Source(UNKNOWN, None), 0)]
+        executed = [
+            self._execution(each, f"{path}.executions[{index}]")
+            for index, each in enumerate(listed)
+        ]
+        return [each for each in executed if each is not None]
 
-    def _execution(self, case: Case, data: Json, where: str, path: str) -> None:
+    def _execution(self, data: Json, where: str) -> tuple[Source, int] | None:
         if not isinstance(data, dict):
             self.faults.append(expected("an object", where, data))
-            return
-        for key in sorted(data.keys() - _EXECUTION_KEYS):
-            self.counter.note(f"not kept: {key} of an execution")
-        name, model = data.get("source"), data.get("model")
-        for key, text in (("source", name), ("model", model)):
-            if not isinstance(text, str) and not (key == "model" and text is None):
-                self.faults.append(expected("a string", f"{where}.{key}", text))
-                return
-            check_name(text or "", f"{where}.{key}", self.faults)
-        machine = self._machine(data.get("machine_info"), f"{where}.machine_info")
+            return None
+        machine = self._machine(data.get("machine_info"))
         count = data.get("count")
         if count is None:
             self.counter.note(NO_COUNT)
             count = 1
-        if type(count) is not int or not 0 <= count < _MOST:
-            self.faults.append(expected("a number from 0 on", f"{where}.count", count))
-            return
-        source = Source(str(name), model if "model" in data else model_of(str(name)), machine)
-        self.executions.append(Execution(case, source, count, path))
+        if type(count) is not int or not 0 <= count < _COUNT_LIMIT:
+            self.faults.append(expected("a non-negative integer", f"{where}.count", count))
+            return None
+        name, model = data.get("source"), data.get("model")
+        if isinstance(name, list) and len(name) == 1:
+            (name,) = name
+        if name is None or name == []:
+            source = self._unnamed(machine)
+        elif _is_name(name) and (model is None or _is_name(model)):
+            source = Source(name, model if "model" in data else model_of(name), machine)
+        else:
+            self.faults.append(expected("a name", f"{where}.source", name))
+            return None
+        rest = {key: item for key, item in data.items() if key not in _EXECUTION_KEYS}
+        if self._trace_uid is not None:
+            rest.setdefault("trace_uid", self._trace_uid)
+        provenance = sorted((key, json.dumps(item, sort_keys=True)) for key, item in rest.items())
+        return replace(source, provenance=tuple(provenance)), count
 
-    def _machine(self, data: Json, path: str) -> Machine:
+    def _machine(self, data: Json) -> Machine:
         """Return a machine; a file repeats the same few thousands of times."""
         key = repr(data)
         if key not in self._machines:
-            self._machines[key] = read_machine(data, path, self.faults, self.counter)
+            self._machines[key] = read_machine(data, self.counter)
         return self._machines[key]
 
-    def _sourced(self, case: Case, data: dict[str, Any], path: str) -> None:
-        """Note the executions of a configuration that has sources and machines, but no counts."""
-        self.counter.note(NO_COUNT)
+    def _sourced(self, data: dict[str, Any], path: str) -> Iterator[tuple[Source, int]]:
+        """Yield the sources of a configuration that has sources and machines, but no counts."""
+        count = data.get("execution_count")
+        if type(count) is not int or not 0 <= count < _COUNT_LIMIT:
+            self.counter.note(NO_COUNT)
+            count = 1
         source = data.get("source")
         names = source if isinstance(source, list) else [] if source is None else [source]
         infos = data.get("machine_info")
         listed = infos if isinstance(infos, list) else [infos]
-        machines = [self._machine(item, f"{path}.machine_info") for item in listed] or [Machine()]
-        if not all(isinstance(name, str) for name in names):
-            self.faults.append(expected("a string or a list of them", f"{path}.source", source))
+        machines = [self._machine(item) for item in listed] or [Machine()]
+        if not all(map(_is_name, names)):
+            self.faults.append(expected("a name or a list of them", f"{path}.source", source))
             return
         if len(names) > 1 and len(machines) > 1:
             self.counter.note(
@@ -322,11 +360,18 @@ class _MasterReader:
         for machine in machines:
             sources = [Source(name, model_of(name), machine) for name in names]
             for each in sources or [self._unnamed(machine)]:
-                check_name(each.name, f"{path}.source", self.faults)
-                self.executions.append(Execution(case, each, 1, path))
+                yield each, count
 
     def _unnamed(self, machine: Machine) -> Source:
         """Return the source of a configuration without one: the models that the file names."""
         name = ", ".join(self.models) or UNKNOWN
         only = self.models[0] if len(self.models) == 1 else None
         return Source(name, model_of(name) or only, machine)
+
+
+def _is_name(data: Json) -> bool:
+    """Return whether ``data`` is text that a trove can store as a name."""
+    faults: list[Fault] = []
+    if isinstance(data, str):
+        check_name(data, "$", faults)
+    return isinstance(data, str) and not faults

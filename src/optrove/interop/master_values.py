@@ -19,7 +19,9 @@ Facts that a file does not record are derived where ttnn derives them too, and n
 
 Tensors are numbered in the order of their arguments, ``arg0`` first and then by name; each has a
 number of its own, since no file records which of them are the same. Semaphores with the same
-printed address are the same. An object of unknown form becomes an Opaque with the text of the file.
+printed address are the same, and those without one are different. The class of a program
+configuration without ``type`` follows from its fields, as in tt-metal's loader. An object of
+unknown form becomes an Opaque with the text of the file.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ from optrove.interop.printed import (
     ENUMERATIONS,
     HANDLES,
     NULLS,
+    PROGRAM_CONFIGS,
+    UNARY_OPS,
     NotAlmostJson,
     UnknownForm,
     as_boolean,
@@ -52,6 +56,7 @@ from optrove.interop.printed import (
 from optrove.model.case import Case, argument_order
 from optrove.model.values import (
     Bool,
+    Complex,
     DeviceRef,
     Float,
     Handle,
@@ -108,9 +113,9 @@ def sizes(data: Json) -> tuple[int, ...]:
         try:
             data = parse_almost_json(data)
         except NotAlmostJson as error:
-            raise UnknownForm(f"{data!r} is no list of whole numbers") from error
+            raise UnknownForm(f"{data!r} is not a list of whole numbers") from error
     if not isinstance(data, list) or not all(_is_whole(item) for item in data):
-        raise UnknownForm(f"{str(data)[:80]!r} is no list of whole numbers")
+        raise UnknownForm(f"{str(data)[:80]!r} is not a list of whole numbers")
     return tuple(data)
 
 
@@ -118,7 +123,7 @@ def counts(data: Json) -> tuple[int, ...]:
     """Return a row of whole numbers from zero on, such as a shape."""
     row = sizes(data)
     if any(size < 0 for size in row):
-        raise UnknownForm(f"{list(row)} is no shape")
+        raise UnknownForm(f"{list(row)} is not a shape")
     return row
 
 
@@ -127,12 +132,12 @@ def _is_whole(data: Json) -> bool:
 
 
 def _is_wire(data: dict[str, Any]) -> bool:
-    """Tell whether an object has the form of ``wire``, as in our own parameter files."""
+    """Return whether an object has the form of ``wire``, as in our own parameter files."""
     return any(key.startswith("$") for key in data)
 
 
 def _is_memory(data: dict[str, Any]) -> bool:
-    """Tell whether an object is a memory configuration."""
+    """Return whether an object is a memory configuration."""
     return "memory_layout" in data and "buffer_type" in data
 
 
@@ -193,9 +198,15 @@ def _shard_spec(data: dict[str, Any]) -> Struct:
         (
             ("grid", _grid(data["grid"])),
             ("shape", List(tuple(map(Int, sizes(shape))))),
-            ("orientation", symbol(data["orientation"], "ShardOrientation")),
+            ("orientation", _orientation(data["orientation"])),
         ),
     )
+
+
+def _orientation(data: Json) -> Symbol:
+    """Read the orientation of shards; some files have its number."""
+    names = {"0": "ROW_MAJOR", "1": "COL_MAJOR"}
+    return symbol(names.get(str(data), data), "ShardOrientation")
 
 
 def _nd_shard_spec(data: dict[str, Any]) -> Struct:
@@ -218,7 +229,7 @@ def _grid(data: Json) -> Struct:
     A list with one range in it may stand for that range, as C++ prints it.
     """
     if not isinstance(data, list):
-        raise UnknownForm(f"{str(data)[:80]!r} is no grid of cores")
+        raise UnknownForm(f"{str(data)[:80]!r} is not a grid of cores")
     if data and all(isinstance(item, dict) and "x" in item for item in data):
         data = [data]
     return core_ranges(tuple(_range(item) for item in data))
@@ -228,7 +239,7 @@ def _range(data: Json) -> Struct:
     match data:
         case {"start": start, "end": end} | [start, end] | [{"start": start, "end": end}]:
             return core_range(read_core(start), read_core(end))
-    raise UnknownForm(f"{str(data)[:80]!r} is no range of cores")
+    raise UnknownForm(f"{str(data)[:80]!r} is not a range of cores")
 
 
 def read_core(data: Json) -> Struct:
@@ -236,12 +247,18 @@ def read_core(data: Json) -> Struct:
     match data:
         case {"x": x, "y": y} if len(data) == len(("x", "y")) and _is_whole(x) and _is_whole(y):
             return core(x, y)
-    raise UnknownForm(f"{str(data)[:80]!r} is no core")
+    raise UnknownForm(f"{str(data)[:80]!r} is not a core")
 
 
 def _is_compute(data: dict[str, Any]) -> bool:
-    """Tell whether an object is a compute configuration, whose class is not recorded."""
+    """Return whether an object is a compute configuration, whose class is not recorded."""
     return "math_fidelity" in data and "math_approx_mode" in data
+
+
+def _untyped_program_config(data: dict[str, Any]) -> str | None:
+    """Return the class of a program configuration that was recorded without it."""
+    keys = data.keys() | ({"compute_with_storage_grid_size"} if "compute_grid" in data else set())
+    return next((name for name, fields in PROGRAM_CONFIGS if fields <= keys), None)
 
 
 def read_fields(data: dict[str, Any], path: str, notes: PartNotes) -> tuple[tuple[str, Value], ...]:
@@ -251,14 +268,17 @@ def read_fields(data: dict[str, Any], path: str, notes: PartNotes) -> tuple[tupl
         if name == "type":
             continue
         try:
-            value = _field(name, item)
+            value = _field(name, item, notes)
         except UnknownForm:
             value = notes.keep(name, item, path + key_step(name))
-        fields.append((name, value))
+        fields.append((_RENAMED.get(name, name), value))
     return tuple(fields)
 
 
-def _field(name: str, data: Json) -> Value:
+_RENAMED: Final = {"compute_grid": "compute_with_storage_grid_size"}
+
+
+def _field(name: str, data: Json, notes: PartNotes) -> Value:
     if data is None or (isinstance(data, str) and data in NULLS):
         return Null()
     if name in ENUMERATIONS:
@@ -267,9 +287,16 @@ def _field(name: str, data: Json) -> Value:
         return _truth(data)
     if name in CORE_RANGES and not data:
         return core_ranges(())
+    return _other_field(name, data, notes)
+
+
+def _other_field(name: str, data: Json, notes: PartNotes) -> Value:
+    """Read a field that is not an enumeration, a switch or an empty set of cores."""
+    if _RENAMED.get(name, name) == "compute_with_storage_grid_size" and not isinstance(data, dict):
+        return _core_of(data)
     match data:
-        case {"op_type": str(kind), "param": list(params), **rest} if not rest:
-            return _activation(kind, params)
+        case {"op_type": str() | int() as kind, **rest} if rest.keys() <= {"param", "params"}:
+            return _activation(kind, rest.get("param", rest.get("params", [])), notes)
         case dict():
             return read_core(data)
         case list():
@@ -277,14 +304,30 @@ def _field(name: str, data: Json) -> Value:
     return plain(data)
 
 
-def _activation(kind: str, params: list[Any]) -> Struct:
-    """Read a fused activation; ttnn itself writes a number for its kind, which is not read."""
-    if not all(type(item) is float for item in params):
+def _core_of(data: Json) -> Struct:
+    """Read the size of a grid: ``[8, 8]``, ``8-8`` or ``(x=8,y=8)``."""
+    match read_printed(data) if isinstance(data, str) else data:
+        case Struct("ttnn.CoreCoord") as found:
+            return found
+        case [x, y] if _is_whole(x) and _is_whole(y):
+            return core(x, y)
+        case List((Int(x), Int(y))):
+            return core(x, y)
+    raise UnknownForm(f"{str(data)[:80]!r} is not a core")
+
+
+def _activation(kind: str | int, params: Json, notes: PartNotes) -> Struct:
+    """Read a fused activation, whose kind is a name or its number."""
+    if not isinstance(params, list) or not all(type(item) in (int, float) for item in params):
         raise UnknownForm("an activation with other parameters than numbers")
-    return Struct(
-        "ttnn.UnaryWithParam",
-        (("op_type", symbol(kind, "UnaryOpType")), ("params", List(tuple(map(Float, params))))),
-    )
+    if isinstance(kind, int):
+        if not 0 <= kind < len(UNARY_OPS):
+            raise UnknownForm(f"{kind} is the number of no activation")
+        notes.add(NUMBERED)
+        kind = UNARY_OPS[kind]
+    values = List(tuple(Float(float(item)) for item in params))
+    op_type = symbol(kind, "UnaryOpType")
+    return Struct("ttnn.UnaryWithParam", (("op_type", op_type), ("params", values)))
 
 
 def _list(data: list[Any]) -> Value:
@@ -315,7 +358,7 @@ def plain(data: Json) -> Value:
             return Float(data)
         case str():
             return _word(data)
-    raise UnknownForm(f"{str(data)[:80]!r} is no plain value")
+    raise UnknownForm(f"{str(data)[:80]!r} is not a plain value")
 
 
 def _word(text: str) -> Value:
@@ -331,7 +374,7 @@ def _word(text: str) -> Value:
 USUAL_TILE: Final = Tile((32, 32), (16, 16))
 _ALWAYS_TILED: Final = frozenset({"ttnn.bfloat8_b", "ttnn.bfloat4_b"})
 _SHARDED_IN_ROWS: Final = frozenset({"WIDTH_SHARDED", "BLOCK_SHARDED"})
-_MOST_CHIPS: Final = 4096
+_MAX_CHIPS: Final = 4096
 
 # The kinds of repairs, as they are counted.
 PADDED: Final = "padded shape and tile of a tensor: not recorded, those of 32x32 tiles"
@@ -341,6 +384,8 @@ NO_CHIPS: Final = "chips of a tensor: not recorded, left empty"
 NO_MESH: Final = "mesh of a tensor: not recorded, left empty"
 STORAGE: Final = "layout and storage of a tensor: not recorded, by its alignment and on a device"
 VALUES: Final = "not kept: values of a tensor"
+NUMBERED: Final = "kind of a fused activation: recorded as a number, read as that of ttnn 0.81"
+UNTYPED: Final = "class of a program configuration: not recorded, by its fields"
 TORCH: Final = "memory of a torch tensor: not recorded, contiguous on the CPU"
 
 
@@ -433,7 +478,7 @@ def _placement(word: Json) -> int | None:
         return None
     found = re.fullmatch(r"PlacementShard\((-?\d{1,9})\)", str(word))
     if found is None:
-        raise UnknownForm(f"{word!r} is no placement")
+        raise UnknownForm(f"{word!r} is not a placement")
     return int(found[1])
 
 
@@ -443,7 +488,7 @@ def _chips(
     parts = prod(distribution)
     if mesh_shape is None:
         return ((0, 0),) if parts == 1 else ()
-    if parts != prod(mesh_shape) or not 0 < parts <= _MOST_CHIPS:
+    if parts != prod(mesh_shape) or not 0 < parts <= _MAX_CHIPS:
         return ()
     return tuple(product(*(range(size) for size in mesh_shape)))
 
@@ -503,11 +548,12 @@ _CLASS: Final = re.compile(r"[A-Za-z_][\w.]*\Z", re.ASCII)
 _UNSUPPORTED: Final = re.compile(
     r"\[ unsupported type , (?:std::reference_wrapper<)?(.*?)>?\s*\]\Z"
 )
+_IDENTIFIED: Final = re.compile(r" (at 0x[0-9a-fA-F]+|object \d+)>")
 _SPECIAL_FLOATS: Final = frozenset({"inf", "-inf", "nan"})
 _MESH_DEVICES: Final = frozenset({"MeshDevice", "Device", "ttnn.MeshDevice"})
 _MALFORMED: Final = (BadData, AttributeError, LookupError, TypeError, ValueError)
 
-_MOST_KNOWN: Final = 8192
+_MAX_CACHED: Final = 8192
 
 SPECIAL_FLOAT: Final = "infinite or undefined numbers: written as text"
 BY_TYPE: Final = "nullopt: recognized by its type"
@@ -527,7 +573,9 @@ class _Numbers:
         return self.tensors - 1
 
     def handle(self, text: str) -> int:
-        return self.handles.setdefault(text, len(self.handles))
+        """Return the number of a handle by its address; one without address is a new one."""
+        known = text if _IDENTIFIED.search(text) else f"{text} {len(self.handles)}"
+        return self.handles.setdefault(known, len(self.handles))
 
     def device(self, mesh_shape: tuple[int, ...] | None) -> int:
         return self.devices.setdefault(mesh_shape, len(self.devices))
@@ -598,6 +646,11 @@ class _Argument:
                 self.notes.add(BY_TYPE)
                 return Null()
             return self.notes.keep(kind, data, path)
+        if data.startswith(('[{"', '{"')):
+            try:
+                return self.value(parse_almost_json(data), path)
+            except (NotAlmostJson, UnknownForm):
+                pass  # not JSON of C++, but perhaps a printed set
         try:
             return read_printed(data)
         except UnknownForm:
@@ -629,7 +682,7 @@ class _Argument:
         known = self._known.get(text)
         if known is None:
             notes = PartNotes()
-            if len(self._known) >= _MOST_KNOWN:
+            if len(self._known) >= _MAX_CACHED:
                 self._known.clear()
             known = self._known[text] = (read_object(data, "", notes), notes)
         value, noted = known
@@ -650,10 +703,10 @@ class _Argument:
 
 
 def _is_mapping(data: dict[str, Any]) -> bool:
-    """Tell whether an object is a dictionary that was passed, not the description of an object."""
+    """Return whether an object is a dictionary argument, not the description of an object."""
     if "type" in data or _is_memory(data) or _is_compute(data) or _is_wire(data):
         return False
-    if data.keys() == {"x", "y"}:
+    if data.keys() == {"x", "y"} or "tensor_spec" in data or _untyped_program_config(data):
         return False
     return not (len(data) == 1 and _is_class(next(iter(data))))
 
@@ -689,6 +742,12 @@ def _described(data: dict[str, Any], path: str, notes: PartNotes) -> Value:
         return _typed(data, path, notes)
     if data.keys() == {"x", "y"}:
         return read_core(data)
+    if "tensor_spec" in data:
+        return read_printed_tensor(data, path, notes)
+    untyped = _untyped_program_config(data)
+    if untyped is not None:
+        notes.add(UNTYPED)
+        return Struct(f"ttnn.{untyped}", read_fields(data, path, notes))
     ((name, content),) = data.items()
     return _of_class(name, content, f"{path}.{name}", notes)
 
@@ -719,21 +778,48 @@ def _printed_as(kind: str, text: str) -> Value:
     """Read printed text that the file says to be of ``kind``."""
     if kind == "NdShardSpec":
         return read_shards(text, kind)
+    if kind in _WITHOUT_FIELDS and re.fullmatch(rf"<[\w.]*\b{kind} object[^>]*>", text):
+        return Struct(f"ttnn.{kind}", ())
+    if kind in ("slice", "range", "ellipsis", "complex"):
+        return _python_object(kind, text)
     value = read_printed(text)
     if kind == "set" and isinstance(value, Struct):
         value = Set(frozenset(_items(value)))
     return of_type(value, kind)
 
 
+def _python_object(kind: str, text: str) -> Value:
+    """Read an object of Python itself: ``slice(None, 32, None)``, ``range(0, 3)``, ``1j``."""
+    if kind == "ellipsis" and text == "Ellipsis":
+        return Symbol("python.Ellipsis", "Ellipsis")
+    if kind == "complex":
+        number = complex(text)
+        return Complex(Float(number.real), Float(number.imag))
+    steps = re.fullmatch(rf"{kind}\(({_STEP}), ({_STEP})(?:, ({_STEP}))?\)", text)
+    if steps is None:
+        raise UnknownForm(f"{text[:80]!r} is no {kind}")
+    start, stop, step = (
+        Null() if each in (None, "None") else Int(int(each)) for each in steps.groups()
+    )
+    if kind == "range" and steps[3] is None:
+        step = Int(1)
+    return Struct(f"python.{kind}", (("start", start), ("stop", stop), ("step", step)))
+
+
+_STEP: Final = r"-?\d{1,18}|None"
+_WITHOUT_FIELDS: Final = frozenset({"SoftmaxDefaultProgramConfig", "MatmulMultiCoreProgramConfig"})
+"""Classes without fields, which Python prints by their address only."""
+
+
 def _items(value: Struct) -> tuple[Value, ...]:
     match value:
         case Struct("ttnn.CoreRangeSet", (("ranges", List(items)),)):
             return items
-    raise UnknownForm(f"a {value.type} is no set")
+    raise UnknownForm(f"a {value.type} is not a set")
 
 
 def _is_class(name: str) -> bool:
-    """Tell whether an object with the key ``name`` alone is named by its class, as C++ prints."""
+    """Return whether an object with the key ``name`` alone is named by its class, as C++ prints."""
     return name in ("Tensor", "Shape") or (name.endswith("Config") and bool(_CLASS.match(name)))
 
 

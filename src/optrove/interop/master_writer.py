@@ -1,10 +1,14 @@
-"""Write master files of version 2, which tt-metal's tools read.
+"""Write master files of version 2, field by field as tt-metal's tracer writes them.
 
-The form of values is the inverse of ``master_values`` as far as it goes: it has no tuples, no
-padding, no tiles, and does not record which tensors are the same. So each configuration is read
-back while it is written. Where that gives another Case than the one written, the configuration also
-has the key ``optrove`` with the exact Case; a file that is read back always gives the same Cases
-and counts.
+A configuration that was imported is written as its file has it. Others are written from their
+Cases, in the form that tt-metal's tracer gives to the same call: it has no tuples, no padding, no
+tiles, no N-dimensional shards and no semaphores, and does not record which tensors are the same. So
+each configuration is read back while it is written. Where that gives another Case than the one
+written, the configuration also has the key ``optrove`` with the exact Case; a file that is read
+back always gives the same Cases and counts.
+
+tt-metal's ``config_hash`` is that of the arguments, the hardware and the mesh, so executions of one
+Case on different hardware are different configurations.
 
 The Cases may come in any order and number: their lines wait in a temporary file until all
 operations are known. Operations are sorted by name; each configuration is one line.
@@ -12,18 +16,31 @@ operations are known. Operations are sorted by name; each configuration is one l
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import re
+import struct
 import tempfile
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.interop.machines import Exported, Source, machine_data, model_of, summed
+from optrove.interop.machines import Exported, Source, model_of, summed
 from optrove.interop.master_values import ArgumentReader
-from optrove.interop.printed import COMPUTE_CONFIG, HANDLES, NULLS, ROWS, SINGLES
+from optrove.interop.printed import (
+    COMPUTE_CONFIG,
+    HANDLES,
+    LOST_ARGUMENTS,
+    NULLS,
+    ROWS,
+    SINGLES,
+    SLICE_TYPES,
+    UNARY_OPS,
+)
 from optrove.model.case import argument_order
+from optrove.model.trove import Machine
 from optrove.model.values import (
     Bool,
     Bytes,
@@ -47,11 +64,11 @@ from optrove.model.values import (
     Tuple,
     Value,
 )
-from optrove.serializer.hashes import CanonicalTexts, case_data
+from optrove.serializer.hashes import case_data
 from optrove.serializer.text import write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import BinaryIO
 
     from optrove.model.case import Case
@@ -59,7 +76,67 @@ if TYPE_CHECKING:
     from optrove.serializer.text import Json
 
 
-_HANDLE_CLASSES: Final = {ours: theirs for theirs, ours in HANDLES.items()}
+_HANDLE_TEXTS: Final = {
+    ours: {"type": theirs, "value": f"<ttnn._ttnn.{theirs}.{theirs} object>"}
+    for theirs, ours in HANDLES.items()
+}
+
+_SLICE_TYPES: Final = {ours: theirs for theirs, ours in SLICE_TYPES.items()}
+_ROW_MAJOR: Final = Symbol("ttnn.ShardOrientation", "ROW_MAJOR")
+_COMMA: Final = (",", "0", "1")
+_SPACED: Final = (", ", "false", "true")
+_PYTHON: Final = (", ", "False", "True")
+_FIELD_ORDERS: Final = {
+    "Conv2dConfig": (
+        "weights_dtype activation deallocate_activation reallocate_halo_output "
+        "config_tensors_in_dram act_block_h_override act_block_w_div reshard_if_not_optimal "
+        "override_sharding_config shard_layout core_grid transpose_shards output_layout "
+        "enable_act_double_buffer enable_weights_double_buffer full_inner_dim "
+        "enable_kernel_stride_folding enable_activation_reuse force_split_reader "
+        "override_output_sharding_config padding_mode"
+    ),
+    "Conv3dConfig": (
+        "weights_dtype output_layout T_out_block W_out_block H_out_block C_out_block "
+        "C_in_block dilation alignment compute_with_storage_grid_size "
+        "enable_fp32_operand_split"
+    ),
+    "Op2DSliceConfig": "slice_type num_slices",
+    "LayerNormDefaultProgramConfig": "legacy_reduction use_welford",
+    "LayerNormShardedMultiCoreProgramConfig": (
+        "compute_with_storage_grid_size subblock_w block_h block_w inplace legacy_reduction "
+        "use_welford"
+    ),
+    "MinimalMatmulConfig": (
+        "M_block_size K_block_size N_block_size subblock_h subblock_w "
+        "compute_with_storage_grid_size"
+    ),
+    "SDPAProgramConfig": (
+        "compute_with_storage_grid_size sub_core_grids q_chunk_size k_chunk_size "
+        "exp_approx_mode max_cores_per_head_batch max_k_splits matmul_math_fidelity "
+        "segmented_accumulation"
+    ),
+    "SoftmaxShardedMultiCoreProgramConfig": (
+        "compute_with_storage_grid_size subblock_w block_h block_w"
+    ),
+    "PagedCacheGeometryOverride": "block_size num_kv_heads",
+    "QkvCausalConv1dSiluProgramConfig": "channel_chunk_size",
+    "ChunkGdnPhasedProgramConfig": "use_mcast scan_serial prep_serial",
+    "ChunkGdnFusedProgramConfig": (
+        "num_producers num_receivers row_local handoff_depth unicast posted producer_pool "
+        "pool_extra_share handoff_checks handoff_fault"
+    ),
+}
+"""The fields of classes that ttnn 0.81 prints with their fields, in the order of printing."""
+
+_STYLES: Final = {
+    "SDPAProgramConfig": _SPACED,
+    "SoftmaxShardedMultiCoreProgramConfig": _SPACED,
+    "PagedCacheGeometryOverride": _SPACED,
+    "QkvCausalConv1dSiluProgramConfig": _SPACED,
+    "ChunkGdnPhasedProgramConfig": _PYTHON,
+    "ChunkGdnFusedProgramConfig": _PYTHON,
+}
+"""Separator, false and true of classes that are not printed as ``a=0,b=1``."""
 
 
 def master_value(value: Value) -> Json:
@@ -90,20 +167,22 @@ def _scalar(value: Null | Bool | Int | Float | Complex | Text | Bytes) -> Json:
         case Complex(real, imaginary):
             return {"type": "complex", "value": str(complex(real.value, imaginary.value))}
         case Bytes(content):
-            return {"type": "bytes", "value": content.hex()}
+            return {"type": "bytes", "value": str(content)}
 
 
 def _named(value: Symbol | DeviceRef | Handle | Callable | Opaque) -> Json:
     match value:
+        case Symbol("python.Ellipsis"):
+            return {"type": "ellipsis", "value": "Ellipsis"}
         case Symbol(type_name, name):
-            kind = type_name.removeprefix("ttnn.")
+            kind = _class(type_name)
             return {"type": kind, "repr": f"{kind}.{name}"}
         case DeviceRef(_, mesh_shape):
             text = f"{'x'.join(map(str, mesh_shape))} grid, {prod(mesh_shape)} devices"
             return {"type": "MeshDevice", "repr": f"MeshDevice({text})", "shape": list(mesh_shape)}
-        case Handle(type_name, _, identity):
-            kind = _HANDLE_CLASSES.get(type_name, type_name.removeprefix("ttnn."))
-            return {"type": kind, "value": f"<{kind} object {identity}>"}
+        case Handle(type_name):
+            kind = _class(type_name)
+            return _HANDLE_TEXTS.get(type_name, {"type": kind, "value": f"<{kind} object>"})
         case Callable(name):
             return {"type": "function", "value": name}
         case Opaque(type_name, token):
@@ -132,59 +211,149 @@ def _entry(item: tuple[Value, Value]) -> str:
 def _printed(value: Value) -> str:
     """Return the text that Python prints for a value, as far as ``printed`` reads it."""
     match value:
-        case Struct(type_name, ((field, List(items)),)) if ROWS.get(_class(type_name)) == field:
-            return f"{_class(type_name)}([{', '.join(map(_printed, items))}])"
-        case Struct(type_name, ((field, item),)) if SINGLES.get(_class(type_name)) == field:
-            return f"{_class(type_name)}({_printed(item)})"
-        case Struct(type_name, fields):
-            named = ", ".join(f"{name}={_printed(item)}" for name, item in fields)
-            return f"{_class(type_name)}({named})"
+        case Struct():
+            return _printed_struct(value)
         case Symbol(type_name, name):
             return f"{_class(type_name)}.{name}"
         case List(items) | Tuple(items):
             return f"[{', '.join(map(_printed, items))}]"
         case Null():
             return "None"
-        case Bool(plain) | Int(plain) | Float(plain):
+        case Float(number):
+            return _printed_float(number)
+        case Bool(plain) | Int(plain):
             return str(plain)
         case _:
             return repr(master_value(value))
 
 
+def _printed_struct(value: Struct) -> str:
+    kind = _class(value.type)
+    match kind, value.fields:
+        case "CoreCoord", (("x", Int(x)), ("y", Int(y))):
+            return f"{x}-{y}"
+        case "CoreRange", (("end", end), ("start", start)):
+            return f"[{_printed(start)} - {_printed(end)}]"
+        case "CoreRangeSet", (("ranges", List(items)),):
+            return f"{{{', '.join(map(_printed, items))}}}"
+        case "UnaryWithParam", (("op_type", op_type), ("params", List(items))):
+            params = f", params=[{', '.join(map(_printed, items))}]" if items else ""
+            return f"{kind}(op_type={_printed_in_c(op_type, _COMMA)}{params})"
+        case _, ((field, List(items)),) if ROWS.get(kind) == field:
+            return f"{kind}([{', '.join(map(_printed, items))}])"
+        case _, ((field, item),) if SINGLES.get(kind) == field:
+            return f"{kind}({_printed(item)})"
+    named = ", ".join(f"{name}={_printed(item)}" for name, item in value.fields)
+    return f"{kind}({named})"
+
+
+def _printed_float(number: float) -> str:
+    """Return a number as C++ prints a float: with as few digits as give the same float."""
+    try:
+        (single,) = struct.unpack("f", struct.pack("f", number))
+        digits = (f"{number:.{count}g}" for count in range(1, 10))
+        return next(
+            text for text in digits if struct.pack("f", float(text)) == struct.pack("f", single)
+        )
+    except (OverflowError, StopIteration):
+        return str(number)
+
+
+def _printed_in_c(value: Value, style: tuple[str, str, str]) -> str:
+    """Return a field as C++ prints it."""
+    match value:
+        case Null():
+            return "std::nullopt" if style is not _PYTHON else "None"
+        case Bool(truth):
+            return style[1 + truth]
+        case Symbol("ttnn.Op2DSliceConfig.SliceTypeEnum", name) if name in _SLICE_TYPES:
+            return f"SliceType::{_SLICE_TYPES[name]}"
+        case Symbol(type_name, name):
+            return f"{_class(type_name)}::{name}"
+        case List(items) | Tuple(items):
+            return f"{{{', '.join(_printed_in_c(item, style) for item in items)}}}"
+        case _:
+            return _printed(value)
+
+
 def _class(type_name: str) -> str:
-    return type_name.removeprefix("ttnn.")
+    """Return the name of a class of ttnn without its modules, as Python has it."""
+    return type_name.rpartition(".")[2] if type_name.startswith("ttnn.") else type_name
 
 
 def _struct(value: Struct) -> Json:
     fields = dict(value.fields)
     kind = _class(value.type)
+    if value.type in ("python.slice", "python.range"):
+        kind = kind.removeprefix("python.")
+        steps = [_printed(fields.get(name, Null())) for name in ("start", "stop", "step")]
+        if kind == "range" and steps[-1] == "1":
+            steps.pop()
+        return {"type": kind, "value": f"{kind}({', '.join(steps)})"}
     if value.type == "ttnn.MemoryConfig" and {"memory_layout", "buffer_type"} <= fields.keys():
         return _memory(fields)
     if value.type == COMPUTE_CONFIG and fields:
-        return {name: _in_field(item) for name, item in fields.items()}
-    if value.type == "ttnn.CoreCoord" and fields.keys() == {"x", "y"}:
-        return {name: master_value(item) for name, item in fields.items()}
-    if kind in ROWS or kind in SINGLES or value.type == "ttnn.CoreRange" or not fields:
-        return {"type": kind, "value": _printed_core_range(value)}
+        return _compute(fields)
+    if kind.startswith("Matmul") and isinstance(fields.get("orientation"), Symbol):
+        fields["orientation"] = Int(int(fields["orientation"] != _ROW_MAJOR))
+    text = _text_of(kind, value, fields)
+    if text is not None:
+        return {"type": kind, "value": text}
+    return {name: _in_field(item) for name, item in fields.items() if name != "type"} | {
+        "type": kind
+    }
+
+
+def _text_of(kind: str, value: Struct, fields: dict[str, Value]) -> str | None:
+    """Return the text of an object that tt-metal's tracer prints; None of one with fields."""
+    if kind in _FIELD_ORDERS:
+        style, order = _STYLES.get(kind, _COMMA), _FIELD_ORDERS[kind].split()
+        named = [f"{name}={_printed_in_c(fields[name], style)}" for name in order if name in fields]
+        return f"{kind}({style[0].join(named)})"
+    if kind == "SoftmaxDefaultProgramConfig":
+        return f"<ttnn._ttnn.operations.normalization.{kind} object>"
+    if kind == "CoreGrid":
+        return f"ttnn.{_printed(value)}"
+    if kind in ROWS or kind in SINGLES or kind in _PRINTED_CLASSES or not fields:
+        return _printed(value)
+    match kind, fields:
+        case "Tile", {"shape": List() as shape}:
+            return f"Tile with shape: {_printed(shape)}"
+        case "MeshCoordinateRange", {"start": List() as start, "end": List() as end}:
+            ends = f"start=MeshCoordinate({_printed(start)}), end=MeshCoordinate({_printed(end)})"
+            return f"{kind}({ends})"
+        case "ShardSpec" | "NdShardSpec", {"grid": Struct(_, (("ranges", List(ranges)),))}:
+            return _printed_shards(kind, fields, [_compact(_range(item)) for item in ranges])
+    return None
+
+
+def _printed_shards(kind: str, fields: dict[str, Value], ranges: list[str]) -> str | None:
+    facing = _printed_in_c(fields["orientation"], _COMMA)
     match fields:
-        case {"shape": List() as shape, "transpose": Bool(value=False)} if kind == "Tile":
-            return {"type": kind, "value": f"Tile with shape: {_printed(shape)}"}
-        case {"ranges": List(ranges)} if kind == "CoreRangeSet":
-            text = f"{{{', '.join(map(_printed_core_range, ranges))}}}"
-            return {"type": kind, "value": text}
-    named = {name: _in_field(item) for name, item in fields.items() if name != "type"}
-    return {**named, "type": kind}
+        case {"shape": List() as shape} if kind == "ShardSpec":
+            # ttnn leaves out the brace after each range.
+            grid = ", ".join(text[:-1] for text in ranges)
+            return f"ShardSpec{{grid=[{grid}], shape={_printed(shape)}, orientation={facing}}}"
+        case {"shard_shape": Struct(_, ((_, shape),)), "shard_distribution_strategy": strategy}:
+            grid, spread = ", ".join(ranges), _printed_in_c(strategy, _COMMA)
+            facts = f'"orientation":"{facing}","shard_distribution_strategy":"{spread}"'
+            return f'{{"shard_shape":{_printed(shape)},"grid":[{grid}],{facts}}}'
+    return None
 
 
-def _printed_core_range(value: Value) -> str:
-    match value:
-        case Struct("ttnn.CoreRange", (("end", Struct(_, end)), ("start", Struct(_, start)))):
-            return f"[{_printed_core(start)} - {_printed_core(end)}]"
-    return _printed(value)
+_PRINTED_CLASSES: Final = frozenset({"CoreCoord", "CoreRange", "CoreRangeSet", "UnaryWithParam"})
 
 
-def _printed_core(fields: Iterable[tuple[str, Value]]) -> str:
-    return "-".join(_printed(item) for _, item in fields)
+def _compact(data: Json) -> str:
+    return json.dumps(data, separators=(",", ":"))
+
+
+def _compute(fields: dict[str, Value]) -> Json:
+    """Return a compute configuration, of which one switch is written as text."""
+    written: dict[str, Json] = {name: _in_field(item) for name, item in fields.items()}
+    if isinstance(written.get("math_approx_mode"), bool):
+        written["math_approx_mode"] = str(written["math_approx_mode"])
+    return written
 
 
 def _in_field(value: Value) -> Json:
@@ -192,12 +361,15 @@ def _in_field(value: Value) -> Json:
     match value:
         case Symbol(type_name, name):
             return f"{_class(type_name)}.{name}"
+        case Struct("ttnn.CoreCoord", (("x", Int(x)), ("y", Int(y)))):
+            return {"x": x, "y": y}
         case Struct("ttnn.CoreRangeSet", (("ranges", List(items)),)):
             return [_range(item) for item in items]
         case Struct(
-            "ttnn.UnaryWithParam", (("op_type", Symbol() as kind), ("params", List(items)))
-        ):
-            return {"op_type": _in_field(kind), "param": [master_value(item) for item in items]}
+            "ttnn.UnaryWithParam", (("op_type", Symbol(_, kind)), ("params", List(items)))
+        ) if kind in UNARY_OPS:
+            params = [master_value(item) for item in items]
+            return {"op_type": UNARY_OPS.index(kind), "param": params}
         case List(items) | Tuple(items):
             return [_in_field(item) for item in items]
         case _:
@@ -207,41 +379,38 @@ def _in_field(value: Value) -> Json:
 def _range(value: Value) -> Json:
     match value:
         case Struct("ttnn.CoreRange", (("end", end), ("start", start))):
-            return {"start": master_value(start), "end": master_value(end)}
+            return {"start": _in_field(start), "end": _in_field(end)}
     return master_value(value)
 
 
 def _memory(fields: dict[str, Value]) -> Json:
     layout = _in_field(fields["memory_layout"])
-    sharded = isinstance(layout, str) and layout.endswith("SHARDED")
-    written: dict[str, Any] = {
+    return {
         "memory_layout": layout,
         "buffer_type": _in_field(fields["buffer_type"]),
-        "shard_spec": _shard(fields.get("shard_spec", Null())),
-        "is_sharded": sharded,
+        "shard_spec": shard_form(fields.get("shard_spec", Null())),
+        "is_sharded": isinstance(layout, str) and layout.endswith("SHARDED"),
         "interleaved": isinstance(layout, str) and layout.endswith("INTERLEAVED"),
     }
-    others = {name: item for name, item in fields.items() if name not in written}
-    if others.get("nd_shard_spec") == Null():
-        del others["nd_shard_spec"]
-    return written | {name: _shard(item) for name, item in others.items()}
 
 
-def _shard(value: Value) -> Json:
+def shard_form(value: Value) -> Json:
+    """Return a shard spec as a memory configuration of a master file has it."""
     match value:
         case Null():
-            return "None"
+            return None
         case Opaque(_, token) if token not in NULLS:
             return token
-        case Struct("ttnn.ShardSpec" | "ttnn.NdShardSpec", fields):
+        case Struct("ttnn.ShardSpec", fields):
             return {name: _shard_field(item) for name, item in fields}
     return _in_field(value)
 
 
 def _shard_field(value: Value) -> Json:
     match value:
-        case Struct("ttnn.Shape", (("shape", List() as sizes),)):
-            return _in_field(sizes)
+        case Symbol(_, name):
+            # tt-metal's loader drops the whole shard spec if the enumeration is named here.
+            return name
     return _in_field(value)
 
 
@@ -260,18 +429,68 @@ def _tensor(spec: TensorSpec) -> Json:
     }
     if placement.memory is not None:
         written["memory_config"] = _struct(placement.memory)
-    if placement.mesh is not None:
+    if placement.mesh is not None and placement.mesh.placements:
         words = [
             "PlacementReplicate" if dim is None else f"PlacementShard({dim})"
             for dim in placement.mesh.placements
         ]
+        parts = list(placement.mesh.distribution_shape)
+        # Of a tensor on the host, tt-metal derives the mesh from the distribution.
+        mesh = list(placement.mesh_shape or (parts if len(parts) > 1 else [1, *parts]))
         written["tensor_placement"] = {
             "placement": str(words),
-            "distribution_shape": str(list(placement.mesh.distribution_shape)),
+            "distribution_shape": str(parts),
+            "mesh_device_shape": str(mesh),
         }
-        if placement.mesh_shape is not None:
-            written["tensor_placement"]["mesh_device_shape"] = str(list(placement.mesh_shape))
     return written
+
+
+ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
+"""The address of an object in the text that Python prints for it."""
+_SHAPE: Final = re.compile(r"Shape\(\[([0-9,\s]+)\]\)")
+
+
+def _hashed(data: Json) -> Json:
+    """Return arguments as tt-metal hashes them: without facts of one build or process."""
+    match data:
+        case str():
+            return ADDRESS.sub("", data)
+        case list():
+            return [_hashed(item) for item in data]
+        case {"type": "Shape", "value": str(text)} if found := _SHAPE.fullmatch(text):
+            return [int(size) for size in found[1].split(",")]
+        case dict():
+            return {
+                key: "None" if key == "shard_spec" and item is None else _hashed(item)
+                for key, item in data.items()
+                if not (key == "hash" and isinstance(item, int))
+                and not (key == "allowed_worker_cores" and item is None)
+            }
+    return data
+
+
+def config_hash(op: str, arguments: dict[str, Json], machine: dict[str, Json]) -> str:
+    """Return tt-metal's hash of a configuration on a machine."""
+    hardware, mesh = _hardware(machine)
+    hashed = {name: _hashed(item) for name, item in arguments.items()}
+    content = {"operation": op, "arguments": hashed, "hardware": hardware, "mesh": mesh}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _hardware(machine: dict[str, Json]) -> tuple[Json, Json]:
+    """Return the facts of a machine that tt-metal's hash counts: hardware and mesh."""
+    hardware, mesh = None, None
+    if machine.get("board_type"):
+        series = machine.get("device_series")
+        if isinstance(series, list):
+            series = series[0] if series else None
+        hardware = [machine["board_type"], series, machine.get("card_count", 1)]
+    nothing = {"placement_type": None, "shard_dim": None}
+    if machine.get("mesh_device_shape"):
+        mesh = {"mesh_shape": machine["mesh_device_shape"], **nothing}
+    elif machine.get("device_count"):
+        mesh = {"mesh_shape": None, "device_count": machine["device_count"], **nothing}
+    return hardware, mesh
 
 
 def write_master(
@@ -290,7 +509,7 @@ def write_master(
         stream.write(b'},\n  "metadata": ')
         metadata = json.dumps(lines.metadata(last_updated), indent=2)
         stream.write(metadata.replace("\n", "\n  ").encode("ascii") + b"\n}\n")
-        return Exported(lines.count, lines.calls)
+        return Exported(lines.cases, lines.calls)
 
 
 @dataclass(slots=True)
@@ -298,40 +517,59 @@ class _Lines:
     """The configurations in a temporary file, and their positions by operation."""
 
     waiting: BinaryIO
+    cases: int = 0
     count: int = 0
     calls: int = 0
     sources: set[str] = field(default_factory=set)
-    places: defaultdict[str, list[tuple[int, int]]] = field(
+    places: defaultdict[str, list[tuple[float, int, int]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    _texts: CanonicalTexts = field(default_factory=CanonicalTexts)
     _reader: ArgumentReader = field(default_factory=ArgumentReader)
 
     def add(self, case: Case, rows: Sequence[ExecutionRow]) -> None:
-        """Add the configuration of one Case."""
+        """Add the configurations of one Case: one for each way in which it was recorded."""
+        self.cases += 1
+        alike: defaultdict[tuple[str, str], list[ExecutionRow]] = defaultdict(list)
+        imported = all(row.configuration is not None for row in rows)
+        by_name = {} if rows and imported else _arguments(case, ())
+        for row in rows:
+            if row.configuration is None:
+                row = replace(row, machine=_machine(row, by_name))  # noqa: PLW2901 - the same, as tt-metal has it
+                alike[write([_hardware(row.machine.data()), row.places]), ""].append(row)
+            else:
+                alike["", row.configuration].append(row)
+        for (_, known), each in alike.items() or {("", ""): []}.items():
+            self._add(case, json.loads(known) if known else {}, each)
+
+    def _add(self, case: Case, known: dict[str, Any], rows: Sequence[ExecutionRow]) -> None:
         executions = summed(rows)
-        line = json.dumps(self._configuration(case, executions))[1:].encode("ascii")
-        self.places[case.op].append((self.waiting.tell(), len(line)))
+        place = known.pop("config_id", None)
+        listed = [_execution(source, count) for source, count in executions]
+        machine = listed[0]["machine_info"] if listed else {}
+        arguments = known.get("arguments")
+        if not isinstance(arguments, dict):
+            opened = json.loads((rows[0].device if rows else None) or "{}")
+            ids = machine.get("device_ids") or opened.get("device_ids") or []
+            arguments = _with_ids(_arguments(case, rows[0].places if rows else ()), ids)
+        if "config_hash" not in known:
+            known["config_hash"] = config_hash(case.op, arguments, machine)
+        configuration: dict[str, Any] = {
+            **known,
+            "arguments": arguments,
+            "executions": listed,
+        }
+        if not self._is_exact(case, arguments):
+            configuration["optrove"] = case_data(case)
+        line = json.dumps(configuration)[1:].encode("ascii")
+        rank = place if type(place) is int else math.inf
+        self.places[case.op].append((rank, self.waiting.tell(), len(line)))
         self.waiting.write(line)
         self.count += 1
         self.calls += sum(count for _, count in executions)
         self.sources.update(source.name for source, _ in executions)
 
-    def _configuration(self, case: Case, executions: list[tuple[Source, int]]) -> dict[str, Json]:
-        named = sorted(case.arguments, key=lambda item: argument_order(item[0]))
-        # As a reader will see them: JSON joins pairs of surrogates, for example.
-        arguments = json.loads(json.dumps({name: master_value(value) for name, value in named}))
-        configuration: dict[str, Any] = {
-            "config_hash": self._texts.case_id(case),
-            "arguments": arguments,
-            "executions": [_execution(source, count) for source, count in executions],
-        }
-        if not self._is_exact(case, arguments):
-            configuration["optrove"] = case_data(case)
-        return configuration
-
     def _is_exact(self, case: Case, arguments: dict[str, Json]) -> bool:
-        """Tell whether the arguments as they are written are read as this very Case."""
+        """Return whether the arguments as they are written are read as this very Case."""
         if "::" in case.op:
             return False
         read, _ = self._reader.case(case.op, arguments.items(), printed=False)
@@ -343,7 +581,7 @@ class _Lines:
         for index, op in enumerate(sorted(self.places)):
             stream.write(b",\n    " if index else b"\n    ")
             stream.write(write(op).encode("ascii") + b': {"configurations": [')
-            for place, (begin, length) in enumerate(self.places[op]):
+            for place, (_, begin, length) in enumerate(sorted(self.places[op])):
                 number += 1
                 self.waiting.seek(begin)
                 head = f'{"," if place else ""}\n      {{"config_id": {number}, '
@@ -362,12 +600,86 @@ class _Lines:
         }
 
 
-def _execution(source: Source, count: int) -> dict[str, Json]:
+def _arguments(case: Case, places: Sequence[str]) -> dict[str, Json]:
+    """Return the arguments of a Case as tt-metal's tracer writes them.
+
+    Those in ``places`` were passed by place, and are called ``arg0``, ``arg1`` and so on.
+    """
+    names = {name: f"arg{place}" for place, name in enumerate(places)}
+    named = [(names.get(name, name), value) for name, value in case.arguments]
+    ordered = sorted(named, key=lambda item: argument_order(item[0]))
+    written = {name: master_value(value) for name, value in ordered if name not in LOST_ARGUMENTS}
+    # As a reader will see them: JSON joins pairs of surrogates, for example.
+    arguments: dict[str, Json] = json.loads(json.dumps(written))
+    return arguments
+
+
+def _with_ids(data: Json, device_ids: list[int]) -> Json:
+    """Return arguments whose devices have the numbers of their chips, where these are known."""
+    match data:
+        case {"type": "MeshDevice", "shape": list(shape)} if len(device_ids) == prod(shape):
+            return {**data, "device_ids": device_ids}
+        case dict():
+            return {key: _with_ids(item, device_ids) for key, item in data.items()}
+        case list():
+            return [_with_ids(item, device_ids) for item in data]
+    return data
+
+
+def _execution(source: Source, count: int) -> dict[str, Any]:
     execution: dict[str, Json] = {
         "source": source.name,
-        "machine_info": machine_data(source.machine),
+        "machine_info": source.machine.data(),
         "count": count,
     }
     if source.model != model_of(source.name):
         execution["model"] = source.model
-    return execution
+    return execution | {name: json.loads(text) for name, text in source.provenance}
+
+
+_CARDS: Final = {
+    "n150": ("Wormhole", "n150", 1),
+    "n300": ("Wormhole", "n300", 1),
+    "t3k": ("Wormhole", "n300", 4),
+    "galaxy": ("Wormhole", "tt-galaxy-wh", 32),
+    "p100": ("Blackhole", "p100a", 1),
+    "p150": ("Blackhole", "p150b", 1),
+    "p300": ("Blackhole", "p300c", 1),
+    "bh-galaxy": ("Blackhole", "tt-galaxy-bh", 32),
+}
+"""Type, series and number of the cards of a board, as tt-smi names them."""
+
+
+def _machine(row: ExecutionRow, arguments: dict[str, Json]) -> Machine:
+    """Return the machine of an execution that was not imported, as tt-metal's tracer has it.
+
+    We record our name of the board, and the device with the calls. tt-metal has the mesh of the
+    first tensor.
+    """
+    data = row.machine.data()
+    board = str(data.get("board_type")).partition(":")[0]
+    if board not in _CARDS:
+        return row.machine
+    names = ("board_type", "device_series", "card_count")
+    data |= dict(zip(names, _CARDS[board], strict=True))
+    opened = json.loads(row.device or "{}")
+    text = next(_mesh_texts(arguments), None)
+    if text is not None:
+        mesh = json.loads(text)
+        data |= {"mesh_device_shape": mesh, "device_count": prod(mesh)}
+        if opened.get("mesh_shape") == mesh and opened.get("device_ids"):
+            data["device_ids"] = opened["device_ids"]
+    return Machine.of(data)
+
+
+def _mesh_texts(data: Json) -> Iterator[str]:
+    """Yield the mesh of each tensor in arguments as they are written."""
+    match data:
+        case {"tensor_placement": {"mesh_device_shape": str(text)}}:
+            yield text
+        case dict():
+            for item in data.values():
+                yield from _mesh_texts(item)
+        case list():
+            for item in data:
+                yield from _mesh_texts(item)

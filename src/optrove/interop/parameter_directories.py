@@ -4,26 +4,48 @@ An import reads two forms: that of ``--trace-params`` and of tt-metal's guide
 (``operation_number``), and that of the tracer in ttnn itself (``operation_id``), which writes
 values as master files do. Positional arguments are called ``arg0``, ``arg1`` and so on. Neither
 form names program or machine. Outputs and the numbers in tensors are not kept.
+
+tt-metal's ``generic_ops_tracer.py --store`` writes a directory with one subdirectory per test:
+
+    _trace_metadata.json     the test, the machine, ``trace_uid``, ``pytest_args``
+    <test>/_status.json      whether the test passed; as in tt-metal, only calls of those count
+    <test>/1_ttnn_add_....json
+
+The mesh of a call is that of its first tensor, as in master files.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from datetime import datetime, timedelta, timezone
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, Fault
-from optrove.interop.fidelity import FidelityCounter, bad_file, expected, parse
-from optrove.interop.machines import EPOCH, Execution, Exported, Source, runs_of
-from optrove.interop.master_values import ArgumentReader
-from optrove.interop.op_lines import error_of
+from optrove.interop.fidelity import FidelityCounter, expected, parse
+from optrove.interop.machines import (
+    EPOCH,
+    Exported,
+    Source,
+    SourceExecution,
+    model_of,
+    moment_of,
+    runs_of,
+)
+from optrove.interop.master_values import ArgumentReader, read_shards
+from optrove.interop.master_writer import ADDRESS, shard_form
+from optrove.interop.op_line_files import error_of
+from optrove.interop.printed import LOST_ARGUMENTS
+from optrove.model.trove import Machine
+from optrove.serializer.hashes import CanonicalTexts
 from optrove.serializer.op_lines import MOMENT
 from optrove.serializer.parameter_files import STAMP, argument_form, file_stem, tensor_count
 from optrove.serializer.text import check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from optrove.model.case import Case
@@ -44,66 +66,112 @@ _KNOWN: Final = frozenset(
         "kwargs",
         "num_tensors",
         "return_value",
+        "sweep_source_hash",
     }
 )
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def _is_parameters(document: Json) -> bool:
-    """Tell whether a document is one parameter file."""
+    """Return whether a document is one parameter file."""
     return isinstance(document, dict) and document.keys() >= {"operation_name", "args", "kwargs"}
 
 
+METADATA: Final = "_trace_metadata.json"
+STATUS: Final = "_status.json"
+_PASSED: Final = "passed"
+
+
 def parameter_files(directory: Path) -> list[Path]:
-    """Return the parameter files of a directory, or of the usual folder in it, by number."""
+    """Return the parameter files of a directory, of its tests or of the usual folder, by number."""
     for place in (directory, directory / FOLDER):
         if place.is_dir():
-            named = [(path, _NAME.match(path.name)) for path in place.glob("*.json")]
+            tests = sorted(path.parent for path in place.glob(f"*/{STATUS}"))
+            named = [
+                (path, _NAME.match(path.name))
+                for folder in (place, *tests)
+                for path in folder.glob("*.json")
+            ]
             found = [(int(match[1]), match[2], path) for path, match in named if match is not None]
             if found:
                 return [path for *_, path in sorted(found)]
     return []
 
 
+def trace_directories(directory: Path) -> list[Path]:
+    """Return a directory with parameter files, or else the directories in it that have some."""
+    if parameter_files(directory):
+        return [directory]
+    inside = sorted(path for path in directory.iterdir() if path.is_dir())
+    return [path for path in inside if parameter_files(path)]
+
+
 def read_params_directory(
     directory: Path, *, strict: bool
 ) -> tuple[tuple[Imported, ...], Fidelity]:
-    """Return the Run of a directory of parameter files; BadData lists the faults of all files."""
+    """Return the Runs of a directory of parameter files; BadData if no file can be read."""
     counter = FidelityCounter(strict=strict)
-    reader = _FileReader(counter)
-    files = parameter_files(directory)
-    for path in files:
-        reader.take(path)
-    others = len(list(files[0].parent.iterdir())) - len(files) if files else 0
-    if others:
-        counter.note("not read: files with other names", others)
-    if reader.faults:
-        raise bad_file(reader.faults)
-    runs, cases = runs_of(reader.executions, reader.started_at)
-    return runs, counter.fidelity(str(directory), "parameter files", cases)
+    runs: list[Imported] = []
+    cases: set[str] = set()
+    for place in trace_directories(directory):
+        reader = _FileReader(place, counter)
+        reader.read()
+        found, _ = runs_of(reader.executions, reader.started_at)
+        runs += found
+        texts = CanonicalTexts()
+        cases |= {texts.case_id(each.case) for run in found for each in run.cases}
+    return tuple(runs), counter.fidelity(str(directory), "parameter files", len(cases))
 
 
 class _FileReader:
-    """Collects the executions of the files."""
+    """Collects the executions of the files of one trace; ``faults`` are those of one file."""
 
-    __slots__ = ("_arguments", "counter", "executions", "faults", "started_at")
-
-    def __init__(self, counter: FidelityCounter) -> None:
+    def __init__(self, directory: Path, counter: FidelityCounter) -> None:
         self.counter = counter
+        self.executions: list[SourceExecution] = []
         self.faults: list[Fault] = []
-        self.executions: list[Execution] = []
-        self.started_at = EPOCH
+        self._files = parameter_files(directory)
         self._arguments = ArgumentReader()
+        self._metadata = _sidecar(directory / METADATA)
+        self._began: str | None = None
 
-    def take(self, path: Path) -> None:
-        """Read one file."""
+    @property
+    def started_at(self) -> str:
+        """When the trace began: as the metadata or the names of the files say."""
+        written = moment_of(self._metadata.get("timestamp"))
+        return written if written != EPOCH else self._began or EPOCH
+
+    def read(self) -> None:
+        """Read all files, except those of tests that did not pass."""
+        statuses = {
+            folder: _sidecar(folder / STATUS).get("status", _PASSED)
+            for folder in {path.parent for path in self._files}
+        }
+        for path in self._files:
+            if statuses[path.parent] == _PASSED:
+                self._take(path)
+            else:
+                self.counter.note(f"not read: calls of tests that {statuses[path.parent]}")
+        folders = list(statuses)
+        others = sum(
+            not path.is_dir() and path.name not in (METADATA, STATUS)
+            for folder in folders
+            for path in folder.iterdir()
+        ) - len(self._files)
+        if others > 0:
+            self.counter.note("not read: files with other names", others)
+
+    def _take(self, path: Path) -> None:
+        """Read one file; one with faults is refused."""
+        self.faults = []
+        named, steps = None, dict[str, str]()
         try:
             document = parse(path.read_bytes())
+            named, steps = self._named(document, f"{path.name}: $")
         except BadData as error:
             self.faults += error.within(path.name).faults
-            return
-        named, steps = self._named(document, f"{path.name}: $")
         if named is None:
+            self.counter.refuse(self.faults)
             return
         for key in sorted(document.keys() - _KNOWN):
             self.counter.note(f"not kept: {key} of a call")
@@ -111,10 +179,32 @@ class _FileReader:
         case, parts = self._arguments.case(op, named.items(), printed=False)
         placed = [(steps[name], notes) for name, notes in parts]
         self.counter.configuration(f"{path.name}: $", placed)
-        self.executions.append(Execution(case, Source(SOURCE, None), 1, path.name))
+        mesh = next((mesh for value in named.values() for mesh in _meshes(value)), {})
+        kept = {key: document[key] for key in ("sweep_source_hash",) if key in document}
+        if "operation_id" in document:
+            written = {name: item for name, item in named.items() if name not in LOST_ARGUMENTS}
+            kept["arguments"] = _master_form(written)
+        configuration = json.dumps(kept) if kept else None
+        self.executions.append(
+            SourceExecution(case, self._source(mesh), 1, path.name, configuration)
+        )
         began = _moment(path.name)
-        if self.started_at == EPOCH or began < self.started_at:
-            self.started_at = began
+        self._began = min(began, self._began or began)
+
+    def _source(self, mesh: dict[str, Json]) -> Source:
+        """Return the source of a call, as tt-metal's tracer gives it to a master file."""
+        facts = self._metadata
+        if not facts:
+            return Source(SOURCE, None)
+        tags = [f"[{name}:{facts[name]}]" for name in ("HF_MODEL", "LLAMA_DIR") if name in facts]
+        name = " ".join([str(facts.get("test_source", SOURCE)), *tags])
+        machine = facts.get("machine_info")
+        versions = facts.get("software_versions")
+        data = dict(machine) if isinstance(machine, dict) else {}
+        data |= dict(versions) if isinstance(versions, dict) else {}
+        kept = {key: facts.get(key) for key in ("trace_uid", "pytest_args")}
+        provenance = tuple(sorted((key, json.dumps(item)) for key, item in kept.items()))
+        return Source(name, model_of(name), Machine.of(data | mesh), provenance)
 
     def _named(self, data: Json, path: str) -> tuple[dict[str, Json] | None, dict[str, str]]:
         """Return the arguments by name and the steps to them; None after noting faults."""
@@ -149,6 +239,87 @@ class _FileReader:
         if len(named) != len(steps) or (isinstance(data, list) and len(named) != len(data)):
             self.faults.append(Fault(path, "two arguments at the same position"))
         return named, steps
+
+
+def _master_form(data: Json) -> Json:
+    """Return arguments of ttnn's tracer as tt-metal puts them into a master file."""
+    match data:
+        case str():
+            return ADDRESS.sub("", data)
+        case float() if not math.isfinite(data):
+            return str(data)
+        case list():
+            return [_master_form(item) for item in data]
+        case dict():
+            dropped = ("mesh_device", "values")  # numbers in tensors are not kept
+            kept = {key: _master_form(item) for key, item in data.items() if key not in dropped}
+            if isinstance(data.get("mesh_device"), dict):
+                kept |= _placement_form(data["mesh_device"])
+            for name in ("shape", "dtype"):
+                if name in kept and kept[name] == kept.get(f"original_{name}"):
+                    del kept[name]
+            if "shard_spec" in kept:
+                kept["shard_spec"] = _shard_form(kept["shard_spec"])
+            return kept
+    return data
+
+
+def _shard_form(data: Json) -> Json:
+    try:
+        if isinstance(data, str) and data != "None":
+            return shard_form(read_shards(data, "ShardSpec"))
+    except ValueError:
+        return data
+    return None if data == "None" else data
+
+
+def _placement_form(mesh: dict[str, Json]) -> dict[str, Json]:
+    if not mesh.get("placements"):
+        return {}
+    return {
+        "tensor_placement": {
+            "placement": str(mesh["placements"]),
+            "distribution_shape": str(mesh.get("distribution_shape", [])),
+            "mesh_device_shape": str(_mesh_facts(mesh).get("mesh_device_shape", [])),
+        }
+    }
+
+
+def _sidecar(path: Path) -> dict[str, Json]:
+    """Return the facts of a file beside the parameter files; none if it is missing or damaged."""
+    try:
+        data = parse(path.read_bytes())
+    except (OSError, BadData):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _meshes(data: Json) -> Iterator[dict[str, Json]]:
+    """Yield the mesh of each tensor in an argument, as ``machine_info`` has it."""
+    match data:
+        case list():
+            for item in data:
+                yield from _meshes(item)
+        case {"mesh_device": dict(mesh)}:
+            found = _mesh_facts(mesh)
+            if found:
+                yield found
+        case dict():
+            for item in data.values():
+                yield from _meshes(item)
+
+
+def _mesh_facts(mesh: dict[str, Json]) -> dict[str, Json]:
+    ids, shape, parts = (mesh.get(name) for name in ("device_ids", "shape", "distribution_shape"))
+    if not isinstance(shape, list) and isinstance(parts, list):
+        shape = parts if len(parts) > 1 else [1, *parts]
+    facts: dict[str, Json] = {}
+    if isinstance(ids, list) and ids:
+        facts["device_ids"] = ids
+    if isinstance(shape, list) and all(type(size) is int for size in shape):
+        facts["device_count"] = len(ids) if isinstance(ids, list) and ids else prod(shape)
+        facts["mesh_device_shape"] = shape
+    return facts
 
 
 def _moment(name: str) -> str:

@@ -9,10 +9,13 @@
 Other text is refused, so that the caller can keep it verbatim. The last line shows a fault of ttnn
 0.81, which leaves out the brace after each range of a shard's grid.
 
-``parse_almost_json`` reads JSON with two additions of C++:
+``parse_almost_json`` reads JSON with the additions of C++:
 
     {"x":0,"y":0} - {"x":7,"y":7}          a range of cores: {"start": ..., "end": ...}
     {[...], [...]}                         a set: braces around items without keys
+    "compute_grid":8,8                     a list without brackets
+    "arg0":"[{"tensor_spec":...}]"         a list in quotes that are not escaped
+    "exp_approx_mode":std::nullopt         a word without quotes
 
 Names of fields are those of ttnn 0.78 to 0.81; each means the same in every class that has it.
 """
@@ -91,7 +94,13 @@ CORE_RANGES: Final = frozenset({"allowed_worker_cores", "hop_cores", "sub_core_g
 ROWS: Final = {"Shape": "shape", "MeshShape": "shape", "MeshCoordinate": "coords"}
 """The field of classes that are printed as ``Name([...])``."""
 
-SINGLES: Final = {"SubDeviceId": "id", "PlacementShard": "dim"}
+SINGLES: Final = {
+    "SubDeviceId": "id",
+    "PlacementShard": "dim",
+    "MeshId": "value",
+    "MeshTraceId": "value",
+    "QueueId": "value",
+}
 """The field of classes that are printed as ``Name(1)``."""
 
 HANDLES: Final = {
@@ -99,6 +108,50 @@ HANDLES: Final = {
     "global_circular_buffer": "ttnn.GlobalCircularBuffer",
 }
 """Our names for the classes of runtime objects that ttnn prints by address only."""
+
+_UNARY_OPS: Final = (
+    "EXP RECIP GELU GELU_TANH RELU SQRT SIGMOID LOG LOG1P TANH LOG2 LOG10 SIN COS COSH SINH ABS "
+    "ABS_INT32 SIGN SQUARE EQZ NEZ GTZ LTZ GEZ LEZ RELU_MAX RELU_MIN POWER POWER_ITERATIVE "
+    "LEAKY_RELU ELU EXP2 HEAVISIDE EXPM1 SIGNBIT ASIN ACOS ACOSH RSQRT RELU6 ATAN ASINH ATANH ERF "
+    "ERFC ISINF ISPOSINF ISNEGINF ISNAN LOGICAL_NOT_UNARY ISFINITE ERFINV I0 I1 TAN RSUB RDIV SILU "
+    "SOFTPLUS IDENTITY NEG ADD_UNARY_SFPU SUB_UNARY_SFPU MUL_UNARY_SFPU DIV_UNARY_SFPU UNARY_NE "
+    "UNARY_EQ UNARY_GT UNARY_LT UNARY_GE UNARY_LE TILED_PROD TYPECAST BITCAST BITWISE_XOR "
+    "BITWISE_NOT BITWISE_AND BITWISE_OR RIGHT_SHIFT FLOOR CEIL TRUNC FRAC ROUND LEFT_SHIFT "
+    "REMAINDER FMOD DROPOUT FILL PRELU_SFPU ZERO_POINT ALT_COMPLEX_ROTATE90 MISH HARDMISH MAXIMUM "
+    "MINIMUM TANHSHRINK THRESHOLD SOFTSHRINK HARDSHRINK HARDTANH HARDSIGMOID HARDSWISH WHERE_TSS "
+    "MAC_TSS SOFTSIGN CELU CLAMP_TSS SELU RPOW CBRT LOGSIGMOID LOGIT XIELU LGAMMA DIGAMMA "
+    "POLYGAMMA SOFTCAP"
+)
+UNARY_OPS: Final = tuple(_UNARY_OPS.split())
+"""The members of UnaryOpType in the order of their numbers, as ttnn 0.81 has them. Program
+configurations are written with the number of their fused activation."""
+
+SLICE_TYPES: Final = {
+    "DRAM_HEIGHT": "DRAMSliceHeight",
+    "DRAM_WIDTH": "DRAMSliceWidth",
+    "L1_FULL": "L1Full",
+}
+"""The members of SLICE_TYPE by the names that C++ prints."""
+
+SLICE_TYPE: Final = "ttnn.Op2DSliceConfig.SliceTypeEnum"
+
+PROGRAM_CONFIGS: Final = (
+    ("SDPAProgramConfig", {"q_chunk_size", "k_chunk_size"}),
+    ("LayerNormShardedMultiCoreProgramConfig", {"block_h", "block_w", "subblock_w", "inplace"}),
+    ("SoftmaxShardedMultiCoreProgramConfig", {"block_h", "block_w", "subblock_w"}),
+    ("MatmulMultiCoreReuseMultiCastProgramConfig", {"in0_block_w", "transpose_mcast"}),
+    ("MatmulMultiCoreReuseMultiCast1DProgramConfig", {"in0_block_w", "fuse_batch"}),
+    ("MatmulMultiCoreReuseMultiCast1DProgramConfig", {"in0_block_w", "mcast_in0"}),
+    ("MatmulMultiCoreReuseProgramConfig", {"in0_block_w", "compute_with_storage_grid_size"}),
+    (
+        "MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig",
+        {"in0_block_w", "per_core_M", "per_core_N"},
+    ),
+)
+"""Fields that identify the class of an unnamed program configuration; the first match counts."""
+
+LOST_ARGUMENTS: Final = frozenset({"multi_device_global_semaphore", "barrier_semaphore"})
+"""Arguments that tt-metal's tracer leaves out."""
 
 COMPUTE_CONFIG: Final = "ttnn.WormholeComputeKernelConfig"
 """The class of compute configurations on every board; master files leave its name out."""
@@ -108,6 +161,8 @@ NULLS: Final = frozenset({"None", "nullopt", "std::nullopt"})
 
 _DEEPEST: Final = 100
 _SCALARS: Final = json.JSONDecoder()
+_BARE: Final = re.compile(r"[A-Za-z_][\w:.]*(?:\([^()]*\))?")
+_NEXT_NUMBER: Final = re.compile(r"\s*,\s*-?\d")
 
 
 class NotAlmostJson(ValueError):
@@ -154,11 +209,29 @@ class _Parser:
 
     def _scalar(self) -> Json:
         self._next()
+        if self._text.startswith('"[{"', self._at):
+            begin = self._at
+            try:
+                return self._quoted_list()
+            except NotAlmostJson:
+                self._at = begin
+        word = _BARE.match(self._text, self._at)
+        if word is not None and word[0] not in ("true", "false", "null", "NaN", "Infinity"):
+            self._at = word.end()
+            return word[0]
         try:
             value, self._at = _SCALARS.raw_decode(self._text, self._at)
         except (json.JSONDecodeError, RecursionError) as error:
             raise self._refusal("expected a value") from error
         return value
+
+    def _quoted_list(self) -> Json:
+        """Read a list whose quotes were not escaped when it was put into quotes itself."""
+        self._need('"')
+        self._need("[")
+        items = self._items("]", 1)
+        self._need('"')
+        return items
 
     def _braces(self, depth: int) -> Json:
         """Read an object, or a set where the first item is not a key."""
@@ -177,8 +250,16 @@ class _Parser:
             self._need(":")
             if key in found:
                 raise self._refusal(f"the key {key!a} comes twice")
-            found[key] = self.value(depth)
+            found[key] = self._bare_items(self.value(depth), depth)
         return found
+
+    def _bare_items(self, first: Json, depth: int) -> Json:
+        """Return a value, or the list of numbers that it begins: ``8,8`` and no brackets."""
+        items = [first]
+        while type(first) is int and _NEXT_NUMBER.match(self._text, self._at):
+            self._need(",")
+            items.append(self.value(depth))
+        return items if len(items) > 1 else first
 
     def _items(self, closing: str, depth: int) -> list[Json]:
         items: list[Json] = []
@@ -218,8 +299,8 @@ _REAL: Final = re.compile(r"-?(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+|inf|nan)\Z"
 _NAME: Final = re.compile(r"[A-Za-z_][\w:.]*\Z")
 _TILE: Final = "Tile with shape: "
 _DEEPEST_TEXT: Final = 60
-_LONGEST: Final = 1_000_000
-_LONGEST_NUMBER: Final = 600
+_MAX_CHARS: Final = 1_000_000
+_MAX_NUMBER_CHARS: Final = 600
 
 
 class UnknownForm(ValueError):
@@ -228,7 +309,7 @@ class UnknownForm(ValueError):
 
 def read_printed(text: str) -> Value:
     """Return the value that ``text`` shows; UnknownForm for other text."""
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_CHARS:
         raise UnknownForm(f"text of {len(text)} characters")
     value = _Reader(text.removeprefix(_TILE)).value_alone()
     if not text.startswith(_TILE):
@@ -313,7 +394,7 @@ class _Reader:
 
     def _number(self, digits: str) -> Value:
         """Read a whole number, or a core printed as ``8-8``."""
-        if max(len(digits), len(self._peek())) > _LONGEST_NUMBER:
+        if max(len(digits), len(self._peek())) > _MAX_NUMBER_CHARS:
             self._refuse()
         if not digits.startswith("-") and re.fullmatch(r"-\d+", self._peek()):
             return core(int(digits), -int(self._take()))
@@ -376,7 +457,7 @@ class _Reader:
 
     def _whole(self) -> int:
         token = self._take()
-        if not _WHOLE.match(token) or len(token) > _LONGEST_NUMBER:
+        if not _WHOLE.match(token) or len(token) > _MAX_NUMBER_CHARS:
             self._refuse()
         return int(token)
 
@@ -445,6 +526,8 @@ def with_our_fields(value: Struct) -> Struct:
                 fields["params"] = List(tuple(map(_as_float, params.items)))
         case "ttnn.MeshCoordinateRange", {"start": Struct() as start, "end": Struct() as end}:
             fields = {"start": start.fields[0][1], "end": end.fields[0][1]}
+        case "ttnn.Op2DSliceConfig", {"slice_type": Symbol(_, name)} if name in SLICE_TYPES:
+            fields["slice_type"] = Symbol(SLICE_TYPE, SLICE_TYPES[name])
         case "ttnn.ShardSpec", {"grid": List(ranges)}:
             fields["grid"] = core_ranges(ranges)
         case _:

@@ -24,7 +24,7 @@ from optrove.trove.place import HIDDEN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from optrove.model.trove import View
+    from optrove.model.trove import SqlView
     from optrove.trove.opening import Recovered
     from optrove.trove.place import Place
 
@@ -33,7 +33,7 @@ TITLE: Final = "optrove"
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class ViewMetric:
     """A number that is computed of a view, and how it is written."""
 
     name: str
@@ -43,7 +43,7 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class DashboardChart:
     """A chart of one view; ``kind`` is Superset's name of it, ``width`` is of twelve columns.
 
     A chart with ``columns`` lists rows as they are, the others show ``metrics`` for each of
@@ -64,74 +64,77 @@ class Chart:
 
 
 METRICS: Final = {
-    "v_runs": (Metric("runs", "runs", "COUNT(*)"), Metric("all_calls", "calls", "SUM(calls)")),
+    "v_runs": (
+        ViewMetric("runs", "runs", "COUNT(*)"),
+        ViewMetric("all_calls", "calls", "SUM(calls)"),
+    ),
     "v_ops": (
-        Metric("ops", "ops", "COUNT(*)"),
-        Metric("all_cases", "cases", "SUM(cases)"),
-        Metric("all_calls", "calls", "SUM(outermost_calls)"),
+        ViewMetric("ops", "ops", "COUNT(*)"),
+        ViewMetric("all_cases", "cases", "SUM(cases)"),
+        ViewMetric("all_calls", "calls", "SUM(outermost_calls)"),
     ),
     "v_cases": (
-        Metric("all_cases", "cases", "COUNT(*)"),
-        Metric("replayable_share", "recorded completely", "AVG(1.0 * replayable)", ".1%"),
+        ViewMetric("all_cases", "cases", "COUNT(*)"),
+        ViewMetric("replayable_share", "recorded completely", "AVG(1.0 * replayable)", ".1%"),
     ),
-    "v_tensors": (Metric("all_calls", "calls", "SUM(calls)"),),
+    "v_tensors": (ViewMetric("all_calls", "calls", "SUM(calls)"),),
     "v_executions": (
-        Metric("all_calls", "calls", "SUM(calls)"),
-        Metric("all_ms", "ms", "SUM(total_ms)", ",.1f"),
+        ViewMetric("all_calls", "calls", "SUM(calls)"),
+        ViewMetric("all_ms", "ms", "SUM(total_ms)", ",.1f"),
     ),
     "v_tests": (
-        Metric("tests", "tests", "COUNT(*)"),
-        Metric("pass_share", "passed", "AVG(1.0 * passed)", ".1%"),
+        ViewMetric("tests", "tests", "COUNT(*)"),
+        ViewMetric("pass_share", "passed", "AVG(1.0 * passed)", ".1%"),
     ),
     "v_attempts": (
-        Metric("attempts", "attempts", "COUNT(*)"),
-        Metric("pass_share", "passed", "AVG(1.0 * passed)", ".1%"),
-        Metric("mean_ms", "mean ms", "AVG(duration_ms)", ",.2f"),
+        ViewMetric("attempts", "attempts", "COUNT(*)"),
+        ViewMetric("pass_share", "passed", "AVG(1.0 * passed)", ".1%"),
+        ViewMetric("mean_ms", "mean ms", "AVG(duration_ms)", ",.2f"),
     ),
-    "v_failures": (Metric("failures", "failures", "COUNT(*)"),),
+    "v_failures": (ViewMetric("failures", "failures", "COUNT(*)"),),
     "v_pcc": (
-        Metric("lowest_pcc", "lowest PCC", "MIN(pcc)", ",.5f"),
-        Metric("mean_pcc", "mean PCC", "AVG(pcc)", ",.5f"),
-        Metric("measured", "measured", "COUNT(pcc)"),
+        ViewMetric("lowest_pcc", "lowest PCC", "MIN(pcc)", ",.5f"),
+        ViewMetric("mean_pcc", "mean PCC", "AVG(pcc)", ",.5f"),
+        ViewMetric("measured", "measured", "COUNT(pcc)"),
     ),
 }
 
 CHARTS: Final = (
-    Chart("Cases", "v_cases", "big_number_total", 3, ("all_cases",)),
-    Chart("Calls", "v_ops", "big_number_total", 3, ("all_calls",)),
-    Chart("Attempts that passed", "v_attempts", "big_number_total", 3, ("pass_share",)),
-    Chart("Lowest PCC", "v_pcc", "big_number_total", 3, ("lowest_pcc",)),
-    Chart(
+    DashboardChart("Cases", "v_cases", "big_number_total", 3, ("all_cases",)),
+    DashboardChart("Calls", "v_ops", "big_number_total", 3, ("all_calls",)),
+    DashboardChart("Attempts that passed", "v_attempts", "big_number_total", 3, ("pass_share",)),
+    DashboardChart("Lowest PCC", "v_pcc", "big_number_total", 3, ("lowest_pcc",)),
+    DashboardChart(
         *("Ops by calls", "v_ops", "table", 6, ("all_calls", "all_cases"), ("op",)),
         limit=100,
     ),
-    Chart("Outcomes of attempts", "v_attempts", "pie", 6, ("attempts",), ("outcome",)),
-    Chart(
+    DashboardChart("Outcomes of attempts", "v_attempts", "pie", 6, ("attempts",), ("outcome",)),
+    DashboardChart(
         *("Outcomes by day", "v_attempts", "echarts_timeseries_bar", 6),
         *(("attempts",), ("outcome",), "started"),
     ),
-    Chart(
+    DashboardChart(
         *("Lowest PCC by day", "v_pcc", "echarts_timeseries_line", 6),
         *(("lowest_pcc",), ("board",), "started"),
     ),
-    Chart(
+    DashboardChart(
         *("Failures by cause", "v_failures", "table", 12, ("failures",)),
         ("op", "outcome", "board", "cause"),
         limit=200,
     ),
-    Chart(
+    DashboardChart(
         *("Least exact ops", "v_pcc", "table", 6, ("lowest_pcc", "mean_pcc", "measured"), ("op",)),
         *(None, (), None),
         least=True,
         limit=100,
     ),
-    Chart("Calls by dtype", "v_tensors", "pie", 6, ("all_calls",), ("dtype",), limit=20),
-    Chart(
+    DashboardChart("Calls by dtype", "v_tensors", "pie", 6, ("all_calls",), ("dtype",), limit=20),
+    DashboardChart(
         *("Tests", "v_tests", "table", 12),
         columns=("run_started", "model", "board", "test_id", "outcome", "duration_ms", "error"),
         order="duration_ms",
     ),
-    Chart(
+    DashboardChart(
         *("Runs", "v_runs", "table", 12),
         columns=(
             *("run_started", "run_kind", "model", "board", "ttnn_version", "calls", "tests"),
@@ -157,7 +160,7 @@ _TYPES: Final = {
 }
 
 
-def write_bundle(uri: str, name: str, views: Sequence[View]) -> bytes:
+def write_bundle(uri: str, name: str, views: Sequence[SqlView]) -> bytes:
     """Return the zip file for the trove that SQLAlchemy finds at ``uri``, called ``name``."""
     bundle = _Bundle(uri, name, views)
     stream = io.BytesIO()
@@ -172,7 +175,7 @@ def write_bundle(uri: str, name: str, views: Sequence[View]) -> bytes:
 class _Bundle:
     """The documents of one bundle, which refer to one another."""
 
-    def __init__(self, uri: str, name: str, views: Sequence[View]) -> None:
+    def __init__(self, uri: str, name: str, views: Sequence[SqlView]) -> None:
         self._uri = uri
         self._name = name
         self._views = views
@@ -212,7 +215,7 @@ class _Bundle:
             "version": _VERSION,
         }
 
-    def _dataset(self, view: View) -> dict[str, Any]:
+    def _dataset(self, view: SqlView) -> dict[str, Any]:
         times = [each.name for each in view.columns if each.kind is ColumnKind.TIME]
         return {
             "table_name": view.name,
@@ -248,7 +251,7 @@ class _Bundle:
             "database_uuid": self._id("database"),
         }
 
-    def _chart(self, chart: Chart) -> dict[str, Any]:
+    def _chart(self, chart: DashboardChart) -> dict[str, Any]:
         return {
             "slice_name": chart.name,
             "viz_type": chart.kind,
@@ -262,7 +265,7 @@ class _Bundle:
     def _dashboard(self) -> dict[str, Any]:
         return {
             "dashboard_title": f"{TITLE}: {self._name}",
-            "description": "Operation calls of models, and what came of executing them",
+            "description": "Operation calls of models, and the results of executing them",
             "uuid": self._id("dashboard"),
             "position": self._position(),
             "metadata": {"refresh_frequency": 0},
@@ -272,7 +275,7 @@ class _Bundle:
 
     def _position(self) -> dict[str, Any]:
         """Return where the charts stand: in rows of twelve columns, in their order."""
-        rows: list[list[Chart]] = []
+        rows: list[list[DashboardChart]] = []
         for chart in CHARTS:
             if not rows or sum(each.width for each in rows[-1]) + chart.width > _COLUMNS:
                 rows.append([])
@@ -292,7 +295,7 @@ class _Bundle:
                 found[key] = _node("CHART", key, [], [*above, name], **self._placed(chart))
         return found
 
-    def _placed(self, chart: Chart) -> dict[str, Any]:
+    def _placed(self, chart: DashboardChart) -> dict[str, Any]:
         return {
             "uuid": self._id("chart", chart.name),
             "sliceName": chart.name,
@@ -309,8 +312,8 @@ def _node(
     return {"type": kind, "id": name, "children": children, "parents": parents, "meta": meta}
 
 
-def _params(chart: Chart) -> dict[str, Any]:
-    """Return what the form of a chart says."""
+def _params(chart: DashboardChart) -> dict[str, Any]:
+    """Return the settings of a chart's form."""
     params: dict[str, Any] = {
         "viz_type": chart.kind,
         "adhoc_filters": [],
@@ -333,8 +336,8 @@ def _params(chart: Chart) -> dict[str, Any]:
     return {**params, **shown, "rich_tooltip": True, **stacked}
 
 
-def _query_context(chart: Chart) -> dict[str, Any]:
-    """Return what a chart asks for, so that it can be asked before anybody has looked at it."""
+def _query_context(chart: DashboardChart) -> dict[str, Any]:
+    """Return the query of a chart, so that it can run before anyone opens the chart."""
     query: dict[str, Any] = {
         "columns": [*chart.columns, *chart.groups],
         "metrics": None if chart.columns else list(chart.metrics),
@@ -386,7 +389,7 @@ class BiExport:
 
 
 def export_bi(
-    store: str | None, directory: str, tell: Callable[[Recovered], object], *, install: bool
+    store: str | None, directory: str, on_recovered: Callable[[Recovered], object], *, install: bool
 ) -> BiExport:
     """Write the views and the bundle to a directory; with ``install``, make the views, too.
 
@@ -398,7 +401,7 @@ def export_bi(
     place = located(store)
     open_reader(place).close()
     if install:
-        with writing(store, tell, create=False) as trove:
+        with writing(store, on_recovered, create=False) as trove:
             trove.make_views()
     dialect = "sqlite" if place.url is None else "postgresql"
     statements = "".join(f"{statement.strip()};\n" for statement in view_statements(dialect))
@@ -420,7 +423,7 @@ def superset_uri(place: Place) -> str:
 def _name(place: Place) -> str:
     if place.path is not None:
         path = place.path.absolute()
-        # The usual name tells nothing; the directory does that it is in.
+        # The usual file name says nothing; the name of its directory does.
         return path.parent.parent.name if path.parent.name == ".optrove" else path.stem
     return str(place.url).partition("?")[0].rpartition("/")[2]
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 import tempfile
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,16 +22,15 @@ from optrove.interop.fidelity import FidelityCounter, bad_file, expected
 from optrove.interop.machines import (
     EPOCH,
     UNKNOWN,
-    Execution,
     Exported,
     Source,
-    machine_data,
+    SourceExecution,
     model_of,
-    read_machine,
     runs_of,
     summed,
 )
 from optrove.interop.master_reader import CaseReader
+from optrove.model.trove import Machine
 from optrove.serializer.hashes import CanonicalTexts, arguments_text
 from optrove.serializer.text import Json, read, write
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 FORMAT: Final = "optrove-text"
 VERSION: Final = 1
 _KEYS: Final = frozenset({"source", "model", "machine", "count"})
-_MOST: Final = 2**53
+_COUNT_LIMIT: Final = 2**53
 
 
 def write_text(stream: BinaryIO, cases: Iterable[tuple[Case, Sequence[ExecutionRow]]]) -> Exported:
@@ -62,7 +62,7 @@ def _lines(
 ) -> Iterator[bytes]:
     texts = CanonicalTexts()
     for case, rows in cases:
-        executions = summed(rows)
+        executions = summed(replace(row, provenance=()) for row in rows)
         counts[0] += 1
         counts[1] += sum(count for _, count in executions)
         listed = write([_execution(source, count) for source, count in executions])
@@ -75,7 +75,7 @@ def _execution(source: Source, count: int) -> dict[str, Json]:
     execution: dict[str, Json] = {"source": source.name, "count": count}
     if source.model != model_of(source.name):
         execution["model"] = source.model
-    machine = machine_data(source.machine)
+    machine = source.machine.data()
     return execution | ({"machine": machine} if machine else {})
 
 
@@ -93,7 +93,7 @@ def sorted_lines(lines: Iterable[bytes], at_once: int = 20_000) -> Iterator[byte
 
 
 def is_text_form(first_line: Json) -> bool:
-    """Tell whether the first line of a file is the header of the text form."""
+    """Return whether the first line of a file is the header of the text form."""
     return isinstance(first_line, dict) and first_line.get("format") == FORMAT
 
 
@@ -105,7 +105,7 @@ def read_text(
     _check_header(next(numbered, (1, b""))[1])
     counter = FidelityCounter(strict=strict)
     faults: list[Fault] = []
-    executions: list[Execution] = []
+    executions: list[SourceExecution] = []
     reader = CaseReader()
     for number, raw in numbered:
         if not raw.strip():
@@ -134,7 +134,7 @@ def _check_header(raw: bytes) -> None:
         )
 
 
-def _line(raw: bytes, path: str, reader: CaseReader) -> list[Execution]:
+def _line(raw: bytes, path: str, reader: CaseReader) -> list[SourceExecution]:
     if not raw.endswith(b"\n"):
         raise BadData.at("$", "the line does not end; the file was cut off")
     data = read(raw)
@@ -147,12 +147,12 @@ def _line(raw: bytes, path: str, reader: CaseReader) -> list[Execution]:
     if faults or case is None:
         raise BadData(faults)
     if not data["executions"]:
-        return [Execution(case, Source(UNKNOWN, None), 0, path)]
+        return [SourceExecution(case, Source(UNKNOWN, None), 0, path)]
     listed = enumerate(data["executions"])
     sources = [_source(item, f"$.executions[{index}]", faults) for index, item in listed]
     if faults:
         raise BadData(faults)
-    return [Execution(case, source, count, path) for source, count in sources]
+    return [SourceExecution(case, source, count, path) for source, count in sources]
 
 
 def _source(data: Json, path: str, faults: list[Fault]) -> tuple[Source, int]:
@@ -167,10 +167,13 @@ def _source(data: Json, path: str, faults: list[Fault]) -> tuple[Source, int]:
     checks: tuple[tuple[str, Any, bool], ...] = (
         ("source", name, isinstance(name, str)),
         ("model", model, model is None or isinstance(model, str)),
-        ("count", count, type(count) is int and 0 <= count < _MOST),
+        ("count", count, type(count) is int and 0 <= count < _COUNT_LIMIT),
     )
     faults += [
         expected(f"a {key}", f"{path}.{key}", item) for key, item, good in checks if not good
     ]
-    machine = read_machine(data.get("machine"), f"{path}.machine", faults)
-    return Source(str(name), model, machine), count if type(count) is int else 0
+    machine = data.get("machine", {})
+    if not isinstance(machine, dict):
+        faults.append(expected("an object", f"{path}.machine", machine))
+        machine = {}
+    return Source(str(name), model, Machine.of(machine)), count if type(count) is int else 0

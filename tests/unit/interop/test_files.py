@@ -13,10 +13,10 @@ from masters import (
     tensor,
 )
 from optrove.errors import BadData, BadTarget
-from optrove.interop.detect import FORMATS, read_file
+from optrove.interop.formats import FORMATS, read_file
 from optrove.interop.machines import Exported
 from optrove.interop.master_reader import read_master
-from optrove.interop.op_lines import write_call_lines
+from optrove.interop.op_line_files import write_call_lines
 from optrove.interop.parameter_directories import write_params_directory
 from optrove.interop.text_form import write_text
 from optrove.model.case import Case
@@ -73,7 +73,7 @@ LINE = '{"op":"a","arguments":{},"executions":[{"source":"s","count":1}]}'
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "original"),
     [
         (["{}"], "unknown"),
         ([LINE[:-1]], "line 2: $: not JSON"),
@@ -90,26 +90,27 @@ LINE = '{"op":"a","arguments":{},"executions":[{"source":"s","count":1}]}'
         ),
         ([LINE.replace('[{"source":"s","count":1}]', "[3]")], "line 2: $.executions[0]: expected"),
         ([LINE.replace('"arguments":{}', '"arguments":{"a":{"$odd":1}}')], "line 2: $.arguments.a"),
-        ([LINE, LINE.replace("1}", '1,"machine":{"fan":1}}')], "line 3: $.executions[0].machine"),
+        ([LINE, LINE.replace("1}", '1,"machine":[1]}')], "line 3: $.executions[0].machine"),
     ],
 )
-def test_a_bad_line_of_text_is_an_error_with_its_number(tmp_path, lines, told):
+def test_a_bad_line_of_text_is_an_error_with_its_number(tmp_path, lines, original):
     path = tmp_path / "cases.txt"
     path.write_text("\n".join(['{"format":"optrove-text","version":1}', *lines, ""]))
-    expected = told if told != "unknown" else 'line 2: $: expected an object with "op"'
+    expected = original if original != "unknown" else 'line 2: $: expected an object with "op"'
     assert any(expected in fault for fault in faults(path))
 
 
-def test_a_text_file_that_was_cut_off_is_an_error(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"format":"optrove-text","version":1}\n' + LINE, "cut off"),
+        ('{"format":"optrove-text","version":2}\n', "upgrade"),
+    ],
+)
+def test_a_text_file_that_cannot_be_read_is_an_error(tmp_path, content, message):
     path = tmp_path / "cases.txt"
-    path.write_text('{"format":"optrove-text","version":1}\n' + LINE)
-    assert any("cut off" in fault for fault in faults(path))
-
-
-def test_a_later_version_of_the_text_form_says_to_upgrade(tmp_path):
-    path = tmp_path / "cases.txt"
-    path.write_text('{"format":"optrove-text","version":2}\n')
-    assert any("upgrade" in fault for fault in faults(path))
+    path.write_text(content)
+    assert any(message in fault for fault in faults(path))
 
 
 def calls_of(*cases):
@@ -240,12 +241,12 @@ def test_tensors_and_configurations_survive_our_parameter_files(tmp_path):
     case = case_with_everything()
     write_params_directory(tmp_path, calls_of(case))
     (imported,), fidelity = read_file(tmp_path, strict=True)
-    found, told = dict(imported.cases[0].case.arguments), dict(case.arguments)
-    assert found.keys() == told.keys()
-    exact = [name for name in told if name not in ("arg0", "arg1", "arg2", "arg10")]
-    assert {name: found[name] for name in exact} == {name: told[name] for name in exact}
-    assert found["arg0"].placement.memory == told["arg0"].placement.memory
-    assert found["arg0"].placement.padded_shape == told["arg0"].placement.padded_shape
+    found, original = dict(imported.cases[0].case.arguments), dict(case.arguments)
+    assert found.keys() == original.keys()
+    exact = [name for name in original if name not in ("arg0", "arg1", "arg2", "arg10")]
+    assert {name: found[name] for name in exact} == {name: original[name] for name in exact}
+    assert found["arg0"].placement.memory == original["arg0"].placement.memory
+    assert found["arg0"].placement.padded_shape == original["arg0"].placement.padded_shape
     assert fidelity.understood == 1
 
 
@@ -256,19 +257,59 @@ def write_parameters(directory, number, **changes):
     return path
 
 
+def test_a_directory_of_tests_is_read_as_tt_metal_stores_it(tmp_path):
+    spread = {"placements": ["PlacementReplicate"], "distribution_shape": [2]}
+    spec = tensor()
+    del spec["tensor_placement"]
+    spec["mesh_device"] = {**spread, "shape": [1, 2], "device_ids": [4, 0]}
+    for number, status in enumerate(("passed", "failed", "passed")):
+        folder = tmp_path / "trace" / f"{number:016x}"
+        folder.mkdir(parents=True)
+        args = [{"position": 0, "value": spec}]
+        write_parameters(folder, number + 1, args=args, kwargs={"n": number})
+        content = {"test_nodeid": f"t.py::{number}", "status": status}
+        (folder / "_status.json").write_text(json.dumps(content))
+    metadata = {
+        "test_source": "demo.py",
+        "HF_MODEL": "meta/llama",
+        "timestamp": "2026-08-11T10:20:30.5",
+        "trace_uid": "t1",
+        "pytest_args": "-k x",
+        "machine_info": {"board_type": "Wormhole", "device_series": "n300", "card_count": 1},
+        "software_versions": {"tt_kmd": "2.3.0"},
+    }
+    (tmp_path / "trace" / "_trace_metadata.json").write_text(json.dumps(metadata))
+    for place in (tmp_path / "trace", tmp_path):
+        (imported,), fidelity = read_file(place, strict=True)
+        assert [dict(each.case.arguments)["n"] for each in imported.cases] == [Int(0), Int(2)]
+        assert dict(fidelity.notes)["not read: calls of tests that failed"] == 1
+        assert not any("other names" in kind for kind, _ in fidelity.notes)
+        assert imported.run.source == "demo.py [HF_MODEL:meta/llama]"
+        assert imported.run.model == "meta/llama"
+        assert imported.run.started_at == "2026-08-11T10:20:30.500000Z"
+        assert dict(imported.run.provenance) == {"trace_uid": '"t1"', "pytest_args": '"-k x"'}
+        assert imported.machine.data() == {
+            **metadata["machine_info"],
+            **metadata["software_versions"],
+            "device_ids": [4, 0],
+            "device_count": 2,
+            "mesh_device_shape": [1, 2],
+        }
+
+
 def test_the_files_of_ttnns_own_tracer_are_read(tmp_path):
     folder = tmp_path / "operation_parameters"
     folder.mkdir()
-    told = tensor()
-    del told["tensor_placement"]
-    told["mesh_device"] = {"placements": ["PlacementReplicate"], "distribution_shape": [1]}
+    original = tensor()
+    del original["tensor_placement"]
+    original["mesh_device"] = {"placements": ["PlacementReplicate"], "distribution_shape": [1]}
     args = [
-        {"position": 0, "value": {**told, "storage_type": "StorageType.HOST", "values": [[1]]}},
+        {"position": 0, "value": {**original, "storage_type": "StorageType.HOST", "values": [[1]]}},
         {"position": 1, "value": {"type": "torch.Tensor", "shape": [2, 3], "dtype": "torch.int32"}},
         {"position": 2, "value": {"type": "Layout", "repr": "Layout.TILE"}},
         {"position": 3, "value": float("-inf")},
     ]
-    write_parameters(folder, 2, args=args, kwargs={"flag": True}, return_value=told)
+    write_parameters(folder, 2, args=args, kwargs={"flag": True}, return_value=original)
     write_parameters(folder, 10, sweep_source_hash="x")
     (folder / "notes.json").write_text("{}")
     (imported,), fidelity = read_file(tmp_path, strict=True)
@@ -287,7 +328,19 @@ def test_the_files_of_ttnns_own_tracer_are_read(tmp_path):
     assert imported.run.started_at == "2026-01-15T10:46:16.345672Z"
     notes = dict(fidelity.notes)
     assert notes["not kept: values of a tensor"] == 1
-    assert notes["not kept: sweep_source_hash of a call"] == 1
+    assert json.loads(second.configuration) == {"sweep_source_hash": "x", "arguments": {}}
+    written = json.loads(first.configuration)["arguments"]
+    assert written["arg0"] == {
+        **{key: item for key, item in original.items() if key != "mesh_device"},
+        "storage_type": "StorageType.HOST",
+        "memory_config": {**original["memory_config"], "shard_spec": None},
+        "tensor_placement": {
+            "placement": "['PlacementReplicate']",
+            "distribution_shape": "[1]",
+            "mesh_device_shape": "[1, 1]",
+        },
+    }
+    assert written["arg3"] == "-inf"
     assert notes["not read: files with other names"] == 1
 
 
@@ -310,13 +363,13 @@ def test_a_wrong_parameter_file_is_an_error_with_its_name(tmp_path, changes):
 def test_a_parameter_file_that_is_no_json_is_an_error_and_hides_no_other(tmp_path):
     write_parameters(tmp_path, 1).write_text("{")
     write_parameters(tmp_path, 2, args=3)
-    told = "\n".join(faults(tmp_path))
-    assert "1_ttnn_add" in told
-    assert "2_ttnn_add" in told
+    original = "\n".join(faults(tmp_path))
+    assert "1_ttnn_add" in original
+    assert "2_ttnn_add" in original
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "original"),
     [
         (b"", "the file is empty"),
         (b"{", "not JSON at line 1"),
@@ -329,12 +382,12 @@ def test_a_parameter_file_that_is_no_json_is_an_error_and_hides_no_other(tmp_pat
         (b"[" * 100_000, "not readable|nested too deeply|not JSON"),
     ],
 )
-def test_another_file_is_an_error_that_says_what_can_be_imported(tmp_path, content, told):
+def test_another_file_is_an_error_that_says_what_can_be_imported(tmp_path, content, original):
     path = tmp_path / "file"
     path.write_bytes(content)
     (fault,) = faults(path)
     assert str(path) in fault
-    assert any(part in fault for part in told.split("|"))
+    assert any(part in fault for part in original.split("|"))
 
 
 def test_a_directory_of_something_else_is_an_error(tmp_path):

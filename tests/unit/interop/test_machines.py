@@ -3,10 +3,8 @@ import pytest
 from optrove.interop.machines import (
     EPOCH,
     board_of,
-    machine_data,
     model_of,
     moment_of,
-    read_machine,
 )
 from optrove.model.trove import Machine
 
@@ -29,12 +27,33 @@ def test_a_board_is_known_by_its_series(series, cards, board):
 
 
 def test_a_machine_comes_back_as_it_was_written():
-    machine = Machine("Wormhole", "n300", 1, 2, (1, 2), (0, 1))
-    faults = []
-    assert read_machine(machine_data(machine), "$", faults) == machine
-    assert read_machine(machine_data(Machine()), "$", faults) == Machine()
-    assert read_machine({"device_series": ["n300", "n300"]}, "$", faults).device_series == "n300"
-    assert faults == []
+    machine = Machine("Wormhole", "n300", 1, 2, (1, 2), (0, 1), (("tt_kmd", '"2.3.0"'),))
+    assert Machine.of(machine.data()) == machine
+    assert machine.data()["tt_kmd"] == "2.3.0"
+    assert Machine.of(Machine().data()) == Machine()
+    several = {"device_series": ["n300", "n300"]}
+    assert Machine.of(several).device_series == "n300"
+    assert Machine.of(several).data() == several
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "known"),
+    [
+        ("mesh_device_shape", "[2, 1]", (2, 1)),
+        ("mesh_device_shape", "(2, 1)", (2, 1)),
+        ("device_ids", None, None),
+    ],
+)
+def test_a_row_of_numbers_may_be_written_as_text(name, written, known):
+    assert getattr(Machine.of({name: written}), name) == known
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"card_count": -1}, {"mesh_device_shape": "odd"}, {"device_ids": [-1]}, {"board_type": 5}],
+)
+def test_a_fact_of_another_type_is_kept_as_it_is_written(odd):
+    assert Machine.of(odd).data() == odd
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
 from masters import (
     EVERYTHING,
     GALAXY,
+    SHARDS,
     configuration,
     master,
     printed_memory,
@@ -14,9 +16,10 @@ from masters import (
     unsupported,
 )
 from optrove.interop.master_reader import read_master
-from optrove.interop.master_writer import write_master
+from optrove.interop.master_writer import config_hash, write_master
 from optrove.interop.text_form import sorted_lines, write_text
 from optrove.model.case import Case
+from optrove.model.trove import Machine
 from optrove.model.values import (
     Callable,
     Float,
@@ -32,7 +35,6 @@ from optrove.model.values import (
     TtnnPlacement,
     Tuple,
 )
-from optrove.serializer.hashes import placement_hash
 
 
 def exported(pairs, **options):
@@ -45,45 +47,129 @@ def configurations(document):
     return [each for op in document["operations"].values() for each in op["configurations"]]
 
 
-def test_a_file_of_the_second_generation_comes_back_spelled_as_it_was():
-    document = master(configuration(EVERYTHING))
+def test_a_file_of_the_second_generation_comes_back_as_it_was():
+    executions = [
+        {"source": "a.py", "machine_info": GALAXY, "count": 1, "trace_uid": "1", "pytest_args": "x"}
+    ]
+    document = master(
+        configuration(EVERYTHING, config_hash="c0ffee", sweep_source_hash="ff" * 32),
+        configuration(EVERYTHING, number=2, config_hash="c0ffee", executions=executions),
+    )
     runs, _ = read_master(document, "a", strict=True)
     again, written = exported(rows_of(runs), last_updated="2026-03-08 13:48:13")
-    (config,) = configurations(again)
-    assert "optrove" not in config
-    told = dict(EVERYTHING)
-    for name, argument in config["arguments"].items():
-        if name not in ("arg2", "compute_kernel_config", "mesh_coords", "norm_config", "shape"):
-            assert without(argument) == without(told[name]), name
-    assert config["executions"] == [
-        {"source": "models/demo.py", "machine_info": GALAXY, "count": 10}
-    ]
-    assert config["config_id"] == 1
-    assert config["config_hash"] == placement_hash(runs[0].cases[0].case)
+    assert configurations(again) == configurations(document)
     assert again["metadata"] == {
-        "models": ["models/demo.py"],
+        "models": ["a.py", "models/demo.py"],
         "unique_operations": 1,
-        "total_configurations": 1,
-        "operations_summary": {"ttnn.linear": 1},
+        "total_configurations": 2,
+        "operations_summary": {"ttnn.linear": 2},
         "last_updated": "2026-03-08 13:48:13",
     }
-    assert (written.cases, written.calls) == (1, 10)
+    assert (written.cases, written.calls) == (1, 11)
     third, _ = read_master(again, "a", strict=True)
     assert third == runs
 
 
-def without(data):
-    """Return a value without what is not written: hashes, addresses, numbers of chips."""
+def test_a_case_is_written_as_the_tracer_of_tt_metal_writes_its_call():
+    runs, _ = read_master(master(configuration(EVERYTHING)), "a", strict=True)
+    again, _ = exported(rows_of(runs, as_written=False))
+    (config,) = configurations(again)
+    for name, argument in config["arguments"].items():
+        if name not in ("arg2", "mesh_coords", "norm_config"):
+            assert argument == cleaned(EVERYTHING[name]), name
+    lost = {"multi_device_global_semaphore", "barrier_semaphore"}
+    assert EVERYTHING.keys() - config["arguments"].keys() == lost
+    assert config["executions"] == [
+        {"source": "models/demo.py", "machine_info": GALAXY, "count": 10}
+    ]
+    assert config["config_hash"] == config_hash("ttnn.linear", config["arguments"], GALAXY)
+    third, _ = read_master(again, "a", strict=True)
+    assert [each.case for each in third[0].cases] == [each.case for each in runs[0].cases]
+
+
+def cleaned(data):
+    """Return an argument without ttnn's hash of memory, and None where tt-metal cleans up."""
     if isinstance(data, list):
-        return [without(item) for item in data]
-    if not isinstance(data, dict) or data.get("type") == "global_semaphore":
-        return data if not isinstance(data, dict) else data["type"]
-    dropped = {"hash", "device_ids"}
-    return {key: _orientation(without(item)) for key, item in data.items() if key not in dropped}
+        return [cleaned(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    dropped = {"hash"} | ({"device_ids"} if data.get("type") == "MeshDevice" else set())
+    kept = {key: cleaned(item) for key, item in data.items() if key not in dropped}
+    return kept | ({"shard_spec": None} if kept.get("shard_spec") == "None" else {})
 
 
-def _orientation(data):
-    return "ShardOrientation.ROW_MAJOR" if data == "ROW_MAJOR" else data
+def test_shards_are_written_without_the_name_of_the_enumeration():
+    """tt-metal's loader drops a shard spec with ``ShardOrientation.ROW_MAJOR``."""
+    runs, _ = read_master(
+        master(configuration({"memory_config": EVERYTHING["arg10"]["memory_config"]})),
+        "a",
+        strict=True,
+    )
+    document, _ = exported(rows_of(runs, as_written=False))
+    written = configurations(document)[0]["arguments"]["memory_config"]["shard_spec"]
+    assert written == SHARDS
+
+
+def test_the_hash_is_that_of_tt_metal():
+    """The expected hashes are those that tt-metal's tracer gives to the same arguments."""
+    shape = {"type": "Shape", "value": "Shape([1, 2])"}
+    arguments = {"a": {"hash": 7, "shard_spec": None}, "b": shape, "c": "<x at 0x7f>"}
+    plain = {"a": {"shard_spec": "None"}, "b": [1, 2], "c": "<x>"}
+    assert config_hash("ttnn.add", arguments, {}) == config_hash("ttnn.add", plain, {})
+    assert config_hash("ttnn.add", plain, {}) != config_hash("ttnn.add", plain, GALAXY)
+    assert (
+        config_hash("ttnn.add", {"arg0": 1}, {"board_type": "Wormhole", "device_series": "n300"})
+        == "d031e2777c0060fe16c598e457d68aac2c2c9f62f2fa468b2e24c720783a1848"
+    )
+
+
+def test_executions_on_other_hardware_are_another_configuration():
+    executions = [
+        {"source": "a.py", "machine_info": GALAXY, "count": 1},
+        {"source": "a.py", "machine_info": {**GALAXY, "mesh_device_shape": [8, 4]}, "count": 2},
+        {"source": "b.py", "machine_info": GALAXY, "count": 4},
+    ]
+    runs, _ = read_master(master(configuration({"a": 1}, executions=executions)), "a", strict=True)
+    document, written = exported(rows_of(runs, as_written=False))
+    counts = [sum(each["count"] for each in c["executions"]) for c in configurations(document)]
+    assert sorted(counts) == [2, 5]
+    assert len({each["config_hash"] for each in configurations(document)}) == 2
+    assert written.calls == 7
+
+
+def test_a_recorded_run_has_the_machine_and_the_chips_that_tt_metal_names():
+    runs, _ = read_master(master(configuration(EVERYTHING)), "a", strict=True)
+    ((case, (row,)),) = rows_of(runs, as_written=False)
+    opened = json.dumps({"mesh_shape": [4, 8], "device_ids": list(range(32))})
+    row = replace(row, machine=Machine(board_type="galaxy"), device=opened)
+    document, _ = exported([(case, [row])])
+    (config,) = configurations(document)
+    assert config["executions"][0]["machine_info"] == {
+        "board_type": "Wormhole",
+        "device_series": "tt-galaxy-wh",
+        "card_count": 32,
+        "device_count": 32,
+        "mesh_device_shape": [4, 8],
+        "device_ids": list(range(32)),
+    }
+    assert config["arguments"]["device"]["device_ids"] == list(range(32))
+
+
+def test_arguments_that_were_passed_by_place_are_called_by_their_place():
+    case = Case("ttnn.add", (("a", Int(1)), ("b", Int(2)), ("dtype", Int(3))))
+    ((_, (row,)),) = rows_of(
+        read_master(master(configuration({"a": 1})), "a", strict=True)[0], as_written=False
+    )
+    rows = [row, replace(row, places=("b", "a"), count=5)]
+    document, _ = exported([(case, rows)])
+    assert len(configurations(document)) == 2
+    assert [list(each["arguments"]) for each in configurations(document)] == [
+        ["a", "b", "dtype"],
+        ["arg0", "arg1", "dtype"],
+    ]
+    assert configurations(document)[1]["arguments"] == {"arg0": 2, "arg1": 1, "dtype": 3}
+    (imported,), _ = read_master(document, "a", strict=True)
+    assert {each.case for each in imported.cases} == {case}
 
 
 def test_the_first_generation_comes_out_as_the_second_with_the_same_runs():
@@ -148,6 +234,25 @@ def test_nothing_is_lost_that_the_spelling_cannot_tell(value):
     document, _ = exported([(case, [])])
     runs, _ = read_master(document, "a", strict=False)
     assert runs[0].cases[0].case == case
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"type": "slice", "value": "slice(None, 32, None)"},
+        {"type": "slice", "value": "slice(-1, None, 2)"},
+        {"type": "range", "value": "range(0, 3)"},
+        {"type": "range", "value": "range(0, 9, 3)"},
+        {"type": "ellipsis", "value": "Ellipsis"},
+        {"type": "complex", "value": "1j"},
+    ],
+)
+def test_objects_of_python_come_back_as_they_were_written(written):
+    runs, _ = read_master(master(configuration({"arg1": [written]})), "a", strict=True)
+    document, _ = exported(rows_of(runs, as_written=False))
+    (config,) = configurations(document)
+    assert config["arguments"] == {"arg1": [written]}
+    assert "optrove" not in config
 
 
 def test_operations_are_sorted_and_configurations_numbered_throughout():

@@ -102,8 +102,8 @@ def test_an_unparsed_element_gives_its_exact_shards():
 
 
 def test_shards_of_several_dimensions_count_where_the_memory_was_made_with_them():
-    lies = printed_memory("HEIGHT_SHARDED", PRINTED_SHARDS, PRINTED_ND_SHARDS, by_nd=1)
-    found, _ = read_arguments(unparsed("arg0", f'{{"MemoryConfig":{lies}}}'), strict=True)
+    stored_in = printed_memory("HEIGHT_SHARDED", PRINTED_SHARDS, PRINTED_ND_SHARDS, by_nd=1)
+    found, _ = read_arguments(unparsed("arg0", f'{{"MemoryConfig":{stored_in}}}'), strict=True)
     nd_shard = dict(dict(found["arg0"].fields)["nd_shard_spec"].fields)
     assert nd_shard["grid"] == core_ranges((core_range(core(0, 0), core(7, 5)),))
     assert nd_shard["shard_shape"].type == "ttnn.Shape"
@@ -112,7 +112,7 @@ def test_shards_of_several_dimensions_count_where_the_memory_was_made_with_them(
 
 
 @pytest.mark.parametrize(
-    ("told", "layout", "padded"),
+    ("original", "layout", "padded"),
     [
         (printed_tensor(printed_memory()), "TILE", (1, 1, 64, 32)),
         (printed_tensor(printed_memory(), alignment="[1]"), "ROW_MAJOR", (1, 1, 49, 24)),
@@ -122,13 +122,13 @@ def test_shards_of_several_dimensions_count_where_the_memory_was_made_with_them(
         (printed_tensor(printed_memory(), alignment="[64, 32, 32]"), "TILE", (1, 1, 64, 32)),
     ],
 )
-def test_layout_and_padding_follow_from_the_alignment(told, layout, padded):
-    found, fidelity = read_arguments({"arg0": json.loads(told)})
-    lies = found["arg0"].placement
-    assert lies.layout == layout
-    assert lies.tile == (Tile((32, 32), (16, 16)) if layout == "TILE" else None)
-    assert padded is None or lies.padded_shape == padded
-    assert (lies.storage, lies.mesh, lies.mesh_shape) == ("device", None, None)
+def test_layout_and_padding_follow_from_the_alignment(original, layout, padded):
+    found, fidelity = read_arguments({"arg0": json.loads(original)})
+    stored_in = found["arg0"].placement
+    assert stored_in.layout == layout
+    assert stored_in.tile == (Tile((32, 32), (16, 16)) if layout == "TILE" else None)
+    assert padded is None or stored_in.padded_shape == padded
+    assert (stored_in.storage, stored_in.mesh, stored_in.mesh_shape) == ("device", None, None)
     assert any(kind.startswith("layout and storage") for kind, _ in fidelity.notes)
 
 
@@ -183,9 +183,9 @@ def test_later_files_tell_sources_and_machines():
 
 
 def test_named_arguments_of_the_old_spelling_are_read_by_name():
-    told = json.loads(printed_tensor(printed_memory()))
+    original = json.loads(printed_tensor(printed_memory()))
     executions = [{"source": "a.py", "count": 4}]
-    runs, _ = read({"arguments": {"x": told, "dim": "-1"}, "executions": executions})
+    runs, _ = read({"arguments": {"x": original, "dim": "-1"}, "executions": executions})
     found = dict(runs[0].cases[0].case.arguments)
     assert found["dim"] == Int(-1)
     assert found["x"].shape == (1, 1, 49, 24)
@@ -200,10 +200,40 @@ def test_named_arguments_of_the_old_spelling_are_read_by_name():
         [{"arg0": "1"}, {"arg0": "2"}],
         [{"UnparsedElement": {"error": "x"}}],
         {"arguments": [{"arg0": "1"}], "source": 5},
-        {"arguments": [{"arg0": "1"}], "machine_info": 5},
     ],
 )
 def test_wrong_shapes_are_errors(configuration):
     with pytest.raises(BadData) as caught:
         read(configuration)
     assert caught.value.faults[0].path.startswith('$.operations["ttnn::pad"].configurations[0]')
+
+
+def test_a_list_of_tensors_in_quotes_that_are_not_escaped_is_read():
+    one = json.loads(printed_tensor(printed_memory()))["Tensor"]
+    listed = json.dumps([one, one])
+    element = {"UnparsedElement": {"error": "x", "element_info": f'{{"arg0": "{listed}"}}'}}
+    found, fidelity = read_arguments(element, listed, strict=True)
+    assert [each.shape for each in found["arg0"].items] == [found["arg0"].items[0].shape] * 2
+    assert [each.placement for each in found["arg1"].items] == [
+        each.placement for each in found["arg0"].items
+    ]
+    assert ("UnparsedElement: parsed again", 1) in fidelity.notes
+
+
+def test_a_grid_without_brackets_and_words_without_quotes_are_read():
+    text = (
+        '{"arg0":{"SDPAProgramConfig":{"compute_grid":8,8,"q_chunk_size":64,"k_chunk_size":128,'
+        '"exp_approx_mode":0,"sub_core_grids":std::nullopt}}}'
+    )
+    found, _ = read_arguments(
+        {"UnparsedElement": {"error": "x", "element_info": text}}, strict=True
+    )
+    config = found["arg0"]
+    assert config.type == "ttnn.SDPAProgramConfig"
+    assert dict(config.fields) == {
+        "compute_with_storage_grid_size": core(8, 8),
+        "q_chunk_size": Int(64),
+        "k_chunk_size": Int(128),
+        "exp_approx_mode": Bool(value=False),
+        "sub_core_grids": Null(),
+    }

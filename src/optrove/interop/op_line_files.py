@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadData
 from optrove.interop.fidelity import FidelityCounter, PartNotes, bad_file
-from optrove.interop.machines import EPOCH, UNKNOWN, Execution, Exported, Source, model_of, runs_of
+from optrove.interop.machines import (
+    EPOCH,
+    UNKNOWN,
+    Exported,
+    Source,
+    SourceExecution,
+    model_of,
+    runs_of,
+)
 from optrove.model.case import Case
 from optrove.model.records import CallOutcome
 from optrove.model.values import Null, Opaque, key_step, walk
@@ -116,7 +124,7 @@ def error_of(call: Call) -> OpError | None:
 
 
 def is_op_line(data: Json) -> bool:
-    """Tell whether ``data`` has the keys of an op line."""
+    """Return whether ``data`` has the keys of an op line."""
     return isinstance(data, dict) and data.keys() >= {"op_name", "inputs", "kwargs"}
 
 
@@ -129,7 +137,7 @@ def read_call_lines(
     """
     counter = FidelityCounter(strict=strict)
     texts = CanonicalTexts()
-    executions: list[Execution] = []
+    executions: list[SourceExecution] = []
     started_at: str | None = None
     bad: list[BadLine] = []
     last: OpLine | BadLine | None = None
@@ -140,7 +148,7 @@ def read_call_lines(
         case = case_of_line(last)
         path = f"line {last.number}"
         counter.configuration(path, [("", _notes(last, case, texts))])
-        executions.append(Execution(case, _source(last), 1, path))
+        executions.append(SourceExecution(case, _source(last), 1, path))
         if last.started_at:
             started_at = min(started_at or last.started_at, last.started_at)
     if bad and last is bad[-1] and _is_cut_off(last.faults[0]):

@@ -1,0 +1,299 @@
+"""The table of file formats, and the detection of a file's format.
+
+``FORMATS`` is the place to add a format. ``import``, ``diff`` and ``TTNN_MASTER_JSON_PATH`` read
+every format in the table by ``read_file``; ``export --format NAME`` writes it. The command line
+takes its choices and help texts from the table, so that a format imports its module only when used.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
+
+from optrove.errors import BadData, BadTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from optrove.interop.machines import Exported
+    from optrove.model.trove import Fidelity, Imported
+    from optrove.serializer.text import Json
+
+Content: TypeAlias = "tuple[tuple[Imported, ...], Fidelity]"
+"""The Runs of a file, and how well it was understood."""
+
+_BEGINNING: Final = 100
+
+
+class Candidate:
+    """A file or directory whose format is unknown; it is parsed as far as detection needs it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_directory = path.is_dir()
+
+    @cached_property
+    def first_text(self) -> str:
+        """The beginning of a file; empty for a directory."""
+        if self.is_directory:
+            return ""
+        with self.path.open("rb") as stream:
+            return stream.read(_BEGINNING).decode("utf-8", "replace")
+
+    @cached_property
+    def first_line(self) -> Json:
+        """The data of the first line; None if it is not JSON by itself."""
+        from optrove.interop.fidelity import parse
+
+        if self.is_directory:
+            return None
+        with self.path.open("rb") as stream:
+            raw = stream.readline()
+        if not raw:
+            raise BadData.at("$", f"the file is empty; import one of: {FILES}")
+        try:
+            return parse(raw)
+        except BadData:
+            return None
+
+    @cached_property
+    def document(self) -> Json:
+        """The data of the whole file; BadData when it is not JSON."""
+        from optrove.interop.fidelity import parse
+
+        return None if self.is_directory else parse(self.path.read_bytes())
+
+
+class Format(Protocol):
+    """A file format: its name for ``--format``, its texts, and how it is detected and converted."""
+
+    name: ClassVar[str]
+    file: ClassVar[str]
+    """How messages name a file of the format."""
+    about: ClassVar[str]
+    """The help text of ``--format NAME``."""
+    of_calls: ClassVar[bool] = False
+    """Whether it has calls with their cases, one by one; else cases with their executions."""
+    is_directory: ClassVar[bool] = False
+    """Whether it is written to the path of a directory; else to a stream."""
+
+    def detect(self, file: Candidate) -> bool:
+        """Return whether a file has this format."""
+        ...
+
+    def read(self, file: Candidate, *, strict: bool) -> Content:
+        """Return the Runs of a file, and how well it was understood."""
+        ...
+
+    def write(self, target: Any, items: Iterable[Any]) -> Exported:
+        """Write calls or cases, and return how many."""
+        ...
+
+
+class TextFormat(Format):
+    """One line per case, sorted."""
+
+    name = "text"
+    file = "a text export"
+    about = "one line per case, sorted: for git, and for diff"
+
+    def detect(self, file: Candidate) -> bool:
+        """Return whether the first line is the header of a text export."""
+        from optrove.interop.text_form import is_text_form
+
+        return is_text_form(file.first_line)
+
+    def read(self, file: Candidate, *, strict: bool) -> Content:
+        """Return the Runs of a text export."""
+        from optrove.interop.text_form import read_text
+
+        with file.path.open("rb") as stream:
+            return read_text(stream, str(file.path), strict=strict)
+
+    def write(self, target: Any, items: Iterable[Any]) -> Exported:
+        """Write cases to a stream."""
+        from optrove.interop.text_form import write_text
+
+        return write_text(target, items)
+
+
+class OpLineFormat(Format):
+    """One line of JSON per call."""
+
+    name = "jsonl"
+    file = "op lines (--jsonl, --ops-jsonl)"
+    about = "one line per call, as --ops-jsonl writes them"
+    of_calls = True
+
+    def detect(self, file: Candidate) -> bool:
+        """Return whether the first line is a call."""
+        from optrove.interop.op_line_files import is_op_line
+
+        return is_op_line(file.first_line)
+
+    def read(self, file: Candidate, *, strict: bool) -> Content:
+        """Return the Runs of op lines."""
+        from optrove.interop.op_line_files import read_call_lines
+
+        with file.path.open("rb") as stream:
+            return read_call_lines(stream, str(file.path), strict=strict)
+
+    def write(self, target: Any, items: Iterable[Any]) -> Exported:
+        """Write calls to a stream."""
+        from optrove.interop.op_line_files import write_call_lines
+
+        return write_call_lines(target, items)
+
+
+class ParameterDirectoryFormat(Format):
+    """A directory with one JSON file per call."""
+
+    name = "params"
+    file = "a directory of parameter files"
+    about = "a directory with one JSON file per call"
+    of_calls = True
+    is_directory = True
+
+    def detect(self, file: Candidate) -> bool:
+        """Return whether it is a directory of parameter files."""
+        from optrove.interop.parameter_directories import trace_directories
+
+        return file.is_directory and bool(trace_directories(file.path))
+
+    def read(self, file: Candidate, *, strict: bool) -> Content:
+        """Return the Runs of a directory."""
+        from optrove.interop.parameter_directories import read_params_directory
+
+        return read_params_directory(file.path, strict=strict)
+
+    def write(self, target: Any, items: Iterable[Any]) -> Exported:
+        """Write calls to a directory."""
+        from optrove.interop.parameter_directories import write_params_directory
+
+        return write_params_directory(target, items)
+
+
+class MasterFormat(Format):
+    """The JSON that tt-metal's sweeps load."""
+
+    name = "master"
+    file = "a master JSON of tt-metal"
+    about = "the JSON that tt-metal's sweeps load"
+
+    def detect(self, file: Candidate) -> bool:
+        """Return whether the document is a master file, of either generation."""
+        from optrove.interop.master_reader import is_master
+
+        return is_master(file.document)
+
+    def read(self, file: Candidate, *, strict: bool) -> Content:
+        """Return the Runs of a master file."""
+        from optrove.interop.master_reader import read_master
+
+        return read_master(file.document, str(file.path), strict=strict)
+
+    def write(self, target: Any, items: Iterable[Any]) -> Exported:
+        """Write cases to a stream."""
+        from optrove.interop.master_writer import write_master
+
+        return write_master(target, items)
+
+
+class OperatorInputs(Format):
+    """The operator-input logs of PyTorch."""
+
+    name = "op-inputs"
+    file = "operator inputs of PyTorch"
+    about = "operator inputs of PyTorch, as its operator_inp_logs have them"
+
+    def detect(self, file: Candidate) -> bool:
+        """Return whether the file begins as a log does."""
+        from optrove.interop.operator_inputs import is_operator_log
+
+        return is_operator_log(file.first_text)
+
+    def read(self, file: Candidate, *, strict: bool) -> Content:
+        """Return the run of a log."""
+        from optrove.interop.operator_inputs import read_operator_log
+
+        text = file.path.read_text(encoding="utf-8")
+        return read_operator_log(text, str(file.path), strict=strict)
+
+    def write(self, target: Any, items: Iterable[Any]) -> Exported:
+        """Write cases to a stream."""
+        from optrove.interop.operator_inputs import write_operator_log
+
+        return write_operator_log(target, items)
+
+
+class OperatorInputsJson(Format):
+    """The texts of operator-input logs in JSON."""
+
+    name = "op-inputs-json"
+    file = "operator inputs in JSON"
+    about = "the same texts in JSON"
+
+    def detect(self, file: Candidate) -> bool:
+        """Return whether the document has operators and texts of their arguments."""
+        from optrove.interop.operator_inputs import is_operator_json
+
+        return is_operator_json(file.document)
+
+    def read(self, file: Candidate, *, strict: bool) -> Content:
+        """Return the run of a document."""
+        from optrove.interop.operator_inputs import read_operator_json
+
+        return read_operator_json(file.document, str(file.path), strict=strict)
+
+    def write(self, target: Any, items: Iterable[Any]) -> Exported:
+        """Write cases to a stream."""
+        from optrove.interop.operator_inputs import write_operator_json
+
+        return write_operator_json(target, items)
+
+
+FORMATS: Final[tuple[Format, ...]] = (
+    TextFormat(),
+    OpLineFormat(),
+    OperatorInputs(),
+    ParameterDirectoryFormat(),
+    OperatorInputsJson(),
+    MasterFormat(),
+)
+"""The formats in the order of detection; the last ones have to parse the whole file."""
+
+FILES: Final = ", ".join(each.file for each in FORMATS)
+"""The files of these formats, as messages and help texts list them."""
+
+OWN_FILES: Final = "a directory of journals, a trove"
+"""The files of optrove that can be imported as well."""
+
+
+def read_file(path: Path, *, strict: bool = False) -> Content:
+    """Return the Runs of a file or directory, and how well it was understood.
+
+    BadData lists every fault with its path if any part cannot be read, and with ``strict`` also
+    if any part had to be kept verbatim.
+    """
+    try:
+        file = Candidate(path)
+        for each in FORMATS:
+            if each.detect(file):
+                return each.read(file, strict=strict)
+        raise BadData.at("$", _unknown(file))
+    except BadData as error:
+        raise error.within(str(path)) from error
+    except OSError as error:
+        raise BadTarget(
+            f"{path} cannot be read: {error.strerror}; import one of: {FILES}"
+        ) from error
+
+
+def _unknown(file: Candidate) -> str:
+    if file.is_directory:
+        name = "1_ttnn_add_20260115_104616_345678.json"
+        return f"a directory without parameter files; their names are like {name}"
+    if isinstance(file.document, dict) and "operation_name" in file.document:
+        return f"one parameter file of many; import its directory: {file.path.parent}"
+    return f"not a file that can be imported; import one of: {FILES}"
