@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from optrove.model.case import Case
-from optrove.model.records import Attempt, Call, Job, Plan, Query, Run, TestResult
+from optrove.model.records import Attempt, Call, Job, Query, Run, TestResult
 from optrove.serializer.described import describe_case
 from optrove.serializer.hashes import canonical_bytes, fingerprint, placement_hash
 from optrove.serializer.records import record_from_builtins, record_to_builtins
@@ -24,7 +24,6 @@ KINDS = {
     "test_result": TestResult,
     "call": Call,
     "job": Job,
-    "plan": Plan,
     "attempt": Attempt,
     "query": Query,
 }

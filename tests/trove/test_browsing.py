@@ -1,4 +1,4 @@
-"""Troves of both kinds answer whoever looks through them, and notice what others write."""
+"""Both kinds of troves answer browsing queries, and notice what others write."""
 
 import os
 import subprocess
@@ -11,7 +11,6 @@ from optrove.errors import TookTooLong
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 from optrove.trove.trove import open_trove
-from optrove.web.catalog import Catalog, early_index
 from optrove.web.page_request import PageRequest
 from optrove.web.pages import PAGES
 from optrove.web.parameters import read_parameters
@@ -54,17 +53,16 @@ ASKED = (
 
 
 def said(place):
-    """Return what the pages say about a trove, but for times of this very run."""
+    """Return the answers of the pages about a trove, without the times of this run."""
     pages = {page.name: page for page in PAGES}
-    with open_reader(place) as reader, reader.source.snapshot(), reader.source.within(60):
-        whole, early = Catalog().current(reader.source, "now"), early_index(reader.source)
+    with open_reader(place) as reader, reader.connection.snapshot(), reader.connection.within(60):
 
-        def view(name, asked, index=whole):
+        def view(name, asked):
             page = pages[name]
             values = read_parameters(asked.items(), page.parameters)
-            return page.make(PageRequest(reader.source, index, values)).data
+            return page.make(PageRequest(reader, values)).data
 
-        found = [view("overview", {}, early), *(view(name, asked) for name, asked in ASKED)]
+        found = [view(name, asked) for name, asked in ASKED]
         (row, *_) = view("op", {"name": "matmul"})["rows"]
         return [_timeless(each) for each in (*found, view("case", {"id": row["case_id"]}))]
 
@@ -89,10 +87,10 @@ def test_a_question_that_takes_too_long_is_given_up(place):
     with open_reader(place) as reader:
         with (
             pytest.raises(TookTooLong, match="ask for less"),
-            reader.source.snapshot(),
-            reader.source.within(0.05),
+            reader.connection.snapshot(),
+            reader.connection.within(0.05),
         ):
-            list(reader.source.rows(FOR_EVER, {}))
+            list(reader.connection.rows(FOR_EVER, {}))
         assert reader.op_names() == ("ttnn.add",)
 
 
@@ -101,12 +99,12 @@ def test_readers_of_one_process_notice_what_others_write(place):
         trove.add_imported(imported("first", case("ttnn.add", b=1)))
     # SQLite keeps locks by process: opening another reader must not cost the first its own.
     with open_reader(place) as first, open_reader(place) as second:
-        before = first.source.state()
-        assert first.source.state() == before
+        before = first.connection.state()
+        assert first.connection.state() == before
         command = [sys.executable, "-c", WRITE, str(place.url or place.path)]
         subprocess.run(
             command, check=True, env=os.environ | {"PYTHONPATH": str(SUPPORT)}, timeout=60
         )
-        assert first.source.state() != before
+        assert first.connection.state() != before
         for reader in (first, second):
             assert reader.op_names() == ("ttnn.add", "ttnn.sub")

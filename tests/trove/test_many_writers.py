@@ -19,7 +19,7 @@ KILLED, AT_ONCE = 40, 10
 
 
 def ask(what, place, *numbers):
-    """Let processes write; return what they told of."""
+    """Let processes write; return what they reported."""
     name = str(place.path) if place.url is None else place.url
     command = [sys.executable, writing.__file__, what, name, *map(str, numbers)]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
@@ -36,22 +36,22 @@ def test_eight_processes_that_write_at_once_lose_nothing(place):
 
 
 @pytest.mark.slow
-def test_whenever_writers_are_killed_all_that_they_told_of_is_there(tmp_path):
+def test_whenever_writers_are_killed_all_that_they_reported_is_there(tmp_path):
     place = place_of(str(tmp_path / "trove.db"))
-    told = set()
+    received = set()
     for first in range(0, KILLED, AT_ONCE):
-        told |= {*map(tuple, ask("killed", place, first, AT_ONCE, 20260102 + first))}
-        assert_holds(place, told)
-    assert len(told) >= KILLED // 2
+        received |= {*map(tuple, ask("killed", place, first, AT_ONCE, 20260102 + first))}
+        assert_holds(place, received)
+    assert len(received) >= KILLED // 2
 
 
-def assert_holds(place, told):
+def assert_holds(place, received):
     with open_trove(place, create=True) as trove, trove.reader() as reader:
         runs = {row.run.id for row in reader.runs()}
-        known = reader.known(describe_case(writing.own(*each)).case_id for each in told)
+        known = reader.known(describe_case(writing.own(*each)).case_id for each in received)
         (most, *_) = reader.cases(Query(op="ttnn.shared"))
-    assert {f"run-{process}-{number}" for process, number in told} <= runs
-    assert len(known) == len(told)
+    assert {f"run-{process}-{number}" for process, number in received} <= runs
+    assert len(known) == len(received)
     # A run that was being written when its writer was killed is there as a whole, or not at all.
     assert most.calls == 10 * len(runs)
     assert len(content_of(place)["executions"]) == 11 * len(runs)

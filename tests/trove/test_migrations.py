@@ -13,7 +13,7 @@ from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 from optrove.trove.trove import open_trove
 from trove_rows import case, tensor
-from troves import content_of, imported
+from troves import content_of, derived_of, imported
 
 ADD = case("ttnn.add", a=tensor(32, 32), b=1.5)
 NEXT = schema.VERSION + 1
@@ -49,13 +49,13 @@ def old(place):
 
 def version_of(place):
     with open_reader(place) as reader:
-        ((version,),) = reader.source.rows("SELECT value FROM trove WHERE name = 'version'")
+        ((version,),) = reader.connection.rows("SELECT value FROM trove WHERE name = 'version'")
         return version
 
 
 def remarks(place):
     with open_reader(place) as reader:
-        return [remark for (remark,) in reader.source.rows("SELECT remark FROM cases")]
+        return [remark for (remark,) in reader.connection.rows("SELECT remark FROM cases")]
 
 
 def test_an_older_trove_is_migrated_when_it_is_opened_for_writing(old, later):
@@ -95,7 +95,7 @@ def test_an_older_trove_that_is_locked_is_reported(tmp_path, later):
         holder.close()
 
 
-def test_a_reader_that_may_not_migrate_a_trove_is_told_so(server, later):
+def test_a_reader_that_may_not_migrate_a_trove_gets_an_error(server, later):
     place = place_of(server.new_schema())
     open_trove(place, create=True).close()
     guest = place_of(server.as_guest(place.url))
@@ -130,12 +130,35 @@ def test_a_server_stores_the_comments_too(server):
     open_trove(place, create=True).close()
     asked = "SELECT obj_description(to_regclass(:name)), col_description(to_regclass(:name), 2)"
     with open_reader(place) as reader:
-        ((table, column),) = reader.source.rows(asked, {"name": "cases"})
+        ((table, column),) = reader.connection.rows(asked, {"name": "cases"})
     assert table == "Operations with their arguments, each once"
     assert column == "placement hash"
 
 
 FIRST_VERSION = {
+    "derived": (
+        "DROP TABLE results",
+        "DROP TABLE verdicts",
+        "DROP TABLE op_attempts",
+        "DROP TABLE last_attempts",
+        "DROP TABLE origin_sets",
+        "DROP TABLE origins",
+        "DROP TABLE tensor_sets",
+        "ALTER TABLE usage DROP COLUMN timed_calls",
+        "ALTER TABLE usage DROP COLUMN total_ns",
+        "DROP INDEX ix_op_usage_op",
+        "ALTER TABLE op_usage DROP COLUMN timed_calls",
+        "ALTER TABLE op_usage DROP COLUMN total_ns",
+    ),
+    "cases": (
+        "DROP INDEX ix_cases_groups",
+        "DROP INDEX ix_cases_order",
+        "DROP INDEX ix_cases_families",
+        "ALTER TABLE cases DROP COLUMN tensor_set_key",
+        "ALTER TABLE cases DROP COLUMN origin_set_key",
+        "ALTER TABLE cases DROP COLUMN last_outcome",
+        "CREATE INDEX ix_cases_op ON cases (op, outermost_calls, calls, replayable)",
+    ),
     "config_calls": ("DROP TABLE config_calls",),
     "planned": ("DROP TABLE planned",),
     "sweeps": ("DROP TABLE sweeps",),
@@ -161,6 +184,9 @@ def test_a_trove_that_was_migrated_has_the_tables_of_a_new_one(new_place):
                 trove.connection.execute(statement)
     assert tables_of(old) == tables_of(new)
     assert version_of(old) == str(schema.VERSION)
+    with open_trove(new, create=False) as trove:
+        trove.add_imported(imported("first", ADD))
+    assert derived_of(old) == derived_of(new)
 
 
 TABLES = {
@@ -206,5 +232,5 @@ TABLES = {
 def tables_of(place):
     open_trove(place, create=True).close()
     with open_reader(place) as reader:
-        asked = TABLES[reader.source.dialect]
-        return [sorted(map(repr, reader.source.fetch(question))) for question in asked]
+        asked = TABLES[reader.connection.dialect]
+        return [sorted(map(repr, reader.connection.fetch(question))) for question in asked]

@@ -86,16 +86,15 @@ def names(reader, **asked):
 
 def test_ops_are_listed_with_their_totals_most_calls_first(reader):
     assert reader.ops(Query()) == (
-        OpRow("ttnn.matmul", 3, 143, (LLAMA, RESNET), 1.0, hidden=False),
-        OpRow("ttnn.add", 2, 53, (LLAMA, RESNET), 0.5, hidden=False),
-        OpRow("fake.relu", 1, 2, ("traced.py",), 1.0, hidden=False),
-        OpRow("fake.outer", 1, 1, ("traced.py",), 1.0, hidden=False),
+        OpRow("ttnn.matmul", 3, 143, (LLAMA, RESNET), 1.0),
+        OpRow("ttnn.add", 2, 53, (LLAMA, RESNET), 0.5),
+        OpRow("fake.relu", 1, 2, ("traced.py",), 1.0),
+        OpRow("fake.outer", 1, 1, ("traced.py",), 1.0),
     )
 
 
-def test_hidden_and_nested_ops_are_listed_when_asked_for(reader):
-    ops = {row.op: row for row in reader.ops(Query(outermost_only=False, hidden_ops=True))}
-    assert ops["ttnn.to_device"].hidden
+def test_data_movement_and_nested_ops_are_listed_when_asked_for(reader):
+    ops = {row.op: row for row in reader.ops(Query(outermost_only=False, data_movement=True))}
     assert ops["ttnn.to_device"].calls == 9
     assert ops["fake.inner"].calls == 1
     assert not {"ttnn.to_device", "fake.inner"} & {row.op for row in reader.ops(Query())}
@@ -113,7 +112,7 @@ def test_hidden_and_nested_ops_are_listed_when_asked_for(reader):
         ({"op": "ttnn.ADD"}, []),
         ({"op": "*"}, ["matmul", "add", "sharded", "small", "unknown", "fake.relu", "fake.outer"]),
         ({"op": "ttnn.to_device"}, []),
-        ({"op": "ttnn.to_device", "hidden_ops": True}, ["move"]),
+        ({"op": "ttnn.to_device", "data_movement": True}, ["move"]),
         ({"model": "META/llama"}, ["matmul", "sharded", "add"]),
         ({"model": RESNET}, ["add", "small", "unknown"]),
         ({"model": "nobody"}, []),
@@ -135,8 +134,8 @@ def test_hidden_and_nested_ops_are_listed_when_asked_for(reader):
         ({"shape": (1, -1, 64)}, ["matmul", "sharded", "small"]),
         ({"shape": (-1, 64)}, ["matmul", "sharded", "small"]),
         ({"shape": (-1,)}, []),
-        ({"mesh_shape": (2, 4)}, ["matmul", "sharded", "small"]),
-        ({"mesh_shape": (2, 4), "argument": "input_tensor_a"}, []),
+        ({"mesh": (2, 4)}, ["matmul", "sharded", "small"]),
+        ({"mesh": (2, 4), "argument": "input_tensor_a"}, []),
         ({"argument": "input_tensor_b", "dtype": "bfloat16"}, ["small"]),
         ({"replayable": False}, ["unknown"]),
         ({"replayable": True, "op": "ttnn.add"}, ["add"]),
@@ -222,15 +221,15 @@ def test_models_are_listed_with_their_totals(reader):
 @pytest.mark.parametrize("nested", [False, True])
 def test_ops_runs_and_models_count_alike(reader, all_ops, nested):
     counting = Counting(all_ops=all_ops, nested=nested)
-    ops = reader.ops(Query(outermost_only=not nested, hidden_ops=all_ops))
+    ops = reader.ops(Query(outermost_only=not nested, data_movement=all_ops))
     runs, models = reader.runs(counting=counting), reader.models(counting)
     calls = sum(row.calls for row in ops)
     assert calls == sum(row.calls for row in runs) == sum(row.calls for row in models)
     for row in runs:
-        own = Query(run_id=row.run.id, outermost_only=not nested, hidden_ops=all_ops)
+        own = Query(run_id=row.run.id, outermost_only=not nested, data_movement=all_ops)
         assert row.cases == reader.count(own)
     for row in models:
-        own = Query(model=row.model, outermost_only=not nested, hidden_ops=all_ops)
+        own = Query(model=row.model, outermost_only=not nested, data_movement=all_ops)
         assert (row.cases, row.ops) == (reader.count(own), len(reader.ops(own)))
 
 
@@ -264,3 +263,17 @@ def test_an_answer_is_of_one_state_while_others_write(new_place):
             found += rows
             assert len(found) == 299
             assert reader.count(Query()) == 0
+
+
+def test_names_that_are_no_valid_unicode_are_stored_escaped_and_found(trove, tmp_path):
+    run = run_of("run \udc80", source="demo \udc81.py", model="model \udc82")
+    program = Program(tmp_path, run)
+    program.call("fake.add", 1, result=2)
+    trove.add_journal(program.end())
+    with trove.reader() as reader:
+        (row,) = reader.runs(run.id)
+        assert (row.run.id, row.run.source, row.calls) == (run.id, run.source, 1)
+        assert len(list(reader.calls(run.id))) == 1
+        assert reader.find_run("run \udc80") == (r"run \udc80",)
+        assert reader.count(Query(model=run.model, run_id=run.id)) == 1
+        assert reader.model_names() == (r"model \udc82",)

@@ -2,14 +2,13 @@ from executed_runs import NEW, SWEEP, VECTORS, add_sweep, attempt, id_of, run
 from optrove.model.records import DeviceKind, Outcome
 from optrove.report.outcomes import results_of
 from optrove.serializer.described import case_of
-from optrove.trove.browsing_runs import executed, waiting
 from small_trove import ADD, imported, run_of
 
 
 def test_a_sweep_tells_what_it_has_done_and_what_it_has_not_come_to(trove):
     add_sweep(trove)
     with trove.reader() as reader:
-        done, rest = list(executed(reader, SWEEP)), list(waiting(reader, SWEEP))
+        done, rest = list(reader.attempted_cases(SWEEP)), list(reader.waiting(SWEEP))
     planned = {id_of(one) for vectors in VECTORS.values() for one in vectors}
     assert {row.attempt.case_id for row in done} | {row.case_id for row in rest} == planned
     assert {row.suite for row in done} == set(VECTORS)

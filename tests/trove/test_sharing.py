@@ -32,8 +32,8 @@ def add_many(place, count):
 
 def sent(source, target, most=1_000_000):
     with open_reader(source) as reader, open_trove(target, create=True) as trove:
-        parts = TroveParts(reader.source)
-        return list(send(trove, parts, trove.lacking(parts), most))
+        parts = TroveParts(reader.connection)
+        return list(send(trove, parts, trove.missing_parts(parts), most))
 
 
 @pytest.fixture
@@ -46,11 +46,11 @@ def full(tmp_path):
 
 def test_what_is_lacking_is_sent_once_and_the_troves_are_equal_then(full, place):
     with open_reader(full) as reader, open_trove(place, create=True) as trove:
-        parts = TroveParts(reader.source)
-        missing = trove.lacking(parts)
+        parts = TroveParts(reader.connection)
+        missing = trove.missing_parts(parts)
         total = total_of(missing)
         (*_, last) = send(trove, parts, missing)
-        assert trove.lacking(parts) == ()
+        assert trove.missing_parts(parts) == ()
     assert replace(last, cases=None) == total
     assert (last.runs, last.attempts) == (5, 20)
     assert last.cases == len(content_of(full)["cases"])
@@ -68,8 +68,8 @@ def test_push_and_pull_make_two_troves_equal(full, place, tmp_path):
 
 def test_a_run_that_has_not_arrived_wholly_is_not_said_to_have_ended(full, place):
     with open_reader(full) as reader, open_trove(place, create=True) as trove:
-        parts = TroveParts(reader.source)
-        (traced,) = [each for each in trove.lacking(parts) if each.run.run_id == TRACED]
+        parts = TroveParts(reader.connection)
+        (traced,) = [each for each in trove.missing_parts(parts) if each.run.run_id == TRACED]
         sending_on = send(trove, parts, [traced], most=1)
         next(sending_on)
         with trove.reader() as other:
@@ -100,9 +100,9 @@ def test_whenever_the_sender_is_killed_the_rest_is_sent_later(server, full, tmp_
     url, back = server.new_schema(), str(tmp_path / "back.db")
     for source, target in ((str(full.path), url), (url, back)):
         command = [sys.executable, sending.__file__, source, target, "8", "20260704"]
-        told = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-        assert told["killed"] > 3
-        assert set(told["runs"]) - {0, 30}
+        answer = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        assert answer["killed"] > 3
+        assert set(answer["runs"]) - {0, 30}
         assert content_of(place_of(target)) == content_of(place_of(source))
 
 
@@ -145,10 +145,10 @@ def test_roles_let_a_reader_only_read_and_a_writer_drop_nothing(server, full, tm
 def test_a_scrubbed_trove_is_sent_and_a_whole_one_takes_its_place(full, place):
     scrubber = Scrubber(Names(hosts=frozenset({"lab-7"})))
     with open_reader(full) as reader, open_trove(place, create=True) as trove:
-        parts = ScrubbedParts(TroveParts(reader.source), scrubber)
+        parts = ScrubbedParts(reader.connection, scrubber)
         for _ in range(2):
-            list(send(trove, parts, trove.lacking(parts), most=1))
-        assert trove.lacking(parts) == ()
+            list(send(trove, parts, trove.missing_parts(parts), most=1))
+        assert trove.missing_parts(parts) == ()
         with trove.reader() as other:
             assert len(list(other.calls(TRACED))) == len(list(reader.calls(TRACED)))
             assert {row.run.environment.host for row in other.runs()} == {None}

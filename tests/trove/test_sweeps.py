@@ -1,8 +1,11 @@
 """The plan of a sweep is kept before anything is executed, and each of its cases is tried once."""
 
+from dataclasses import replace
+
 import pytest
 
 from optrove.errors import BadData
+from optrove.model.ops import is_listed
 from optrove.model.records import DeviceKind, Outcome, Query, RunKind, Sweep, SweepModule
 from optrove.model.trove import Added, PlannedCase
 from optrove.serializer.described import describe_case
@@ -74,7 +77,9 @@ def test_a_run_tells_how_far_its_sweep_is(swept):
         assert row.complete
         assert reader.attempted("sweep") == {ADD_ID, VECTOR_ID}
         assert {each.notes for each in reader.attempts("sweep")} == {(), ("one", "two")}
-        ((notes,),) = reader.source.rows("SELECT notes FROM attempts WHERE notes IS NOT NULL", {})
+        ((notes,),) = reader.connection.rows(
+            "SELECT notes FROM attempts WHERE notes IS NOT NULL", {}
+        )
         assert notes == "one\ntwo"
         assert reader.runs("first")[0].planned is None
 
@@ -102,15 +107,15 @@ def test_a_plan_with_an_unknown_case_is_refused_and_changes_nothing(trove, place
 
 def test_vectors_are_listed_only_where_they_are_asked_for(swept):
     with swept.reader() as reader:
-        assert [row.op for row in reader.ops(Query(hidden_ops=True))] == ["ttnn.add"]
+        assert [row.op for row in reader.ops(Query(data_movement=True))] == ["ttnn.add"]
         assert [row.op for row in reader.ops(Query(outermost_only=False))] == ["ttnn.add"]
-        listed = reader.ops(Query(hidden_ops=True, vectors=True))
-        assert [(row.op, row.cases, row.calls, row.hidden) for row in listed] == [
-            ("ttnn.add", 1, 1, False),
-            ("sweep.add.xfail_wide", 1, 0, True),
+        listed = reader.ops(Query(data_movement=True, vectors=True))
+        assert [(row.op, row.cases, row.calls, is_listed(row.op)) for row in listed] == [
+            ("ttnn.add", 1, 1, True),
+            ("sweep.add.xfail_wide", 1, 0, False),
         ]
-        assert reader.count(Query(op="sweep.*", hidden_ops=True)) == 1
-        assert reader.count(Query(case_id=VECTOR_ID, hidden_ops=True)) == 1
+        assert reader.count(Query(op="sweep.*", data_movement=True)) == 1
+        assert reader.count(Query(case_id=VECTOR_ID, data_movement=True)) == 1
         assert reader.op_names() == ("sweep.add.xfail_wide", "ttnn.add")
 
 
@@ -143,3 +148,16 @@ def test_what_two_copies_of_a_trove_have_done_of_a_sweep_is_one_in_any_order(
         with open_reader(copy) as reader:
             assert outcomes(reader) == {ADD_ID: Outcome.HUNG, VECTOR_ID: Outcome.PASSED}
     assert content_of(copies[1]) == content_of(copies[2])
+
+
+def test_an_attempt_that_a_budget_interrupted_gives_way_to_a_later_one(swept):
+    late = attempt_of(ADD_ID, "sweep", Outcome.NOT_RUN, detail="budget: its time was over")
+    assert swept.add_attempts(RUN, [late]) == 1
+    with swept.reader() as reader:
+        assert outcomes(reader) == {ADD_ID: Outcome.NOT_RUN}
+        assert reader.attempted("sweep") == frozenset()
+    assert swept.add_attempts(RUN, [attempt_of(ADD_ID, "sweep", Outcome.PASSED)]) == 1
+    assert swept.add_attempts(RUN, [replace(late, seed=1)]) == 0
+    with swept.reader() as reader:
+        assert outcomes(reader) == {ADD_ID: Outcome.PASSED}
+        assert reader.attempted("sweep") == {ADD_ID}

@@ -35,7 +35,7 @@ def viewed(place, tmp_path):
         for _ in range(2):
             trove.make_views()
         with trove.reader() as answering:
-            yield trove, answering.source
+            yield trove, answering.connection
 
 
 def rows(source, sql):
@@ -97,7 +97,7 @@ ALTER TABLE other RENAME TO case_tensors;
     monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
     open_trove(trove.place, create=False).close()
     with open_reader(trove.place) as reader:
-        assert len(rows(reader.source, "SELECT * FROM v_tensors")) > 5
+        assert len(rows(reader.connection, "SELECT * FROM v_tensors")) > 5
 
 
 def test_odd_data_breaks_no_view(viewed, tmp_path):

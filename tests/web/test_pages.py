@@ -2,7 +2,6 @@ import json
 import re
 from html import unescape
 from html.parser import HTMLParser
-from threading import Event
 
 import pytest
 
@@ -11,7 +10,6 @@ from optrove.model.records import Query
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 from optrove.trove.trove import open_trove
-from optrove.web import answering, catalog
 from optrove.web.answering import TroveSite
 from optrove.web.app import make_app
 from optrove.web.pages import PAGES
@@ -95,7 +93,7 @@ def crawled(app):
 
 
 @pytest.mark.parametrize("kind", ["site", "hostile_site"])
-def test_every_link_leads_to_a_page_that_is_sound_and_has_a_twin(kind, request):
+def test_every_link_leads_to_a_page_that_is_sound_and_has_json(kind, request):
     app = make_app(request.getfixturevalue(kind))
     paths = set()
     for address, answer in crawled(app):
@@ -105,10 +103,10 @@ def test_every_link_leads_to_a_page_that_is_sound_and_has_a_twin(kind, request):
         if answer.headers["content-type"].startswith("text/html"):
             assert Checked(answer.text).faults == [], address
             assert MARKUP not in answer.text
-            twin = ask(app, address, format="json")
-            assert twin.status == 200
-            assert len(twin.body) < LARGEST
-            json.loads(twin.body, parse_constant=pytest.fail)
+            as_json = ask(app, address, format="json")
+            assert as_json.status == 200
+            assert len(as_json.body) < LARGEST
+            json.loads(as_json.body, parse_constant=pytest.fail)
     assert {page.path for page in PAGES} - {"/progress"} <= paths
 
 
@@ -131,7 +129,7 @@ def test_ops_are_counted_as_the_command_line_counts_them(app, reader, chosen):
     expected = [
         (row.op, row.cases, row.calls, len(row.models)) for row in reader.ops(Query(**chosen))
     ]
-    # Whoever restricts the calls of a case restricts the models that are named, too.
+    # A filter on the calls of a case also restricts the models that are shown.
     assert [row[:3] for row in found] == [row[:3] for row in expected]
     if not chosen.keys() & {"model", "board"}:
         assert found == expected
@@ -213,7 +211,7 @@ def test_a_run_shows_tests_and_calls_in_pages(app):
     assert failed["test"].endswith("[7]")
 
 
-def test_two_runs_are_compared_by_what_came_of_the_same_cases(app):
+def test_two_runs_are_compared_by_the_results_of_the_same_cases(app):
     data = ask(app, "/compare", a=BEFORE, b=AFTER, format="json").data
     counts = {name: count for name, count in data["counts"].items() if count}
     assert counts == {"broken": 1, "fixed": 1, "slower": 1, "same": 60}
@@ -234,7 +232,7 @@ def test_runs_that_tried_nothing_are_compared_by_their_calls(app):
     assert (only["op"], only["a"], only["b"]["calls"]) == ("ttnn.add", None, 50)
 
 
-def test_what_was_tried_on_another_kind_of_device_is_told_and_not_compared(app):
+def test_what_was_tried_on_another_kind_of_device_is_reported_and_not_compared(app):
     data = ask(app, "/compare", a=AFTER, b=MOCKED, kind="unlike", format="json").data
     counts = {name: count for name, count in data["counts"].items() if count}
     assert counts == {"unlike": 3, "only_a": 60}
@@ -269,7 +267,7 @@ def test_the_board_matrix_tells_what_the_last_attempt_on_each_kind_of_board_gave
     assert ask(app, "/boards", device="hw", format="json").data["rows"] == []
 
 
-def test_runs_of_check_board_are_told_from_replays(app):
+def test_runs_of_check_board_are_distinguished_from_replays(app):
     data = ask(app, "/runs", kind="check-board", format="json").data
     assert data["kinds"] == {"check-board": 4, "import": 3, "sweep": 1, "trace": 1}
     assert [row["run_id"] for row in data["runs"]] == [MOCKED, ELSEWHERE, AFTER, BEFORE]
@@ -310,39 +308,6 @@ def test_models_are_all_there_once_page_by_page(tmp_path):
         site.close()
 
 
-def test_pages_that_can_be_made_early_do_not_wait_until_all_is_counted(web_trove, monkeypatch):
-    site = TroveSite(place_of(str(web_trove)))
-    app, counted, renewed = make_app(site), Event(), catalog._renewed
-
-    def held_up(*given):
-        assert counted.wait(60)
-        return renewed(*given)
-
-    def overtaken(source):
-        index = catalog.early_index(source)
-        counted.set()
-        site.wait()
-        return index
-
-    monkeypatch.setattr(catalog, "_renewed", held_up)
-    try:
-        site.prepare()
-        early = ask(app, "/", format="json").data
-        assert (early["counting"], early["ops"]) == (True, [])
-        assert 'http-equiv="refresh"' in ask(app, "/").text
-        assert ask(app, "/runs", format="json").data["runs"][0]["tried"] == 3
-        monkeypatch.setattr(answering, "early_index", overtaken)
-        assert ask(app, "/", format="json").data["counting"]
-        assert ask(app, "/ops").status == 200
-        whole = ask(app, "/", format="json").data
-        assert (whole["counting"], len(whole["ops"])) == (False, whole["totals"]["ops"])
-        assert early["totals"] == whole["totals"]
-        assert early["recent"] == whole["recent"]
-    finally:
-        counted.set()
-        site.close()
-
-
 def test_a_share_of_some_cases_tells_how_many_were_tried(tmp_path):
     path = make_web_trove(tmp_path)
     with open_trove(place_of(str(path)), create=False) as trove:
@@ -364,18 +329,18 @@ def test_pages_follow_a_sweep_that_goes_on(tmp_path):
     site = TroveSite(place_of(str(path)))
     app = make_app(site)
 
-    def told():
+    def message():
         data = ask(app, "/progress", run=SWEEP, format="json").data
         overview = ask(app, "/", format="json").data["running"]
         matrix = ask(app, "/boards", format="json").data["totals"]["n300 shadow"]
         return data["tried"], data["planned"], [row["tried"] for row in overview], matrix
 
     try:
-        assert told() == (20, 60, [20], {"passed": 20})
-        assert told() == (20, 60, [20], {"passed": 20})
+        assert message() == (20, 60, [20], {"passed": 20})
+        assert message() == (20, 60, [20], {"passed": 20})
         with open_trove(place_of(str(path)), create=False) as trove:
             begin_sweep(trove, 45)
-        assert told() == (45, 60, [45], {"passed": 45})
+        assert message() == (45, 60, [45], {"passed": 45})
         with open_trove(place_of(str(path)), create=False) as trove:
             trove.remove_run(SWEEP)
         assert ask(app, "/progress", run=SWEEP, format="json").status == 404
@@ -406,7 +371,7 @@ def test_pages_follow_a_sweep_that_goes_on(tmp_path):
         ("/run?id=zzz", 404, "no run here"),
         ("/run?id=be4&first=-1", 400, "whole number"),
         ("/compare?a=be4&b=af&kind=better", 400, "one of"),
-        ("/runs?after=zzz", 404, "start over"),
+        ("/runs?after=zzz", 404, "start from the beginning"),
         ("/run?id=5", 404, "several runs begin with"),
         ("/boards?device=phone", 400, "one of hw, mock, shadow"),
         (f"/ops?search={'x' * 501}", 400, "1 to 500"),

@@ -66,5 +66,5 @@ def json_parts(data: Any) -> Parts | None:
 
 def is_same_json(old: Any, new: Any) -> bool:
     """Return whether two JSON values are the same, where 1, 1.0 and true are three values."""
-    # The quickest comparison that tells them apart.
+    # The quickest comparison that distinguishes them.
     return repr(old) == repr(new)

@@ -21,11 +21,20 @@ ANY = "*"
 def op_pattern(name: str) -> re.Pattern[str]:
     """Return the pattern of full names for ``add``, ``ttnn::add`` or ``ttnn.add``.
 
-    ``*`` stands for anything.
+    ``*`` stands for anything. An ATen operation may be named without its overload: ``addmm``,
+    ``aten.addmm`` and ``aten::addmm`` mean ``torch.ops.aten.addmm.default``.
     """
     dotted = name.replace("::", ".")
-    prefix = "" if dotted.startswith(("ttnn.", "torch.")) else r"(?:ttnn\.|torch\.(?:.*\.)?)?"
-    return re.compile(prefix + _body(dotted))
+    body = _body(dotted)
+    if dotted.startswith("ttnn."):
+        return re.compile(body)
+    if dotted.startswith("torch."):
+        overload = r"(?:\.\w+)?" if dotted.startswith("torch.ops.") else ""
+        return re.compile(body + overload)
+    return re.compile(
+        rf"(?:(?:ttnn\.|torch\.(?:.*\.)?)?{body}|torch\.ops\.\w+\.{body}\.\w+"
+        rf"|torch\.ops\.{body}\.\w+)"
+    )
 
 
 def meant_ops(name: str, known: Iterable[str]) -> tuple[str, ...]:
@@ -53,7 +62,7 @@ def full_pattern(name: str, known: Iterable[str]) -> str | None:
     if len(meant) == 1:
         return meant[0]
     dotted = name.replace("::", ".")
-    for pattern in (dotted, f"ttnn.{dotted}", f"*.{dotted}"):
+    for pattern in (dotted, f"ttnn.{dotted}", f"*.{dotted}", f"torch.ops.*{dotted}.*"):
         fits = re.compile(_body(pattern))
         if meant and meant == tuple(op for op in every if fits.fullmatch(op)):
             return pattern
@@ -70,7 +79,7 @@ VECTORS: Final = "sweep."
 BEYOND_VECTORS: Final = "sweep/"
 """The first text after all texts with that prefix, compared by bytes."""
 
-HIDDEN_OPS: Final = frozenset(
+DATA_MOVEMENT_OPS: Final = frozenset(
     {
         "ttnn.Tensor.cpu",
         "ttnn.Tensor.deallocate",
@@ -101,9 +110,19 @@ HIDDEN_OPS: Final = frozenset(
 )
 
 
-def is_hidden(op: str) -> bool:
-    """Tell whether lists and counts leave an operation out by default."""
-    return op in HIDDEN_OPS or op.startswith(VECTORS)
+def is_data_movement(op: str) -> bool:
+    """Return whether an op only moves data."""
+    return op in DATA_MOVEMENT_OPS
+
+
+def is_vector(op: str) -> bool:
+    """Return whether an op stands for the vectors of a sweep module."""
+    return op.startswith(VECTORS)
+
+
+def is_listed(op: str) -> bool:
+    """Return whether lists and counts include an op by default: models call it, to compute."""
+    return not is_data_movement(op) and not is_vector(op)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +135,22 @@ class Counting:
 
 @dataclass(frozen=True, slots=True)
 class OpCalls:
-    """The number of calls and Cases of an op: all, and those not made by another op."""
+    """The number of calls and Cases of an op; ``raised`` calls are counted where that is known.
+
+    Other ops made ``nested_calls``, and only these have ``nested_cases``; neither is in the others.
+    """
 
     op: str
     cases: int
     calls: int
-    outermost_cases: int
-    outermost_calls: int
+    nested_cases: int = 0
+    nested_calls: int = 0
+    raised: int = 0
+
+    @property
+    def hidden(self) -> bool:
+        """Whether lists leave the op out by default, as ``is_listed`` decides."""
+        return not is_listed(self.op)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +193,14 @@ def add_up(ops: Iterable[OpCalls], counting: Counting | None = None) -> Counted:
     asked = counting or Counting()
     total, moving, nested = Amount(), Amount(), Amount()
     for each in ops:
-        cases, calls = each.outermost_cases, each.outermost_calls
+        cases, calls = each.cases, each.calls
         if asked.nested:
-            cases, calls = each.cases, each.calls
+            cases, calls = cases + each.nested_cases, calls + each.nested_calls
+        elif each.nested_calls:
+            nested += Amount(1, each.nested_cases, each.nested_calls)
         amount = Amount(int(cases > 0), cases, calls)
-        if is_hidden(each.op) and not asked.all_ops:
+        if not (asked.all_ops or is_listed(each.op)):
             moving += amount
         else:
             total += amount
-        nested += Amount(int(each.calls > calls), each.cases - cases, each.calls - calls)
     return Counted(total, LeftOut(moving, nested))

@@ -6,19 +6,30 @@ nanoseconds, ``*_at`` a moment as ISO 8601 text in UTC. ``case_id`` is the place
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.model.case import Case, NamedValues, by_name
 from optrove.model.values import Float, Value
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 Counts: TypeAlias = tuple[tuple[str, int], ...]
 """The number of occurrences by name."""
 
+Facts: TypeAlias = tuple[tuple[str, str], ...]
+"""Facts by name, sorted, as JSON texts."""
+
 HARMLESS: Final = "and nothing has to be done"
 """The end of a note about an execution that needs no action."""
+
+
+CHECK_BOARD: Final = "check-board"
+"""The beginning of the source of a Run of ``optrove check-board``, which is stored as a replay."""
 
 
 class Outcome(Enum):
@@ -28,12 +39,19 @@ class Outcome(Enum):
     NUMERICS = "numerics"
     WRONG_SPEC = "wrong_spec"
     REJECTED = "rejected"
+    NOT_COMPILED = "not_compiled"
     OUT_OF_MEMORY = "out_of_memory"
     RAISED = "raised"
     HUNG = "hung"
     CRASHED = "crashed"
     NOT_RUN = "not_run"
-    """The machine failed; this says nothing about the operation."""
+    """The machine or the simulator failed; this says nothing about the operation."""
+
+
+SKIPPED: Final = "the module skips it"
+OUT_OF_BUDGET: Final = "budget: "
+"""The beginnings of the details of Jobs that are NOT_RUN by intention: the module declined the
+vector, or the time of the sweep was over before the Job ended."""
 
 
 class CallOutcome(Enum):
@@ -76,17 +94,25 @@ class RunKind(Enum):
 
 
 class DeviceKind(Enum):
-    """Where operations are executed: a board, a mock board, one with numerics, the host."""
+    """Where operations are executed: a real, mock or simulated board, or the host."""
 
     HARDWARE = "hw"
     MOCK = "mock"
     SHADOW = "shadow"
+    SIMULATOR = "sim"
     HOST = "host"
+
+
+RUNS_KERNELS: Final = (DeviceKind.HARDWARE, DeviceKind.SIMULATOR)
+"""The devices on which the kernels of ttnn run."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceParameters:
-    """The parameters that a device was opened with; None if not given or not observed."""
+    """The parameters that a device was opened with; None if not given or not observed.
+
+    ``device_ids`` are the numbers of its chips on the machine; a replay does not ask for them.
+    """
 
     mesh_shape: tuple[int, ...] | None = None
     fabric_config: str | None = None
@@ -95,6 +121,7 @@ class DeviceParameters:
     trace_region_size: int | None = None
     worker_l1_size: int | None = None
     command_queues: int | None = None
+    device_ids: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +157,7 @@ class Accounting:
     untraceable: Counts = ()
 
     def adds_up(self) -> bool:
-        """Tell whether every observed call is accounted for exactly once."""
+        """Return whether every observed call is accounted for exactly once."""
         filtered = sum(count for _, count in self.filtered)
         untraceable = sum(count for _, count in self.untraceable)
         return self.observed == self.stored + self.deduplicated + filtered + untraceable
@@ -141,7 +168,8 @@ class Run:
     """One traced, replayed, swept or imported session.
 
     ``source`` is the program, with the model where it is known: ``path [HF_MODEL:name]``.
-    A Run without ``finished_at`` was interrupted, or is still running.
+    A Run without ``finished_at`` was interrupted, or is still running. ``provenance`` are the
+    facts that an imported file has about the execution: ``trace_uid``, ``pytest_args`` and others.
     """
 
     id: str
@@ -153,6 +181,7 @@ class Run:
     model: str | None = None
     exit_code: int | None = None
     accounting: Accounting = field(default_factory=Accounting)
+    provenance: Facts = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +233,15 @@ class Call:
     outcome: CallOutcome = CallOutcome.UNFINISHED
     error: str | None = None
     device: DeviceParameters | None = None
+
+
+E2E_NS: Final = "e2e_ns"
+"""The measurement of a call's time, when everything that it needs is compiled and cached."""
+
+
+def time_of(timed: Sequence[float], duration_ns: int | None) -> int | None:
+    """Return the first measured duration, or else that of the whole Attempt."""
+    return round(timed[0]) if timed and math.isfinite(timed[0]) else duration_ns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -297,23 +335,6 @@ class DeviceKey:
 
 
 @dataclass(frozen=True, slots=True)
-class JobGroup:
-    """Jobs that run on one opened device, in this order."""
-
-    key: DeviceKey
-    jobs: tuple[Job, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The Jobs of a sweep, in this order; ``left_out`` counts skipped cases by reason."""
-
-    id: str
-    groups: tuple[JobGroup, ...]
-    left_out: Counts = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Attempt:
     """One execution of a Job.
 
@@ -338,6 +359,61 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptedCase:
+    """An Attempt, with the facts about its Case that the trove or the plan has.
+
+    ``content`` is the Case as canonical JSON, where a trove was read. ``calls`` is the number of
+    recorded calls, None where nobody counted them, ``recorded_on`` the board of most of them, and
+    ``raised`` the recorded error of a Case that never returned. ``suite`` is set for the vectors
+    of a sweep module, ``scaled_from`` for a Case that was scaled down from recorded ones.
+    """
+
+    op: str
+    attempt: Attempt
+    calls: int | None = None
+    content: str = ""
+    suite: str | None = None
+    recorded_on: str | None = None
+    raised: str | None = None
+    scaled_from: tuple[str, ...] = ()
+
+    @property
+    def xfail(self) -> bool:
+        """Whether its suite expects failures."""
+        return expects_failure(self.suite)
+
+    @property
+    def view(self) -> str:
+        """The outcome, or ``xfailed`` and ``xpassed`` where a failure was expected."""
+        outcome = self.attempt.outcome
+        if not self.xfail or outcome is Outcome.NOT_RUN:
+            return outcome.value
+        if outcome is Outcome.PASSED:
+            return TestOutcome.XPASSED.value
+        return TestOutcome.XFAILED.value
+
+    @property
+    def passed(self) -> bool:
+        """Whether it passed, or ran in a suite that expects failures."""
+        return self.attempt.outcome is Outcome.PASSED or (self.xfail and self.ran)
+
+    @property
+    def ran(self) -> bool:
+        """Whether the operation ran, with any outcome."""
+        return self.attempt.outcome is not Outcome.NOT_RUN
+
+    @property
+    def skipped(self) -> bool:
+        """Whether it did not run by intention: its module skips it, or the budget was used up."""
+        return not self.ran and (self.attempt.detail or "").startswith((SKIPPED, OUT_OF_BUDGET))
+
+
+def expects_failure(suite: str | None) -> bool:
+    """Return whether a suite expects failures: its name begins with ``xfail``, in any case."""
+    return suite is not None and suite.lower().startswith("xfail")
+
+
+@dataclass(frozen=True, slots=True)
 class SweepModule:
     """A module whose vectors are swept: its name in the names of their ops, its file and hash."""
 
@@ -353,7 +429,7 @@ class Sweep:
 
     ``targets`` and ``filters`` are as the user typed them, ``source`` and ``file`` are the origin
     of the cases, ``measured`` the additional measurements, ``left_out`` counts the cases that were
-    not planned, by reason.
+    not planned, by reason. ``torch`` is the text of the TorchTarget of cases of torch.
     """
 
     targets: tuple[str, ...] = ()
@@ -371,15 +447,17 @@ class Sweep:
     budget_ns: int | None = None
     measured: tuple[str, ...] = ()
     left_out: Counts = ()
+    torch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """A selection of Cases; a field that is None does not restrict it.
 
-    ``op`` may be a pattern with ``*``. The fields about tensors (``dtype`` to ``argument``, the
-    name of the parameter) have to match one and the same tensor; -1 in a shape is any size.
-    ``vectors`` are those of sweep modules, which no model calls.
+    ``op`` may be a pattern with ``*``; ``matches_filter`` compares the texts. The fields about
+    tensors (``dtype`` to ``argument``, the name of the parameter) have to match one and the same
+    tensor; -1 in a shape is any size. Ops that only move data, and the vectors of sweep modules,
+    which no model calls, match only with ``data_movement`` and ``vectors``.
     """
 
     op: str | None = None
@@ -392,13 +470,25 @@ class Query:
     layout: str | None = None
     memory: str | None = None
     shape: tuple[int, ...] | None = None
-    mesh_shape: tuple[int, ...] | None = None
+    mesh: tuple[int, ...] | None = None
     argument: str | None = None
     replayable: bool | None = None
     outermost_only: bool = True
-    hidden_ops: bool = False
+    data_movement: bool = False
     vectors: bool = False
     limit: int | None = None
+
+
+def matches_filter(field: str, wanted: str | None, found: str | None) -> bool:
+    """Return whether a text matches that field of a Query.
+
+    Case does not matter, and ``memory`` matches its whole parts: ``sharded`` is in
+    ``L1_HEIGHT_SHARDED``.
+    """
+    if wanted is None:
+        return True
+    pair = wanted.lower(), (found or "").lower()
+    return f"_{pair[0]}_" in f"_{pair[1]}_" if field == "memory" else pair[0] == pair[1]
 
 
 def now() -> str:

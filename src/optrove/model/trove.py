@@ -7,20 +7,25 @@ whole, which is what makes adding idempotent and merging independent of order.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from optrove.model.ops import LeftOut
 
 if TYPE_CHECKING:
     from optrove.model.case import Case
-    from optrove.model.records import CallOutcome, Counts, DeviceKind, Phase, Run
+    from optrove.model.records import CallOutcome, Counts, DeviceKind, Facts, Phase, Run
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine of an execution, in the words of tt-metal's master files."""
+    """The machine of an execution, in the words of tt-metal's master files.
+
+    ``more`` are facts without a field of their own, as JSON texts: versions of the driver, the
+    firmware and tt-smi, and facts that are not of the type of their field.
+    """
 
     board_type: str | None = None
     device_series: str | None = None
@@ -28,6 +33,62 @@ class Machine:
     device_count: int | None = None
     mesh_device_shape: tuple[int, ...] | None = None
     device_ids: tuple[int, ...] | None = None
+    more: Facts = ()
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Machine:
+        """Return the machine that ``machine_info`` or a trove describes; ``more`` is the rest."""
+        known: dict[str, Any] = {}
+        more = []
+        for name, item in sorted(data.items()):
+            is_known, value = _machine_fact(name, item)
+            if is_known:
+                known[name] = value
+            if not is_known or (name in _NAMES and value != item):
+                more.append((name, json.dumps(item, sort_keys=True)))
+        return cls(**known, more=tuple(more))
+
+    def data(self) -> dict[str, Any]:
+        """Return the known facts as ``machine_info`` has them."""
+        facts = {name: getattr(self, name) for name in (*_NAMES, *_COUNTS, *_ROWS)}
+        known = {
+            name: list(item) if isinstance(item, tuple) else item
+            for name, item in facts.items()
+            if item is not None
+        }
+        return known | {name: json.loads(text) for name, text in self.more}
+
+
+_NAMES = ("board_type", "device_series")
+_COUNTS = ("card_count", "device_count")
+_ROWS = ("mesh_device_shape", "device_ids")
+_SIZE_LIMIT = 2**31
+
+
+def _machine_fact(name: str, data: Any) -> tuple[bool, Any]:
+    """Return whether a fact fits a field of Machine, and its value there."""
+    if data is None and name in (*_NAMES, *_COUNTS, *_ROWS):
+        return True, None
+    if name in _NAMES:
+        # One name per card becomes one text.
+        if isinstance(data, list) and data and all(isinstance(item, str) for item in data):
+            data = ", ".join(dict.fromkeys(data))
+        return isinstance(data, str) and data.isprintable(), data
+    if name in _COUNTS:
+        return _is_count(data), data
+    if name in _ROWS:
+        if isinstance(data, str):
+            try:
+                data = json.loads(data.replace("(", "[").replace(")", "]"))
+            except ValueError:
+                return False, None
+        fits = isinstance(data, list) and all(map(_is_count, data))
+        return fits, tuple(data) if fits else None
+    return False, None
+
+
+def _is_count(data: Any) -> bool:
+    return type(data) is int and 0 <= data < _SIZE_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +126,21 @@ class DescribedCase:
     tensors: tuple[TensorFacts, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CallGroup:
+class CallGroup(NamedTuple):
     """The calls of one Recording that agree in all but their time and place in the order.
 
-    ``case``, ``scope`` and ``ending`` are numbers of the journal; zero means none.
+    Scopes and endings are known by their ids in a trove; ``outcome`` is the value of a CallOutcome.
     """
 
-    case: int
-    scope: int
-    ending: int
-    outcome: CallOutcome
+    case_id: str
+    scope_id: str | None
+    ending_id: str | None
+    outcome: str
     outermost: bool
-    count: int
-    total_ns: int
-    shortest_ns: int | None
-    longest_ns: int | None
+    calls: int
+    total_ns: int | None = None
+    shortest_ns: int | None = None
+    longest_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +154,16 @@ class CallBlock:
 
 @dataclass(frozen=True, slots=True)
 class ImportedCase:
-    """A Case that a file tells of, how often it was executed, and where in the file it is."""
+    """A Case in a file, how often it was executed, and the path in the file.
+
+    ``configuration`` is the JSON text of the configuration as the file has it, without its
+    executions, from which an export writes the same configuration again.
+    """
 
     case: Case
     count: int
     path: str
+    configuration: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +190,8 @@ class Fidelity:
     """How well a file was understood: ``configurations == understood + partly + refused``.
 
     ``partly`` are those with parts kept verbatim. ``refused`` could not be made a Case at all.
-    ``cases`` is how many different Cases they are. ``notes`` tells of repairs, by kind.
+    ``cases`` is the number of different Cases. ``notes`` counts repairs, by kind.
+    ``refusals`` are path and problem of refused configurations.
     """
 
     file: str
@@ -137,20 +203,26 @@ class Fidelity:
     refused: int = 0
     verbatim: tuple[Verbatim, ...] = ()
     notes: Counts = ()
+    refusals: tuple[tuple[str, str], ...] = ()
 
     def adds_up(self) -> bool:
-        """Tell whether every configuration is accounted for exactly once."""
+        """Return whether every configuration is accounted for exactly once."""
         return self.configurations == self.understood + self.partly + self.refused
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCase:
-    """A Case in the plan of a sweep: on what it is executed, and of which suite it is."""
+    """A Case in the plan of a sweep: the device to execute it on, and its suite.
+
+    ``op`` and the number of recorded ``calls`` are known where the plan was read from a trove.
+    """
 
     case_id: str
     device_kind: DeviceKind
     board: str | None = None
     suite: str | None = None
+    op: str = field(default="", compare=False)
+    calls: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +255,6 @@ class OpRow:
     calls: int
     models: tuple[str, ...]
     replayable: float
-    hidden: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +268,8 @@ class CaseRow:
     replayable: bool
     calls: int
     content: str
+    outermost_calls: int = field(default=0, compare=False)
+    """Calls of all Runs that no other call made, where a Case was read by its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +304,15 @@ class ExecutionRow:
     error: str | None
     device: str | None = None
     """JSON of the device's parameters where they differ from those of the Run."""
+    provenance: Facts = ()
+    configuration: str | None = None
+    """JSON of the imported configuration."""
+    places: tuple[str, ...] = ()
+    """The arguments that were passed by place. Exports alone set these three."""
+    started_at: str | None = None
+    """When the Run began."""
+    shortest_ns: int | None = None
+    longest_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +331,78 @@ class RunRow:
     planned: int | None = None
     """How many Cases a sweep is to execute."""
     left: LeftOut = field(default_factory=LeftOut)
+    ops: int = 0
+    ended: bool = True
+    """Whether every process of it has ended in order, and every call."""
+    key: int = field(default=0, compare=False)
+    """Its number within the trove."""
+
+
+class OpRunRow(NamedTuple):
+    """The calls of an op and the Attempts at it in one Run, added up."""
+
+    run_id: str
+    kind: str
+    started_at: str
+    board: str | None
+    """The board of the Attempts, or else of the Run."""
+    timed_calls: int | None
+    """Calls with a known duration that no other call made; None: no calls."""
+    calls_ns: int
+    attempts: int
+    passed: int
+    timed_attempts: int
+    attempts_ns: int
+    outputs: int
+    total_pcc: float
+    least_pcc: float | None
+    most_pcc: float | None
+
+
+class ModelRuns(NamedTuple):
+    """The traced and imported Runs of a model: their number, the last, and their boards."""
+
+    runs: int
+    last_run_at: str
+    boards: tuple[str, ...]
+
+
+class Verdict(NamedTuple):
+    """Everything that two Runs are compared by, except numbers."""
+
+    outcome: str
+    device_kind: str
+    cause: str | None
+    """The cause of a failure, without its numbers."""
+    suite: str | None
+    outputs: str | None
+    """The outputs of a passed Attempt, as canonical JSON."""
+
+
+class VerdictChange(NamedTuple):
+    """The verdicts on a Case in two Runs by their keys, and the changes of its numbers."""
+
+    before: int
+    after: int
+    moved: bool
+    """Whether the PCC of an output changed noticeably."""
+    slower: bool
+    """Whether it took noticeably longer."""
+
+    @classmethod
+    def of(cls, code: int) -> VerdictChange:
+        """Return the change that a number stands for."""
+        verdicts, numbers = divmod(int(code), 4)
+        return cls(*divmod(verdicts, _VERDICTS), bool(numbers & 2), bool(numbers & 1))
+
+    @property
+    def code(self) -> int:
+        """The number that stands for it in queries."""
+        return (self.before * _VERDICTS + self.after) * 4 + 2 * self.moved + self.slower
+
+
+_VERDICTS: Final = 2**29
+"""More than a trove has verdicts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +449,7 @@ class ViewColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SqlView:
     """A view that is promised: its name, its columns, and what a row is."""
 
     name: str

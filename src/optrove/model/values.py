@@ -289,15 +289,15 @@ data from exhausting the stack, which Python reports in a different place in eac
 _PLAIN_KEY = re.compile(r"[$A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-_LONGEST_KEY: Final = 200
+_MAX_KEY_CHARS: Final = 200
 """Longer keys are cut in paths, which people read."""
 
 
 @lru_cache(maxsize=4096)
 def key_step(key: str) -> str:
     """Return the step of a path to ``key``: ``.name``, or ``["odd name"]``."""
-    if len(key) > _LONGEST_KEY:
-        key = f"{key[:_LONGEST_KEY]}..."
+    if len(key) > _MAX_KEY_CHARS:
+        key = f"{key[:_MAX_KEY_CHARS]}..."
     if _PLAIN_KEY.match(key):
         return f".{key}"
     return f'["{key}"]'.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -47,6 +47,13 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield batch
 
 
+def storable(text: str) -> str:
+    """Return ``text`` with visible escapes for characters that databases refuse."""
+    if text.isprintable():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
+
+
 def connect(place: Place) -> Connection:
     """Connect to a trove for reading.
 
@@ -241,7 +248,7 @@ class SqliteConnection(Connection):
         lists = {name: json.dumps(each) for name, each in parameters.items() if _is_list(each)}
         if lists:
             sql = _with_json(sql)
-        return self.driver.execute(sql, {**parameters, **lists})
+        return self.driver.execute(sql, {**_storable(parameters), **lists})
 
     def _faults(self) -> AbstractContextManager[None]:
         return sqlite_faults(self.place)
@@ -501,12 +508,57 @@ def options_of(url: str) -> dict[str, str]:
     return {**named, **{name: ",".join(values) for name, values in query.items()}}
 
 
+def _storable(parameters: Mapping[str, object]) -> dict[str, object]:
+    return {
+        name: storable(value) if isinstance(value, str) else value
+        for name, value in parameters.items()
+    }
+
+
 def _in_format(sql: str, parameters: Mapping[str, object]) -> tuple[bytes, Any]:
     """Return a query and its parameters in the style of psycopg."""
-    return (_formatted(sql), parameters) if parameters else (sql.encode(), None)
+    return (_formatted(sql), _storable(parameters)) if parameters else (sql.encode(), None)
 
 
 @lru_cache(maxsize=256)
 def _formatted(sql: str) -> bytes:
     listed = _LIST.sub(r"= ANY(:\1)", sql.replace("%", "%%"))
     return _PARAMETER.sub(r"%(\1)s", listed).encode()
+
+
+_IDS_PER_BATCH: Final = 2_000
+
+
+def keys_of(connection: Connection, table: str, ids: Iterable[str]) -> dict[str, int]:
+    """Return the keys of those rows of a table that are there, by their ids."""
+    name = f"{table.removesuffix('s')}_id"
+    sql = f"SELECT {name}, key FROM {table} WHERE {name} IN :ids"  # noqa: S608 - names of ours
+    found: dict[str, int] = {}
+    for batch in batches(sorted(set(ids)), _IDS_PER_BATCH):
+        found.update(connection.fetch(sql, {"ids": batch}))
+    return found
+
+
+def next_key(connection: Connection, table: str) -> int:
+    """Return a key that is greater than those of all rows of a table."""
+    sql = f"SELECT coalesce(max(key), 0) + 1 FROM {table}"  # noqa: S608 - a name of ours
+    ((key,),) = connection.fetch(sql)
+    return int(key)
+
+
+def insert_new(
+    connection: Connection, table: str, columns: str, rows: Mapping[str, Sequence[object]]
+) -> dict[str, int]:
+    """Insert those rows that are not there yet, and return the keys of all, by their ids.
+
+    ``columns`` are those of the rows; the first holds the id.
+    """
+    keys = keys_of(connection, table, rows)
+    missing = sorted(rows.keys() - keys.keys())
+    if missing:
+        first = next_key(connection, table)
+        new = {name: key for key, name in enumerate(missing, first)}
+        into = f"{table} (key, {columns})"
+        connection.insert(into, ((key, *rows[name]) for name, key in new.items()))
+        keys.update(new)
+    return keys

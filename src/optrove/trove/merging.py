@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
-from optrove.model.trove import Added, CallBlock, DescribedCase, TensorFacts
+from optrove.model.trove import Added, CallBlock, CallGroup, DescribedCase, TensorFacts
 from optrove.trove import reader as queries
-from optrove.trove.database import batches
-from optrove.trove.opening import reading, sum_of, writing
+from optrove.trove.database import batches, keys_of
+from optrove.trove.opening import reading, total_added, writing
 from optrove.trove.query import run_named
 from optrove.trove.recordings import (
-    Ending,
-    Execution,
+    CallEnding,
     Recording,
     RecordingHead,
     StoredAttempt,
@@ -26,11 +25,9 @@ from optrove.trove.recordings import (
     StoredSweep,
 )
 from optrove.trove.writing import (
-    keys_of,
     write_attempts,
     write_missing_cases,
     write_recording,
-    write_run,
     write_runs,
     write_sweep,
 )
@@ -44,7 +41,7 @@ if TYPE_CHECKING:
     from optrove.trove.opening import Recovered
 
 
-_AT_ONCE: Final = 500
+_BATCH_SIZE: Final = 500
 
 _RUNS: Final = """
 SELECT r.run_id, r.kind, r.source, r.model, r.started_at, r.finished_at, r.machine, r.content,
@@ -110,53 +107,19 @@ ORDER BY attempt_key, place
 """
 
 
-class Parts(Protocol):
-    """The content of another trove; within a snapshot all of it is of one state."""
-
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Answer everything inside the block from one state of the trove."""
-
-    def runs(self) -> Iterator[StoredRun]:
-        """Yield all Runs, by their ids."""
-
-    def heads(self) -> list[tuple[int, RecordingHead]]:
-        """Return the heads of all Recordings, each with its key."""
-
-    def recording(self, key: int, head: RecordingHead, run: StoredRun) -> Recording:
-        """Return a whole Recording."""
-
-    def case_ids(self, key: int) -> Iterator[str]:
-        """Yield the ids of the Cases of a Recording."""
-
-    def described(self, ids: Sequence[str]) -> Iterator[DescribedCase]:
-        """Yield Cases by their ids."""
-
-    def planned_runs(self) -> frozenset[str]:
-        """Return the ids of the Runs that are sweeps."""
-
-    def sweep(self, run_id: str) -> StoredSweep | None:
-        """Return the request and the plan of a sweep; None when the Run is not a sweep."""
-
-    def attempt_ids(self, run_id: str) -> list[str]:
-        """Return the ids of the Attempts of a Run."""
-
-    def attempts(self, ids: Iterable[str]) -> Iterator[StoredAttempt]:
-        """Yield Attempts by their ids."""
-
-
 class TroveParts:
-    """The content of a trove, unchanged."""
+    """The content of a trove, to be added to another; a snapshot shows one state of all of it."""
 
-    def __init__(self, source: Connection) -> None:
-        self._source = source
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Answer everything inside the block from one state of the trove."""
-        return self._source.snapshot()
+        return self._connection.snapshot()
 
     def runs(self) -> Iterator[StoredRun]:
         """Yield all Runs, by their ids."""
-        for run_id, kind, what, model, *rest in self._source.rows(_RUNS):
+        for run_id, kind, what, model, *rest in self._connection.rows(_RUNS):
             started_at, finished_at, machine, content, *environment = rest
             yield StoredRun(
                 *(run_id, kind, what, model, StoredEnvironment(*environment)),
@@ -167,7 +130,7 @@ class TroveParts:
         """Return the heads of all Recordings, each with its key."""
         return [
             (key, RecordingHead(run_id, process, bool(complete), *rest))
-            for key, run_id, process, complete, *rest in self._source.rows(queries.RECORDINGS)
+            for key, run_id, process, complete, *rest in self._connection.rows(queries.RECORDINGS)
         ]
 
     def recording(self, key: int, head: RecordingHead, run: StoredRun) -> Recording:
@@ -177,7 +140,7 @@ class TroveParts:
             head=head,
             run=run,
             executions=[
-                Execution(case_id, scope_id, ending_id, outcome, bool(outermost), *counted)
+                CallGroup(case_id, scope_id, ending_id, outcome, bool(outermost), *counted)
                 for case_id, scope_id, ending_id, outcome, outermost, *counted in self._of(
                     _EXECUTIONS, key
                 )
@@ -185,7 +148,7 @@ class TroveParts:
             described=self.described,
             scopes={name: tuple(row) for name, *row in self._of(_SCOPES, key)},
             endings={
-                name: Ending(bool(raised), content)
+                name: CallEnding(bool(raised), content)
                 for name, raised, content in self._of(_ENDINGS, key)
             },
             tests=[(test, outcome, content) for test, outcome, content in self._of(_TESTS, key)],
@@ -205,11 +168,11 @@ class TroveParts:
 
     def described(self, ids: Sequence[str]) -> Iterator[DescribedCase]:
         """Yield Cases by their ids."""
-        for batch in batches(ids, _AT_ONCE):
+        for batch in batches(ids, _BATCH_SIZE):
             tensors: dict[str, list[TensorFacts]] = {}
-            for case_id, *facts in self._source.rows(queries.TENSORS, {"ids": batch}):
+            for case_id, *facts in self._connection.rows(queries.TENSORS, {"ids": batch}):
                 tensors.setdefault(case_id, []).append(TensorFacts(*facts))
-            rows = self._source.rows(_CASES, {"ids": batch})
+            rows = self._connection.rows(_CASES, {"ids": batch})
             for case_id, semantic_id, family_id, op, replayable, content in rows:
                 yield DescribedCase(
                     *(case_id, semantic_id, family_id, op, bool(replayable), content),
@@ -218,27 +181,27 @@ class TroveParts:
 
     def planned_runs(self) -> frozenset[str]:
         """Return the ids of the Runs that are sweeps."""
-        return frozenset(run_id for (run_id,) in self._source.rows(_PLANNED_RUNS))
+        return frozenset(run_id for (run_id,) in self._connection.rows(_PLANNED_RUNS))
 
     def sweep(self, run_id: str) -> StoredSweep | None:
         """Return the request and the plan of a sweep; None when the Run is not a sweep."""
         asked = {"run_id": run_id}
-        for content, plan_id in self._source.fetch(queries.SWEEP, asked):
-            planned = map(queries.planned_case, self._source.rows(queries.PLANNED, asked))
+        for content, plan_id in self._connection.fetch(queries.SWEEP, asked):
+            planned = map(queries.planned_case, self._connection.rows(queries.PLANNED, asked))
             return StoredSweep(plan_id, content, tuple(planned))
         return None
 
     def attempt_ids(self, run_id: str) -> list[str]:
         """Return the ids of the Attempts of a Run."""
-        return [found for (found,) in self._source.rows(_ATTEMPT_IDS, {"run_id": run_id})]
+        return [found for (found,) in self._connection.rows(_ATTEMPT_IDS, {"run_id": run_id})]
 
     def attempts(self, ids: Iterable[str]) -> Iterator[StoredAttempt]:
         """Yield Attempts by their ids."""
-        for batch in batches(ids, _AT_ONCE):
-            rows = self._source.fetch(_ATTEMPTS, {"ids": batch})
+        for batch in batches(ids, _BATCH_SIZE):
+            rows = self._connection.fetch(_ATTEMPTS, {"ids": batch})
             measured: dict[int, list[tuple[Any, ...]]] = {}
             asked = {"keys": [row[0] for row in rows]}
-            for key, name, value, threshold, passed, output in self._source.rows(
+            for key, name, value, threshold, passed, output in self._connection.rows(
                 _MEASUREMENTS, asked
             ):
                 each = (name, value, threshold, None if passed is None else bool(passed), output)
@@ -248,15 +211,17 @@ class TroveParts:
 
     def _of(self, sql: str, key: int) -> Iterator[tuple[Any, ...]]:
         """Yield rows that belong to a Recording."""
-        return self._source.rows(sql, {"key": key})
+        return self._connection.rows(sql, {"key": key})
 
 
-ATTEMPTS_AT_ONCE: Final = 2_000
-_RUNS_AT_ONCE: Final = 500
+ATTEMPTS_PER_BATCH: Final = 2_000
+_RUNS_PER_BATCH: Final = 500
+_PER_PART: Final = 500
+_PER_ATTEMPT: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class AddedParts:
     """Numbers of rows that were added; ``case_ids`` are the Cases that were involved."""
 
     runs: int = 0
@@ -268,95 +233,51 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeRun:
-    """The Run itself, which comes with every other step, too."""
+class MissingParts:
+    """The parts of one Run that a trove lacks, or holds with a lower rank.
 
-    size: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TakeRecording:
-    """A Recording."""
-
-    key: int
-    head: RecordingHead
-
-    @property
-    def size(self) -> int:
-        """Return the number of its calls."""
-        return self.head.calls
-
-    def take(self, connection: Connection, parts: Parts, run: StoredRun) -> Written:
-        """Add it, or replace one of a lower rank."""
-        recording = parts.recording(self.key, self.head, run)
-        added = write_recording(connection, recording)
-        return Written(
-            runs=added.runs,
-            recordings=added.recordings,
-            calls=added.calls,
-            cases_new=added.cases_new,
-            case_ids=frozenset(each.case_id for each in recording.executions),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class TakeSweep:
-    """The request of a sweep, and its plan."""
-
-    sweep: StoredSweep
-
-    @property
-    def size(self) -> int:
-        """Return the number of planned Cases."""
-        return len(self.sweep.planned)
-
-    def take(self, connection: Connection, parts: Parts, run: StoredRun) -> Written:
-        """Add it unless one of a higher rank is there."""
-        ids = frozenset(each.case_id for each in self.sweep.planned)
-        cases_new = write_missing_cases(connection, ids, parts.described)
-        run_key, runs = write_run(connection, run)
-        write_sweep(connection, run_key, self.sweep)
-        return Written(runs=runs, cases_new=cases_new, case_ids=ids)
-
-
-@dataclass(frozen=True, slots=True)
-class TakeAttempts:
-    """Some Attempts of a Run."""
-
-    ids: tuple[str, ...]
-
-    @property
-    def size(self) -> int:
-        """Return the number of Attempts."""
-        return len(self.ids)
-
-
-Step: TypeAlias = TakeRun | TakeRecording | TakeSweep | TakeAttempts
-"""A part of another trove that is missing here, or of a lower rank; it can be taken twice.
-
-``size`` is the number of calls, planned Cases or attempts.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Lacking:
-    """The parts of one Run that a trove lacks, in the order in which to take them."""
+    Recordings are given by their keys and heads. Parts can be added twice.
+    """
 
     run: StoredRun
-    steps: tuple[Step, ...]
+    recordings: tuple[tuple[int, RecordingHead], ...] = ()
+    sweep: StoredSweep | None = None
+    attempt_ids: tuple[str, ...] = ()
+
+    @property
+    def calls(self) -> int:
+        """The number of calls of the Recordings."""
+        return sum(head.calls for _, head in self.recordings)
+
+    @property
+    def weight(self) -> int:
+        """How much there is to write, in rows of a table."""
+        rows = self.calls + len(self.attempt_ids) * _PER_ATTEMPT
+        parts = 1 + len(self.recordings)
+        if self.sweep is not None:
+            parts, rows = parts + 1, rows + len(self.sweep.planned)
+        return _PER_PART * parts + rows
+
+    def pieces(self) -> Iterator[MissingParts]:
+        """Yield the parts one by one, in the order in which to add them."""
+        for each in self.recordings:
+            yield MissingParts(self.run, recordings=(each,))
+        if self.sweep is not None:
+            yield MissingParts(self.run, sweep=self.sweep)
+        for batch in batches(self.attempt_ids, ATTEMPTS_PER_BATCH):
+            yield MissingParts(self.run, attempt_ids=tuple(batch))
 
 
-def merge(connection: Connection, parts: Parts) -> Added:
+def merge(connection: Connection, parts: TroveParts) -> Added:
     """Add everything of another trove that is missing here, or here of a lower rank."""
     with parts.snapshot():
         held = Held(connection)
         seen: set[str] = set()
-        runs = batches(lacking(connection, parts, held), _RUNS_AT_ONCE)
-        written = [take(connection, parts, some) for some in runs]
+        runs = batches(missing_parts(connection, parts, held), _RUNS_PER_BATCH)
+        total = _summed([add_parts(connection, parts, some) for some in runs])
         for key, head in parts.heads():
             if held.recordings.get((head.run_id, head.process)) == head.rank:
                 seen.update(parts.case_ids(key))
-    total = _summed(written)
     seen |= total.case_ids
     return Added(
         runs=total.runs,
@@ -367,42 +288,59 @@ def merge(connection: Connection, parts: Parts) -> Added:
     )
 
 
-def take(connection: Connection, parts: Parts, taken: Sequence[Lacking]) -> Written:
-    """Add missing parts of some Runs: all Runs, recordings and plans, then Attempts.
+def add_parts(
+    connection: Connection, parts: TroveParts, missing: Sequence[MissingParts]
+) -> AddedParts:
+    """Add missing parts of some Runs: all Runs, Recordings and plans, then Attempts.
 
-    Attempts of several Runs are written together: most Runs have few.
+    Attempts of several Runs are written together: most Runs have few. In the Run of a sweep a Case
+    has one Attempt, so the sweep comes before the Attempts.
     """
-    keys, runs = write_runs(connection, [each.run for each in taken])
-    written = [Written(runs=runs)]
-    tried: dict[str, int] = {}
-    for each in taken:
-        for step in each.steps:
-            if isinstance(step, TakeAttempts):
-                tried.update(dict.fromkeys(step.ids, keys[each.run.run_id]))
-            elif not isinstance(step, TakeRun):
-                written.append(step.take(connection, parts, each.run))
-    pieces = batches(tried.items(), ATTEMPTS_AT_ONCE)
-    written += [_take_attempts(connection, parts, dict(piece)) for piece in pieces]
-    return _summed(written)
+    keys, runs = write_runs(connection, [each.run for each in missing])
+    added = [AddedParts(runs=runs)]
+    attempts: dict[str, int] = {}
+    for each in missing:
+        for key, head in each.recordings:
+            added.append(_add_recording(connection, parts.recording(key, head, each.run)))
+        run_key = keys[each.run.run_id]
+        if each.sweep is not None:
+            ids = frozenset(planned.case_id for planned in each.sweep.planned)
+            cases_new = write_missing_cases(connection, ids, parts.described)
+            write_sweep(connection, run_key, each.sweep)
+            added.append(AddedParts(cases_new=cases_new, case_ids=ids))
+        attempts.update(dict.fromkeys(each.attempt_ids, run_key))
+    pieces = batches(attempts.items(), ATTEMPTS_PER_BATCH)
+    added += [_add_attempts(connection, parts, dict(piece)) for piece in pieces]
+    return _summed(added)
 
 
-def _take_attempts(connection: Connection, parts: Parts, runs: Mapping[str, int]) -> Written:
+def _add_recording(connection: Connection, recording: Recording) -> AddedParts:
+    added = write_recording(connection, recording)
+    return AddedParts(
+        recordings=added.recordings,
+        calls=added.calls,
+        cases_new=added.cases_new,
+        case_ids=frozenset(each.case_id for each in recording.executions),
+    )
+
+
+def _add_attempts(connection: Connection, parts: TroveParts, runs: Mapping[str, int]) -> AddedParts:
     """Add those Attempts that are not there yet; ``runs`` has the keys of their Runs by id."""
     attempts = list(parts.attempts(runs))
     ids = frozenset(attempt.case_id for attempt in attempts)
     cases_new = write_missing_cases(connection, ids, parts.described)
     added = write_attempts(connection, ((runs[each.attempt_id], each) for each in attempts))
-    return Written(attempts=added, cases_new=cases_new, case_ids=ids)
+    return AddedParts(attempts=added, cases_new=cases_new, case_ids=ids)
 
 
-def _summed(written: Sequence[Written]) -> Written:
-    return Written(
-        runs=sum(each.runs for each in written),
-        recordings=sum(each.recordings for each in written),
-        calls=sum(each.calls for each in written),
-        attempts=sum(each.attempts for each in written),
-        cases_new=sum(each.cases_new for each in written),
-        case_ids=frozenset().union(*(each.case_ids for each in written)),
+def _summed(added: Sequence[AddedParts]) -> AddedParts:
+    return AddedParts(
+        runs=sum(each.runs for each in added),
+        recordings=sum(each.recordings for each in added),
+        calls=sum(each.calls for each in added),
+        attempts=sum(each.attempts for each in added),
+        cases_new=sum(each.cases_new for each in added),
+        case_ids=frozenset().union(*(each.case_ids for each in added)),
     )
 
 
@@ -419,31 +357,30 @@ class Held:
         }
 
 
-def lacking(connection: Connection, parts: Parts, held: Held) -> Iterator[Lacking]:
+def missing_parts(connection: Connection, parts: TroveParts, held: Held) -> Iterator[MissingParts]:
     """Yield the parts of another trove that are missing here, or of a lower rank, Run by Run."""
-    recordings: dict[str, list[Step]] = {}
+    recordings: dict[str, list[tuple[int, RecordingHead]]] = {}
     for key, head in parts.heads():
         rank = held.recordings.get((head.run_id, head.process))
         if rank is None or rank < head.rank:
-            recordings.setdefault(head.run_id, []).append(TakeRecording(key, head))
+            recordings.setdefault(head.run_id, []).append((key, head))
     planned = parts.planned_runs()
     for run in list(parts.runs()):
         known = held.runs.get(run.run_id)
-        steps: list[Step] = [TakeRun()] if known is None or known < run.rank else []
-        steps += recordings.get(run.run_id, ())
-        # In the Run of a sweep a Case has one Attempt, so the sweep comes before the Attempts.
         sweep = parts.sweep(run.run_id) if run.run_id in planned else None
-        if sweep is not None:
-            rank_here = held.sweeps.get(run.run_id)
-            if rank_here is None or rank_here < sweep.rank:
-                steps.append(TakeSweep(sweep))
+        if sweep is not None and held.sweeps.get(run.run_id, ("", "")) >= sweep.rank:
+            sweep = None
         offered = parts.attempt_ids(run.run_id)
         # The id of an Attempt is also made from that of its Run.
-        tried = {} if known is None else keys_of(connection, "attempts", offered)
-        missing = (each for each in offered if each not in tried)
-        steps += [TakeAttempts(tuple(batch)) for batch in batches(missing, ATTEMPTS_AT_ONCE)]
-        if steps:
-            yield Lacking(run, tuple(steps))
+        attempted = {} if known is None else keys_of(connection, "attempts", offered)
+        missing = MissingParts(
+            run=run,
+            recordings=tuple(recordings.get(run.run_id, ())),
+            sweep=sweep,
+            attempt_ids=tuple(each for each in offered if each not in attempted),
+        )
+        if known is None or known < run.rank or missing != MissingParts(run):
+            yield missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,21 +391,23 @@ class Merged:
     added: Added
 
 
-def merge_into(output: str, troves: Sequence[str], tell: Callable[[Recovered], object]) -> Merged:
+def merge_into(
+    output: str, troves: Sequence[str], on_recovered: Callable[[Recovered], object]
+) -> Merged:
     """Add the content of these troves to ``output``, or nothing if one cannot be read."""
     with ExitStack() as stack:
-        readers = [stack.enter_context(reading(each, tell)) for each in troves]
-        trove = stack.enter_context(writing(output, tell))
+        readers = [stack.enter_context(reading(each, on_recovered)) for each in troves]
+        trove = stack.enter_context(writing(output, on_recovered))
         with trove.together():
-            added = sum_of(map(trove.merge, readers))
+            added = total_added(map(trove.merge, readers))
     return Merged(output, added)
 
 
 def remove_runs(
-    store: str | None, names: Sequence[str], tell: Callable[[Recovered], object]
+    store: str | None, names: Sequence[str], on_recovered: Callable[[Recovered], object]
 ) -> tuple[tuple[str, Removed], ...]:
     """Remove these runs, or none if one is not found; return the removed rows of each."""
-    with writing(store, tell, create=False) as trove:
+    with writing(store, on_recovered, create=False) as trove:
         with trove.reader() as reader:
             ids = tuple(dict.fromkeys(run_named(reader, name) for name in names))
         with trove.together():

@@ -1,8 +1,8 @@
-"""Find the trove that is meant, open it, and take in what dead processes have left beside it.
+"""Find the trove of a command, open it, and add journals that dead processes left beside it.
 
-The journals of a trace go to ``<trove>.journals/<run id>/``. Whoever traces owns that directory
-until its calls are in the trove; what has no owner and no writer any more was left behind, and the
-next command that opens the trove takes it in.
+The journals of a trace go to ``<trove>.journals/<run id>/``. The tracing process owns that
+directory until its calls are in the trove; a directory without owner and writer was left behind,
+and the next command that opens the trove adds it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _KEPT: Final = "kept"
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A run whose journals were left behind: what was added of it, or why nothing could be."""
+    """A run whose journals were left behind: the rows that were added, or the problem."""
 
     directory: Path
     added: Added
@@ -46,10 +46,10 @@ class Recovered:
 
 
 def located(store: str | None) -> Place:
-    """Return the place of the trove that is meant.
+    """Return the place of the trove.
 
-    That is the one given, else that of OPTROVE_STORE, else ``.optrove/trove.db`` here or in the
-    nearest directory above that has one, else the one to be made here.
+    That is ``store``, else OPTROVE_STORE, else ``.optrove/trove.db`` in this directory or in the
+    nearest one above that has it, else in this directory, where it has to be created.
     """
     given = store or read_settings().store
     if given:
@@ -62,28 +62,23 @@ def located(store: str | None) -> Place:
 
 
 def journals_beside(place: Place) -> Path:
-    """Return the directory for the journals of runs that are meant for a trove."""
+    """Return the directory for the journals of runs that go to a trove."""
     if place.path is not None:
         return place.path.absolute().with_name(place.path.name + ".journals")
     name = hashlib.sha256(str(place).encode()).hexdigest()[:12]
     return (DEFAULT_STORE.parent / f"{name}.journals").absolute()
 
 
-def journals_of(store: str | None, run_id: str) -> Path:
-    """Return where the journals of a run go that is meant for a store."""
-    return journals_beside(located(store)) / run_id
-
-
 @contextmanager
 def reading(
-    store: str | None, tell: Callable[[Recovered], object] = lambda _: None
+    store: str | None, on_recovered: Callable[[Recovered], object] = lambda _: None
 ) -> Iterator[TroveReader]:
-    """Open the trove that is meant for queries; ``tell`` hears of runs that were recovered."""
+    """Open the trove for queries; ``on_recovered`` gets each run that was recovered."""
     from optrove.trove.reader import open_reader
 
     place = located(store)
     for recovered in recover(place):
-        tell(recovered)
+        on_recovered(recovered)
     with open_reader(place) as reader:
         yield reader
 
@@ -91,22 +86,25 @@ def reading(
 @contextmanager
 def writing(
     store: str | None,
-    tell: Callable[[Recovered], object] = lambda _: None,
+    on_recovered: Callable[[Recovered], object] = lambda _: None,
     *,
     create: bool = True,
 ) -> Iterator[Trove]:
-    """Open the trove that is meant for changes, and make it if need be."""
+    """Open the trove for changes, and create it if it is missing.
+
+    ``on_recovered`` gets each run that was recovered.
+    """
     from optrove.trove.trove import open_trove
 
     place = located(store)
     for recovered in recover(place):
-        tell(recovered)
+        on_recovered(recovered)
     with open_trove(place, create=create) as trove:
         yield trove
 
 
 def recover(place: Place) -> Iterator[Recovered]:
-    """Take in the runs that were left behind beside a trove, and yield each."""
+    """Add the runs that were left behind beside a trove, and yield each."""
     for directory in _left_behind(place):
         recovered = _recover(place, directory)
         if recovered is not None:
@@ -115,8 +113,8 @@ def recover(place: Place) -> Iterator[Recovered]:
 
 def _recover(place: Place, directory: Path) -> Recovered | None:
     try:
-        with owning(directory):
-            return Recovered(directory, take_in(place, directory))
+        with run_lock(directory):
+            return Recovered(directory, add_run_journals(place, directory))
     except FileNotFoundError:
         # Another command was faster.
         return None
@@ -125,7 +123,7 @@ def _recover(place: Place, directory: Path) -> Recovered | None:
 
 
 def check(place: Place) -> None:
-    """Raise now what would keep a trove from taking anything in later."""
+    """Raise now any error that would keep journals from being added to a trove later."""
     from optrove.trove.trove import open_trove
 
     if place.path is None or place.path.exists():
@@ -134,7 +132,7 @@ def check(place: Place) -> None:
 
 
 def make_directory(directory: Path) -> list[Path]:
-    """Make a directory for journals; return all that had to be made, the innermost first."""
+    """Create a directory for journals; return all that were created, the innermost first."""
     missing = list(takewhile(lambda each: not each.exists(), (directory, *directory.parents)))
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -146,7 +144,7 @@ def make_directory(directory: Path) -> list[Path]:
 
 
 def remove_made(directory: Path, made: Iterable[Path]) -> None:
-    """Remove journals, and of the directories that were made for them those that are empty."""
+    """Remove journals, and the directories that were created for them if they are empty."""
     shutil.rmtree(directory)
     for each in made:
         if each.exists() and not any(each.iterdir()):
@@ -154,15 +152,15 @@ def remove_made(directory: Path, made: Iterable[Path]) -> None:
 
 
 @contextmanager
-def owning(directory: Path) -> Iterator[None]:
-    """Own a run's directory of journals inside the block: nobody else takes it in."""
+def run_lock(directory: Path) -> Iterator[None]:
+    """Lock a run's directory of journals inside the block: no other process adds it."""
     with (directory / _OWNER).open("wb") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
 
 
 def keep_journals(directory: Path) -> None:
-    """Let the journals of a run stay where they are when they have been taken in."""
+    """Keep the journals of a run after they have been added."""
     (directory / _KEPT).touch()
 
 
@@ -174,7 +172,7 @@ def read_journals(directory: Path) -> tuple[JournalReader, ...]:
 
 
 def known_cases(place: Place, journals: Iterable[JournalReader]) -> frozenset[str]:
-    """Return the cases of some journals that a trove already has."""
+    """Return the ids of those cases of journals that a trove already has."""
     from optrove.trove.reader import open_reader
 
     ids = {case_id for journal in journals for case_id in journal.case_ids().values()}
@@ -185,12 +183,13 @@ def known_cases(place: Place, journals: Iterable[JournalReader]) -> frozenset[st
         return frozenset()
 
 
-def take_in(
+def add_run_journals(
     place: Place, directory: Path, journals: Iterable[JournalReader] | None = None
 ) -> Added:
-    """Add the journals of a run to a trove, and remove them unless they are to be kept.
+    """Add the journals of a run to a trove, and remove them unless they are marked as kept.
 
-    ``journals`` are those of the directory, if they have been read.
+    ``journals`` are those of the directory, if they have been read. If a process still writes one,
+    they stay, and the next command that opens the trove adds the rest.
     """
     from optrove.journal.reader import JournalReader
     from optrove.trove.trove import open_trove
@@ -198,21 +197,22 @@ def take_in(
     if journals is None:
         journals = map(JournalReader, find_journals(directory))
     with open_trove(place, create=True) as trove:
-        added = sum_of(map(trove.add_journal, journals))
-    if not (directory / _KEPT).exists():
+        added = total_added(map(trove.add_journal, journals))
+    growing = any(map(is_being_written, find_journals(directory)))
+    if not growing and not (directory / _KEPT).exists():
         remove_journals(directory)
     return added
 
 
 def remove_journals(directory: Path) -> None:
-    """Remove the journals of a run, and the directory above when it was the last."""
+    """Remove the journals of a run, and the directory above if it is empty then."""
     shutil.rmtree(directory)
     if not any(directory.parent.iterdir()):
         directory.parent.rmdir()
 
 
-def sum_of(added: Iterable[Added]) -> Added:
-    """Return what several additions have changed together."""
+def total_added(added: Iterable[Added]) -> Added:
+    """Return the sum of several additions."""
     every = tuple(added)
     return Added(
         runs=sum(each.runs for each in every),
@@ -224,13 +224,17 @@ def sum_of(added: Iterable[Added]) -> Added:
 
 
 def _left_behind(place: Place) -> Iterator[Path]:
-    """Yield the directories of runs that nobody owns or writes to, and that hold something new."""
+    """Yield the directories of runs without a lock or a writer that have new records."""
     beside = journals_beside(place)
     if not beside.is_dir():
         return
     for directory in sorted(beside.iterdir()):
         journals = find_journals(directory) if directory.is_dir() else ()
-        if journals and not _is_owned(directory) and _is_news(place, directory.name, journals):
+        if (
+            journals
+            and not _is_owned(directory)
+            and _has_new_records(place, directory.name, journals)
+        ):
             yield directory
 
 
@@ -245,7 +249,7 @@ def _is_owned(directory: Path) -> bool:
     return False
 
 
-def _is_news(place: Place, run_id: str, journals: Iterable[Path]) -> bool:
+def _has_new_records(place: Place, run_id: str, journals: Iterable[Path]) -> bool:
     every = tuple(journals)
     if any(map(is_being_written, every)):
         return False

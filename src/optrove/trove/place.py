@@ -1,4 +1,4 @@
-"""Where a trove is: an SQLite file, or a PostgreSQL database by its URL."""
+"""The place of a trove: an SQLite file, or a PostgreSQL database by its URL."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from optrove.errors import NotATrove
 
 _POSTGRES: Final = frozenset({"postgres", "postgresql", "postgresql+psycopg"})
 HIDDEN: Final = "***"
-"""Stands for a password."""
+"""The replacement of a password."""
 
 SQLITE: Final = b"SQLite format 3\0"
-"""How every file of SQLite begins."""
+"""The first bytes of every SQLite file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a trove is or is to be: exactly one of ``path`` and ``url`` is there.
+    """The place of a trove, which may not exist yet: either ``path`` or ``url`` is set.
 
-    Its text is what a user may see, in messages and logs: it has no password.
+    Its text, for messages and logs, has no password.
     """
 
     path: Path | None = None
@@ -51,13 +51,13 @@ def place_of(text: str) -> Place:
         _check(text)
         return Place(url=f"postgresql://{rest}")
     raise NotATrove(
-        f"{scheme}:// is no kind of place for a trove; "
+        f"{scheme}:// is not a kind of place for a trove; "
         f"give a path, sqlite:///path or postgresql://user@host/database"
     )
 
 
 def is_sqlite_file(path: Path) -> bool:
-    """Tell whether there is a file of SQLite, a trove or not."""
+    """Return whether a path is an SQLite file, a trove or not."""
     if not path.is_file():
         return False
     with path.open("rb") as stream:

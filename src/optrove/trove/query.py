@@ -1,4 +1,4 @@
-"""Which cases a question means, who executed them, and why nothing is left."""
+"""Select cases by the filters that a user gives, and explain why none matches."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from optrove.errors import NotFound
 from optrove.model.ops import (
     ANY,
-    VECTORS,
     Counting,
     LeftOut,
     OpCalls,
     add_up,
     full_pattern,
+    is_vector,
     meant_ops,
 )
-from optrove.model.records import Query
+from optrove.model.records import Query, matches_filter
 from optrove.model.trove import board_text
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from optrove.trove.reader import TroveReader
 
 
-_SHOWN: Final = 5
+_MAX_EXAMPLES: Final = 5
 _ALIKE: Final = 0.55
 
 
 def model_named(reader: TroveReader, name: str) -> str:
-    """Return the one model that has this name, or a part of it; NotFound if none or several do."""
+    """Return the model with this name, or with this part of a name; NotFound unless it is one."""
     known = reader.model_names()
     found = models_meant(name, known)
     if len(found) == 1:
@@ -53,7 +53,7 @@ def model_named(reader: TroveReader, name: str) -> str:
 
 
 def models_meant(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return the model of this very name, or else all whose names have it in them."""
+    """Return the model with exactly this name, or else all models whose names contain it."""
     every = tuple(known)
     if name in every:
         return (name,)
@@ -61,7 +61,7 @@ def models_meant(name: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Return the names that are most like one, as a list to read; empty if none is."""
+    """Return the most similar names, as a list to read; empty if no name is similar."""
     from difflib import SequenceMatcher
 
     def likeness(other: str) -> float:
@@ -71,39 +71,36 @@ def near(name: str, known: Iterable[str]) -> str:
 
     asked = name.casefold().replace("::", ".")
     ranked = sorted(((likeness(other), other) for other in known), reverse=True)
-    return ", ".join(other for ratio, other in ranked[:_SHOWN] if ratio >= _ALIKE)
+    return ", ".join(other for ratio, other in ranked[:_MAX_EXAMPLES] if ratio >= _ALIKE)
 
 
 def unknown(problem: str, name: str, known: Iterable[str], listing: str) -> NotFound:
-    """Return the error for a name that means nothing here, with the nearest ones."""
+    """Return the error for an unknown name, with the nearest names."""
     nearest = near(name, known)
     about = f"; the nearest: {nearest}" if nearest else ""
-    return NotFound(f"{problem}{about}; list those there are with: {listing}")
+    return NotFound(f"{problem}{about}; list them with: {listing}")
 
 
 def ambiguous(problem: str, found: Sequence[str], advice: str) -> NotFound:
     """Return the error for a name that means several things."""
-    more = ", ..." if len(found) > _SHOWN else ""
-    return NotFound(f"{problem}: {', '.join(found[:_SHOWN])}{more}; {advice}")
+    more = ", ..." if len(found) > _MAX_EXAMPLES else ""
+    return NotFound(f"{problem}: {', '.join(found[:_MAX_EXAMPLES])}{more}; {advice}")
 
 
 def run_named(reader: TroveReader, name: str) -> str:
-    """Return the id of the one run that begins so; NotFound when there is none, or several."""
+    """Return the id of the run whose id begins so; NotFound unless there is exactly one."""
     found = reader.find_run(name)
     if len(found) == 1:
         return found[0]
     if found:
-        shown = ", ".join(each[:16] for each in found[:_SHOWN])
-        raise NotFound(
-            f"{len(found)} runs begin with {name!r}: {shown}{', ...' * (len(found) > _SHOWN)}; "
-            f"give more of the id"
-        )
-    raise NotFound(f"no run begins with {name!r}; list those there are with: optrove runs")
+        shown = [each[:16] for each in found]
+        raise ambiguous(f"{len(found)} runs begin with {name!r}", shown, "give more of the id")
+    raise NotFound(f"no run begins with {name!r}; list the runs with: optrove runs")
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One Case of a list: its place in the list, and the executions that the list counts."""
+    """One Case of a list: its number in the list, and the executions that the list counts."""
 
     number: int
     row: CaseRow
@@ -116,7 +113,7 @@ def model_label(execution: ExecutionRow) -> str:
 
 
 def calls_of(executions: Iterable[ExecutionRow]) -> Counter[tuple[str, str]]:
-    """Return how many calls each model made on each board."""
+    """Return the number of calls by model and board."""
     calls: Counter[tuple[str, str]] = Counter()
     for each in executions:
         calls[model_label(each), board_text(each.board, each.machine)] += each.count
@@ -135,7 +132,7 @@ def ranked_models(calls: Counter[tuple[str, str]]) -> tuple[tuple[str, tuple[str
     )
 
 
-EMPTY: Final = "the trove holds nothing yet; fill it with: optrove trace, optrove import"
+EMPTY: Final = "the trove is empty; fill it with: optrove trace, optrove import"
 
 _FILTERS: Final = {
     "run_id": "--run",
@@ -146,16 +143,15 @@ _FILTERS: Final = {
     "layout": "--layout",
     "memory": "--memory",
     "shape": "--shape",
-    "mesh_shape": "--mesh",
+    "mesh": "--mesh",
 }
-_FACTS: Final = {"mesh_shape": "mesh"}
 _ANY_SIZE: Final = -1
 _EXAMINED: Final = 1000
 _LISTED: Final = 8
 
 
-def nothing_left(reader: TroveReader, bases: Sequence[Query], filters: Query) -> NotFound:
-    """Return the error for ``filters`` that leave nothing of what ``bases`` ask for."""
+def explain_empty(reader: TroveReader, bases: Sequence[Query], filters: Query) -> NotFound:
+    """Return the error for ``filters`` that match no case of ``bases``; it names the filter."""
     left = sum(map(reader.count, bases))
     if not left:
         return _nothing_at_all(reader, bases)
@@ -184,15 +180,15 @@ def _nothing_at_all(reader: TroveReader, bases: Sequence[Query]) -> NotFound:
     nested = [replace(base, outermost_only=False) for base in bases]
     if sum(map(reader.count, nested)):
         return NotFound(f"{names}: only called by other ops; add --nested to see these calls")
-    hidden = [replace(base, hidden_ops=True, outermost_only=False) for base in bases]
-    if sum(map(reader.count, hidden)):
-        return NotFound(f"{names}: moves data only, which is hidden; add --all-ops to see it")
+    every = [replace(base, data_movement=True, outermost_only=False) for base in bases]
+    if sum(map(reader.count, every)):
+        return NotFound(f"{names}: a data-movement op; add --all-ops to include it")
     return NotFound(f"{names}: has no cases here; list the ops that have: optrove ops --all-ops")
 
 
 def _other_switches(filters: Query) -> str:
     missing = "--nested" if filters.outermost_only else "--all-ops"
-    return f"all of which are made by other ops or hidden; add {missing}"
+    return f"all of which are made by other ops or only move data; add {missing}"
 
 
 def _names(bases: Sequence[Query]) -> str:
@@ -208,7 +204,7 @@ def _spelled(value: str | tuple[int, ...]) -> str:
 
 
 def _found(reader: TroveReader, bases: Sequence[Query], field: str) -> str:
-    """Return what there is instead, among the cases that the filters before have left."""
+    """Return the values that exist instead, among the cases that the earlier filters left."""
     cases = [row.case_id for base in bases for row in islice(reader.cases(base), _EXAMINED)]
     if field in ("run_id", "model"):
         return ""
@@ -218,8 +214,7 @@ def _found(reader: TroveReader, bases: Sequence[Query], field: str) -> str:
     else:
         tensors = reader.tensors(cases[:_EXAMINED])
         facts = (each for own in tensors.values() for each in own)
-        name = _FACTS.get(field, field)
-        values = {getattr(each, name) or "" for each in facts if _satisfies(each, bases[0])}
+        values = {getattr(each, field) or "" for each in facts if _satisfies(each, bases[0])}
     return _listed(values - {""})
 
 
@@ -230,13 +225,13 @@ def _listed(values: Iterable[str]) -> str:
 
 
 def _satisfies(facts: TensorFacts, query: Query) -> bool:
-    """Tell whether a tensor has what the query asks of one, as far as it is said in words."""
+    """Return whether a tensor matches the filters of a query that are words."""
     if query.argument is not None and facts.argument != query.argument:
         return False
-    words = ((query.dtype, facts.dtype), (query.layout, facts.layout))
-    if any(wanted and wanted.lower() != found.lower() for wanted, found in words):
-        return False
-    return query.memory is None or f"_{query.memory}_".lower() in f"_{facts.memory}_".lower()
+    return all(
+        matches_filter(name, getattr(query, name), getattr(facts, name))
+        for name in ("dtype", "layout", "memory")
+    )
 
 
 _Row = TypeVar("_Row")
@@ -246,8 +241,8 @@ _BATCH: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked for, as a person writes it; None does not restrict it.
+class CaseFilters:
+    """Filters of cases as a user writes them; None does not restrict the cases.
 
     ``name`` is an op, a pattern of ops, or the beginning of a case's id; -1 in a shape is any size.
     """
@@ -267,8 +262,8 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The cases of one op that were asked for: how many there are, of how many of that op."""
+class OpCases:
+    """The cases of one op that match: their number, and the number of all cases of the op."""
 
     op: str
     query: Query
@@ -276,23 +271,23 @@ class Answer:
     every: int
 
 
-def ops_asked(reader: TroveReader, asked: Asked) -> tuple[tuple[OpRow, ...], LeftOut]:
-    """Return all ops that were asked for, hidden ones included, and what is not to be counted.
+def matching_ops(reader: TroveReader, asked: CaseFilters) -> tuple[tuple[OpRow, ...], LeftOut]:
+    """Return the ops that match, including data-movement ops, and the calls that are not counted.
 
-    NotFound if there are none.
+    NotFound if no op matches.
     """
-    query = replace(query_of(reader, asked), hidden_ops=True)
+    query = replace(query_of(reader, asked), data_movement=True)
     rows = reader.ops(query)
     if not rows:
-        raise nothing_left(reader, (Query(outermost_only=False, hidden_ops=True),), query)
+        raise explain_empty(reader, (Query(outermost_only=False, data_movement=True),), query)
     return rows, _left_out(reader, query, rows, Counting(asked.all_ops, asked.nested))
 
 
-def left_out_of(reader: TroveReader, answers: Iterable[Answer]) -> LeftOut:
-    """Return which calls of the cases that were asked for are not counted."""
+def left_out_of(reader: TroveReader, answers: Iterable[OpCases]) -> LeftOut:
+    """Return the calls of the selected cases that are not counted."""
     found = LeftOut()
     for answer in answers:
-        # Whoever is answered about an op that only moves data has asked for it.
+        # An op that only moves data is among the answers only if it was asked for.
         counting = Counting(all_ops=True, nested=not answer.query.outermost_only)
         found += _left_out(reader, answer.query, reader.ops(answer.query), counting)
     return found
@@ -303,14 +298,17 @@ def _left_out(
 ) -> LeftOut:
     outermost = {row.op: (row.cases, row.calls) for row in rows}
     every = rows if counting.nested else reader.ops(replace(query, outermost_only=False))
-    calls = (OpCalls(row.op, row.cases, row.calls, *outermost.get(row.op, (0, 0))) for row in every)
-    return add_up(calls, counting).left
+    found = []
+    for row in every:
+        cases, calls = outermost.get(row.op, (0, 0))
+        found.append(OpCalls(row.op, cases, calls, row.cases - cases, row.calls - calls))
+    return add_up(found, counting).left
 
 
-def select(reader: TroveReader, asked: Asked) -> tuple[Answer, ...]:
-    """Return the cases that were asked for, op by op; NotFound if there are none."""
+def select(reader: TroveReader, asked: CaseFilters) -> tuple[OpCases, ...]:
+    """Return the cases that match, op by op; NotFound if no case matches."""
     if asked.name is None:
-        raise NotFound("no op is named; list those there are with: optrove ops")
+        raise NotFound("no op is given; list the ops with: optrove ops")
     filters = query_of(reader, asked)
     bases = _bases(reader, asked.name, asked)
     answers = []
@@ -320,38 +318,38 @@ def select(reader: TroveReader, asked: Asked) -> tuple[Answer, ...]:
             op=base.op,
             case_id=base.case_id,
             outermost_only=base.outermost_only,
-            hidden_ops=base.hidden_ops,
+            data_movement=base.data_movement,
         )
         cases = reader.count(query)
         if cases:
             every = cases if query == base else reader.count(base)
-            answers.append(Answer(base.op or "", query, cases, every))
+            answers.append(OpCases(base.op or "", query, cases, every))
     if not answers:
-        raise nothing_left(reader, bases, filters)
+        raise explain_empty(reader, bases, filters)
     return tuple(answers)
 
 
-def select_recorded(reader: TroveReader, asked: Asked) -> tuple[Answer, ...]:
-    """Return what ``select`` does for whoever executes it: vectors need their module, and are none.
+def select_recorded(reader: TroveReader, asked: CaseFilters) -> tuple[OpCases, ...]:
+    """Return the selected cases without the vectors of sweep modules, which need their module.
 
-    Where nothing but vectors is meant, these are returned.
+    If only vectors were asked for, return these.
     """
     answers = select(reader, asked)
-    return tuple(each for each in answers if not each.op.startswith(VECTORS)) or answers
+    return tuple(each for each in answers if not is_vector(each.op)) or answers
 
 
-def runs_asked(reader: TroveReader, counting: Counting) -> tuple[RunRow, ...]:
-    """Return all runs, newest first; NotFound if there are none."""
+def recorded_runs(reader: TroveReader, counting: Counting) -> tuple[RunRow, ...]:
+    """Return all runs, newest first; NotFound for an empty trove."""
     return _some(reader.runs(counting=counting))
 
 
-def models_asked(reader: TroveReader, counting: Counting) -> tuple[ModelRow, ...]:
-    """Return all models; NotFound if there are none."""
+def recorded_models(reader: TroveReader, counting: Counting) -> tuple[ModelRow, ...]:
+    """Return all models; NotFound for an empty trove."""
     return _some(reader.models(counting))
 
 
 def full_name(reader: TroveReader, name: str) -> str:
-    """Return the full name, or one pattern, of the ops that are meant; NotFound if none are."""
+    """Return the full name, or one pattern, of the ops that a name means; NotFound if unknown."""
     found = ops_named(reader, name)
     pattern = full_pattern(name, reader.op_names())
     if pattern is None or (len(found) > 1 and ANY not in name):
@@ -360,7 +358,7 @@ def full_name(reader: TroveReader, name: str) -> str:
 
 
 def ops_named(reader: TroveReader, name: str) -> tuple[str, ...]:
-    """Return the ops of a trove that a name means; NotFound with the nearest if it means none."""
+    """Return the ops of a trove that a name means; NotFound, with similar names, if unknown."""
     known = reader.op_names()
     found = meant_ops(name, known)
     if not found:
@@ -373,8 +371,8 @@ def configurations(
 ) -> Iterator[Configuration]:
     """Yield the cases of a query, numbered from one, with the executions that it counts.
 
-    ``by_run`` sums these up for each run. Reads as it goes: whoever stops early has not paid for
-    the rest.
+    ``by_run`` sums these up for each run. Rows are read on demand:
+    a caller that stops early does not read the rest.
     """
     numbered = enumerate(reader.cases(query), start=1)
     while batch := tuple(islice(numbered, _BATCH)):
@@ -383,7 +381,7 @@ def configurations(
             yield Configuration(number, row, tuple(executions[row.case_id]))
 
 
-def configuration(reader: TroveReader, answer: Answer, number: int) -> Configuration:
+def configuration(reader: TroveReader, answer: OpCases, number: int) -> Configuration:
     """Return the case with this number; NotFound if there are fewer."""
     rows = islice(reader.cases(answer.query), number - 1, number)
     row = next(rows, None)
@@ -395,8 +393,8 @@ def configuration(reader: TroveReader, answer: Answer, number: int) -> Configura
     return Configuration(number, row, tuple(_executions(reader, [row], answer.query)[row.case_id]))
 
 
-def several_ops(answers: Sequence[Answer]) -> NotFound:
-    """Return the error for a number that may belong to any of several ops."""
+def several_ops(answers: Sequence[OpCases]) -> NotFound:
+    """Return the error for a number that could be of any of several ops."""
     names = [answer.op for answer in answers]
     return ambiguous(f"there are {len(names)} ops to take that number of", names, "name one")
 
@@ -404,7 +402,7 @@ def several_ops(answers: Sequence[Answer]) -> NotFound:
 def with_tensors(
     reader: TroveReader, cases: Iterable[Configuration]
 ) -> Iterator[tuple[Configuration, tuple[TensorFacts, ...]]]:
-    """Yield cases together with what their tensors can be searched by."""
+    """Yield cases with the searchable facts about their tensors."""
     rest = iter(cases)
     while batch := tuple(islice(rest, _BATCH)):
         facts = reader.tensors([case.row.case_id for case in batch])
@@ -415,7 +413,7 @@ def with_tensors(
 def with_configs(
     reader: TroveReader, cases: Iterable[Configuration]
 ) -> Iterator[tuple[Configuration, tuple[ConfigCalls, ...]]]:
-    """Yield cases together with the entries of run configurations that they were called with."""
+    """Yield cases with the entries of run configurations that they were called with."""
     rest = iter(cases)
     while batch := tuple(islice(rest, _BATCH)):
         found = reader.config_calls([case.row.case_id for case in batch])
@@ -429,8 +427,8 @@ def _some(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
     return rows
 
 
-def query_of(reader: TroveReader, asked: Asked) -> Query:
-    """Return the filters of a question as a query for all ops."""
+def query_of(reader: TroveReader, asked: CaseFilters) -> Query:
+    """Return the filters as a query for all ops."""
     return Query(
         run_id=None if asked.run is None else run_named(reader, asked.run),
         model=None if asked.model is None else model_named(reader, asked.model),
@@ -440,29 +438,29 @@ def query_of(reader: TroveReader, asked: Asked) -> Query:
         layout=asked.layout,
         memory=asked.memory,
         shape=asked.shape,
-        mesh_shape=asked.mesh,
+        mesh=asked.mesh,
         outermost_only=not asked.nested,
-        hidden_ops=asked.all_ops,
+        data_movement=asked.all_ops,
         vectors=asked.all_ops,
     )
 
 
-def _bases(reader: TroveReader, name: str, asked: Asked) -> tuple[Query, ...]:
+def _bases(reader: TroveReader, name: str, asked: CaseFilters) -> tuple[Query, ...]:
     """Return a query for each op that a name means, or for the one case, without filters."""
     known = reader.op_names()
     ops = meant_ops(name, known)
     if ops:
-        # Whoever names a hidden op or a vector wants to see it; a pattern such as * names none.
-        hidden = asked.all_ops or ANY not in name
-        called = tuple(op for op in ops if hidden or not op.startswith(VECTORS))
-        base = Query(outermost_only=not asked.nested, hidden_ops=hidden)
+        # A data-movement op or a vector is shown if it is named; a pattern such as * names none.
+        named = asked.all_ops or ANY not in name
+        called = tuple(op for op in ops if named or not is_vector(op))
+        base = Query(outermost_only=not asked.nested, data_movement=named)
         return tuple(replace(base, op=op) for op in called or ops)
     if _CASE.fullmatch(name.lower()):
         return (_case_query(reader, name.lower(), asked),)
     raise unknown(f"no op here is called {name!r}", name, known, "optrove ops --all-ops")
 
 
-def _case_query(reader: TroveReader, prefix: str, asked: Asked) -> Query:
+def _case_query(reader: TroveReader, prefix: str, asked: CaseFilters) -> Query:
     found = reader.find_case(prefix)
     if len(found) > 1:
         raise ambiguous(f"{len(found)} cases begin with {prefix!r}", found, "give more digits")
@@ -470,9 +468,9 @@ def _case_query(reader: TroveReader, prefix: str, asked: Asked) -> Query:
         known = reader.op_names()
         about = "" if not near(prefix, known) else f"; ops like it: {near(prefix, known)}"
         raise NotFound(f"no case begins with {prefix!r}, and no op has that name{about}")
-    query = Query(case_id=found[0], outermost_only=not asked.nested, hidden_ops=True)
+    query = Query(case_id=found[0], outermost_only=not asked.nested, data_movement=True)
     if not reader.count(query):
-        # All its calls are made by other ops, which is no reason not to show it.
+        # Other ops made all of its calls; it is shown all the same.
         query = replace(query, outermost_only=False)
     (row,) = reader.cases(query)
     return replace(query, op=row.op)
@@ -489,10 +487,10 @@ def _executions(
 
 
 def counts_for(execution: ExecutionRow, query: Query) -> bool:
-    """Tell whether the calls of a case that a query counts are these."""
+    """Return whether a query counts these calls."""
     return (
         (query.run_id is None or execution.run_id == query.run_id)
-        and (query.model is None or model_label(execution).lower() == query.model.lower())
-        and (query.board is None or (execution.board or "").lower() == query.board.lower())
+        and matches_filter("model", query.model, model_label(execution))
+        and matches_filter("board", query.board, execution.board)
         and (execution.outermost or not query.outermost_only)
     )

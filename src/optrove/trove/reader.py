@@ -1,9 +1,8 @@
 """Open a trove for reading, and answer queries.
 
-``:ids`` and ``:keys`` stand for lists, which the reader binds item by item.
-
-Every part of the text is written here; what the query says is only ever bound to it. In the texts
-``c`` is a Case, ``u`` how often a Run has called it, ``r`` that Run and ``t`` a tensor of the Case.
+All SQL is written in this module; the values of a Query are bound as parameters. ``:ids`` and
+``:keys`` are lists. In the SQL, ``c`` is a Case, ``u`` the number of its calls in a Run, ``r`` that
+Run, and ``t`` a tensor of the Case.
 """
 
 from __future__ import annotations
@@ -13,19 +12,30 @@ from collections import defaultdict
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from optrove.errors import UnusableTrove
 from optrove.model.ops import (
     BEYOND_VECTORS,
-    HIDDEN_OPS,
+    DATA_MOVEMENT_OPS,
     VECTORS,
     Counted,
     OpCalls,
     add_up,
-    is_hidden,
+    is_vector,
 )
-from optrove.model.records import CallOutcome, DeviceKind, Phase
+from optrove.model.records import (
+    CHECK_BOARD,
+    OUT_OF_BUDGET,
+    Attempt,
+    AttemptedCase,
+    CallOutcome,
+    DeviceKind,
+    Phase,
+    Run,
+    Sweep,
+    TestResult,
+)
 from optrove.model.trove import (
     CallBlock,
     CaseRow,
@@ -33,31 +43,39 @@ from optrove.model.trove import (
     ExecutionRow,
     Machine,
     ModelRow,
+    ModelRuns,
     OpRow,
+    OpRunRow,
     PlannedCase,
     RunRow,
     TensorFacts,
+    Verdict,
+    VerdictChange,
 )
 from optrove.trove import schema
-from optrove.trove.database import batches, connect
+from optrove.trove.database import batches, connect, storable
 from optrove.trove.faults import foreign, newer, no_trove
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from optrove.journal.calls import TimelineCall
     from optrove.model.ops import Counting
-    from optrove.model.records import Attempt, Call, Counts, Query, Run, Sweep, TestResult
+    from optrove.model.records import Call, Counts, Query
     from optrove.trove.database import Connection
     from optrove.trove.place import Place
 
+
+R = TypeVar("R", TestResult, Attempt, Sweep, Run)
 
 OP_NAMES: Final = "SELECT DISTINCT op FROM op_usage"
 
 VECTOR_OPS: Final = "SELECT DISTINCT op FROM cases WHERE op >= :first AND op < :beyond"
 
 CASES_BY_ID: Final = """
-SELECT c.calls, c.case_id, c.semantic_id, c.family_id, c.op, c.replayable, t.content
+SELECT c.calls, c.case_id, c.semantic_id, c.family_id, c.op, c.replayable, t.content,
+    c.outermost_calls
 FROM cases c JOIN contents t ON t.case_key = c.key
 WHERE c.case_id IN :ids
 """
@@ -71,7 +89,7 @@ WHERE c.key IN :keys
 EXECUTIONS: Final = """
 SELECT c.case_id, r.run_id, r.source, r.model, r.machine, e.board,
     s.test_id, s.phase, s.module, s.mode, x.outermost, x.outcome, x.calls, x.total_ns,
-    d.raised, d.content, s.device
+    d.raised, d.content, s.device, r.started_at, x.shortest_ns, x.longest_ns
 FROM cases c
 JOIN executions x ON x.case_key = c.key
 JOIN recordings g ON g.key = x.recording_key
@@ -81,24 +99,28 @@ LEFT JOIN scopes s ON s.key = x.scope_key
 LEFT JOIN endings d ON d.key = x.ending_key
 WHERE c.case_id IN :ids
 ORDER BY x.calls DESC, r.run_id, g.process, x.place
+LIMIT :most
 """
 
 EXECUTIONS_BY_RUN: Final = """
 SELECT c.case_id, r.run_id, r.source, r.model, r.machine, e.board,
-    NULL, NULL, NULL, NULL, x.outermost, x.outcome, x.calls, x.total_ns, NULL, NULL, NULL
+    NULL, NULL, NULL, NULL, x.outermost, x.outcome, x.calls, x.total_ns, NULL, NULL, x.device,
+    r.started_at, NULL, NULL
 FROM (
-    SELECT x.case_key, g.run_key, x.outermost, x.outcome,
+    SELECT x.case_key, g.run_key, x.outermost, x.outcome, s.device,
         SUM(x.calls) AS calls, SUM(x.total_ns) AS total_ns
     FROM cases c
     JOIN executions x ON x.case_key = c.key
     JOIN recordings g ON g.key = x.recording_key
+    LEFT JOIN scopes s ON s.key = x.scope_key
     WHERE c.case_id IN :ids
-    GROUP BY x.case_key, g.run_key, x.outermost, x.outcome
+    GROUP BY x.case_key, g.run_key, x.outermost, x.outcome, s.device
 ) x
 JOIN cases c ON c.key = x.case_key
 JOIN runs r ON r.key = x.run_key
 JOIN environments e ON e.key = r.environment_key
-ORDER BY x.calls DESC, r.run_id, x.outermost DESC, x.outcome
+ORDER BY x.calls DESC, r.run_id, x.outermost DESC, x.outcome, x.device
+LIMIT :most
 """
 
 TENSORS: Final = """
@@ -119,42 +141,66 @@ GROUP BY c.case_id, r.run_id, f.path
 ORDER BY c.case_id, r.run_id, f.path
 """
 
-RUNS: Final = """
-SELECT r.key, r.run_id, r.content, e.content, r.machine
-FROM runs r JOIN environments e ON e.key = r.environment_key
-ORDER BY r.started_at DESC, r.run_id
+# Runs of check-board are stored as replays, and say by their source what they are.
+_KIND: Final = f"""
+CASE WHEN r.kind = 'replay' AND substr(r.source, 1, {len(CHECK_BOARD) + 1}) = '{CHECK_BOARD} '
+    THEN '{CHECK_BOARD}' ELSE r.kind END
 """
 
+RUNS: Final = f"""
+SELECT r.key, r.content, e.content, r.machine
+FROM runs r JOIN environments e ON e.key = r.environment_key
+WHERE (CAST(:kind AS text) IS NULL OR {_KIND} = :kind)
+    AND (CAST(:model AS text) IS NULL OR coalesce(r.model, r.source) = :model)
+    AND (CAST(:board AS text) IS NULL OR e.board = :board)
+    AND (CAST(:before AS text) IS NULL OR r.started_at < :before
+        OR (r.started_at = :before AND r.run_id > :after))
+ORDER BY r.started_at DESC, r.run_id LIMIT :most
+"""  # noqa: S608 - made of constants
+
 RUN: Final = """
-SELECT r.key, r.run_id, r.content, e.content, r.machine
+SELECT r.key, r.content, e.content, r.machine
 FROM runs r JOIN environments e ON e.key = r.environment_key
 WHERE r.run_id = :run_id
 """
 
-OP_CALLS: Final = """
-SELECT run_key, op, cases, calls, outermost_cases, outermost_calls FROM op_usage
+RUN_KINDS: Final = f"SELECT {_KIND}, count(*) FROM runs r GROUP BY 1 ORDER BY 1"  # noqa: S608 - likewise
+
+PREVIOUS_RUN: Final = """
+SELECT p.run_id FROM runs r JOIN runs p ON p.kind = r.kind AND p.started_at < r.started_at
+    AND coalesce(p.model, p.source) = coalesce(r.model, r.source)
+JOIN environments f ON f.key = p.environment_key JOIN environments e ON e.key = r.environment_key
+WHERE r.run_id = :run_id AND coalesce(f.board, '') = coalesce(e.board, '')
+    AND f.device_kind = e.device_kind
+ORDER BY p.started_at DESC LIMIT 1
 """
 
-RUN_OP_CALLS: Final = """
+OP_CALLS: Final = """
 SELECT run_key, op, cases, calls, outermost_cases, outermost_calls FROM op_usage
-WHERE run_key IN (SELECT key FROM runs WHERE run_id = :run_id)
+WHERE run_key IN :keys
 """
 
 RUN_COMPLETE: Final = """
-SELECT run_key, min(CASE WHEN complete THEN 1 ELSE 0 END) FROM recordings GROUP BY run_key
+SELECT run_key, min(CASE WHEN complete THEN 1 ELSE 0 END) FROM recordings
+WHERE run_key IN :keys GROUP BY run_key
 """
 
 RUN_TESTS: Final = """
 SELECT g.run_key, t.outcome, count(*)
-FROM tests t JOIN recordings g ON g.key = t.recording_key
-GROUP BY g.run_key, t.outcome
+FROM recordings g JOIN tests t ON t.recording_key = g.key
+WHERE g.run_key IN :keys GROUP BY g.run_key, t.outcome
 """
 
-RUN_ATTEMPTS: Final = "SELECT run_key, outcome, count(*) FROM attempts GROUP BY run_key, outcome"
+RUN_ATTEMPTS: Final = """
+SELECT run_key, outcome, sum(attempts) FROM op_attempts
+WHERE run_key IN :keys GROUP BY run_key, outcome
+"""
 
+# Places are numbered from zero, so that the last one tells how many there are.
 RUN_PLANNED: Final = """
-SELECT s.run_key, count(p.place) FROM sweeps s LEFT JOIN planned p ON p.run_key = s.run_key
-GROUP BY s.run_key
+SELECT s.run_key, coalesce((
+    SELECT max(p.place) + 1 FROM planned p WHERE p.run_key = s.run_key), 0)
+FROM sweeps s WHERE s.run_key IN :keys
 """
 
 SWEEP: Final = """
@@ -162,16 +208,35 @@ SELECT s.content, s.plan_id FROM sweeps s JOIN runs r ON r.key = s.run_key
 WHERE r.run_id = :run_id
 """
 
-PLANNED: Final = """
-SELECT c.case_id, p.device_kind, p.board, p.suite
+_CALLS: Final = "CASE WHEN c.outermost_calls > 0 THEN c.outermost_calls ELSE c.calls END"
+
+PLANNED: Final = f"""
+SELECT c.case_id, p.device_kind, p.board, p.suite, c.op, {_CALLS}
 FROM runs r JOIN planned p ON p.run_key = r.key JOIN cases c ON c.key = p.case_key
 WHERE r.run_id = :run_id ORDER BY p.place
-"""
+"""  # noqa: S608 - made of constants
+
+WAITING: Final = f"""
+SELECT c.case_id, p.device_kind, p.board, p.suite, c.op, {_CALLS}
+FROM runs r JOIN planned p ON p.run_key = r.key JOIN cases c ON c.key = p.case_key
+LEFT JOIN attempts a ON a.run_key = p.run_key AND a.case_key = p.case_key
+WHERE r.run_id = :run_id AND a.key IS NULL ORDER BY p.place
+"""  # noqa: S608 - made of constants
+
+ATTEMPTED_CASES: Final = f"""
+SELECT c.op, a.content, {_CALLS}, t.content, p.suite
+FROM runs r
+JOIN attempts a ON a.run_key = r.key
+JOIN cases c ON c.key = a.case_key
+JOIN contents t ON t.case_key = c.key
+LEFT JOIN planned p ON p.run_key = r.key AND p.case_key = c.key
+WHERE r.run_id = :run_id ORDER BY a.started_at, a.attempt_id
+"""  # noqa: S608 - made of constants
 
 ATTEMPTED: Final = """
 SELECT DISTINCT c.case_id
 FROM runs r JOIN attempts a ON a.run_key = r.key JOIN cases c ON c.key = a.case_key
-WHERE r.run_id = :run_id
+WHERE r.run_id = :run_id AND coalesce(a.detail, '') NOT LIKE :interrupted
 """
 
 MODEL_RUNS: Final = """
@@ -194,11 +259,12 @@ FROM runs r JOIN environments e ON e.key = r.environment_key WHERE e.board IS NO
 KNOWN: Final = "SELECT case_id FROM cases WHERE case_id IN :ids"
 
 FIND_CASE: Final = """
-SELECT case_id FROM cases WHERE substr(case_id, 1, :length) = :prefix ORDER BY case_id
+SELECT case_id FROM cases WHERE case_id >= :prefix AND case_id < :beyond ORDER BY case_id
 """
 
 FIND_RUN: Final = """
-SELECT run_id FROM runs WHERE substr(run_id, 1, :length) = :prefix ORDER BY run_id
+SELECT run_id FROM runs
+WHERE substr(run_id, 1, length(CAST(:prefix AS text))) = :prefix ORDER BY run_id
 """
 
 RECORDINGS: Final = """
@@ -230,6 +296,169 @@ JOIN runs r ON r.key = g.run_key
 WHERE r.run_id = :run_id ORDER BY g.process, t.place
 """
 
+TESTS_AFTER: Final = """
+SELECT t.recording_key, t.place, t.content FROM recordings g
+JOIN tests t ON t.recording_key = g.key
+WHERE g.run_key = :run_key AND (CAST(:outcome AS text) IS NULL OR t.outcome = :outcome)
+    AND (t.recording_key > :recording OR (t.recording_key = :recording AND t.place > :place))
+ORDER BY t.recording_key, t.place LIMIT :most
+"""
+
+RUN_OPS: Final = """
+SELECT op, outermost_cases, outermost_calls FROM op_usage
+WHERE run_key = :run_key AND outermost_calls > 0 AND NOT op IN :moving
+ORDER BY outermost_calls DESC, op LIMIT :most
+"""
+
+RUN_ATTEMPTS_AFTER: Final = """
+SELECT a.key, c.op, a.content FROM attempts a JOIN cases c ON c.key = a.case_key
+WHERE a.run_key = :run_key AND a.outcome = :outcome AND a.key > :after
+ORDER BY a.key LIMIT :most
+"""
+
+CASE_ATTEMPTS: Final = """
+SELECT a.key, a.content FROM cases c JOIN attempts a ON a.case_key = c.key
+WHERE c.case_id = :case_id AND a.key < :before ORDER BY a.key DESC LIMIT :most
+"""
+
+PROCESSES: Final = """
+SELECT key, process, calls FROM recordings WHERE run_key = :run_key ORDER BY process LIMIT :most
+"""
+
+BLOCK_AT: Final = """
+SELECT first, calls, content FROM call_blocks
+WHERE recording_key = :key AND first <= :first ORDER BY first DESC LIMIT 1
+"""
+
+OP_RUNS: Final = """
+SELECT r.run_id, r.kind, r.started_at, coalesce(a.board, e.board), u.timed_calls,
+    coalesce(u.total_ns, 0), coalesce(a.attempts, 0), coalesce(a.passed, 0), coalesce(a.timed, 0),
+    coalesce(a.total_ns, 0), coalesce(a.outputs, 0), coalesce(a.total_pcc, 0), a.least_pcc,
+    a.most_pcc
+FROM (
+    SELECT run_key FROM op_usage WHERE op = :op AND timed_calls > 0
+    UNION SELECT run_key FROM op_attempts WHERE op = :op
+) k
+JOIN runs r ON r.key = k.run_key JOIN environments e ON e.key = r.environment_key
+LEFT JOIN op_usage u ON u.run_key = r.key AND u.op = :op AND u.timed_calls > 0
+LEFT JOIN (
+    SELECT run_key, min(board) AS board, sum(attempts) AS attempts,
+        sum(CASE WHEN outcome = 'passed' THEN attempts ELSE 0 END) AS passed, sum(timed) AS timed,
+        sum(total_ns) AS total_ns, sum(outputs) AS outputs, sum(total_pcc) AS total_pcc,
+        min(least_pcc) AS least_pcc, max(most_pcc) AS most_pcc
+    FROM op_attempts WHERE op = :op GROUP BY run_key
+) a ON a.run_key = r.key
+ORDER BY r.started_at DESC, r.run_id DESC LIMIT :most
+"""
+
+_BOTH_CALLED: Final = """
+FROM usage a
+LEFT JOIN usage b ON b.run_key = :b AND b.case_key = a.case_key AND b.outermost_calls > 0
+WHERE a.run_key = :a AND a.outermost_calls > 0
+    AND a.case_key NOT IN (SELECT key FROM cases WHERE op IN :moving)
+"""
+_CALL_CHANGE: Final = """
+CASE WHEN b.case_key IS NULL THEN 'only_a'
+    WHEN b.outermost_calls = a.outermost_calls THEN 'same'
+    WHEN b.outermost_calls > a.outermost_calls THEN 'called_more'
+    ELSE 'called_less' END
+"""
+CALL_COUNTS: Final = f"SELECT {_CALL_CHANGE}, count(*) {_BOTH_CALLED} GROUP BY 1"
+CALL_CHANGES: Final = f"""
+SELECT a.case_key, a.outermost_calls, b.outermost_calls {_BOTH_CALLED}
+    AND a.case_key > :after AND {_CALL_CHANGE} = :kind ORDER BY a.case_key LIMIT :most
+"""
+_ONLY_B_CALLED: Final = """
+FROM usage b WHERE b.run_key = :b AND b.outermost_calls > 0
+    AND b.case_key NOT IN (SELECT key FROM cases WHERE op IN :moving) AND NOT EXISTS (
+    SELECT 1 FROM usage a
+    WHERE a.run_key = :a AND a.case_key = b.case_key AND a.outermost_calls > 0)
+"""
+ONLY_B_CALLED_COUNT: Final = f"SELECT 'only_b', count(*) {_ONLY_B_CALLED}"
+ONLY_B_CALLED: Final = f"""
+SELECT b.case_key, NULL, b.outermost_calls {_ONLY_B_CALLED}
+    AND b.case_key > :after ORDER BY b.case_key LIMIT :most
+"""
+
+# A number for the verdicts in both runs, whether a PCC moved, and whether B took longer.
+_MOVED: Final = """
+CASE WHEN {one} IS NULL THEN {other} IS NOT NULL WHEN {other} IS NULL THEN 1 = 1
+    ELSE NOT coalesce(abs({one} - {other}) <= :pcc_moved, 1 = 0) END
+"""
+_CHANGE: Final = f"""
+(a.verdict_key * 536870912 + b.verdict_key) * 4
++ CASE WHEN a.outputs = 0 OR b.outputs = 0 THEN 0
+    WHEN a.outputs = 1 AND b.outputs = 1 THEN
+        CASE WHEN {_MOVED.format(one="a.pcc", other="b.pcc")} THEN 2 ELSE 0 END
+    WHEN EXISTS (
+        SELECT 1 FROM measurements m JOIN measurements n
+            ON n.attempt_key = b.attempt_key AND n.name = 'pcc'
+            AND coalesce(n.output, -1) = coalesce(m.output, -1)
+        WHERE m.attempt_key = a.attempt_key AND m.name = 'pcc'
+            AND {_MOVED.format(one="m.value", other="n.value")}) THEN 2
+    ELSE 0 END
++ CASE WHEN b.took_ns - a.took_ns >= :longer_ns AND b.took_ns >= :slower * a.took_ns THEN 1
+    ELSE 0 END
+"""  # noqa: S608 - made of constants
+RESULT_COUNTS: Final = f"""
+SELECT {_CHANGE}, count(*) FROM results a
+JOIN results b ON b.run_key = :b AND b.case_key = a.case_key
+WHERE a.run_key = :a GROUP BY 1
+"""  # noqa: S608 - made of constants
+RESULT_CHANGES: Final = f"""
+SELECT a.case_key FROM results a JOIN results b ON b.run_key = :b AND b.case_key = a.case_key
+WHERE a.run_key = :a AND a.case_key > :after AND ({_CHANGE}) IN :changes
+ORDER BY a.case_key LIMIT :most
+"""  # noqa: S608 - made of constants
+_ONLY_ONE: Final = """
+FROM results a WHERE a.run_key = :a AND NOT EXISTS (
+    SELECT 1 FROM results b WHERE b.run_key = :b AND b.case_key = a.case_key)
+"""
+ONLY_ONE_COUNT: Final = f"SELECT count(*) {_ONLY_ONE}"
+ONLY_ONE: Final = f"""
+SELECT a.case_key {_ONLY_ONE} AND a.case_key > :after ORDER BY a.case_key LIMIT :most
+"""
+
+VERDICTS: Final = """
+SELECT key, outcome, device_kind, cause, suite, outputs FROM verdicts WHERE key IN :keys
+"""
+
+CASE_IDS: Final = "SELECT key, case_id, op FROM cases WHERE key IN :keys"
+CASE_KEY: Final = "SELECT key FROM cases WHERE case_id = :case_id"
+
+MODEL_BOARD_RUNS: Final = """
+SELECT coalesce(r.model, r.source), e.board, count(*), max(r.started_at)
+FROM runs r JOIN environments e ON e.key = r.environment_key
+WHERE r.kind NOT IN ('replay', 'sweep') GROUP BY coalesce(r.model, r.source), e.board
+"""
+
+COUNT_ATTEMPTS: Final = "SELECT coalesce(sum(attempts), 0) FROM op_attempts"
+
+LAST_ATTEMPTS: Final = """
+SELECT op, board, device_kind, outcome, count(*) FROM last_attempts
+GROUP BY op, board, device_kind, outcome
+"""
+
+LAST_ATTEMPTS_AT: Final = """
+SELECT c.case_id, l.board, l.device_kind, a.content
+FROM cases c JOIN last_attempts l ON l.case_key = c.key JOIN attempts a ON a.key = l.attempt_key
+WHERE c.case_id IN :ids
+"""
+
+CONTENTS: Final = """
+SELECT c.case_id, t.content FROM cases c JOIN contents t ON t.case_key = c.key
+WHERE c.case_id IN :ids
+"""
+
+OPS_OF: Final = "SELECT case_id, op FROM cases WHERE case_id IN :ids"
+
+RESULTS: Final = """
+SELECT c.key, c.op, a.content, p.suite
+FROM results x JOIN cases c ON c.key = x.case_key JOIN attempts a ON a.key = x.attempt_key
+LEFT JOIN planned p ON p.run_key = x.run_key AND p.case_key = x.case_key
+WHERE x.run_key = :run_key AND x.case_key IN :keys
+"""
+
 ATTEMPTS: Final = """
 SELECT a.content FROM attempts a JOIN runs r ON r.key = a.run_key
 WHERE r.run_id = :run_id ORDER BY a.started_at, a.attempt_id
@@ -237,15 +466,18 @@ WHERE r.run_id = :run_id ORDER BY a.started_at, a.attempt_id
 
 
 def case_row(row: tuple[Any, ...], calls: int) -> CaseRow:
-    """Return a Case from a row of CASES."""
-    _, case_id, semantic_id, family_id, op, replayable, content = row
-    return CaseRow(case_id, semantic_id, family_id, op, bool(replayable), calls, content)
+    """Return a Case from a row of CASES or CASES_BY_ID."""
+    _, case_id, semantic_id, family_id, op, replayable, content, *outermost = row
+    return CaseRow(
+        case_id, semantic_id, family_id, op, bool(replayable), calls, content, *outermost
+    )
 
 
 def execution_row(row: tuple[Any, ...]) -> ExecutionRow:
     """Return an execution from a row of EXECUTIONS."""
     case_id, run_id, source, model, machine, board, *rest = row
-    test_id, phase, module, mode, outermost, outcome, calls, total_ns, raised, ending, device = rest
+    test_id, phase, module, mode, outermost, outcome, calls, total_ns, raised, ending, *rest = rest
+    device, started_at, shortest_ns, longest_ns = rest
     return ExecutionRow(
         case_id=case_id,
         run_id=run_id,
@@ -264,37 +496,37 @@ def execution_row(row: tuple[Any, ...]) -> ExecutionRow:
         outputs=None if ending is None or raised else ending,
         error=json.loads(ending) if raised else None,
         device=device,
+        started_at=started_at,
+        shortest_ns=shortest_ns,
+        longest_ns=longest_ns,
     )
 
 
 @lru_cache(maxsize=256)
 def machine_from(text: str) -> Machine:
-    """Return the machine that a Run's row tells."""
-    told: dict[str, Any] = json.loads(text)
-    for name in ("mesh_device_shape", "device_ids"):
-        if name in told:
-            told[name] = tuple(told[name])
-    return Machine(**told)
+    """Return the machine of a Run's row."""
+    return Machine.of(json.loads(text))
 
 
 def counted_calls(
     rows: Iterable[tuple[Any, ...]], counting: Counting | None
 ) -> defaultdict[Any, Counted]:
-    """Count what was called, by what rows begin with; they go on with an op and its counts."""
+    """Return the counted calls by the first column of rows; the others are an op and its counts."""
     found: defaultdict[Any, list[OpCalls]] = defaultdict(list)
     for key, op, *numbers in rows:
-        found[key].append(OpCalls(op, *map(int, numbers)))
+        every, calls, cases, outermost = map(int, numbers)
+        found[key].append(OpCalls(op, cases, outermost, every - cases, calls - outermost))
     return defaultdict(Counted, {key: add_up(ops, counting) for key, ops in found.items()})
 
 
 def planned_case(row: tuple[Any, ...]) -> PlannedCase:
-    """Return a Case of a plan from a row of PLANNED."""
-    case_id, device_kind, board, suite = row
-    return PlannedCase(case_id, DeviceKind(device_kind), board, suite)
+    """Return a Case of a plan from a row of PLANNED or WAITING."""
+    case_id, device_kind, board, suite, op, calls = row
+    return PlannedCase(case_id, DeviceKind(device_kind), board, suite, op, int(calls))
 
 
 def counted(rows: Iterable[tuple[Any, ...]]) -> dict[int, Counts]:
-    """Return how often a Run has had what, most often first, from (key, what, count)."""
+    """Return counts by Run, the largest first, from rows of (key, name, count)."""
     found: dict[int, list[tuple[str, int]]] = {}
     for key, what, count in rows:
         found.setdefault(key, []).append((what, int(count)))
@@ -302,41 +534,21 @@ def counted(rows: Iterable[tuple[Any, ...]]) -> dict[int, Counts]:
     return {key: tuple(each) for key, each in order.items()}
 
 
-# Imported when needed: most queries read no whole records.
-
-
 def run_from(content: str, environment: str) -> Run:
     """Return a Run from its row and that of its environment."""
-    from optrove.model.records import Run
+    return _record({**json.loads(content), "environment": json.loads(environment)}, Run)
+
+
+def record_from(content: str, kind: type[R]) -> R:
+    """Return a TestResult, an Attempt or a Sweep from its row."""
+    return _record(json.loads(content), kind)
+
+
+def _record(data: Any, kind: type[R]) -> R:
+    # Imported when needed: most queries read no whole records.
     from optrove.serializer.records import record_from_builtins
 
-    return record_from_builtins(
-        {**json.loads(content), "environment": json.loads(environment)}, Run
-    )
-
-
-def test_from(content: str) -> TestResult:
-    """Return the result of a test from its row."""
-    from optrove.model.records import TestResult
-    from optrove.serializer.records import record_from_builtins
-
-    return record_from_builtins(json.loads(content), TestResult)
-
-
-def attempt_from(content: str) -> Attempt:
-    """Return an Attempt from its row."""
-    from optrove.model.records import Attempt
-    from optrove.serializer.records import record_from_builtins
-
-    return record_from_builtins(json.loads(content), Attempt)
-
-
-def sweep_from(content: str) -> Sweep:
-    """Return what a sweep was asked for from its row."""
-    from optrove.model.records import Sweep
-    from optrove.serializer.records import record_from_builtins
-
-    return record_from_builtins(json.loads(content), Sweep)
+    return record_from_builtins(data, kind)
 
 
 ANY_SIZE: Final = -1
@@ -359,11 +571,11 @@ _VECTORS: Final = f"(c.op >= '{VECTORS}' AND c.op < '{BEYOND_VECTORS}')"
 _LABELS: Final = "SELECT DISTINCT c.op, coalesce(r.model, r.source)"
 
 
-class Selection:
-    """A query as SQL: which Cases are meant, and how often each was called."""
+class QuerySql:
+    """The SQL of a Query: the Cases that match, and the calls of each."""
 
     def __init__(self, query: Query, ops: Sequence[str] | None = None) -> None:
-        """Take a query; ``ops`` are the names that its pattern stands for, if it has one."""
+        """Translate a Query; ``ops`` are the names that its pattern matches, if it has one."""
         self.parameters: dict[str, object] = {}
         self._uses = "usage"
         if query.test_id is not None:
@@ -378,7 +590,7 @@ class Selection:
         self._limit = query.limit
 
     def keys(self) -> str:
-        """Return the question for the keys of the Cases and their calls, most calls first."""
+        """Return the SQL for the keys of the Cases and their calls, most calls first."""
         calls, selected = self._selected()
         limit = ""
         if self._limit is not None:
@@ -387,17 +599,17 @@ class Selection:
         return f"SELECT c.key, {calls} {selected} ORDER BY {calls} DESC, c.case_id {limit}"
 
     def count(self) -> str:
-        """Return the question for the number of Cases."""
+        """Return the SQL for the number of Cases."""
         _, selected = self._selected()
         return f"SELECT count(*) {selected}"
 
     def ops(self) -> str:
-        """Return the question for operations with their cases, calls and replayable cases."""
+        """Return the SQL for ops with their cases, calls and replayable cases."""
         calls, selected = self._selected()
         return f"SELECT c.op, count(*), sum({calls}), {_REPLAYABLE} {selected} GROUP BY c.op"
 
     def models(self) -> str:
-        """Return the question for operations and what they were called by: model or source."""
+        """Return the SQL for ops, each with a model (or source) that called it."""
         conditions = [*self._of_ops, *self._of_cases, *self._of_runs]
         if self._of_cases or self._uses != "usage":
             uses = f"{self._uses} u JOIN cases c ON c.key = u.case_key"
@@ -410,7 +622,7 @@ class Selection:
         return f"{_LABELS} FROM {uses} {runs} {_ENVIRONMENT} {_where(conditions)}"
 
     def _selected(self) -> tuple[str, str]:
-        """Return what counts the calls of a Case, and the Cases from FROM on."""
+        """Return the SQL for the calls of a Case, and for the Cases from FROM on."""
         conditions = [*self._of_ops, *self._of_cases]
         if self._of_runs or self._uses != "usage":
             calls, cases = "k.calls", f"({self._sums()}) k JOIN cases c ON c.key = k.case_key"
@@ -422,7 +634,7 @@ class Selection:
         return calls, f"FROM {cases} {_where(conditions)}"
 
     def _sums(self) -> str:
-        """Return the question for Cases and their calls by the Runs that are meant."""
+        """Return the SQL for Cases and their calls in the Runs that match."""
         runs = " ".join((_RUN_KEYS, _ENVIRONMENT, _where(self._of_runs)))
         what = f"u.case_key, sum(u.{self._counted}) AS calls FROM {self._uses} u"
         return f"SELECT {what} WHERE u.run_key IN ({runs}) GROUP BY u.case_key"
@@ -440,8 +652,8 @@ class Selection:
             yield f"c.op IN {self._bound_list(ops)}" if ops else "1 = 0"
         elif query.op is not None:
             yield f"c.op = {self._bound(query.op)}"
-        if not query.hidden_ops:
-            yield f"c.op NOT IN {self._bound_list(sorted(HIDDEN_OPS))}"
+        if not query.data_movement:
+            yield f"c.op NOT IN {self._bound_list(sorted(DATA_MOVEMENT_OPS))}"
         if not _means_vectors(query):
             yield f"NOT {_VECTORS}"
 
@@ -466,8 +678,8 @@ class Selection:
             yield f"lower('_' || t.memory || '_') LIKE {self._bound(part)} ESCAPE '~'"
         if query.shape is not None:
             yield self._sizes("t.shape", query.shape)
-        if query.mesh_shape is not None:
-            yield self._sizes("t.mesh", query.mesh_shape)
+        if query.mesh is not None:
+            yield self._sizes("t.mesh", query.mesh)
 
     def _sizes(self, column: str, sizes: Sequence[int]) -> str:
         if ANY_SIZE not in sizes:
@@ -488,8 +700,8 @@ class Selection:
 
 
 def _means_vectors(query: Query) -> bool:
-    """Tell whether vectors of sweep modules are meant; whoever names one wants to see it."""
-    named = query.op is not None and query.op.startswith(VECTORS)
+    """Return whether the query includes vectors of sweep modules."""
+    named = query.op is not None and is_vector(query.op)
     return query.vectors or named or query.case_id is not None
 
 
@@ -499,13 +711,15 @@ def _where(conditions: Iterable[str]) -> str:
 
 
 def _literally(text: str) -> str:
-    """Return ``text`` as a part of a pattern in which nothing stands for something else."""
+    """Return ``text`` escaped for a pattern of LIKE."""
     return text.replace("~", "~~").replace("%", "~%").replace("_", "~_")
 
 
-_AT_ONCE: Final = 500
-"""How many ids are asked for at once: within what every SQLite takes as parameters."""
-_CASES_AT_ONCE: Final = 100
+_BATCH_SIZE: Final = 500
+"""The number of ids in one query."""
+_CASES_PER_BATCH: Final = 100
+_ALL: Final = 2**62
+"""More rows than any table has."""
 
 
 def open_reader(place: Place) -> TroveReader:
@@ -514,21 +728,21 @@ def open_reader(place: Place) -> TroveReader:
     NoTrove when there is none, NotATrove when something else is there, NewerTrove when a later
     optrove wrote it, UnusableTrove when it cannot be read.
     """
-    source = connect(place)
+    connection = connect(place)
     try:
-        version = _readable_version(source)
+        version = _readable_version(connection)
     except BaseException:
-        source.close()
+        connection.close()
         raise
     if version < schema.VERSION:
-        source.close()
+        connection.close()
         _migrate(place, version)
-        source = connect(place)
-    return TroveReader(source)
+        connection = connect(place)
+    return TroveReader(connection)
 
 
-def _readable_version(source: Connection) -> int:
-    version, place = schema.version_of(source), source.place
+def _readable_version(connection: Connection) -> int:
+    version, place = schema.version_of(connection), connection.place
     if version is None:
         empty = foreign(place, "it is an empty database")
         raise no_trove(place) if place.path is None else empty
@@ -552,16 +766,16 @@ def _migrate(place: Place, version: int) -> None:
 class TroveReader:
     """A trove that is open for reading.
 
-    Every answer is of one state of the trove; the next answer may be of a later one.
+    Each answer shows one state of the trove; the next answer may show a later one.
     """
 
-    def __init__(self, source: Connection) -> None:
-        self.source = source
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
 
     @property
     def place(self) -> Place:
-        """Where the trove is."""
-        return self.source.place
+        """The place of the trove."""
+        return self.connection.place
 
     def __enter__(self) -> TroveReader:
         return self
@@ -575,16 +789,16 @@ class TroveReader:
         self.close()
 
     def close(self) -> None:
-        """Let go of the trove."""
-        self.source.close()
+        """Close the trove."""
+        self.connection.close()
 
     def ops(self, query: Query) -> tuple[OpRow, ...]:
-        """Return the operations of the Cases that are meant, most calls first."""
-        with self.source.snapshot():
+        """Return the ops of the Cases that match, most calls first."""
+        with self.connection.snapshot():
             selection = self._selection(query)
-            rows = list(self.source.rows(selection.ops(), selection.parameters))
+            rows = list(self.connection.rows(selection.ops(), selection.parameters))
             models: dict[str, list[str]] = {}
-            for op, model in self.source.rows(selection.models(), selection.parameters):
+            for op, model in self.connection.rows(selection.models(), selection.parameters):
                 models.setdefault(op, []).append(model)
         found = [
             OpRow(
@@ -593,106 +807,127 @@ class TroveReader:
                 calls=int(calls),
                 models=tuple(sorted(models.get(op, ()))),
                 replayable=int(replayable) / cases,
-                hidden=is_hidden(op),
             )
             for op, cases, calls, replayable in rows
         ]
         return tuple(sorted(found, key=lambda row: (-row.calls, row.op)))
 
     def cases(self, query: Query) -> Iterator[CaseRow]:
-        """Yield the Cases that are meant, most calls first, then by their ids."""
-        with self.source.snapshot():
+        """Yield the Cases that match, most calls first, then by their ids."""
+        with self.connection.snapshot():
             selection = self._selection(query)
-            found = self.source.rows(selection.keys(), selection.parameters)
-            for batch in batches(found, _CASES_AT_ONCE):
+            found = self.connection.rows(selection.keys(), selection.parameters)
+            for batch in batches(found, _CASES_PER_BATCH):
                 rows = self._rows(CASES, "keys", [key for key, _ in batch])
                 by_key = {row[0]: row for row in rows}
                 for key, calls in batch:
                     yield case_row(by_key[key], int(calls))
 
     def cases_by_id(self, case_ids: Iterable[str]) -> Iterator[CaseRow]:
-        """Yield those Cases that are there, in the order of the ids; ``calls`` are all of them."""
-        with self.source.snapshot():
-            for batch in batches(case_ids, _CASES_AT_ONCE):
+        """Yield the Cases that the trove has, in the order of the ids, with all of their calls."""
+        with self.connection.snapshot():
+            for batch in batches(case_ids, _CASES_PER_BATCH):
                 rows = {row[1]: row for row in self._rows(CASES_BY_ID, "ids", batch)}
                 for case_id in batch:
                     if case_id in rows:
                         yield case_row(rows[case_id], int(rows[case_id][0]))
 
     def count(self, query: Query) -> int:
-        """Return how many Cases are meant, whatever the limit."""
-        with self.source.snapshot():
+        """Return the number of Cases that match, without the limit of the query."""
+        with self.connection.snapshot():
             selection = self._selection(query)
-            ((count,),) = self.source.rows(selection.count(), selection.parameters)
+            ((count,),) = self.connection.rows(selection.count(), selection.parameters)
         return int(count)
 
     def executions(
-        self, case_ids: Iterable[str], *, by_run: bool = False
+        self, case_ids: Iterable[str], *, by_run: bool = False, limit: int | None = None
     ) -> Iterator[ExecutionRow]:
-        """Yield how Cases were executed, in the order of the ids; most calls first for each.
+        """Yield the executions of Cases, in the order of the ids; most calls first for each.
 
-        With ``by_run`` they are summed up for each Run, and tell nothing of tests and outputs.
+        With ``by_run`` they are summed up for each Run and device, without tests and outputs.
         """
         question = EXECUTIONS_BY_RUN if by_run else EXECUTIONS
-        with self.source.snapshot():
-            for batch in batches(case_ids, _AT_ONCE):
+        with self.connection.snapshot():
+            for batch in batches(case_ids, _BATCH_SIZE):
                 by_case: dict[str, list[ExecutionRow]] = {case_id: [] for case_id in batch}
-                for row in self._rows(question, "ids", batch):
+                for row in self._all(question, ids=batch, most=limit or _ALL):
                     by_case[row[0]].append(execution_row(row))
                 for rows in by_case.values():
                     yield from rows
 
     def tensors(self, case_ids: Iterable[str]) -> dict[str, tuple[TensorFacts, ...]]:
-        """Return the tensors of each Case that is there, in the order of its arguments."""
+        """Return the tensors of each Case that the trove has, in the order of its arguments."""
         found: dict[str, tuple[TensorFacts, ...]] = {}
-        with self.source.snapshot():
-            for batch in batches(case_ids, _AT_ONCE):
+        with self.connection.snapshot():
+            for batch in batches(case_ids, _BATCH_SIZE):
                 found.update((case_id, ()) for (case_id,) in self._rows(KNOWN, "ids", batch))
                 for case_id, *facts in self._rows(TENSORS, "ids", batch):
                     found[case_id] += (TensorFacts(*facts),)
         return found
 
     def config_calls(self, case_ids: Iterable[str]) -> dict[str, tuple[ConfigCalls, ...]]:
-        """Return which entries of run configurations each Case was called with, if any."""
+        """Return the entries of run configurations that Cases were called with, by case id."""
         found: dict[str, tuple[ConfigCalls, ...]] = {}
-        with self.source.snapshot():
-            for batch in batches(case_ids, _AT_ONCE):
+        with self.connection.snapshot():
+            for batch in batches(case_ids, _BATCH_SIZE):
                 for case_id, run_id, path, calls in self._rows(CONFIG_CALLS, "ids", batch):
                     row = ConfigCalls(run_id, path, int(calls))
                     found[case_id] = (*found.get(case_id, ()), row)
         return found
 
     def runs(
-        self, run_id: str | None = None, counting: Counting | None = None
+        self,
+        run_id: str | None = None,
+        counting: Counting | None = None,
+        *,
+        chosen: Mapping[str, str | None] | None = None,
+        after: Run | None = None,
+        limit: int | None = None,
     ) -> tuple[RunRow, ...]:
-        """Return all Runs, or the one that is named; the newest first."""
-        with self.source.snapshot():
-            if run_id is None:
-                rows = list(self._all(RUNS))
-                called = self._all(OP_CALLS)
-            else:
+        """Return all Runs, or the one that is named; the newest first.
+
+        ``chosen`` may have a ``kind``, a ``model`` and a ``board``; lists go on after a Run.
+        """
+        with self.connection.snapshot():
+            if run_id is not None:
                 rows = list(self._all(RUN, run_id=run_id))
-                called = self._all(RUN_OP_CALLS, run_id=run_id)
-            totals = counted_calls(called, counting)
-            complete = dict(self._all(RUN_COMPLETE))
-            planned = dict(self._all(RUN_PLANNED))
-            tests = counted(self._all(RUN_TESTS))
-            attempts = counted(self._all(RUN_ATTEMPTS))
+            else:
+                asked = dict.fromkeys(("kind", "model", "board", "before", "after"))
+                if after is not None:
+                    asked |= {"before": storable(after.started_at), "after": storable(after.id)}
+                rows = list(self._all(RUNS, **asked | dict(chosen or {}), most=limit or _ALL))
+            keys = [key for key, *_ in rows]
+            totals = counted_calls(self._by_keys(OP_CALLS, keys), counting)
+            ended = dict(self._by_keys(RUN_COMPLETE, keys))
+            planned = dict(self._by_keys(RUN_PLANNED, keys))
+            tests = counted(self._by_keys(RUN_TESTS, keys))
+            attempts = counted(self._by_keys(RUN_ATTEMPTS, keys))
         return tuple(
             RunRow(
                 run=run_from(content, environment),
                 machine=machine_from(machine),
                 cases=totals[key].amount.cases,
                 calls=totals[key].amount.calls,
+                ops=totals[key].amount.ops,
                 tests=tests.get(key, ()),
-                complete=bool(complete.get(key, 1))
+                complete=bool(ended.get(key, 1))
                 and planned.get(key, 0) <= sum(count for _, count in attempts.get(key, ())),
+                ended=bool(ended.get(key, 1)),
                 attempts=attempts.get(key, ()),
                 planned=planned.get(key),
                 left=totals[key].left,
+                key=key,
             )
-            for key, _, content, environment, machine in rows
+            for key, content, environment, machine in rows
         )
+
+    def run_kinds(self) -> dict[str, int]:
+        """Return the number of Runs of each kind."""
+        return {kind: int(count) for kind, count in self._all(RUN_KINDS)}
+
+    def previous_run(self, run_id: str) -> str | None:
+        """Return the Run before this one that did the same on the same kind of the same board."""
+        return next((found for (found,) in self._all(PREVIOUS_RUN, run_id=run_id)), None)
 
     def model_names(self) -> tuple[str, ...]:
         """Return the names of all models, or sources where no model is known; sorted."""
@@ -700,7 +935,7 @@ class TroveReader:
 
     def models(self, counting: Counting | None = None) -> tuple[ModelRow, ...]:
         """Return all models, or sources where no model is known; most calls first."""
-        with self.source.snapshot():
+        with self.connection.snapshot():
             runs = list(self._all(MODEL_RUNS))
             totals = counted_calls(self._all(MODEL_OP_CALLS), counting)
             boards: dict[str, list[str]] = {}
@@ -729,75 +964,289 @@ class TroveReader:
 
     def find_case(self, prefix: str) -> tuple[str, ...]:
         """Return the ids of the Cases that begin so, sorted."""
-        return self._beginning(FIND_CASE, prefix)
+        # Ids have no letters beyond f.
+        found = self._all(FIND_CASE, prefix=prefix, beyond=f"{prefix}g")
+        return tuple(case_id for (case_id,) in found)
 
     def find_run(self, prefix: str) -> tuple[str, ...]:
         """Return the ids of the Runs that begin so, sorted."""
-        return self._beginning(FIND_RUN, prefix)
+        return tuple(run_id for (run_id,) in self._all(FIND_RUN, prefix=prefix))
 
     def known(self, case_ids: Iterable[str]) -> set[str]:
-        """Return those of the Cases that are there."""
+        """Return the ids of those Cases that the trove has."""
         found: set[str] = set()
-        for batch in batches(case_ids, _AT_ONCE):
+        for batch in batches(case_ids, _BATCH_SIZE):
             found.update(case_id for (case_id,) in self._rows(KNOWN, "ids", batch))
         return found
 
     def holds(self, run_id: str, process: int) -> tuple[int, int] | None:
-        """Return size in bytes and calls of a process's journal that is there; None: it is not."""
+        """Return the size in bytes and the calls of a stored journal; None if it is not stored."""
         asked = {"run_id": run_id, "process": process}
-        return next(((size, calls) for size, calls in self.source.rows(HOLDS, asked)), None)
+        return next(((size, calls) for size, calls in self.connection.rows(HOLDS, asked)), None)
 
     def calls(self, run_id: str) -> Iterator[Call]:
-        """Yield every call of a Run in its order, one process after another; imports have none."""
+        """Yield every call of a Run in its order, one process after another; none for imports."""
         from optrove.journal.calls import calls_of
 
-        with self.source.snapshot():
+        with self.connection.snapshot():
             for key, dictionary in list(self._all(DICTIONARIES, run_id=run_id)):
                 if dictionary is not None:
                     rows = self._all(BLOCKS, key=key)
                     blocks = (CallBlock(first, calls, bytes(each)) for first, calls, each in rows)
                     yield from calls_of(bytes(dictionary), blocks, run_id)
 
+    def configurations(self, run_id: str) -> Iterator[tuple[str, int, str]]:
+        """Yield the configurations of an imported Run: case id, count and text of each."""
+        from optrove.journal.calls import configurations_of
+
+        for _, dictionary in list(self._all(DICTIONARIES, run_id=run_id)):
+            if dictionary is not None:
+                yield from configurations_of(bytes(dictionary))
+
+    def places(self, run_id: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the cases of a traced Run with the arguments that were passed by place."""
+        from optrove.journal.calls import places_of
+
+        for _, dictionary in list(self._all(DICTIONARIES, run_id=run_id)):
+            if dictionary is not None:
+                yield from places_of(bytes(dictionary))
+
     def tests(self, run_id: str) -> Iterator[TestResult]:
         """Yield the results of the tests of a Run, in their order."""
         for (content,) in self._all(TESTS, run_id=run_id):
-            yield test_from(content)
+            yield record_from(content, TestResult)
 
     def attempts(self, run_id: str) -> Iterator[Attempt]:
         """Yield the Attempts of a Run, in their order."""
         for (content,) in self._all(ATTEMPTS, run_id=run_id):
-            yield attempt_from(content)
+            yield record_from(content, Attempt)
+
+    def tests_after(
+        self, run_key: int, after: tuple[int, int], outcome: str | None, limit: int
+    ) -> list[tuple[tuple[int, int], TestResult]]:
+        """Return results of tests of a Run in their order, each with its place, after a place."""
+        asked = {"run_key": run_key, "recording": after[0], "place": after[1], "outcome": outcome}
+        rows = self._all(TESTS_AFTER, **asked, most=limit)
+        return [
+            ((recording, place), record_from(content, TestResult))
+            for recording, place, content in rows
+        ]
+
+    def run_ops(self, run_key: int, limit: int) -> list[tuple[str, int, int]]:
+        """Return op, cases and calls of the ops that a Run calls most, but for data movement."""
+        asked = {"run_key": run_key, "moving": sorted(DATA_MOVEMENT_OPS), "most": limit}
+        return [(op, int(cases), int(calls)) for op, cases, calls in self._all(RUN_OPS, **asked)]
+
+    def run_attempts_after(
+        self, run_key: int, after: int, outcomes: Iterable[str], limit: int
+    ) -> list[tuple[int, AttemptedCase]]:
+        """Return Attempts of a Run with these outcomes as they were added, each with its key."""
+        asked = {"run_key": run_key, "after": after, "most": limit}
+        # An index has those of one outcome in their order; those of several have to be sorted.
+        rows = [
+            row for each in outcomes for row in self._all(RUN_ATTEMPTS_AFTER, **asked, outcome=each)
+        ]
+        rows.sort(key=lambda row: int(row[0]))
+        return [
+            (key, AttemptedCase(op, record_from(content, Attempt)))
+            for key, op, content in rows[:limit]
+        ]
+
+    def case_attempts(
+        self, case_id: str, before: int | None, limit: int
+    ) -> list[tuple[int, Attempt]]:
+        """Return Attempts at a Case, the last one first, each with its key, before a key."""
+        rows = self._all(CASE_ATTEMPTS, case_id=case_id, before=before or _ALL, most=limit)
+        return [(key, record_from(content, Attempt)) for key, content in rows]
+
+    def processes(self, run_key: int, limit: int) -> list[tuple[int, int, int]]:
+        """Return the key of the Recording, number and calls of processes of a Run."""
+        rows = self._all(PROCESSES, run_key=run_key, most=limit)
+        return [(key, process, calls) for key, process, calls in rows]
+
+    def calls_from(
+        self, recording_key: int, first: int, limit: int
+    ) -> tuple[Sequence[TimelineCall], int]:
+        """Return some calls of a Recording from an op_index on, and the op_index to go on with."""
+        from optrove.journal.calls import calls_within
+
+        ((dictionary,),) = self._all(DICTIONARY, key=recording_key)
+        for begin, calls, content in self._all(BLOCK_AT, key=recording_key, first=first):
+            if dictionary is not None:
+                block = CallBlock(begin, calls, bytes(content))
+                found = calls_within(bytes(dictionary), block, first, limit)
+                # Calls that were filtered are not shown; a block may have no others.
+                return found, found[-1].op_index + 1 if len(found) == limit else begin + calls
+        return (), _ALL
+
+    def op_runs(self, op: str, limit: int) -> list[OpRunRow]:
+        """Return the last Runs that call an op or attempt its Cases, the newest first."""
+        found = []
+        for run_id, kind, started_at, board, calls, *counts, total, least, most in self._all(
+            OP_RUNS, op=op, most=limit
+        ):
+            calls_ns, attempts, passed, timed, attempts_ns, outputs = map(int, counts)
+            found.append(
+                OpRunRow(
+                    *(run_id, kind, started_at, board, None if calls is None else int(calls)),
+                    *(calls_ns, attempts, passed, timed, attempts_ns, outputs),
+                    *(float(total), least, most),
+                )
+            )
+        return found
+
+    def model_runs(self) -> dict[str, ModelRuns]:
+        """Return the Runs of each model, or of each source where no model is known."""
+        found: dict[str, ModelRuns] = {}
+        for model, board, count, last in self._all(MODEL_BOARD_RUNS):
+            before = found.get(model, ModelRuns(0, last, ()))
+            boards = {*before.boards, *([] if board is None else [board])}
+            found[model] = ModelRuns(
+                before.runs + int(count), max(last, before.last_run_at), tuple(sorted(boards))
+            )
+        return found
+
+    def count_attempts(self) -> int:
+        """Return the number of all Attempts."""
+        ((count,),) = self._all(COUNT_ATTEMPTS)
+        return int(count)
+
+    def last_attempts(self) -> list[tuple[str, str, str, str, int]]:
+        """Return op, board, kind of device, outcome and number of the last Attempts at Cases."""
+        rows = self._all(LAST_ATTEMPTS)
+        return [(op, board, kind, outcome, int(count)) for op, board, kind, outcome, count in rows]
+
+    def last_attempts_at(self, case_ids: Iterable[str]) -> dict[tuple[str, str, str], Attempt]:
+        """Return the last Attempts at Cases, by case id, board and kind of device."""
+        return {
+            (case_id, board, kind): record_from(content, Attempt)
+            for batch in batches(case_ids, _BATCH_SIZE)
+            for case_id, board, kind, content in self._rows(LAST_ATTEMPTS_AT, "ids", batch)
+        }
+
+    def contents(self, case_ids: Iterable[str]) -> dict[str, str]:
+        """Return the canonical JSON of Cases by their ids."""
+        found = (self._rows(CONTENTS, "ids", each) for each in batches(case_ids, _BATCH_SIZE))
+        return dict(chain(*found))
+
+    def ops_of(self, case_ids: Iterable[str]) -> dict[str, str]:
+        """Return the ops of Cases by their ids."""
+        return dict(
+            chain(*(self._rows(OPS_OF, "ids", each) for each in batches(case_ids, _BATCH_SIZE)))
+        )
+
+    def call_counts(self, a: int, b: int) -> dict[str, int]:
+        """Return the number of Cases that two Runs call equally, more, less, or only one calls."""
+        asked = {"a": a, "b": b, "moving": sorted(DATA_MOVEMENT_OPS)}
+        found = chain(self._all(CALL_COUNTS, **asked), self._all(ONLY_B_CALLED_COUNT, **asked))
+        return {kind: int(count) for kind, count in found}
+
+    def call_changes(
+        self, a: int, b: int, kind: str, after: int, limit: int
+    ) -> list[tuple[int, int | None, int | None]]:
+        """Return Cases with this change of calls, by their keys, and the calls in both Runs."""
+        asked = {"a": a, "b": b, "after": after, "most": limit}
+        asked_for = {"moving": sorted(DATA_MOVEMENT_OPS)}
+        if kind == "only_b":
+            rows = self._all(ONLY_B_CALLED, **asked, **asked_for)
+        else:
+            rows = self._all(CALL_CHANGES, **asked, **asked_for, kind=kind)
+        return [(key, before, now) for key, before, now in rows]
+
+    def result_counts(
+        self, a: int, b: int, bounds: Mapping[str, float]
+    ) -> dict[VerdictChange, int]:
+        """Return the number of Cases with each change of results between two Runs.
+
+        ``bounds`` are ``pcc_moved``, ``longer_ns`` and ``slower``.
+        """
+        rows = self._all(RESULT_COUNTS, a=a, b=b, **bounds)
+        return {VerdictChange.of(code): int(count) for code, count in rows}
+
+    def result_changes(
+        self,
+        a: int,
+        b: int,
+        bounds: Mapping[str, float],
+        changes: Iterable[VerdictChange],
+        after: int,
+        limit: int,
+    ) -> list[int]:
+        """Return the keys of Cases with one of these changes, in their order."""
+        codes = [change.code for change in changes]
+        asked = {"a": a, "b": b, **bounds, "changes": codes, "after": after, "most": limit}
+        return [key for (key,) in self._all(RESULT_CHANGES, **asked)]
+
+    def only_tried(self, a: int, b: int, after: int, limit: int) -> list[int]:
+        """Return the keys of Cases that Run ``a`` has tried and Run ``b`` has not."""
+        asked = {"a": a, "b": b, "after": after, "most": limit}
+        return [key for (key,) in self._all(ONLY_ONE, **asked)]
+
+    def count_only_tried(self, a: int, b: int) -> int:
+        """Return the number of Cases that Run ``a`` has tried and Run ``b`` has not."""
+        ((count,),) = self._all(ONLY_ONE_COUNT, a=a, b=b)
+        return int(count)
+
+    def verdicts(self, keys: Iterable[int]) -> dict[int, Verdict]:
+        """Return verdicts by their keys."""
+        return {key: Verdict(*columns) for key, *columns in self._by_keys(VERDICTS, keys)}
+
+    def case_names(self, keys: Iterable[int]) -> dict[int, tuple[str, str]]:
+        """Return the ids and ops of Cases by their keys."""
+        return {key: (case_id, op) for key, case_id, op in self._by_keys(CASE_IDS, keys)}
+
+    def case_key(self, case_id: str) -> int | None:
+        """Return the number of a Case within the trove."""
+        return next((key for (key,) in self._all(CASE_KEY, case_id=case_id)), None)
+
+    def results(self, run_key: int, case_keys: Iterable[int]) -> dict[int, AttemptedCase]:
+        """Return the last Attempts of a Run at Cases, by the keys of the Cases."""
+        return {
+            key: AttemptedCase(op, record_from(content, Attempt), suite=suite)
+            for key, op, content, suite in self._by_keys(RESULTS, case_keys, run_key=run_key)
+        }
 
     def sweep(self, run_id: str) -> Sweep | None:
-        """Return what a sweep was asked for; None when the Run is none."""
+        """Return the request of a sweep; None if the Run is not a sweep."""
         asked = self._all(SWEEP, run_id=run_id)
-        return next((sweep_from(content) for content, _ in asked), None)
+        return next((record_from(content, Sweep) for content, _ in asked), None)
 
     def planned(self, run_id: str) -> Iterator[PlannedCase]:
         """Yield the plan of a sweep, in its order."""
-        for row in self._all(PLANNED, run_id=run_id):
-            yield planned_case(row)
+        return map(planned_case, self._all(PLANNED, run_id=run_id))
+
+    def waiting(self, run_id: str) -> Iterator[PlannedCase]:
+        """Yield the Cases that a sweep has planned and not attempted, in the order of the plan."""
+        return map(planned_case, self._all(WAITING, run_id=run_id))
+
+    def attempted_cases(self, run_id: str) -> Iterator[AttemptedCase]:
+        """Yield the Attempts of a Run with their Cases, in the order in which they were made."""
+        for op, attempt, calls, content, suite in self._all(ATTEMPTED_CASES, run_id=run_id):
+            yield AttemptedCase(op, record_from(attempt, Attempt), int(calls), content, suite)
 
     def attempted(self, run_id: str) -> frozenset[str]:
-        """Return the ids of the Cases of which a Run has Attempts."""
-        return frozenset(case_id for (case_id,) in self._all(ATTEMPTED, run_id=run_id))
+        """Return the ids of the Cases that a Run has attempted, without interrupting them."""
+        asked = {"run_id": run_id, "interrupted": f"{OUT_OF_BUDGET}%"}
+        return frozenset(case_id for (case_id,) in self._all(ATTEMPTED, **asked))
 
-    def _selection(self, query: Query) -> Selection:
+    def _selection(self, query: Query) -> QuerySql:
         if query.op is None or "*" not in query.op:
-            return Selection(query)
-        return Selection(query, [name for name in self.op_names() if _fits(name, query.op)])
-
-    def _beginning(self, sql: str, prefix: str) -> tuple[str, ...]:
-        asked = {"prefix": prefix, "length": len(prefix)}
-        return tuple(found for (found,) in self.source.rows(sql, asked))
+            return QuerySql(query)
+        return QuerySql(query, [name for name in self.op_names() if _fits(name, query.op)])
 
     def _all(self, sql: str, **parameters: object) -> Iterator[tuple[Any, ...]]:
-        return self.source.rows(sql, parameters)
+        return self.connection.rows(sql, parameters)
+
+    def _by_keys(
+        self, sql: str, keys: Iterable[int], **parameters: object
+    ) -> Iterator[tuple[Any, ...]]:
+        for batch in batches(keys, _BATCH_SIZE):
+            yield from self.connection.rows(sql, {**parameters, "keys": batch})
 
     def _rows(self, sql: str, name: str, items: Iterable[object]) -> Iterator[tuple[Any, ...]]:
-        return self.source.rows(sql, {name: list(items)})
+        return self.connection.rows(sql, {name: list(items)})
 
 
 def _fits(name: str, pattern: str) -> bool:
-    """Tell whether a pattern stands for a name; nothing but ``*`` has a meaning in it."""
+    """Return whether a pattern stands for a name; nothing but ``*`` has a meaning in it."""
     return fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))

@@ -13,18 +13,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from optrove.errors import BadData, Fault
-from optrove.journal.format import device_data
+from optrove.journal import format as layout
+from optrove.journal.calls import pack_configurations
 from optrove.model.records import CallOutcome
-from optrove.model.trove import Machine, PlannedCase
+from optrove.model.trove import CallGroup, Machine
 from optrove.serializer.described import Descriptions
 from optrove.serializer.hashes import fingerprint
 from optrove.serializer.records import record_to_builtins
 from optrove.serializer.text import write
+from optrove.trove.database import storable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from optrove.journal.reader import JournalReader
+    from optrove.journal.reader import CallKey, JournalReader, Tally
     from optrove.model.records import (
         Attempt,
         Environment,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
         Sweep,
         TestResult,
     )
-    from optrove.model.trove import CallBlock, CallGroup, DescribedCase, Imported
+    from optrove.model.trove import CallBlock, DescribedCase, Imported, PlannedCase
 
 
 class StoredEnvironment(NamedTuple):
@@ -109,25 +111,11 @@ class RecordingHead(NamedTuple):
         return self.complete, self.calls, self.size, self.digest
 
 
-class Execution(NamedTuple):
-    """Calls of a Recording that agree in Case, scope, ending, outcome and depth."""
-
-    case_id: str
-    scope_id: str | None
-    ending_id: str | None
-    outcome: str
-    outermost: bool
-    calls: int
-    total_ns: int | None = None
-    shortest_ns: int | None = None
-    longest_ns: int | None = None
-
-
 ScopeRow: TypeAlias = "tuple[str | None, ...]"
 """Test id, phase, module, mode and device of a row of ``scopes``."""
 
 
-class Ending(NamedTuple):
+class CallEnding(NamedTuple):
     """The outputs of calls as JSON, or the error that they raised as a JSON string."""
 
     raised: bool
@@ -162,21 +150,14 @@ class Recording:
 
     head: RecordingHead
     run: StoredRun
-    executions: Sequence[Execution]
+    executions: Sequence[CallGroup]
     described: Describe
     scopes: Mapping[str, ScopeRow]
-    endings: Mapping[str, Ending]
+    endings: Mapping[str, CallEnding]
     tests: Sequence[tuple[str, str, str]] = ()
     dictionary: bytes | None = None
     blocks: Iterable[CallBlock] = ()
     config_calls: Sequence[tuple[str, str, int]] = ()
-
-
-def storable(text: str) -> str:
-    """Return ``text`` with visible escapes for characters that databases refuse."""
-    if text.isprintable():
-        return text
-    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
 def storable_or_none(text: str | None) -> str | None:
@@ -189,7 +170,6 @@ def stored_run(run: Run, machine: Machine | None = None) -> StoredRun:
     content = record_to_builtins(run)
     environment = content.pop("environment")
     facts = _machine_of(run.environment) if machine is None else machine
-    known = {name: getattr(facts, name) for name in Machine.__slots__}
     return StoredRun(
         run_id=storable(run.id),
         kind=run.kind.value,
@@ -198,7 +178,7 @@ def stored_run(run: Run, machine: Machine | None = None) -> StoredRun:
         environment=_stored_environment(run.environment, write(environment)),
         started_at=storable(run.started_at),
         finished_at=storable_or_none(run.finished_at),
-        machine=write({name: value for name, value in known.items() if value is not None}),
+        machine=write(facts.data()),
         content=write(content),
     )
 
@@ -235,7 +215,7 @@ def stored_test(result: TestResult) -> tuple[str, str, str]:
 def stored_scope(scope: Scope) -> tuple[str, ScopeRow]:
     """Return the id and the row of a scope."""
     phase = scope.phase and scope.phase.value
-    device = None if scope.device is None else write(device_data(scope.device))
+    device = None if scope.device is None else write(layout.device_data(scope.device))
     return scope_row(scope.test_id, phase, scope.module, scope.mode, device)
 
 
@@ -245,11 +225,11 @@ def scope_row(*texts: str | None) -> tuple[str, ScopeRow]:
     return scope_id, tuple(map(storable_or_none, texts))
 
 
-def stored_ending(text: str, *, is_error: bool) -> tuple[str, Ending]:
+def stored_ending(text: str, *, is_error: bool) -> tuple[str, CallEnding]:
     """Return the id and the stored form of an error's text or of the JSON of outputs."""
     content = write(text) if is_error else text
     ending_id = hashlib.sha256(f"{is_error:d}{content}".encode("ascii")).hexdigest()
-    return ending_id, Ending(is_error, content)
+    return ending_id, CallEnding(is_error, content)
 
 
 def stored_attempt(attempt: Attempt) -> StoredAttempt:
@@ -302,26 +282,40 @@ def imported_recording(imported: Imported) -> Recording:
     """Return the Recording of one source on one machine that a file was read for."""
     cases: dict[str, DescribedCase] = {}
     counts: Counter[str] = Counter()
+    ids: list[str] = []
     descriptions = Descriptions()
     for each in imported.cases:
         described = descriptions.of(each.case)
         cases[described.case_id] = described
         counts[described.case_id] += each.count
+        ids.append(described.case_id)
     returned = CallOutcome.RETURNED.value
     run = stored_run(imported.run, imported.machine)
+    written = [
+        (described_id, each.count, each.configuration)
+        for described_id, each in zip(ids, imported.cases, strict=True)
+        if each.configuration is not None
+    ]
+    dictionary = pack_configurations(written) if written else None
     digest = fingerprint({"run": imported.run.id, "counts": dict(counts)})
     return Recording(
         head=RecordingHead(
-            run.run_id, 0, complete=True, calls=sum(counts.values()), size=0, digest=digest
+            run.run_id,
+            0,
+            complete=True,
+            calls=sum(counts.values()),
+            size=len(dictionary or b""),
+            digest=digest,
         ),
         run=run,
         executions=[
-            Execution(case_id, None, None, returned, outermost=True, calls=calls)
+            CallGroup(case_id, None, None, returned, outermost=True, calls=calls)
             for case_id, calls in sorted(counts.items())
         ],
-        described=lambda ids: [cases[case_id] for case_id in ids],
+        described=lambda wanted: [cases[case_id] for case_id in wanted],
         scopes={},
         endings={},
+        dictionary=dictionary,
     )
 
 
@@ -333,8 +327,8 @@ def journal_recording(journal: JournalReader) -> Recording:
     if journal.run is None:
         problem = f"the journal {journal.path} does not name its run; was it cut off?"
         raise BadData((Fault("$", problem),))
-    groups = list(journal.groups())
-    called = {group.case for group in groups}
+    tallies = {key: tally for key, tally in journal.tallies.items() if layout.has_case(key[0])}
+    called = {layout.number_of(word) for word, *_ in tallies}
     cases = {number: case_id for number, case_id in journal.case_ids().items() if number in called}
     scopes = {number: stored_scope(scope) for number, scope in journal.scopes()}
     endings = {
@@ -342,23 +336,7 @@ def journal_recording(journal: JournalReader) -> Recording:
         for number, is_error, text in journal.endings()
     }
     numbers = {case_id: number for number, case_id in cases.items()}
-
-    def execution(group: CallGroup) -> Execution:
-        raised = group.outcome is CallOutcome.RAISED
-        try:
-            return Execution(
-                cases[group.case],
-                scopes[group.scope][0] if group.scope else None,
-                endings[raised, group.ending][0] if group.ending else None,
-                group.outcome.value,
-                group.outermost,
-                *(group.count, group.total_ns, group.shortest_ns, group.longest_ns),
-            )
-        except KeyError as error:
-            fault = Fault("$", f"a call refers to {error}, which the journal does not define")
-            raise BadData((fault,)) from error
-
-    executions = summed(map(execution, groups))
+    executions = summed(_call_groups(tallies, cases, scopes, endings))
     used = {name for each in executions for name in (each.scope_id, each.ending_id)}
     run = stored_run(journal.run)
     return Recording(
@@ -382,6 +360,28 @@ def journal_recording(journal: JournalReader) -> Recording:
     )
 
 
+def _call_groups(
+    tallies: Mapping[CallKey, Tally],
+    cases: Mapping[int, str],
+    scopes: Mapping[int, tuple[str, ScopeRow]],
+    endings: Mapping[tuple[bool, int], tuple[str, CallEnding]],
+) -> Iterator[CallGroup]:
+    """Yield the calls of a journal in groups, with ids in place of the journal's numbers."""
+    for (word, scope, ending, outcome), tally in tallies.items():
+        yield CallGroup(
+            cases[layout.number_of(word)],
+            scopes[scope][0] if scope else None,
+            endings[outcome == layout.RAISED, ending][0] if ending else None,
+            layout.OUTCOMES[outcome].value,
+            layout.depth_of(word) == 0,
+            tally.calls,
+            tally.total_ns,
+            # Calls that have not ended took no time yet.
+            tally.shortest_ns if outcome else None,
+            tally.longest_ns if outcome else None,
+        )
+
+
 def _config_calls(journal: JournalReader, cases: Mapping[int, str]) -> list[tuple[str, str, int]]:
     # A journal may give two numbers to one case.
     counted: Counter[tuple[str, str]] = Counter()
@@ -390,9 +390,9 @@ def _config_calls(journal: JournalReader, cases: Mapping[int, str]) -> list[tupl
     return [(path, case_id, calls) for (path, case_id), calls in sorted(counted.items())]
 
 
-def summed(executions: Iterable[Execution]) -> list[Execution]:
+def summed(executions: Iterable[CallGroup]) -> list[CallGroup]:
     """Return executions in their order; those that agree in all but counts become one."""
-    found: dict[tuple[Any, ...], Execution] = {}
+    found: dict[tuple[Any, ...], CallGroup] = {}
     for each in executions:
         key = (each.case_id, each.scope_id or "", each.ending_id or "", *each[3:5])
         before = found.get(key)

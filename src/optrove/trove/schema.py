@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from optrove.trove.database import Connection
 
 FORMAT: Final = "optrove-trove"
-VERSION: Final = 2
+VERSION: Final = 3
+_DERIVED_SINCE: Final = 3
+"""The version of the derived tables; a trove that is older has none of their rows."""
 
 _POSTGRES: Final = {
     "INTEGER": "BIGINT",
@@ -105,6 +107,10 @@ def set_up(connection: Connection) -> None:
         had_views = drop_views(connection)
         for each in range(version + 1, VERSION + 1):
             _run(connection, migration(each))
+        if version < _DERIVED_SINCE:
+            from optrove.trove.derived import rebuild
+
+            rebuild(connection)
         _comment(connection)
         if had_views:
             make_views(connection)

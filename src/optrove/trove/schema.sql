@@ -1,9 +1,9 @@
--- The tables of a trove, version 2, as SQLite reads them. For PostgreSQL, schema.py replaces
+-- The tables of a trove, version 3, as SQLite reads them. For PostgreSQL, schema.py replaces
 -- the type names by an explicit table, and copies the comments into the database.
 --
 -- A *_key is a number that is valid within one trove only; a *_id is a text that is the same in
--- every trove. The tables usage and op_usage and the counts in cases are derived from executions;
--- code that changes executions updates them. Text is compared by its bytes.
+-- every trove. Tables and columns that are marked as derived are computed from the others by
+-- derived.py, in the transaction that changes these. Text is compared by its bytes.
 --
 -- To change a table, edit this file, add the script migrations/<version>.sql, and add a golden
 -- trove of the new version. Versions:
@@ -11,6 +11,7 @@
 --     1   the first one
 --     2   sweeps with their plans; notes of attempts apart from their details; calls by the
 --         entries of run configurations
+--     3   derived: times of calls, sets of tensors and origins, counts and results of attempts
 
 -- Facts about this database: its format and version, when and by which optrove it was created
 CREATE TABLE trove (
@@ -99,10 +100,44 @@ CREATE TABLE cases (
     replayable BOOLEAN NOT NULL,  -- whether the recording holds everything that a replay needs
     calls INTEGER NOT NULL,  -- derived: calls of all Runs, at any depth
     outermost_calls INTEGER NOT NULL,  -- derived: calls of all Runs that no other call made
+    tensor_set_key INTEGER,  -- derived: the kinds of tensors among its arguments; NULL: no tensor
+    origin_set_key INTEGER,  -- derived: the origins that call it outermost; NULL: no origin
+    last_outcome TEXT,  -- derived: outcome of the Attempt that was added last; NULL: no Attempt
     PRIMARY KEY (key),
     UNIQUE (case_id)
 );
-CREATE INDEX ix_cases_op ON cases (op, outermost_calls, calls, replayable);
+CREATE INDEX ix_cases_groups ON cases (op, tensor_set_key, origin_set_key, last_outcome,
+    outermost_calls, calls, replayable);
+CREATE INDEX ix_cases_order ON cases (op, outermost_calls DESC, case_id);
+CREATE INDEX ix_cases_families ON cases (op, family_id, outermost_calls, case_id);
+
+-- Derived: the different sets of kinds of tensors that Cases have as arguments
+CREATE TABLE tensor_sets (
+    key INTEGER NOT NULL,  -- number within this trove
+    tensor_set_id TEXT NOT NULL,  -- hash of the members
+    members TEXT NOT NULL,  -- JSON: a sorted list of [dtype, layout, memory, mesh]
+    PRIMARY KEY (key),
+    UNIQUE (tensor_set_id)
+);
+
+-- Derived: the models, each with a board, whose Runs call Cases
+CREATE TABLE origins (
+    key INTEGER NOT NULL,  -- number within this trove
+    origin_id TEXT NOT NULL,  -- hash of the other columns
+    model TEXT NOT NULL,  -- the model, or else the source of the Runs
+    board TEXT NOT NULL,  -- name of the board, or none
+    PRIMARY KEY (key),
+    UNIQUE (origin_id)
+);
+
+-- Derived: the different sets of origins that call Cases
+CREATE TABLE origin_sets (
+    key INTEGER NOT NULL,  -- number within this trove
+    origin_set_id TEXT NOT NULL,  -- hash of the members
+    members TEXT NOT NULL,  -- JSON: a sorted list of keys of origins
+    PRIMARY KEY (key),
+    UNIQUE (origin_set_id)
+);
 
 -- The Cases themselves, apart from the columns that they are listed and searched by
 CREATE TABLE contents (
@@ -191,6 +226,8 @@ CREATE TABLE usage (
     case_key INTEGER NOT NULL,  -- the Case
     calls INTEGER NOT NULL,  -- calls at any depth
     outermost_calls INTEGER NOT NULL,  -- calls that no other call made
+    timed_calls INTEGER NOT NULL,  -- number of these with a known duration
+    total_ns INTEGER NOT NULL,  -- duration of the timed calls together
     PRIMARY KEY (run_key, case_key),
     FOREIGN KEY (run_key) REFERENCES runs (key) ON DELETE CASCADE,
     FOREIGN KEY (case_key) REFERENCES cases (key)
@@ -205,9 +242,12 @@ CREATE TABLE op_usage (
     outermost_cases INTEGER NOT NULL,  -- number of these that were called by no other call
     calls INTEGER NOT NULL,  -- calls at any depth
     outermost_calls INTEGER NOT NULL,  -- calls that no other call made
+    timed_calls INTEGER NOT NULL,  -- number of these with a known duration
+    total_ns INTEGER NOT NULL,  -- duration of the timed calls together
     PRIMARY KEY (run_key, op),
     FOREIGN KEY (run_key) REFERENCES runs (key) ON DELETE CASCADE
 ) WITHOUT ROWID;
+CREATE INDEX ix_op_usage_op ON op_usage (op);
 
 -- Executions of Cases by replays and sweeps, with their results
 CREATE TABLE attempts (
@@ -268,4 +308,61 @@ CREATE TABLE measurements (
     output INTEGER,  -- index of the output that it belongs to
     PRIMARY KEY (attempt_key, place),
     FOREIGN KEY (attempt_key) REFERENCES attempts (key) ON DELETE CASCADE
+) WITHOUT ROWID;
+
+-- Derived: the last Attempt at each Case on each kind of board
+CREATE TABLE last_attempts (
+    case_key INTEGER NOT NULL,  -- the Case
+    board TEXT NOT NULL,  -- name of the board, or none
+    device_kind TEXT NOT NULL,  -- hw, mock, shadow or host
+    op TEXT NOT NULL,  -- public name of the operation of the Case
+    attempt_key INTEGER NOT NULL,  -- the Attempt that was added last
+    outcome TEXT NOT NULL,  -- its outcome
+    PRIMARY KEY (case_key, board, device_kind),
+    FOREIGN KEY (case_key) REFERENCES cases (key) ON DELETE CASCADE
+) WITHOUT ROWID;
+CREATE INDEX ix_last_attempts_op ON last_attempts (op, board, device_kind, outcome);
+
+-- Derived: the Attempts of each Run at each operation, counted by outcome
+CREATE TABLE op_attempts (
+    run_key INTEGER NOT NULL,  -- the Run
+    op TEXT NOT NULL,  -- public name of the operation
+    outcome TEXT NOT NULL,  -- the outcome
+    attempts INTEGER NOT NULL,  -- number of Attempts
+    board TEXT,  -- name of their board; of several, the first in alphabetical order
+    timed INTEGER NOT NULL,  -- number of Attempts with a known duration
+    total_ns INTEGER NOT NULL,  -- duration of these together
+    outputs INTEGER NOT NULL,  -- number of outputs with a PCC
+    total_pcc FLOAT NOT NULL,  -- sum of the PCC of these
+    least_pcc FLOAT,  -- the lowest PCC
+    most_pcc FLOAT,  -- the highest PCC
+    PRIMARY KEY (run_key, op, outcome),
+    FOREIGN KEY (run_key) REFERENCES runs (key) ON DELETE CASCADE
+) WITHOUT ROWID;
+CREATE INDEX ix_op_attempts_op ON op_attempts (op);
+
+-- Derived: everything that two Runs are compared by, except numbers, each once
+CREATE TABLE verdicts (
+    key INTEGER NOT NULL,  -- number within this trove
+    verdict_id TEXT NOT NULL,  -- hash of the other columns
+    outcome TEXT NOT NULL,  -- outcome of the Attempt
+    device_kind TEXT NOT NULL,  -- hw, mock, shadow or host
+    cause TEXT,  -- cause of a failure, without its numbers
+    suite TEXT,  -- name of the suite in the plan of a sweep
+    outputs TEXT,  -- the outputs of a passed Attempt, as canonical JSON
+    PRIMARY KEY (key),
+    UNIQUE (verdict_id)
+);
+
+-- Derived: the last Attempt of each Run at each Case
+CREATE TABLE results (
+    run_key INTEGER NOT NULL,  -- the Run
+    case_key INTEGER NOT NULL,  -- the Case
+    attempt_key INTEGER NOT NULL,  -- the Attempt
+    verdict_key INTEGER NOT NULL,  -- its verdict
+    took_ns INTEGER,  -- the measured duration, or else that of the whole Attempt
+    outputs INTEGER NOT NULL,  -- number of outputs whose PCC was measured
+    pcc FLOAT,  -- the lowest PCC; NULL: not measured, or not a number
+    PRIMARY KEY (run_key, case_key),
+    FOREIGN KEY (run_key) REFERENCES runs (key) ON DELETE CASCADE
 ) WITHOUT ROWID;

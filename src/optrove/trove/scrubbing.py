@@ -15,8 +15,8 @@ The rule, which the documentation promises:
 
 All else stays, relative paths included. What is scrubbed once stays the same when scrubbed again.
 
-Everything is made anew from scrubbed records, so that ids are again hashes of what is there. A
-scrubbed Recording ranks below the one that it was made from: where both meet, the whole one stays.
+Everything is recreated from scrubbed records, so that ids are hashes of the scrubbed content. A
+scrubbed Recording ranks below its original: when both are merged, the original stays.
 """
 
 from __future__ import annotations
@@ -36,14 +36,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from optrove.journal.calls import Changes, rewritten
+from optrove.journal.calls import TableChanges, rewritten
 from optrove.model.case import Case, rewrite
+from optrove.model.records import Attempt, Sweep, TestResult
 from optrove.model.values import Bytes, Callable, Opaque, Text
 from optrove.serializer.described import case_of, describe_case
 from optrove.serializer.text import write
 from optrove.serializer.wire import decode, encode
 from optrove.trove import reader as answers
 from optrove.trove.database import batches
+from optrove.trove.merging import TroveParts
 from optrove.trove.recordings import (
     scope_row,
     stored_attempt,
@@ -56,16 +58,16 @@ from optrove.trove.recordings import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from optrove.model.case import NamedValues
-    from optrove.model.records import Attempt, Environment, Query, Run, Sweep, TestResult
+    from optrove.model.records import Environment, Facts, Query, Run
     from optrove.model.trove import DescribedCase
     from optrove.model.values import Value
-    from optrove.trove.merging import Parts
+    from optrove.serializer.text import Json
+    from optrove.trove.database import Connection
     from optrove.trove.reader import TroveReader
     from optrove.trove.recordings import (
-        Ending,
+        CallEnding,
         Recording,
         RecordingHead,
         ScopeRow,
@@ -108,12 +110,12 @@ def without_paths(text: str) -> str:
 
 
 def is_absolute(text: str) -> bool:
-    """Tell whether a text as a whole can be a path from a root or a home directory."""
+    """Return whether a text as a whole can be a path from a root or a home directory."""
     return "\n" not in text and _ABSOLUTE.match(text) is not None
 
 
 def shortened(path: str) -> str:
-    """Return what is kept of a path that does not begin where the project is."""
+    """Return the part of a path outside of the project that is kept."""
     installed = _INSTALLED.match(path)
     if installed is not None:
         return "<python>/" + path[installed.end() :].replace("\\", "/")
@@ -155,7 +157,7 @@ def _path(part: str) -> str:
     path = part[begin.start() :]
     alone = path[0] == "/" and path.count("/") < _ALONE and not _HOME.search(path)
     if alone or not path.strip("/\\"):
-        # One part after a slash, such as /tmp or the second half of a fraction, tells nothing.
+        # One part after a slash, such as /tmp or the second half of a fraction, identifies nothing.
         return part
     return part[: begin.start()] + shortened(path)
 
@@ -168,10 +170,10 @@ COMMON: Final = frozenset(
         *("tester", "ubuntu", "unknown", "url", "user", "users", "vagrant", "worker"),
     }
 )
-"""Names of accounts and hosts that many machines have, and that tell nothing."""
+"""Common names of accounts and hosts, which reveal nothing."""
 
-SHORTEST: Final = 3
-"""Shorter names are taken out of paths only: they would be found in everything."""
+MIN_NAME_CHARS: Final = 3
+"""Shorter names are removed from paths only, because other words contain them."""
 
 _SUSPECT: Final = re.compile(r"[/\\~@]")
 _BELOW: Final = r"((?:[\\/]+[^\s/\\:;,\"'`<>|()\[\]{}*?]+)*)[\\/]*"
@@ -179,7 +181,7 @@ _BELOW: Final = r"((?:[\\/]+[^\s/\\:;,\"'`<>|()\[\]{}*?]+)*)[\\/]*"
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The hosts and users that are to be told of nowhere, and home directories."""
+    """The hosts, users and home directories to remove."""
 
     hosts: frozenset[str] = frozenset()
     users: frozenset[str] = frozenset()
@@ -193,26 +195,26 @@ class Scrubber:
         self._names = names
 
     def text(self, text: str) -> str:
-        """Return a text without what is to be taken out."""
+        """Return a scrubbed text."""
         if _SUSPECT.search(text):
             text = self._homes.sub(_below, text) if self._names.homes else text
             text = without_paths(text)
         return self._words.sub(self._placeholder, text) if self._known else text
 
     def text_or_none(self, text: str | None) -> str | None:
-        """Return the same of a text that may not be there."""
+        """Return a scrubbed text; None for None."""
         return None if text is None else self.text(text)
 
     def file(self, path: str) -> str:
-        """Return the same of a text that is one path as a whole, blanks in it included."""
+        """Return a scrubbed text that may be one path as a whole, with blanks in it."""
         return self.text(shortened(path) if is_absolute(path) else path)
 
     def value(self, value: Value) -> Value:
-        """Return a Value whose texts are scrubbed, at whatever depth."""
+        """Return a Value whose texts are scrubbed, at any depth."""
         return rewrite(value, self._part)
 
     def named(self, values: NamedValues) -> NamedValues:
-        """Return the same of Values by name; the names stay."""
+        """Return scrubbed Values by name; the names stay."""
         return tuple((name, self.value(value)) for name, value in values)
 
     def case(self, case: Case) -> Case:
@@ -220,7 +222,9 @@ class Scrubber:
         return Case(case.op, self.named(case.arguments))
 
     def concerns(self, content: str) -> bool:
-        """Tell whether there may be anything to scrub in the JSON of something."""
+        """Return whether there may be anything to scrub in the JSON of something."""
+        if '"$bytes"' in content:  # encoded, so that no text shows
+            return True
         return bool(_SUSPECT.search(content) or (self._known and self._words.search(content)))
 
     def environment(self, environment: Environment) -> Environment:
@@ -233,22 +237,37 @@ class Scrubber:
         )
 
     def run(self, run: Run) -> Run:
-        """Return a Run of which only what it ran is told."""
+        """Return a Run with nothing but what it ran."""
         return replace(
             run,
             source=self.source(run.source),
             model=None if run.model is None else self.source(run.model),
             environment=self.environment(run.environment),
+            provenance=self.facts(run.provenance),
         )
 
+    def facts(self, facts: Facts) -> Facts:
+        """Return facts whose texts are scrubbed."""
+        return tuple((name, write(self._json(json.loads(text)))) for name, text in facts)
+
+    def _json(self, data: Json) -> Json:
+        match data:
+            case str():
+                return self.text(data)
+            case list():
+                return [self._json(item) for item in data]
+            case dict():
+                return {key: self._json(item) for key, item in data.items()}
+        return data
+
     def source(self, source: str) -> str:
-        """Return what was run, ``path [HF_MODEL:name]`` or ``path::test``."""
+        """Return the source of a Run, ``path [HF_MODEL:name]`` or ``path::test``."""
         head, separator, rest = source.partition(" [HF_MODEL:")
         path, colons, test = head.partition("::")
         return self.file(path) + self.text(colons + test + separator + rest)
 
     def test(self, result: TestResult) -> TestResult:
-        """Return the result of a test."""
+        """Return the scrubbed result of a test."""
         return replace(
             result,
             test_id=self.source(result.test_id),
@@ -259,7 +278,7 @@ class Scrubber:
         )
 
     def attempt(self, attempt: Attempt) -> Attempt:
-        """Return an Attempt; the Case that it is of stays the same."""
+        """Return a scrubbed Attempt, still at the same Case."""
         return replace(
             attempt,
             detail=self.text_or_none(attempt.detail),
@@ -268,7 +287,7 @@ class Scrubber:
         )
 
     def sweep(self, sweep: Sweep) -> Sweep:
-        """Return what a sweep was asked for."""
+        """Return the scrubbed request of a sweep."""
         return replace(
             sweep,
             targets=tuple(map(self.source, sweep.targets)),
@@ -304,17 +323,17 @@ class Scrubber:
 
     @cached_property
     def _known(self) -> dict[str, str]:
-        """The names to be replaced, in lower case, with what stands for them."""
-        hosts = _telling(_hosts(self._names.hosts))
+        """The names to replace, in lower case, with their placeholders."""
+        hosts = _identifying(_hosts(self._names.hosts))
         return {
-            **dict.fromkeys(_telling(self._names.users), "<user>"),
+            **dict.fromkeys(_identifying(self._names.users), "<user>"),
             **dict.fromkeys(hosts, "<host>"),
         }
 
     @cached_property
     def _words(self) -> re.Pattern[str]:
         names = "|".join(map(re.escape, sorted(self._known, key=len, reverse=True)))
-        # A word begins after what is no letter, or with a capital after a small one, as Words do.
+        # A word begins after a character other than a letter, or with a capital after a small one.
         begins = r"(?:(?<![^\W\d_])|(?<=[a-z])(?=[A-Z]))"
         return re.compile(rf"{begins}(?i:{names})(?![a-z])")
 
@@ -330,9 +349,9 @@ def _hosts(names: Iterable[str]) -> Iterator[str]:
         yield name.partition(".")[0]
 
 
-def _telling(names: Iterable[str]) -> Iterator[str]:
+def _identifying(names: Iterable[str]) -> Iterator[str]:
     lower = {name.lower() for name in names}
-    return (name for name in lower if len(name) >= SHORTEST and name not in COMMON)
+    return (name for name in lower if len(name) >= MIN_NAME_CHARS and name not in COMMON)
 
 
 def _below(found: re.Match[str]) -> str:
@@ -340,37 +359,35 @@ def _below(found: re.Match[str]) -> str:
 
 
 RULE: Final = 1
-"""The version of the rule: what is scrubbed by another one is something else."""
-_AT_ONCE: Final = 500
+"""The version of the rule, which is a part of the digest of a scrubbed Recording."""
+_BATCH_SIZE: Final = 500
 
 
-class ScrubbedParts:
+class ScrubbedParts(TroveParts):
     """The content of a trove, scrubbed."""
 
-    def __init__(self, parts: Parts, scrubber: Scrubber) -> None:
-        self._parts = parts
+    def __init__(self, connection: Connection, scrubber: Scrubber) -> None:
+        super().__init__(connection)
         self._scrubber = scrubber
         self._cases: dict[str, str] = {}
         self._origins: dict[str, str] = {}
         self._attempts: dict[str, str] = {}
 
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Answer everything inside the block from one state of the trove."""
-        return self._parts.snapshot()
-
     def runs(self) -> Iterator[StoredRun]:
         """Yield all Runs, by their ids."""
-        for stored in self._parts.runs():
+        for stored in super().runs():
             run = answers.run_from(stored.content, stored.environment.content)
-            yield stored_run(self._scrubber.run(run))._replace(machine=stored.machine)
+            machine = answers.machine_from(stored.machine)
+            machine = replace(machine, more=self._scrubber.facts(machine.more))
+            yield stored_run(self._scrubber.run(run), machine)
 
     def heads(self) -> list[tuple[int, RecordingHead]]:
         """Return the heads of all Recordings, each with its key."""
-        return [(key, _scrubbed_head(head)) for key, head in self._parts.heads()]
+        return [(key, _scrubbed_head(head)) for key, head in super().heads()]
 
     def recording(self, key: int, head: RecordingHead, run: StoredRun) -> Recording:
         """Return a whole Recording."""
-        whole = self._parts.recording(key, head, run)
+        whole = super().recording(key, head, run)
         self._learn({each.case_id for each in whole.executions})
         self._learn({case_id for _, case_id, _ in whole.config_calls})
         scopes = {name: self._scope(scope) for name, scope in whole.scopes.items()}
@@ -390,7 +407,7 @@ class ScrubbedParts:
             scopes=dict(scopes.values()),
             endings=dict(endings.values()),
             tests=[
-                stored_test(self._scrubber.test(answers.test_from(content)))
+                stored_test(self._scrubber.test(answers.record_from(content, TestResult)))
                 for _, _, content in whole.tests
             ],
             dictionary=None if dictionary is None else rewritten(dictionary, self._changes()),
@@ -401,21 +418,17 @@ class ScrubbedParts:
 
     def case_ids(self, key: int) -> Iterator[str]:
         """Yield the ids of the Cases of a Recording."""
-        ids = list(self._parts.case_ids(key))
+        ids = list(super().case_ids(key))
         self._learn(ids)
         return iter({self._cases[case_id] for case_id in ids})
 
     def described(self, ids: Sequence[str]) -> Iterator[DescribedCase]:
         """Yield Cases by their ids."""
-        return map(self._describe, self._parts.described([self._origins[each] for each in ids]))
-
-    def planned_runs(self) -> frozenset[str]:
-        """Return the ids of the Runs that are sweeps."""
-        return self._parts.planned_runs()
+        return map(self._describe, super().described([self._origins[each] for each in ids]))
 
     def sweep(self, run_id: str) -> StoredSweep | None:
         """Return the request and the plan of a sweep; None when the Run is not a sweep."""
-        whole = self._parts.sweep(run_id)
+        whole = super().sweep(run_id)
         if whole is None:
             return None
         self._learn({each.case_id for each in whole.planned})
@@ -424,28 +437,28 @@ class ScrubbedParts:
             self._cases[each.case_id]: replace(each, case_id=self._cases[each.case_id])
             for each in reversed(whole.planned)
         }
-        sweep = self._scrubber.sweep(answers.sweep_from(whole.content))
+        sweep = self._scrubber.sweep(answers.record_from(whole.content, Sweep))
         return stored_sweep(sweep, reversed(plan.values()))
 
     def attempt_ids(self, run_id: str) -> list[str]:
         """Return the ids of the Attempts of a Run."""
-        ids = self._parts.attempt_ids(run_id)
-        found = [(self._attempt(each).attempt_id, each.attempt_id) for each in self._of(ids)]
+        ids = super().attempt_ids(run_id)
+        found = [(self._attempt(each).attempt_id, each.attempt_id) for each in self._originals(ids)]
         self._attempts.update(found)
         return list(dict(found))
 
     def attempts(self, ids: Iterable[str]) -> Iterator[StoredAttempt]:
         """Yield Attempts by their ids."""
-        return map(self._attempt, self._of([self._attempts[each] for each in ids]))
+        return map(self._attempt, self._originals([self._attempts[each] for each in ids]))
 
-    def _of(self, ids: Sequence[str]) -> Iterator[StoredAttempt]:
-        for batch in batches(ids, _AT_ONCE):
-            attempts = list(self._parts.attempts(batch))
+    def _originals(self, ids: Sequence[str]) -> Iterator[StoredAttempt]:
+        for batch in batches(ids, _BATCH_SIZE):
+            attempts = list(super().attempts(batch))
             self._learn({attempt.case_id for attempt in attempts})
             yield from attempts
 
     def _attempt(self, stored: StoredAttempt) -> StoredAttempt:
-        attempt = self._scrubber.attempt(answers.attempt_from(stored.content))
+        attempt = self._scrubber.attempt(answers.record_from(stored.content, Attempt))
         replayed = attempt.replayed_case_id
         same = replayed == attempt.case_id
         case_id = self._cases[attempt.case_id]
@@ -456,7 +469,7 @@ class ScrubbedParts:
     def _learn(self, ids: Iterable[str]) -> None:
         """Find the ids of Cases after scrubbing."""
         unknown = sorted(set(ids) - self._cases.keys())
-        for whole in self._parts.described(unknown):
+        for whole in super().described(unknown):
             case_id = self._describe(whole).case_id
             self._cases[whole.case_id] = case_id
             self._origins.setdefault(case_id, whole.case_id)
@@ -471,7 +484,7 @@ class ScrubbedParts:
         test_id = None if test_id is None else self._scrubber.source(test_id)
         return scope_row(test_id, phase, self._scrubber.text_or_none(module), *rest)
 
-    def _ending(self, ending_id: str, ending: Ending) -> tuple[str, Ending]:
+    def _ending(self, ending_id: str, ending: CallEnding) -> tuple[str, CallEnding]:
         data = json.loads(ending.content)
         if ending.raised:
             return stored_ending(self._scrubber.text(data), is_error=True)
@@ -480,8 +493,8 @@ class ScrubbedParts:
         values = [encode(self._scrubber.value(decode(value))) for value in data]
         return stored_ending(write(values), is_error=False)
 
-    def _changes(self) -> Changes:
-        return Changes(
+    def _changes(self) -> TableChanges:
+        return TableChanges(
             text=self._scrubber.text,
             file=self._scrubber.file,
             test=self._scrubber.source,
@@ -501,50 +514,47 @@ SELECT DISTINCT e.content, r.source FROM runs r JOIN environments e ON e.key = r
 """
 _DICTIONARIES: Final = "SELECT dictionary FROM recordings WHERE dictionary IS NOT NULL"
 _TELLING_PARTS: Final = 3
-"""How many parts the path of a home directory has at least that tells of its owner: / home me."""
+"""The least number of parts of a home directory's path that reveals its owner: / home me."""
 
 
 def scrubbed_parts(reader: TroveReader, scrubber: Scrubber | None = None) -> ScrubbedParts:
-    """Return what a trove holds, without paths, host names and user names."""
-    # Only those who scrub pay for the import.
-    from optrove.trove.merging import TroveParts
-
-    return ScrubbedParts(TroveParts(reader.source), scrubber or Scrubber(names_in(reader)))
+    """Return the content of a trove without paths, host names and user names."""
+    return ScrubbedParts(reader.connection, scrubber or Scrubber(names_in(reader)))
 
 
 def names_in(reader: TroveReader) -> Names:
-    """Return the hosts and users that a trove names where these stand, and those here."""
+    """Return the hosts and users that a trove names, and those of this machine."""
     hosts, users, homes = {socket.gethostname()}, set(), set()
     for account in _accounts():
         users.add(account.pw_name)
         if len(Path(account.pw_dir).parts) >= _TELLING_PARTS:
             homes.add(account.pw_dir)
-    with reader.source.snapshot():
-        for environment, source in reader.source.rows(_RUNS, {}):
+    with reader.connection.snapshot():
+        for environment, source in reader.connection.rows(_RUNS, {}):
             host = json.loads(environment).get("host")
             hosts |= {host} if host else set()
             users |= users_in(environment) | users_in(source)
-        for (dictionary,) in reader.source.rows(_DICTIONARIES, {}):
+        for (dictionary,) in reader.connection.rows(_DICTIONARIES, {}):
             users |= users_in(zlib.decompress(bytes(dictionary)).decode("ascii"))
     return Names(frozenset(hosts), frozenset(users), frozenset(homes))
 
 
 @dataclass(frozen=True, slots=True)
-class Clean:
-    """A reader of a trove without paths, host names and user names, and how to ask it."""
+class ScrubbedReader:
+    """A reader of a scrubbed trove, and the scrubber for queries."""
 
     reader: TroveReader
     scrubber: Scrubber
 
     def query(self, query: Query) -> Query:
-        """Return a question in the words that are left."""
+        """Return a query with a scrubbed name of a model."""
         model = query.model
         return replace(query, model=None if model is None else self.scrubber.source(model))
 
 
 @contextmanager
-def scrubbed(reader: TroveReader) -> Iterator[Clean]:
-    """Give a reader of the same trove without paths, host names and user names."""
+def scrubbed(reader: TroveReader) -> Iterator[ScrubbedReader]:
+    """Give a reader of a scrubbed copy of a trove."""
     from optrove.trove.place import Place
     from optrove.trove.sharing import send
     from optrove.trove.trove import open_trove
@@ -555,10 +565,10 @@ def scrubbed(reader: TroveReader) -> Iterator[Clean]:
         parts = scrubbed_parts(reader, scrubber)
         with open_trove(place, create=True) as trove:
             with parts.snapshot():
-                for _ in send(trove, parts, trove.lacking(parts)):
+                for _ in send(trove, parts, trove.missing_parts(parts)):
                     continue
             with trove.reader() as answering:
-                yield Clean(answering, scrubber)
+                yield ScrubbedReader(answering, scrubber)
 
 
 def _accounts() -> Iterator[pwd.struct_passwd]:

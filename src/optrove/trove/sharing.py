@@ -1,12 +1,12 @@
-"""Push and pull what another trove lacks, and the SQL of its roles.
+"""Push and pull the parts that another trove lacks; the SQL of its roles.
 
-A Run that fits into one transaction arrives as a whole. A larger one is there without the time of
-its end until all of it has arrived, as a Run that is going on. So whatever interrupts the sending,
-every trove is a good one, and sending again sends the rest.
+A Run that fits into one transaction arrives as a whole. A larger one has no end until all of its
+parts have arrived, like a Run that is still running. So an interrupted transfer leaves a valid
+trove, and the next transfer sends the rest.
 
-A reader may ask for all that is there. A writer may also add and remove Runs, but cannot change or
-drop a table, nor what the trove says about itself. Only the owner of the tables can bring a trove
-to a new version; after that new tables need their rights, so the same SQL is run again.
+A reader may read everything. A writer may also add and remove Runs, but cannot change or drop a
+table, nor the facts about the trove itself. Only the owner of the tables can migrate a trove; new
+tables need rights after that, so run the same SQL again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadSetting
 from optrove.serializer.text import write
-from optrove.trove.merging import Lacking, TakeAttempts, TakeRecording, TakeRun
+from optrove.trove.merging import MissingParts, TroveParts
 from optrove.trove.opening import located, reading, writing
 from optrove.trove.schema import table_comments
 from optrove.trove.scrubbing import scrubbed_parts
@@ -28,21 +28,17 @@ from optrove.trove.views import VIEWS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from optrove.trove.merging import Parts, Step, Written
     from optrove.trove.opening import Recovered
-    from optrove.trove.recordings import StoredRun
     from optrove.trove.trove import Trove
 
 
-MOST_AT_ONCE: Final = 200_000
-"""How much one transaction is about, in what ``weight`` counts."""
-_PER_STEP: Final = 500
-_PER_ATTEMPT: Final = 20
+MAX_PER_TRANSACTION: Final = 200_000
+"""The most that one transaction writes, as ``MissingParts.weight`` counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What was sent so far, or is to be sent: Runs that are concerned, and what they hold.
+    """The number of Runs that were sent so far, or have to be sent, and of their parts.
 
     ``cases`` are those that were new to the other trove, None where that is not known yet.
     """
@@ -54,87 +50,66 @@ class Shared:
     cases: int | None = None
 
 
-def total_of(missing: Iterable[Lacking]) -> Shared:
-    """Return how much is lacking."""
+def total_of(missing: Iterable[MissingParts]) -> Shared:
+    """Return the sum of missing parts."""
     every = tuple(missing)
-    steps = [step for each in every for step in each.steps]
-    recordings = [step for step in steps if isinstance(step, TakeRecording)]
     return Shared(
         runs=len(every),
-        recordings=len(recordings),
-        calls=sum(step.size for step in recordings),
-        attempts=sum(step.size for step in steps if isinstance(step, TakeAttempts)),
+        recordings=sum(len(each.recordings) for each in every),
+        calls=sum(each.calls for each in every),
+        attempts=sum(len(each.attempt_ids) for each in every),
     )
 
 
 def send(
-    trove: Trove, parts: Parts, missing: Iterable[Lacking], most: int = MOST_AT_ONCE
+    trove: Trove,
+    parts: TroveParts,
+    missing: Iterable[MissingParts],
+    most: int = MAX_PER_TRANSACTION,
 ) -> Iterator[Shared]:
-    """Add to ``trove`` what is lacking, and yield after each transaction what is there by now."""
+    """Add missing parts to ``trove``; after each transaction, yield the sum of those added."""
     shared = Shared(cases=0)
-    for batch in _transactions(missing, most):
-        written = trove.take(parts, batch)
-        # A Run is counted by its last part, which is not there twice.
-        ended = sum(any(isinstance(step, TakeRun) for step in each.steps) for each in batch)
-        shared = _and(shared, written, ended)
+    for batch, completed in _transactions(missing, most):
+        added = trove.add_parts(parts, batch)
+        shared = Shared(
+            runs=shared.runs + completed,
+            recordings=shared.recordings + added.recordings,
+            calls=shared.calls + added.calls,
+            attempts=shared.attempts + added.attempts,
+            cases=(shared.cases or 0) + added.cases_new,
+        )
         yield shared
 
 
-def weight(step: Step) -> int:
-    """Return how much there is to do for a step, about as many as rows."""
-    return _PER_STEP + step.size * (_PER_ATTEMPT if isinstance(step, TakeAttempts) else 1)
+def _transactions(
+    missing: Iterable[MissingParts], most: int
+) -> Iterator[tuple[list[MissingParts], int]]:
+    """Yield the parts to write in one transaction, and how many Runs are complete then.
 
-
-def _transactions(missing: Iterable[Lacking], most: int) -> Iterator[list[Lacking]]:
-    """Yield what is written together: several small Runs, or a part of a large one."""
-    pending: list[Lacking] = []
-    waiting = 0
+    These are several small Runs, or parts of a large one.
+    """
+    batch: list[MissingParts] = []
+    weight = completed = 0
     for each in missing:
-        heavy = sum(map(weight, each.steps))
-        if pending and waiting + heavy > most:
-            yield pending
-            pending, waiting = [], 0
-        if heavy > most:
-            yield from ([part] for part in _pieces(each, most))
-        else:
-            # Its last step, so that every Run is counted once.
-            pending.append(replace(each, steps=(*each.steps, TakeRun())))
-            waiting += heavy
-    if pending:
-        yield pending
+        for piece in (each,) if each.weight <= most else _pieces(each):
+            if batch and weight + piece.weight > most:
+                yield batch, completed
+                batch, weight, completed = [], 0, 0
+            batch.append(piece)
+            weight += piece.weight
+        completed += 1
+    if batch:
+        yield batch, completed
 
 
-def _pieces(large: Lacking, most: int) -> Iterator[Lacking]:
-    """Yield the parts of a Run, which is not said to have ended before the last."""
-    going_on = _unfinished(large.run)
-    piece: list[Step] = []
-    for step in large.steps:
-        if piece and sum(map(weight, piece)) + weight(step) > most:
-            yield Lacking(going_on, tuple(piece))
-            piece = []
-        # The Run comes with every step; by itself it is told at the end.
-        if not isinstance(step, TakeRun):
-            piece.append(step)
-    if piece:
-        yield Lacking(going_on, tuple(piece))
-    yield Lacking(large.run, (TakeRun(),))
-
-
-def _unfinished(run: StoredRun) -> StoredRun:
-    content = json.loads(run.content)
+def _pieces(large: MissingParts) -> Iterator[MissingParts]:
+    """Yield the parts of a Run one by one; the Run has no end before the last of them."""
+    content = json.loads(large.run.content)
     for name in ("finished_at", "exit_code"):
         content.pop(name, None)
-    return run._replace(finished_at=None, content=write(content))
-
-
-def _and(shared: Shared, written: Written, ended: int) -> Shared:
-    return Shared(
-        runs=shared.runs + ended,
-        recordings=shared.recordings + written.recordings,
-        calls=shared.calls + written.calls,
-        attempts=shared.attempts + written.attempts,
-        cases=(shared.cases or 0) + written.cases_new,
-    )
+    unfinished = large.run._replace(finished_at=None, content=write(content))
+    yield from replace(large, run=unfinished).pieces()
+    yield MissingParts(large.run)
 
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
@@ -161,9 +136,9 @@ DO $$ BEGIN IF to_regclass('{view}') IS NOT NULL THEN
 
 
 def grants(reader: str, writer: str) -> str:
-    """Return the SQL that makes the two roles, where they are not there, and gives them rights.
+    """Return the SQL that creates the two roles unless they exist, and grants them their rights.
 
-    It can be run again. BadSetting for a name that would not do in SQL as it is.
+    It can be run again. BadSetting for a name that SQL does not accept without quoting.
     """
     names = {"reader": _quoted(reader), "writer": _quoted(writer)}
     tables = list(table_comments())
@@ -186,7 +161,7 @@ def _quoted(role: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """From where to where something is sent; None is the trove that is meant without a name."""
+    """The troves to send from and to; None is the default trove."""
 
     source: str | None
     target: str | None
@@ -195,7 +170,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """Where it went from and to, and what was new there."""
+    """The troves that were sent from and to, and the parts that were new to the second."""
 
     source: str
     target: str
@@ -204,21 +179,19 @@ class Transferred:
 
 def share(
     transfer: Transfer,
-    tell: Callable[[Recovered], object],
+    on_recovered: Callable[[Recovered], object],
     watch: Callable[[Shared, Shared], object] = lambda _, __: None,
 ) -> Transferred:
-    """Send what is lacking; ``watch`` hears what is there by now, and how much there will be.
+    """Send the parts that the target lacks; ``watch`` gets the parts sent so far, and all of them.
 
-    Whatever interrupts it, what was sent stays, and the next time the rest is sent.
+    After an interrupt, the parts that were sent stay, and the next transfer sends the rest.
     """
-    from optrove.trove.merging import TroveParts
-
     with ExitStack() as stack:
-        reader = stack.enter_context(reading(transfer.source, tell))
-        trove = stack.enter_context(writing(transfer.target, tell))
-        parts = scrubbed_parts(reader) if transfer.scrub else TroveParts(reader.source)
+        reader = stack.enter_context(reading(transfer.source, on_recovered))
+        trove = stack.enter_context(writing(transfer.target, on_recovered))
+        parts = scrubbed_parts(reader) if transfer.scrub else TroveParts(reader.connection)
         stack.enter_context(parts.snapshot())
-        missing = trove.lacking(parts)
+        missing = trove.missing_parts(parts)
         total, sent = total_of(missing), Shared(cases=0)
         for sent in send(trove, parts, missing):
             watch(sent, total)

@@ -11,9 +11,9 @@ from optrove.errors import UnusableTrove
 from optrove.model.trove import Added
 from optrove.serializer.described import describe_case
 from optrove.trove import schema
-from optrove.trove.database import WAIT_S, connect, connect_to_write
+from optrove.trove.database import WAIT_S, connect, connect_to_write, keys_of
 from optrove.trove.faults import Conflict, newer, no_trove
-from optrove.trove.merging import Held, TroveParts, lacking, merge, take
+from optrove.trove.merging import Held, TroveParts, add_parts, merge, missing_parts
 from optrove.trove.reader import open_reader
 from optrove.trove.recordings import (
     imported_recording,
@@ -25,7 +25,6 @@ from optrove.trove.recordings import (
 from optrove.trove.views import make_views
 from optrove.trove.writing import (
     check_known,
-    keys_of,
     remove_run,
     write_attempts,
     write_cases,
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from optrove.model.records import Attempt, Run, Sweep
     from optrove.model.trove import Imported, PlannedCase, Removed
     from optrove.trove.database import Connection
-    from optrove.trove.merging import Lacking, Parts, Written
+    from optrove.trove.merging import AddedParts, MissingParts
     from optrove.trove.place import Place
     from optrove.trove.reader import TroveReader
     from optrove.trove.recordings import Recording
@@ -80,7 +79,7 @@ def open_trove(place: Place, *, create: bool, timeout_s: float = WAIT_S) -> Trov
 
 
 def _version(place: Place, *, create: bool) -> int | None:
-    """Return the version of the trove, which is only read; None when it has to be created."""
+    """Return the version of the trove without changing it; None if it has to be created."""
     path = place.path
     if path is not None and create:
         with suppress(OSError):
@@ -111,7 +110,7 @@ class Trove:
 
     @property
     def place(self) -> Place:
-        """Where the trove is."""
+        """The place of the trove."""
         return self.connection.place
 
     def __enter__(self) -> Trove:
@@ -144,7 +143,7 @@ class Trove:
         return self.add(imported_recording(imported))
 
     def add(self, recording: Recording) -> Added:
-        """Add a Recording; making one takes long, and is done before the trove is locked."""
+        """Add a Recording, which was made before the trove is locked, because that takes long."""
         return self._write(lambda connection: write_recording(connection, recording))
 
     def add_attempts(self, run: Run, attempts: Iterable[Attempt]) -> int:
@@ -194,15 +193,17 @@ class Trove:
         Of two Recordings of the same process of a Run, and of two accounts of a Run, the greater
         is kept: complete before incomplete, then the one with more calls.
         """
-        return self._write(lambda connection: merge(connection, TroveParts(reader.source)))
+        return self._write(lambda connection: merge(connection, TroveParts(reader.connection)))
 
-    def lacking(self, parts: Parts) -> tuple[Lacking, ...]:
+    def missing_parts(self, parts: TroveParts) -> tuple[MissingParts, ...]:
         """Return the parts of another trove that are missing here, Run by Run."""
-        return self._write(lambda connection: tuple(lacking(connection, parts, Held(connection))))
+        return self._write(
+            lambda connection: tuple(missing_parts(connection, parts, Held(connection)))
+        )
 
-    def take(self, parts: Parts, taken: Sequence[Lacking]) -> Written:
+    def add_parts(self, parts: TroveParts, missing: Sequence[MissingParts]) -> AddedParts:
         """Add some missing parts; those that others added meanwhile change nothing."""
-        return self._write(lambda connection: take(connection, parts, taken))
+        return self._write(lambda connection: add_parts(connection, parts, missing))
 
     def make_views(self) -> None:
         """Create or replace the views for BI tools."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from optrove.model.trove import ColumnKind, View, ViewColumn
+from optrove.model.trove import ColumnKind, SqlView, ViewColumn
 
 if TYPE_CHECKING:
     from optrove.trove.database import Connection
@@ -30,7 +30,7 @@ _BOTH: Final = {
     "milliseconds": "CAST(? AS DOUBLE PRECISION) / 1000000",
 }
 
-_SPELLED: Final = {
+_DIALECT_SQL: Final = {
     "sqlite": {
         **_BOTH,
         "moment": "datetime(?)",
@@ -43,7 +43,7 @@ _SPELLED: Final = {
     },
     "postgresql": {
         **_BOTH,
-        # Not by a cast, which would refuse the whole answer for one moment that is none.
+        # Not by a cast, which would refuse the whole answer for one invalid time.
         "moment": "CASE WHEN ? ~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}' THEN "
         "TIMESTAMP '2000-01-01' + make_interval("
         "CAST(substr(?, 1, 4) AS INTEGER) - 2000, CAST(substr(?, 6, 2) AS INTEGER) - 1, 0, "
@@ -184,11 +184,11 @@ WHERE m.name = 'pcc'
 
 def view_text(view: str, dialect: str) -> str:
     """Return the SELECT of a view, for ``sqlite`` or ``postgresql``."""
-    spelled = _SPELLED[dialect]
+    dialect_sql = _DIALECT_SQL[dialect]
     text = _TEXTS[view]
     while (mark := _MARK.search(text)) is not None:
-        spelling = spelled[mark[1]].replace("?", mark[2])
-        text = text[: mark.start()] + spelling + text[mark.end() :]
+        sql = dialect_sql[mark[1]].replace("?", mark[2])
+        text = text[: mark.start()] + sql + text[mark.end() :]
     return text
 
 
@@ -208,8 +208,8 @@ _CASE: Final = (
 )
 
 
-def _view(name: str, row: str, *columns: tuple[str, ColumnKind, str]) -> View:
-    return View(name, row, tuple(ViewColumn(*column) for column in columns))
+def _view(name: str, row: str, *columns: tuple[str, ColumnKind, str]) -> SqlView:
+    return SqlView(name, row, tuple(ViewColumn(*column) for column in columns))
 
 
 VIEWS: Final = (

@@ -10,9 +10,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, Fault
+from optrove.model.records import OUT_OF_BUDGET
 from optrove.model.trove import Added, Removed
-from optrove.trove.database import batches
-from optrove.trove.recordings import RecordingHead, storable
+from optrove.trove import derived
+from optrove.trove.database import batches, insert_new, keys_of, next_key, storable
+from optrove.trove.recordings import RecordingHead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,48 +30,7 @@ if TYPE_CHECKING:
         StoredSweep,
     )
 
-_AT_ONCE: Final = 2_000
-
-_KEYS: Final = {
-    "attempts": "SELECT attempt_id, key FROM attempts WHERE attempt_id IN :ids",
-    "cases": "SELECT case_id, key FROM cases WHERE case_id IN :ids",
-    "endings": "SELECT ending_id, key FROM endings WHERE ending_id IN :ids",
-    "environments": "SELECT environment_id, key FROM environments WHERE environment_id IN :ids",
-    "scopes": "SELECT scope_id, key FROM scopes WHERE scope_id IN :ids",
-}
-
-
-def keys_of(connection: Connection, table: str, ids: Iterable[str]) -> dict[str, int]:
-    """Return the keys of those rows that are there, by their ids."""
-    found: dict[str, int] = {}
-    for batch in batches(sorted(set(ids)), _AT_ONCE):
-        found.update(connection.fetch(_KEYS[table], {"ids": batch}))
-    return found
-
-
-def _next_key(connection: Connection, table: str) -> int:
-    """Return a key that is greater than those of all rows of a table."""
-    sql = f"SELECT coalesce(max(key), 0) + 1 FROM {table}"  # noqa: S608 - a name of ours
-    ((key,),) = connection.fetch(sql)
-    return int(key)
-
-
-def _insert_new(
-    connection: Connection, table: str, columns: str, rows: Mapping[str, Sequence[object]]
-) -> dict[str, int]:
-    """Insert those rows that are not there yet, and return the keys of all, by their ids.
-
-    ``columns`` are those of the rows; the first holds the id.
-    """
-    keys = keys_of(connection, table, rows)
-    missing = sorted(rows.keys() - keys.keys())
-    if missing:
-        first = _next_key(connection, table)
-        new = {name: key for key, name in enumerate(missing, first)}
-        into = f"{table} (key, {columns})"
-        connection.insert(into, ((key, *rows[name]) for name, key in new.items()))
-        keys.update(new)
-    return keys
+_BATCH_SIZE: Final = 2_000
 
 
 def write_recording(connection: Connection, recording: Recording) -> Added:
@@ -79,15 +40,20 @@ def write_recording(connection: Connection, recording: Recording) -> Added:
     held = _held_recording(connection, run_key, recording.head)
     if held is not None and held[1].rank >= recording.head.rank:
         return Added(runs=runs_new, cases_known=len(ids))
-    loose = _Loose() if held is None else _remove_recording(connection, run_key, held[0])
+    candidates = (
+        _UnusedCandidates() if held is None else _remove_recording(connection, run_key, held[0])
+    )
     known = keys_of(connection, "cases", ids)
     missing = sorted(ids - known.keys())
     cases = {**known, **write_cases(connection, missing, recording.described)}
     recording_key = _write_parts(connection, run_key, recording)
     _write_executions(connection, recording_key, recording, cases)
-    _count_calls(connection, run_key, recording_key, 1)
-    _sum_ops(connection, run_key)
-    _remove_unused(connection, loose)
+    derived.count_calls(connection, recording_key, 1)
+    derived.sum_ops(connection, run_key)
+    derived.add_origin(connection, run_key, recording_key)
+    if held is not None:
+        derived.recount_origins(connection, candidates.cases)
+        _remove_unused(connection, candidates)
     before = 0 if held is None else held[1].calls
     return Added(
         runs=runs_new,
@@ -116,7 +82,7 @@ def _held_recording(
 
 def _write_parts(connection: Connection, run_key: int, recording: Recording) -> int:
     """Add the row of a Recording with its calls and tests, and return its key."""
-    head, key = recording.head, _next_key(connection, "recordings")
+    head, key = recording.head, next_key(connection, "recordings")
     connection.insert(
         "recordings (key, run_key, process, complete, calls, size, digest, dictionary)",
         [(key, run_key, *head[1:], recording.dictionary)],
@@ -138,10 +104,10 @@ def _write_executions(
     scopes: dict[str | None, int | None] = {None: None}
     facts = {name: (name, *row) for name, row in recording.scopes.items()}
     columns = "scope_id, test_id, phase, module, mode, device"
-    scopes.update(_insert_new(connection, "scopes", columns, facts))
+    scopes.update(insert_new(connection, "scopes", columns, facts))
     endings: dict[str | None, int | None] = {None: None}
     contents = {name: (name, *each) for name, each in recording.endings.items()}
-    endings.update(_insert_new(connection, "endings", "ending_id, raised, content", contents))
+    endings.update(insert_new(connection, "endings", "ending_id, raised, content", contents))
     connection.insert(
         "executions (recording_key, place, case_key, scope_key, ending_key, outcome, outermost, "
         "calls, total_ns, shortest_ns, longest_ns)",
@@ -162,70 +128,14 @@ def _write_executions(
     )
 
 
-_COUNT_USAGE: Final = """
-INSERT INTO usage (run_key, case_key, calls, outermost_calls)
-SELECT :run_key, case_key, :sign * sum(calls),
-    :sign * sum(CASE WHEN outermost THEN calls ELSE 0 END)
-FROM executions WHERE recording_key = :recording_key GROUP BY case_key
-ON CONFLICT (run_key, case_key) DO UPDATE SET
-    calls = usage.calls + excluded.calls,
-    outermost_calls = usage.outermost_calls + excluded.outermost_calls
-"""
-_COUNT_CASES: Final = {
-    # Case by Case: SQLite has UPDATE FROM since 3.33 only.
-    "sqlite": """
-UPDATE cases SET
-    calls = calls + :sign * (
-        SELECT sum(x.calls) FROM executions x
-        WHERE x.recording_key = :recording_key AND x.case_key = cases.key),
-    outermost_calls = outermost_calls + :sign * (
-        SELECT sum(CASE WHEN x.outermost THEN x.calls ELSE 0 END) FROM executions x
-        WHERE x.recording_key = :recording_key AND x.case_key = cases.key)
-WHERE key IN (SELECT case_key FROM executions WHERE recording_key = :recording_key)
-""",
-    # By one join: PostgreSQL would not use the index for the statement above.
-    "postgresql": """
-UPDATE cases SET calls = cases.calls + :sign * x.calls,
-    outermost_calls = cases.outermost_calls + :sign * x.outermost_calls
-FROM (
-    SELECT case_key, sum(calls) AS calls,
-        sum(CASE WHEN outermost THEN calls ELSE 0 END) AS outermost_calls
-    FROM executions WHERE recording_key = :recording_key GROUP BY case_key
-) x
-WHERE cases.key = x.case_key
-""",
-}
-_REMOVE_OP_USAGE: Final = "DELETE FROM op_usage WHERE run_key = :run_key"
-_SUM_OPS: Final = """
-INSERT INTO op_usage (run_key, op, cases, outermost_cases, calls, outermost_calls)
-SELECT u.run_key, c.op, count(*), sum(CASE WHEN u.outermost_calls > 0 THEN 1 ELSE 0 END),
-    sum(u.calls), sum(u.outermost_calls)
-FROM usage u JOIN cases c ON c.key = u.case_key
-WHERE u.run_key = :run_key GROUP BY u.run_key, c.op
-"""
-
-
-def _count_calls(connection: Connection, run_key: int, recording_key: int, sign: int) -> None:
-    """Add the calls of a Recording to the derived counts, or subtract them: ``sign`` is 1 or -1."""
-    asked = {"recording_key": recording_key, "sign": sign}
-    connection.execute(_COUNT_USAGE, {**asked, "run_key": run_key})
-    connection.execute(_COUNT_CASES[connection.dialect], asked)
-
-
-def _sum_ops(connection: Connection, run_key: int) -> None:
-    """Sum up the calls of a Run by operation."""
-    connection.execute(_REMOVE_OP_USAGE, {"run_key": run_key})
-    connection.execute(_SUM_OPS, {"run_key": run_key})
-
-
 def write_cases(
     connection: Connection, missing: Sequence[str], describe: Describe
 ) -> dict[str, int]:
     """Add Cases that are not there, and return their keys."""
     keys: dict[str, int] = {}
-    for batch in batches(missing, _AT_ONCE):
+    for batch in batches(missing, _BATCH_SIZE):
         cases = list(describe(batch))
-        first = _next_key(connection, "cases")
+        first = next_key(connection, "cases")
         new = {case.case_id: key for key, case in enumerate(cases, first)}
         _write_cases(connection, cases, new)
         keys.update(new)
@@ -235,14 +145,22 @@ def write_cases(
 def _write_cases(
     connection: Connection, cases: Sequence[DescribedCase], keys: Mapping[str, int]
 ) -> None:
+    tensor_sets = derived.tensor_set_keys(
+        connection,
+        (
+            ((each.dtype, each.layout, each.memory, each.mesh) for each in case.tensors)
+            for case in cases
+        ),
+    )
     connection.insert(
-        "cases (key, case_id, semantic_id, family_id, op, replayable, calls, outermost_calls)",
+        "cases (key, case_id, semantic_id, family_id, op, replayable, calls, outermost_calls, "
+        "tensor_set_key)",
         (
             (
                 *(keys[case.case_id], case.case_id, case.semantic_id, case.family_id),
-                *(storable(case.op), case.replayable, 0, 0),
+                *(storable(case.op), case.replayable, 0, 0, tensor_set_key),
             )
-            for case in cases
+            for case, tensor_set_key in zip(cases, tensor_sets, strict=True)
         ),
     )
     connection.insert(
@@ -285,6 +203,11 @@ UPDATE runs SET kind = :kind, source = :source, model = :model, environment_key 
     started_at = :started_at, finished_at = :finished_at, machine = :machine, content = :content
 WHERE run_id = :run_id
 """
+_ORIGIN: Final = """
+SELECT coalesce(r.model, r.source), e.board
+FROM runs r JOIN environments e ON e.key = r.environment_key WHERE r.key = :run_key
+"""
+_CALLED: Final = "SELECT case_key FROM usage WHERE run_key = :run_key AND outermost_calls > 0"
 _ENVIRONMENT: Final = (
     "environment_id, device_kind, board, arch, ttnn_version, torch_version, git_sha, content"
 )
@@ -297,7 +220,7 @@ def write_runs(connection: Connection, runs: Sequence[StoredRun]) -> tuple[dict[
     """
     keys: dict[str, int] = {}
     missing: dict[str, StoredRun] = {}
-    for batch in batches(runs, _AT_ONCE):
+    for batch in batches(runs, _BATCH_SIZE):
         rows = connection.fetch(_HELD_RUNS, {"ids": [run.run_id for run in batch]})
         held = {run_id: row for run_id, *row in rows}
         for run in batch:
@@ -307,7 +230,7 @@ def write_runs(connection: Connection, runs: Sequence[StoredRun]) -> tuple[dict[
             key, environment_key, finished_at, *rest = held[run.run_id]
             keys[run.run_id] = key
             if (finished_at is not None, *rest) < run.rank:
-                _replace_run(connection, environment_key, run)
+                _replace_run(connection, key, environment_key, run)
     if missing:
         keys.update(_add_runs(connection, missing))
     return keys, len(missing)
@@ -315,7 +238,7 @@ def write_runs(connection: Connection, runs: Sequence[StoredRun]) -> tuple[dict[
 
 def _add_runs(connection: Connection, runs: Mapping[str, StoredRun]) -> dict[str, int]:
     environments = _write_environments(connection, (run.environment for run in runs.values()))
-    keys = {run_id: key for key, run_id in enumerate(runs, _next_key(connection, "runs"))}
+    keys = {run_id: key for key, run_id in enumerate(runs, next_key(connection, "runs"))}
     connection.insert(
         "runs (key, run_id, kind, source, model, environment_key, started_at, finished_at, "
         "machine, content)",
@@ -331,20 +254,25 @@ def _add_runs(connection: Connection, runs: Mapping[str, StoredRun]) -> dict[str
     return keys
 
 
-def _replace_run(connection: Connection, old_environment: int, run: StoredRun) -> None:
+def _replace_run(connection: Connection, key: int, old_environment: int, run: StoredRun) -> None:
+    before = connection.fetch(_ORIGIN, {"run_key": key})
     environments = _write_environments(connection, [run.environment])
     values = run._asdict()
     values["environment_key"] = environments[values.pop("environment").environment_id]
     connection.execute(_REPLACE_RUN, values)
     if values["environment_key"] != old_environment:
         _remove(connection, "environments", [old_environment])
+    if connection.fetch(_ORIGIN, {"run_key": key}) != before:
+        called = connection.fetch(_CALLED, {"run_key": key})
+        derived.recount_origins(connection, chain(*called))
+        derived.remove_unused(connection)
 
 
 def _write_environments(
     connection: Connection, environments: Iterable[StoredEnvironment]
 ) -> dict[str, int]:
     rows = {each.environment_id: each for each in environments}
-    return _insert_new(connection, "environments", _ENVIRONMENT, rows)
+    return insert_new(connection, "environments", _ENVIRONMENT, rows)
 
 
 def write_attempts(connection: Connection, attempts: Iterable[tuple[int, StoredAttempt]]) -> int:
@@ -357,10 +285,10 @@ def write_attempts(connection: Connection, attempts: Iterable[tuple[int, StoredA
     by_id = {attempt.attempt_id: (run_key, attempt) for run_key, attempt in attempts}
     known = keys_of(connection, "attempts", by_id)
     new = [by_id[name] for name in sorted(by_id.keys() - known.keys())]
-    new = _first_of_sweeps(connection, new)
+    new, replaced = _first_of_sweeps(connection, new)
     cases = keys_of(connection, "cases", (each.case_id for _, each in new))
     check_known(each.case_id for _, each in new if each.case_id not in cases)
-    first = _next_key(connection, "attempts")
+    first = next_key(connection, "attempts")
     connection.insert(
         "attempts (key, run_key, attempt_id, case_key, outcome, device_kind, board, seed, detail, "
         "notes, started_at, duration_ns, replayed_case_id, content)",
@@ -377,12 +305,17 @@ def write_attempts(connection: Connection, attempts: Iterable[tuple[int, StoredA
             for place, measurement in enumerate(each.measurements)
         ),
     )
+    derived.count_attempts(connection, first)
+    for run_key, case_keys in replaced.items():
+        derived.recount_run(connection, run_key)
+        derived.recount_cases(connection, case_keys)
     return len(new)
 
 
 _SWEEPS_AMONG: Final = "SELECT run_key FROM sweeps WHERE run_key IN :keys"
 _HELD_ATTEMPTS: Final = """
-SELECT c.case_id, a.started_at, a.attempt_id FROM attempts a JOIN cases c ON c.key = a.case_key
+SELECT c.key, c.case_id, a.detail, a.started_at, a.attempt_id
+FROM attempts a JOIN cases c ON c.key = a.case_key
 WHERE a.run_key = :run_key AND c.case_id IN :ids
 """
 _REMOVE_ATTEMPTS: Final = "DELETE FROM attempts WHERE attempt_id IN :ids"
@@ -390,33 +323,53 @@ _REMOVE_ATTEMPTS: Final = "DELETE FROM attempts WHERE attempt_id IN :ids"
 
 def _first_of_sweeps(
     connection: Connection, found: Sequence[tuple[int, StoredAttempt]]
-) -> list[tuple[int, StoredAttempt]]:
-    """Return the Attempts to add: in the Run of a sweep, the first for each Case."""
+) -> tuple[list[tuple[int, StoredAttempt]], dict[int, set[int]]]:
+    """Return the Attempts to add: in the Run of a sweep, the first for each Case.
+
+    Remove those that they replace, and return the keys of their Cases by the keys of Runs.
+    """
     keys = sorted({run_key for run_key, _ in found})
     sweeps = {key for (key,) in connection.fetch(_SWEEPS_AMONG, {"keys": keys})}
     kept: set[str] = set()
+    replaced: dict[int, set[int]] = {}
     for sweep in sorted(sweeps):
-        kept |= _first(connection, sweep, [each for key, each in found if key == sweep])
-    return [(key, each) for key, each in found if key not in sweeps or each.attempt_id in kept]
+        first, cases = _first(connection, sweep, [each for key, each in found if key == sweep])
+        kept |= first
+        if cases:
+            replaced[sweep] = cases
+    new = [(key, each) for key, each in found if key not in sweeps or each.attempt_id in kept]
+    return new, replaced
 
 
-def _first(connection: Connection, run_key: int, found: Sequence[StoredAttempt]) -> set[str]:
-    """Return the ids of those that are the first for their Cases; remove later ones."""
-    first: dict[str, tuple[str, str]] = {}
+def _first(
+    connection: Connection, run_key: int, found: Sequence[StoredAttempt]
+) -> tuple[set[str], set[int]]:
+    """Return the ids of those that are the first for their Cases; remove later ones.
+
+    The keys of the Cases of which some were removed come with them.
+    """
+    first: dict[str, tuple[bool, str, str]] = {}
     for each in found:
-        rank = (each.started_at or "", each.attempt_id)
+        rank = _rank(each.detail, each.started_at, each.attempt_id)
         first[each.case_id] = min(rank, first.get(each.case_id, rank))
     later: list[str] = []
-    for batch in batches(sorted(first), _AT_ONCE):
+    replaced: set[int] = set()
+    for batch in batches(sorted(first), _BATCH_SIZE):
         held = connection.fetch(_HELD_ATTEMPTS, {"run_key": run_key, "ids": batch})
-        for case_id, started_at, attempt_id in held:
-            if (started_at or "", attempt_id) < first[case_id]:
+        for case_key, case_id, *facts in held:
+            if _rank(*facts) < first[case_id]:
                 del first[case_id]
             else:
-                later.append(attempt_id)
-    for batch in batches(later, _AT_ONCE):
+                later.append(facts[-1])
+                replaced.add(case_key)
+    for batch in batches(later, _BATCH_SIZE):
         connection.execute(_REMOVE_ATTEMPTS, {"ids": batch})
-    return {attempt_id for _, attempt_id in first.values()}
+    return {attempt_id for _, _, attempt_id in first.values()}, replaced
+
+
+def _rank(detail: str | None, started_at: str | None, attempt_id: str) -> tuple[bool, str, str]:
+    """Return the order of Attempts: one that a budget interrupted comes after all others."""
+    return (detail or "").startswith(OUT_OF_BUDGET), started_at or "", attempt_id
 
 
 def check_known(unknown: Iterable[str]) -> None:
@@ -427,6 +380,7 @@ def check_known(unknown: Iterable[str]) -> None:
         raise BadData(tuple(faults))
 
 
+_ANY_ATTEMPT: Final = "SELECT 1 FROM attempts WHERE run_key = :run_key LIMIT 1"
 _HELD_SWEEP: Final = "SELECT plan_id, content FROM sweeps WHERE run_key = :run_key"
 _REMOVE_SWEEP: Final = (
     "DELETE FROM planned WHERE run_key = :run_key",
@@ -450,10 +404,14 @@ def write_sweep(connection: Connection, run_key: int, sweep: StoredSweep) -> Non
             for place, each in enumerate(sweep.planned)
         ),
     )
+    # The suites of its Attempts are those of the plan.
+    if connection.fetch(_ANY_ATTEMPT, {"run_key": run_key}):
+        derived.recount_run(connection, run_key)
+        derived.remove_unused(connection)
 
 
 @dataclass(slots=True)
-class _Loose:
+class _UnusedCandidates:
     """The keys of rows that may have become unused, because a row that used them is gone."""
 
     cases: set[int] = field(default_factory=set)
@@ -508,40 +466,47 @@ def remove_run(connection: Connection, run_id: str) -> Removed:
     for run_key, environment_key in connection.fetch(_RUN, {"run_id": run_id}):
         asked = {"run_key": run_key}
         recordings = connection.fetch(_RUN_RECORDINGS, asked)
-        loose = _Loose(cases=set(chain(*connection.fetch(_TRIED_OR_PLANNED, asked))))
+        tried = set(chain(*connection.fetch(_TRIED_OR_PLANNED, asked)))
+        called = set(chain(*connection.fetch(_CALLED, asked)))
+        candidates = _UnusedCandidates(cases=set(tried))
         for key, _ in recordings:
             other = _remove_recording(connection, run_key, key)
-            loose.cases |= other.cases
-            loose.scopes |= other.scopes
-            loose.endings |= other.endings
+            candidates.cases |= other.cases
+            candidates.scopes |= other.scopes
+            candidates.endings |= other.endings
         for statement in _REMOVE_RUN:
             connection.execute(statement, asked)
         _remove(connection, "environments", [environment_key])
-        cases = _remove_unused(connection, loose)
+        derived.recount_cases(connection, tried)
+        derived.recount_origins(connection, called)
+        cases = _remove_unused(connection, candidates)
         return Removed(1, len(recordings), sum(calls for _, calls in recordings), cases)
     return Removed(0, 0, 0, 0)
 
 
-def _remove_recording(connection: Connection, run_key: int, key: int) -> _Loose:
+def _remove_recording(connection: Connection, run_key: int, key: int) -> _UnusedCandidates:
     """Remove a Recording and its calls from the derived counts; return the rows that it used."""
     used: Any = list(zip(*connection.fetch(_USED, {"key": key}), strict=True)) or ((), (), ())
     cases, scopes, endings = map(set, used)
-    _count_calls(connection, run_key, key, -1)
+    derived.count_calls(connection, key, -1)
     connection.execute(_REMOVE_USAGE, {"run_key": run_key, "key": key})
     connection.execute(_REMOVE_RECORDING, {"key": key})
-    return _Loose(cases, scopes - {None}, endings - {None})
+    return _UnusedCandidates(cases, scopes - {None}, endings - {None})
 
 
-def _remove_unused(connection: Connection, loose: _Loose) -> int:
+def _remove_unused(connection: Connection, candidates: _UnusedCandidates) -> int:
     """Remove those rows that nothing refers to any more; return how many Cases that were."""
-    _remove(connection, "scopes", loose.scopes)
-    _remove(connection, "endings", loose.endings)
-    return _remove(connection, "cases", loose.cases)
+    _remove(connection, "scopes", candidates.scopes)
+    _remove(connection, "endings", candidates.endings)
+    cases = _remove(connection, "cases", candidates.cases)
+    derived.remove_unused(connection)
+    return cases
 
 
 def _remove(connection: Connection, table: str, keys: Iterable[int]) -> int:
     """Remove rows by their keys unless other rows refer to them; return how many."""
     statement = _REMOVE_UNUSED[table]
     return sum(
-        connection.execute(statement, {"keys": batch}) for batch in batches(sorted(keys), _AT_ONCE)
+        connection.execute(statement, {"keys": batch})
+        for batch in batches(sorted(keys), _BATCH_SIZE)
     )

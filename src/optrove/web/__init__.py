@@ -1,1 +1,1 @@
-"""PageRequest at a trove in a browser: pages over one trove, each with a twin for machines."""
+"""Browse a trove: HTML pages, each also available as JSON."""

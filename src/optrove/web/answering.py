@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import queue
 import threading
 from collections import OrderedDict
@@ -14,12 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from optrove.errors import OptroveError
 from optrove.trove.reader import open_reader
 from optrove.version import __version__
-from optrove.web.catalog import Catalog, early_index
-from optrove.web.compare import prepare_comparisons
-from optrove.web.page_request import PageRequest
+from optrove.web.page_request import CountCache, PageRequest
 from optrove.web.wording import FILTERS, address, share
 
 if TYPE_CHECKING:
@@ -27,18 +23,15 @@ if TYPE_CHECKING:
 
     from optrove.trove.place import Place
     from optrove.trove.reader import TroveReader
-    from optrove.web.page_request import Page, View
+    from optrove.web.page_request import Page, PageView
     from optrove.web.parameters import Values
-
-_LOG: Final = logging.getLogger(__name__)
 
 READERS: Final = 3
 """How many requests read the trove at the same time."""
-LONGEST_S: Final = 10.0
+MAX_SECONDS: Final = 10.0
 """How long one may take."""
-KEPT_BYTES: Final = 32 * 2**20
-_PATIENCE_S: Final = 0.5
-_LARGEST_KEPT: Final = KEPT_BYTES // 16
+KEPT_BYTES: Final = 16 * 2**20
+_MAX_CACHED_BYTES: Final = KEPT_BYTES // 8
 _HTML: Final = "text/html; charset=utf-8"
 _JSON: Final = "application/json"
 
@@ -71,7 +64,7 @@ class AnswerCache:
 
     def keep(self, key: Hashable, answer: Answer) -> None:
         """Cache an answer, and drop the least recently used ones if there is no room."""
-        if len(answer.body) > _LARGEST_KEPT:
+        if len(answer.body) > _MAX_CACHED_BYTES:
             return
         with self._lock:
             before = self._answers.pop(key, None)
@@ -83,7 +76,7 @@ class AnswerCache:
 
 
 class TroveSite:
-    """A trove that is served: open readers, the index of its cases, and cached answers."""
+    """A trove that is served: open readers, the groups of its cases, and cached answers."""
 
     def __init__(self, place: Place, store: str | None = None) -> None:
         """Open a trove; ``store`` is how commands on the pages name it."""
@@ -95,46 +88,20 @@ class TroveSite:
             self._readers.put(reader)
         self._watcher = open_reader(place)
         self._watching = threading.Lock()
-        self._catalog = Catalog()
+        self._counted: tuple[str, CountCache] | None = None
+        self._counting = threading.Lock()
         self._kept = AnswerCache()
         self._templates = _templates(place)
-        self._preparing: threading.Thread | None = None
-        self._leaving = threading.Event()
-
-    @property
-    def is_counting(self) -> bool:
-        """Whether the cases are being counted for the first time."""
-        return self._preparing is not None and self._preparing.is_alive() and not self._catalog.made
 
     def close(self) -> None:
         """Close the trove."""
-        self._leaving.set()
-        if self._preparing is not None:
-            # What it does is not worth waiting for; it ends with the process.
-            self._preparing.join(_PATIENCE_S)
         for reader in (*self._every, self._watcher):
             reader.close()
 
     def prepare(self) -> None:
-        """Start to count the cases; pages that do not need the counts work meanwhile."""
-        self._preparing = threading.Thread(target=self._prepare, name="counting", daemon=True)
-        self._preparing.start()
+        """Load the templates, so that the first page does not wait for them."""
         for name in self._templates.list_templates():
             self._templates.get_template(name)
-
-    def wait(self) -> None:
-        """Wait until the preparation is done."""
-        if self._preparing is not None:
-            self._preparing.join()
-
-    def _prepare(self) -> None:
-        try:
-            with open_reader(self._place) as reader, reader.source.snapshot():
-                index = self._catalog.current(reader.source, self._state())
-                prepare_comparisons(reader.source, index, self._leaving)
-        except OptroveError as error:
-            # The next request counts again, and reports what is wrong.
-            _LOG.warning("the cases could not be counted ahead: %s", error)
 
     def answer(self, page: Page, asked: Values) -> Answer:
         """Return a page, for people or for machines, as ``format`` says."""
@@ -143,11 +110,8 @@ class TroveSite:
         kept = self._kept.get(key)
         if kept is not None:
             return kept
-        view, is_whole = self._view(page, asked, state)
-        answer = self._answer(page, asked, view)
-        # What was made while cases were counted does not hold, though the trove has not changed.
-        if is_whole and self._catalog.is_current(state):
-            self._kept.keep(key, answer)
+        answer = self._answer(page, asked, self._view(page, asked, state))
+        self._kept.keep(key, answer)
         return answer
 
     def problem(self, title: str, message: str, *, as_json: bool, more: str = "") -> Answer:
@@ -159,20 +123,21 @@ class TroveSite:
 
     def _state(self) -> str:
         with self._watching:
-            return self._watcher.source.state()
+            return self._watcher.connection.state()
 
-    def _view(self, page: Page, asked: Values, state: str) -> tuple[View, bool]:
-        """Return the view of a page, and whether all cases were counted."""
+    def _view(self, page: Page, asked: Values, state: str) -> PageView:
         with self._reader() as reader:
-            source = reader.source
-            with source.snapshot(), source.within(LONGEST_S):
-                if page.early and self.is_counting:
-                    index = early_index(source)
-                else:
-                    index = self._catalog.current(source, state)
-                return page.make(PageRequest(source, index, asked, self._store)), index.whole
+            source = reader.connection
+            with source.snapshot(), source.within(MAX_SECONDS):
+                return page.make(PageRequest(reader, asked, self._store, self._counts(state)))
 
-    def _answer(self, page: Page, asked: Values, view: View) -> Answer:
+    def _counts(self, state: str) -> CountCache:
+        with self._counting:
+            if self._counted is None or self._counted[0] != state:
+                self._counted = state, CountCache()
+            return self._counted[1]
+
+    def _answer(self, page: Page, asked: Values, view: PageView) -> Answer:
         if asked.get("format") == "json":
             return _answer(_json(view.data), _JSON)
         given = {name: value for name, value in asked.items() if name != "format"}
@@ -211,6 +176,6 @@ def _json(data: Any) -> str:
 
 
 def _answer(text: str, media_type: str) -> Answer:
-    # What is no valid text, such as half of a pair of surrogates, is shown as a question mark.
+    # Invalid text, such as half of a surrogate pair, is shown as a question mark.
     body = text.encode("utf-8", "replace")
     return Answer(body, media_type, hashlib.sha256(body).hexdigest()[:32])

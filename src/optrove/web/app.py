@@ -17,7 +17,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
-from anyio import move_on_after, sleep, to_thread
+from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from optrove.errors import BadQuestion, NotFound, OptroveError, TookTooLong, UnusableTrove
-from optrove.web.answering import LONGEST_S, READERS
+from optrove.web.answering import READERS
 from optrove.web.openapi import description
 from optrove.web.pages import PAGES
 from optrove.web.parameters import read_parameters
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 LOGIN: Final = "/login"
 COOKIE: Final = "optrove_token"
-LONGEST_PATH: Final = 256
-LONGEST_QUERY: Final = 65_536
-LARGEST_FORM: Final = 4_096
+MAX_PATH_CHARS: Final = 256
+MAX_QUERY_CHARS: Final = 65_536
+MAX_FORM_BYTES: Final = 4_096
 
 POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -113,22 +113,22 @@ class Guard:
     def _refusal(self, scope: Scope) -> Refusal | None:
         headers = dict(scope["headers"])
         if self._names is not None and _host(headers.get(b"host", b"")) not in self._names:
-            about = "This page is for this machine only, and was asked for by another name."
+            about = "This server is for this machine only; the Host header has another name."
             return Refusal(421, "Wrong host", f"{about} Open it as localhost or 127.0.0.1.")
         logging_in = self._token is not None and scope["path"] == LOGIN
         if scope["method"] not in _READING and not (logging_in and scope["method"] == "POST"):
             allowed = ((b"allow", b"GET, HEAD"),)
             return Refusal(405, "Not allowed", "Pages can be read, and nothing else.", allowed)
-        if len(scope["raw_path"]) > LONGEST_PATH or len(scope["query_string"]) > LONGEST_QUERY:
+        if len(scope["raw_path"]) > MAX_PATH_CHARS or len(scope["query_string"]) > MAX_QUERY_CHARS:
             return Refusal(414, "Too long", "The address is too long; ask for less at once.")
         if not logging_in and _has_body(headers):
-            return Refusal(413, "Too large", "A page is asked for without a body.")
+            return Refusal(413, "Too large", "Requests must not have a body.")
         if self._token is None or logging_in or scope["path"].startswith("/static/"):
             return None
         return None if self._is_known(headers) else _UNKNOWN
 
     def _is_known(self, headers: dict[bytes, bytes]) -> bool:
-        """Tell whether the client has the token, in constant time."""
+        """Return whether the client has the token, in constant time."""
         if self._token is None:
             return True
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
@@ -140,11 +140,11 @@ class Guard:
         """Take a token from the form; give a cookie for the right one."""
         body = b""
         more = True
-        while more and len(body) <= LARGEST_FORM:
+        while more and len(body) <= MAX_FORM_BYTES:
             message = await receive()
             body += message.get("body", b"")
             more = message.get("more_body", False)
-        fields = {} if len(body) > LARGEST_FORM else parse_qs(body.decode("utf-8", "replace"))
+        fields = {} if len(body) > MAX_FORM_BYTES else parse_qs(body.decode("utf-8", "replace"))
         given = fields.get("token", [""])[0].strip().encode()
         if self._token is None or not hmac.compare_digest(given, self._token):
             await self._refuse(scope, _WRONG)(scope, receive, send)
@@ -167,7 +167,7 @@ _WRONG: Final = Refusal(
 
 
 def _sign(token: bytes) -> bytes:
-    """Return what a cookie has instead of the token itself."""
+    """Return the value of the cookie, which is not the token itself."""
     return hmac.new(token, b"optrove cookie", hashlib.sha256).hexdigest().encode()
 
 
@@ -206,8 +206,7 @@ _STATUS: Final = (
     (UnusableTrove, _NOT_NOW, "The trove cannot be read now"),
 )
 _TITLES: Final = {404: "There is no such page", 405: "Not allowed"}
-_LONGEST: Final = 200
-_LOOK_S: Final = 0.02
+_MAX_SHOWN_CHARS: Final = 200
 _FRESH: Final = "no-cache, private"
 
 
@@ -250,8 +249,6 @@ def make_app(site: TroveSite, token: str | None = None, *, loopback: bool = True
 def _endpoint(site: TroveSite, page: Page) -> Callable[[Request], Coroutine[Any, Any, Response]]:
     async def endpoint(request: Request) -> Response:
         asked = read_parameters(request.query_params.multi_items(), page.parameters)
-        if not page.early:
-            await _until_counted(site)
         answer = await run_in_threadpool(site.answer, page, asked)
         headers = {"etag": f'"{answer.tag}"', "cache-control": _FRESH}
         if request.headers.get("if-none-match") == headers["etag"]:
@@ -259,18 +256,6 @@ def _endpoint(site: TroveSite, page: Page) -> Callable[[Request], Coroutine[Any,
         return Response(answer.body, media_type=answer.media_type, headers=headers)
 
     return endpoint
-
-
-async def _until_counted(site: TroveSite) -> None:
-    """Wait without keeping a thread, so that pages which need not wait are made meanwhile."""
-    with move_on_after(LONGEST_S):
-        while site.is_counting:
-            await sleep(_LOOK_S)
-        return
-    raise TookTooLong(
-        "the cases of this trove are being counted for the first time, which is not done yet; "
-        "try again in some seconds, or look at the runs meanwhile: /runs"
-    )
 
 
 def _static(name: str, media_type: str) -> Route:
@@ -289,9 +274,7 @@ def _on_error(site: TroveSite) -> Callable[[Request, Exception], Response]:
     def respond(request: Request, error: Exception) -> Response:
         found = ((status, title) for kind, status, title in _STATUS if isinstance(error, kind))
         status, title = next(found, (500, "Something is wrong with the trove"))
-        more = "again" if site.is_counting and status == _NOT_NOW else ""
-        as_json = _wants_json(request.scope)
-        answer = site.problem(title, str(error), as_json=as_json, more=more)
+        answer = site.problem(title, str(error), as_json=_wants_json(request.scope))
         return Response(answer.body, status, media_type=answer.media_type)
 
     return respond
@@ -301,7 +284,7 @@ def _on_missing(site: TroveSite) -> Callable[[Request, Exception], Response]:
     def respond(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         pages = ", ".join(page.path for page in PAGES)
-        message = f"Nothing is at {request.url.path[:_LONGEST]!r}. The pages are: {pages}"
+        message = f"Nothing is at {request.url.path[:_MAX_SHOWN_CHARS]!r}. The pages are: {pages}"
         title = _TITLES.get(status, "That did not work")
         answer = site.problem(title, message, as_json=_wants_json(request.scope))
         return Response(answer.body, status, media_type=answer.media_type)

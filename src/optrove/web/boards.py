@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
 from optrove.model.records import DeviceKind, Outcome
-from optrove.report.facets import numbers_in
-from optrove.trove import browsing
-from optrove.web import responses
+from optrove.trove.database import storable
+from optrove.trove.facets import listed_case, tried_cases
 from optrove.web.op import op_named
-from optrove.web.page_request import PAGE_ROWS, Page, View, not_listed
-from optrove.web.parameters import LONGEST, Parameter
+from optrove.web.page_request import PAGE_ROWS, Page, PageView, not_listed, rows_after
+from optrove.web.parameters import Parameter
+from optrove.web.runs import in_order
 from optrove.web.wording import cut
 
 if TYPE_CHECKING:
-    from optrove.report.facets import Ground
+    from collections.abc import Iterable
+
+    from optrove.model.records import Attempt
     from optrove.web import responses
-    from optrove.web.catalog import Op
-from optrove.web.page_request import PageRequest
+    from optrove.web.page_request import PageRequest
+
+BoardDevice: TypeAlias = tuple[str, str]
+"""A board, and the kind of device that it was: hw, mock, shadow."""
 
 PARAMETERS: Final = (
     Parameter("op", "cases of this op"),
-    Parameter("board", "cases that ended so on this board"),
+    Parameter("board", "cases with the given outcome on this board"),
     Parameter(
         "device",
-        "results on this kind of device only",
+        "only results on this kind of device",
         choices=tuple(each.value for each in DeviceKind),
     ),
     Parameter(
         "outcome",
-        "cases that ended so on some board",
+        "cases with this outcome on any board",
         choices=tuple(each.value for each in Outcome),
     ),
-    Parameter("after", "the last op or case of the page before"),
+    Parameter("after", "the last op or case of the previous page"),
 )
-_LONGEST: Final = 500
+_MAX_DETAIL_CHARS: Final = 500
 
 
 class _Rows(TypedDict):
@@ -43,15 +47,24 @@ class _Rows(TypedDict):
     next: str | None
 
 
-def boards_page(request: PageRequest) -> View:
+def boards_page(request: PageRequest) -> PageView:
     """Make the board matrix: of all ops, or of the cases of one."""
     name, device = request.text("op"), request.text("device")
-    grounds = sorted(request.index.grounds)
-    shown = [ground for ground in grounds if device in (None, ground[1])]
+    counts = request.reader.last_attempts()
+    board_devices = sorted({(board, kind) for _, board, kind, _, _ in counts})
+    shown = [board_device for board_device in board_devices if device in (None, board_device[1])]
+    totals: dict[BoardDevice, Counter[str]] = {
+        board_device: Counter() for board_device in board_devices
+    }
+    for _, board, kind, outcome, count in counts:
+        totals[board, kind][outcome] += count
     data: responses.BoardsPage = {
-        "boards": [_ground(ground) for ground in shown],
-        "devices": sorted({ground[1] for ground in grounds}),
-        "totals": {_name(ground): _total(request, ground) for ground in shown},
+        "boards": [
+            {"name": _name(board_device), "board": board_device[0], "device": board_device[1]}
+            for board_device in shown
+        ],
+        "devices": sorted({board_device[1] for board_device in board_devices}),
+        "totals": {_name(board_device): in_order(totals[board_device]) for board_device in shown},
         "op": None,
         "board": request.text("board"),
         "device": device,
@@ -60,92 +73,74 @@ def boards_page(request: PageRequest) -> View:
         "next": None,
     }
     if name is None:
-        return View({**data, **_ops(request, shown)})
-    op = op_named(request.index, name)
-    return View({**data, "op": cut(op.name), **_cases(request, op, shown)})
+        return PageView({**data, **_ops(request, counts, shown)})
+    op = op_named(request.groups.ops, name)
+    return PageView({**data, "op": cut(op), **_cases(request, op, shown)})
 
 
-def _name(ground: Ground) -> str:
-    return f"{ground[0]} {ground[1]}"
+def _name(board_device: BoardDevice) -> str:
+    return f"{board_device[0]} {board_device[1]}"
 
 
-def _ground(ground: Ground) -> responses.BoardDevice:
-    return {"name": _name(ground), "board": ground[0], "device": ground[1]}
-
-
-def _total(request: PageRequest, ground: Ground) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for op in request.index.ops.values():
-        for outcome, cases in op.last.outcomes(ground).items():
-            counts[outcome] = counts.get(outcome, 0) + cases.bit_count()
-    return counts
-
-
-def _ops(request: PageRequest, shown: list[Ground]) -> _Rows:
-    tried = sorted(op.name for op in request.index.ops.values() if _kept(request, op, shown))
-    after, begin = request.text("after"), 0
-    if after is not None:
-        begin = next((n for n, name in enumerate(tried, 1) if name[:LONGEST] == after), 0)
-        if not begin:
-            raise not_listed("op", after)
-    page = tried[begin : begin + PAGE_ROWS]
+def _ops(
+    request: PageRequest, counts: Iterable[tuple[str, str, str, str, int]], shown: list[BoardDevice]
+) -> _Rows:
+    ops: dict[str, dict[BoardDevice, dict[str, int]]] = {}
+    tried: set[str] = set()
+    outcome_asked, board_asked = request.text("outcome"), request.text("board")
+    for op, board, kind, outcome, count in counts:
+        if (board, kind) in shown:
+            ops.setdefault(op, {}).setdefault((board, kind), {})[outcome] = count
+            if outcome_asked in (None, outcome) and board_asked in (None, board):
+                tried.add(op)
+    page, following = rows_after(sorted(tried), request.text("after"), "op", str)
     rows = [
         {
             "op": cut(name),
-            "boards": {_name(each): _counts(request.index.ops[name], each) for each in shown},
+            "boards": {
+                _name(board_device): in_order(ops[name].get(board_device, {}))
+                for board_device in shown
+            },
         }
         for name in page
     ]
-    more = begin + PAGE_ROWS < len(tried)
-    return {"rows": rows, "next": page[-1][:LONGEST] if more else None}
+    return {"rows": rows, "next": following}
 
 
-def _counts(op: Op, ground: Ground) -> dict[str, int]:
-    found = op.last.outcomes(ground).items()
-    return {outcome: cases.bit_count() for outcome, cases in found if cases}
+def _cases(request: PageRequest, op: str, shown: list[BoardDevice]) -> _Rows:
+    asked = {name: request.text(name) for name in ("board", "device", "outcome")}
+    after = request.text("after")
+    last = None if after is None else listed_case(request.reader, after)
+    if after is not None and (last is None or last[0] != op):
+        raise not_listed("case", after)
+    found = tried_cases(request.reader, op, asked, last and last[1], PAGE_ROWS + 1)
+    page = found[:PAGE_ROWS]
+    attempts = request.reader.last_attempts_at(case.case_id for case in page)
+    rows = [
+        {
+            "case_id": case.case_id,
+            "calls": case.calls,
+            "boards": {
+                _name(board_device): _cell(attempts.get((case.case_id, *board_device)))
+                for board_device in shown
+            },
+        }
+        for case in page
+    ]
+    more = len(found) > PAGE_ROWS
+    return {"rows": rows, "next": page[-1].case_id if more else None}
 
 
-def _kept(request: PageRequest, op: Op, shown: list[Ground]) -> int:
-    """Return the cases of an op that were tried, and ended so if that was asked for."""
-    outcome, board = request.text("outcome"), request.text("board")
-    found = 0
-    for ground in shown:
-        if board in (None, ground[0]):
-            ended = op.last.outcomes(ground)
-            found |= op.last.tried(ground) if outcome is None else ended.get(outcome, 0)
-    return found
-
-
-def _cases(request: PageRequest, op: Op, shown: list[Ground]) -> _Rows:
-    cases = _kept(request, op, shown)
-    after, last = request.text("after"), -1
-    if after is not None:
-        row = browsing.case_named(request.source, after)
-        if row is None or request.index.op_of.get(row[0]) is not op:
-            raise not_listed("case", after)
-        last = request.index.numbers[row[0]]
-    numbers = list(islice(numbers_in(cases, last), PAGE_ROWS + 1))
-    page = numbers[:PAGE_ROWS]
-    listed = browsing.listed_cases(request.source, (op.cases.keys[number] for number in page))
-    cells = {(number, each): op.last.last(number, each) for number in page for each in shown}
-    words = browsing.attempt_details(request.source, (cell[1] for cell in cells.values() if cell))
-    rows = []
-    for number in page:
-        key = op.cases.keys[number]
-        if key in listed:
-            own = {_name(each): _cell(cells[number, each], words) for each in shown}
-            rows.append({"case_id": listed[key][1], "calls": listed[key][3], "boards": own})
-    more = len(numbers) > PAGE_ROWS and rows
-    return {"rows": rows, "next": rows[-1]["case_id"] if more else None}
-
-
-def _cell(last: tuple[str, int] | None, words: dict[int, tuple[Any, ...]]) -> dict[str, Any] | None:
-    if last is None or last[1] not in words:
+def _cell(attempt: Attempt | None) -> dict[str, Any] | None:
+    if attempt is None:
         return None
-    run_id, outcome, _, detail = words[last[1]]
-    return {"outcome": outcome, "run_id": cut(run_id), "detail": cut(detail, _LONGEST)}
+    return {
+        "outcome": attempt.outcome.value,
+        "run_id": cut(storable(attempt.run_id)),
+        "detail": cut(attempt.detail and storable(attempt.detail), _MAX_DETAIL_CHARS),
+    }
 
 
 BOARDS: Final = Page(
-    *("/boards", "boards", "Which ops and cases run on which board", boards_page), PARAMETERS
+    *("/boards", "boards", "Results of ops and cases by board", boards_page), PARAMETERS
 )

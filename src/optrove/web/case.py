@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,66 +11,65 @@ from optrove.model.values import TensorSpec, walk
 from optrove.report.describe import in_reading_order, value_text
 from optrove.report.draw_text import folded
 from optrove.report.shards import shard_svg
+from optrove.report.wording import SHORT_ID
 from optrove.serializer.described import case_of
 from optrove.serializer.text import read
-from optrove.trove import browsing
-from optrove.web.page_request import PAGE_ROWS, Page, View, several
+from optrove.trove.database import storable
+from optrove.web.page_request import PAGE_ROWS, Page, PageView, several
 from optrove.web.parameters import Parameter
 from optrove.web.wording import cut, finite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from optrove.model.case import Case
+    from optrove.model.records import Attempt
+    from optrove.model.trove import CaseRow, ExecutionRow
     from optrove.web import responses
     from optrove.web.page_request import PageRequest
 
 PARAMETERS: Final = (
     Parameter(
-        *("id", "the case's id, or its beginning"),
+        *("id", "the id of the case, or its beginning"),
         required=True,
         pattern="[0-9a-f]{6,64}",
         form="6 to 64 digits 0-9 and a-f",
     ),
-    Parameter("before", "the last attempt of the page before", number=True),
+    Parameter("before", "the last attempt of the previous page", number=True),
 )
-_WHOLE: Final = 64
 _WIDTH: Final = 88
-_SHORT: Final = 12
-_SHOWN: Final = 5
-_LONGEST: Final = 400_000
-_LONGEST_DRAWN: Final = 6_000
-_MOST_PICTURES: Final = 8
+_MAX_EXAMPLES: Final = 5
+_MAX_CONTENT_CHARS: Final = 400_000
+_MAX_VALUE_CHARS: Final = 6_000
+_MAX_PICTURES: Final = 8
 
 
-def case_page(request: PageRequest) -> View:
+def case_page(request: PageRequest) -> PageView:
     """Make the page of a case."""
     row = _row(request, request.text("id") or "")
-    key, case_id, semantic_id, family_id, op, replayable, calls, outermost, content = row
-    executions = browsing.executions_of(request.source, key, PAGE_ROWS + 1)
-    attempts = browsing.attempts_of(request.source, key, request.number("before"), PAGE_ROWS + 1)
+    case_id, content = row.case_id, row.content
+    executions = list(request.reader.executions([case_id], limit=PAGE_ROWS + 1))
+    attempts = request.reader.case_attempts(case_id, request.number("before"), PAGE_ROWS + 1)
     data: responses.CasePage = {
         "case_id": case_id,
-        "semantic_id": semantic_id,
-        "family_id": family_id,
-        "op": cut(op),
-        "replayable": bool(replayable),
-        "calls": int(outermost),
-        "nested_calls": int(calls) - int(outermost),
-        "arguments": read(content)["arguments"] if len(content) <= _LONGEST else None,
+        "semantic_id": row.semantic_id,
+        "family_id": row.family_id,
+        "op": cut(row.op),
+        "replayable": row.replayable,
+        "calls": row.outermost_calls,
+        "nested_calls": row.calls - row.outermost_calls,
+        "arguments": read(content)["arguments"] if len(content) <= _MAX_CONTENT_CHARS else None,
         "commands": commands(case_id, request.store),
         "executions": [_execution(each) for each in executions[:PAGE_ROWS]],
         "more_executions": len(executions) > PAGE_ROWS,
-        "attempts": _attempts(request, attempts[:PAGE_ROWS]),
+        "attempts": [_attempt(each) for _, each in attempts[:PAGE_ROWS]],
         "next": attempts[PAGE_ROWS - 1][0] if len(attempts) > PAGE_ROWS else None,
     }
-    return View(data, _drawn(content))
+    return PageView(data, _drawn(content))
 
 
 def commands(case_id: str, store: str | None) -> dict[str, str]:
     """Return the commands that run, test and show a case."""
     about = "" if store is None else f" --store {shlex.quote(store)}"
-    name = case_id[:_SHORT]
+    name = case_id[:SHORT_ID]
     return {
         "replay": f"optrove replay {name}{about}",
         "testgen": f"optrove testgen {name} -o tests/generated{about}",
@@ -79,76 +77,63 @@ def commands(case_id: str, store: str | None) -> dict[str, str]:
     }
 
 
-def _row(request: PageRequest, name: str) -> tuple[Any, ...]:
-    if len(name) < _WHOLE:
-        found = browsing.cases_beginning(request.source, name, _SHOWN)
-        if len(found) > 1:
-            raise several("case", name, found)
-        name = found[0] if found else name
-    row = browsing.case_named(request.source, name)
-    if row is None:
-        raise NotFound(f"no case here has the id {name!r}; find it among the cases of its op: /ops")
-    return row
+def _row(request: PageRequest, name: str) -> CaseRow:
+    found = request.reader.find_case(name)
+    if len(found) > 1:
+        raise several("case", name, found[:_MAX_EXAMPLES])
+    for row in request.reader.cases_by_id(found):
+        return row
+    raise NotFound(f"no case here has the id {name!r}; find it among the cases of its op: /ops")
 
 
-def _execution(row: tuple[Any, ...]) -> responses.Execution:
-    run_id, source, model, board, started_at, test_id, module, mode, outcome, *rest = row
-    outermost, calls, total_ns, shortest_ns, longest_ns, raised, ending = rest
+def _execution(row: ExecutionRow) -> responses.Execution:
     return {
-        "run_id": cut(run_id),
-        "source": cut(source),
-        "model": cut(model),
-        "board": cut(board),
-        "started_at": started_at,
-        "test": cut(test_id),
-        "module": cut(module),
-        "mode": cut(mode),
-        "outcome": outcome,
-        "outermost": bool(outermost),
-        "calls": calls,
-        "total_ns": total_ns,
-        "shortest_ns": shortest_ns,
-        "longest_ns": longest_ns,
-        "error": cut(str(json.loads(ending))) if raised else None,
+        "run_id": cut(row.run_id),
+        "source": cut(row.source),
+        "model": cut(row.model),
+        "board": cut(row.board),
+        "started_at": row.started_at or "",
+        "test": cut(row.test_id),
+        "module": cut(row.module),
+        "mode": cut(row.mode),
+        "outcome": row.outcome.value,
+        "outermost": row.outermost,
+        "calls": row.count,
+        "total_ns": row.total_ns,
+        "shortest_ns": row.shortest_ns,
+        "longest_ns": row.longest_ns,
+        "error": cut(row.error),
     }
 
 
-def _attempts(request: PageRequest, rows: list[tuple[Any, ...]]) -> list[responses.Attempt]:
-    measured = browsing.measured(request.source, (row[0] for row in rows))
-    return [_attempt(row, measured.get(row[0], ())) for row in rows]
-
-
-def _attempt(row: tuple[Any, ...], measured: Iterable[tuple[Any, ...]]) -> responses.Attempt:
-    _, run_id, outcome, device, board, seed, detail, started_at, duration_ns, replayed = row
+def _attempt(attempt: Attempt) -> responses.Attempt:
     return {
-        "run_id": cut(run_id),
-        "outcome": outcome,
-        "device": device,
-        "board": cut(board),
-        "seed": cut(seed),
-        "detail": cut(detail),
-        "started_at": started_at,
-        "duration_ns": duration_ns,
-        "replayed_case_id": replayed,
-        "measurements": [_measurement(each) for each in measured],
-    }
-
-
-def _measurement(row: tuple[Any, ...]) -> responses.Measurement:
-    name, value, threshold, passed, output = row
-    return {
-        "name": cut(name),
-        "value": finite(value),
-        "threshold": finite(threshold),
-        "passed": None if passed is None else bool(passed),
-        "output": output,
+        "run_id": cut(storable(attempt.run_id)),
+        "outcome": attempt.outcome.value,
+        "device": attempt.device_kind.value,
+        "board": cut(attempt.board and storable(attempt.board)),
+        "seed": cut(str(attempt.seed)),
+        "detail": cut(attempt.detail and storable(attempt.detail)),
+        "started_at": attempt.started_at,
+        "duration_ns": attempt.duration_ns,
+        "replayed_case_id": attempt.replayed_case_id,
+        "measurements": [
+            {
+                "name": cut(storable(each.name)),
+                "value": finite(each.value),
+                "threshold": finite(each.threshold),
+                "passed": each.passed,
+                "output": each.output,
+            }
+            for each in attempt.measurements
+        ],
     }
 
 
 def _drawn(content: str) -> dict[str, Any]:
     """Return the arguments as people read them, with a picture of each that is sharded."""
-    if len(content) > _LONGEST:
-        return {"arguments": [], "problem": f"too large to be drawn: {len(content):,} letters"}
+    if len(content) > _MAX_CONTENT_CHARS:
+        return {"arguments": [], "problem": f"too large to be drawn: {len(content):,} characters"}
     try:
         case = case_of(content)
         found = {
@@ -171,16 +156,14 @@ def _arguments(case: Case) -> list[dict[str, Any]]:
         tensors = [part for _, part in walk(value, "") if isinstance(part, TensorSpec)]
         for part in tensors:
             picture = shard_svg(part)
-            if picture is not None and pictures < _MOST_PICTURES:
+            if picture is not None and pictures < _MAX_PICTURES:
                 own.append(picture)
                 pictures += 1
-        shown = text if len(text) <= _LONGEST_DRAWN else f"{text[:_LONGEST_DRAWN]}..."
+        shown = text if len(text) <= _MAX_VALUE_CHARS else f"{text[:_MAX_VALUE_CHARS]}..."
         lines = folded("", shown, _WIDTH)
         row = {"name": name, "text": "\n".join(lines), "pictures": own, "plain": not tensors}
         found.append(row)
     return sorted(found, key=lambda row: bool(row["plain"]))
 
 
-CASE: Final = Page(
-    *("/case", "case", "One case: arguments, uses, attempts", case_page), PARAMETERS, early=True
-)
+CASE: Final = Page(*("/case", "case", "One case: arguments, uses, attempts", case_page), PARAMETERS)

@@ -59,9 +59,9 @@ def schema_of(kind: Any) -> dict[str, Any]:
 
 
 _ABOUT: Final = (
-    "Every page of optrove serve with format=json. Lists have 50 rows; where there are more, "
-    "next is what to give as after. Texts of more than 2,000 letters are cut. Moments are ISO 8601 "
-    "in UTC, durations nanoseconds, ids in full."
+    "Every page of optrove serve with format=json. Lists have 50 rows; for more, pass next "
+    "as after to get them. Texts of more than 2,000 characters are cut. Times are ISO 8601 in UTC, "
+    "durations are in nanoseconds, ids are complete."
 )
 _PROBLEMS: Final = {
     "400": "a parameter that means nothing",

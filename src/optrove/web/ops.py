@@ -5,61 +5,64 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from optrove.model.records import Outcome
-from optrove.report.facets import FACETS, NONE, Choice
-from optrove.web.page_request import PAGE_ROWS, Page, View, not_listed
-from optrove.web.parameters import LONGEST, Parameter
+from optrove.model.ops import is_listed
+from optrove.model.records import Outcome, matches_filter
+from optrove.trove.derived import NONE
+from optrove.trove.facets import FACETS, CaseList, FacetFilters
+from optrove.web.page_request import Page, PageView, rows_after
+from optrove.web.parameters import Parameter
 from optrove.web.wording import cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from optrove.trove.facets import CaseGroups
     from optrove.web import responses
-    from optrove.web.catalog import Op
     from optrove.web.page_request import PageRequest
 
 
-_MOST_VALUES: Final = 40
+_MAX_VALUES: Final = 40
 _OUTCOMES: Final = (*(outcome.value for outcome in Outcome), NONE)
 
 CHOICES: Final = (
-    Parameter("model", "called by this model, or else by this source"),
+    Parameter("model", "called by this model, or by this source"),
     Parameter("board", "called on this board"),
     Parameter("dtype", "with a tensor of this dtype"),
     Parameter("layout", "with a tensor of this layout"),
-    Parameter("memory", "with a tensor in this memory"),
+    Parameter("memory", "with a tensor in this memory; a part of its name is enough"),
     Parameter("mesh", "with a tensor on a mesh of this shape"),
-    Parameter("outcome", "whose last attempt ended so; none: never tried", choices=_OUTCOMES),
+    Parameter(
+        "outcome", "with this outcome of the last attempt; none: no attempts", choices=_OUTCOMES
+    ),
 )
-ALL_OPS: Final = Parameter("all_ops", "yes: ops that only move data, too", choices=("yes", "no"))
+ALL_OPS: Final = Parameter("all_ops", "yes: also data-movement ops", choices=("yes", "no"))
 NESTED: Final = Parameter(
-    "nested", "yes: cases that only other ops call, too", choices=("yes", "no")
+    "nested", "yes: also cases that only other ops call", choices=("yes", "no")
 )
 
 
-def choice_of(request: PageRequest) -> Choice:
-    """Return what cases were chosen by."""
-    return Choice(**{name: request.text(name) for name in FACETS})
+def choice_of(request: PageRequest) -> FacetFilters:
+    """Return the filters of the chosen cases."""
+    return FacetFilters(**{name: request.text(name) for name in FACETS})
 
 
-def chosen_data(choice: Choice) -> dict[str, str]:
-    """Return what was chosen, by facet."""
+def chosen_data(choice: FacetFilters) -> dict[str, str]:
+    """Return the chosen values, by facet."""
     found = {name: getattr(choice, name) for name in FACETS}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def facets_data(ops: Iterable[Op], choice: Choice, *, nested: bool) -> responses.Facets:
+def facets_data(
+    groups: CaseGroups, ops: Iterable[str], choice: FacetFilters, *, nested: bool
+) -> responses.Facets:
     """Return the values of every facet with the cases that each would leave, most first."""
-    totals: dict[str, Counter[str]] = {name: Counter() for name in FACETS}
-    for op in ops:
-        for name, found in totals.items():
-            found.update(op.cases.values(name, choice, nested=nested))
-    return {name: _facet(found, getattr(choice, name)) for name, found in totals.items()}
+    found = groups.facets(ops, choice, nested=nested)
+    return {name: _facet(name, counts, getattr(choice, name)) for name, counts in found.items()}
 
 
-def _facet(found: Counter[str], chosen: str | None) -> list[responses.FacetValue]:
-    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:_MOST_VALUES]
-    if chosen is not None and all(value != chosen for value, _ in ranked):
+def _facet(name: str, found: Counter[str], chosen: str | None) -> list[responses.FacetValue]:
+    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:_MAX_VALUES]
+    if chosen is not None and not any(matches_filter(name, chosen, each) for each, _ in ranked):
         ranked.append((chosen, found.get(chosen, 0)))
     return [{"value": cut(value), "cases": cases} for value, cases in ranked]
 
@@ -69,20 +72,20 @@ PARAMETERS: Final = (
     *CHOICES,
     ALL_OPS,
     NESTED,
-    Parameter("after", "the last op of the page before"),
+    Parameter("after", "the last op of the previous page"),
 )
 
 
-def ops_page(request: PageRequest) -> View:
+def ops_page(request: PageRequest) -> PageView:
     """Make the page of ops."""
     choice, search = choice_of(request), request.text("search")
     nested = request.text("nested") == "yes"
-    shown = list(request.index.shown(all_ops=request.text("all_ops") == "yes"))
+    groups = request.groups
+    shown = list(groups.shown(all_ops=request.text("all_ops") == "yes"))
     if search is not None:
-        shown = [op for op in shown if matches(op.name, search)]
-    rows = [row for row in (op_data(op, choice, nested=nested) for op in shown) if row["cases"]]
-    rows.sort(key=lambda row: (-row["calls"], row["op"]))
-    page, following = _page(rows, request.text("after"))
+        shown = [op for op in shown if matches(op, search)]
+    rows = op_rows(request, shown, choice, nested=nested)
+    page, following = rows_after(rows, request.text("after"), "op", lambda row: row["op"])
     data: responses.OpsPage = {
         "search": search,
         "chosen": chosen_data(choice),
@@ -93,27 +96,46 @@ def ops_page(request: PageRequest) -> View:
             "cases": sum(row["cases"] for row in rows),
             "calls": sum(row["calls"] for row in rows),
         },
-        "facets": facets_data(shown, choice, nested=nested),
+        "facets": facets_data(groups, shown, choice, nested=nested),
         "ops": [cut_op(row) for row in page],
         "next": following,
     }
-    return View(data, {"hidden": sum(op.hidden for op in request.index.ops.values())})
+    return PageView(data, {"unlisted": sum(not is_listed(op) for op in groups.ops)})
 
 
-def op_data(op: Op, choice: Choice, *, nested: bool = False) -> responses.Op:
+def op_rows(
+    request: PageRequest, ops: Iterable[str], choice: FacetFilters, *, nested: bool = False
+) -> list[responses.Op]:
+    """Return those ops of which some cases are selected, most called first."""
+    found = (op_data(request, op, choice, nested=nested) for op in ops)
+    rows = [row for row in found if row["cases"]]
+    return sorted(rows, key=lambda row: (-row["calls"], row["op"]))
+
+
+def op_data(
+    request: PageRequest, op: str, choice: FacetFilters, *, nested: bool = False
+) -> responses.Op:
     """Return an op: its selected cases and their last outcomes."""
-    cases = op.cases.chosen(choice, nested=nested)
-    outcomes = {
-        outcome: (found & cases).bit_count()
-        for outcome, found in op.cases.outcomes.items()
-        if found & cases
-    }
+    groups = request.groups
+    chosen = groups.chosen(op, choice, nested=nested)
+    counts: Counter[str] = Counter()
+    for group in chosen:
+        counts[group.outcome] += group.cases
+    outcomes = {each.value: counts[each.value] for each in Outcome if counts[each.value]}
+    if choice.model is None and choice.board is None:
+        calls = sum(group.calls for group in chosen)
+    elif choice == FacetFilters(model=choice.model, board=choice.board):
+        calls = groups.calls(op, choice)
+    else:
+        # Runs are counted by op only; with a choice among tensors or outcomes, case by case.
+        cases = CaseList(request.reader, groups, op, choice, nested=nested)
+        calls = cases.total_calls() if chosen else 0
     return {
-        "op": op.name,
-        "cases": cases.bit_count(),
-        "calls": op.cases.calls_of(cases, choice),
-        "models": len(op.cases.models(cases)),
-        "replayable": (op.cases.replayable & cases).bit_count(),
+        "op": op,
+        "cases": sum(group.cases for group in chosen),
+        "calls": calls,
+        "models": len(groups.models(chosen)),
+        "replayable": sum(group.replayable for group in chosen),
         "tried": sum(outcomes.values()),
         "passed": outcomes.get("passed", 0),
         "outcomes": outcomes,
@@ -126,22 +148,9 @@ def cut_op(row: responses.Op) -> responses.Op:
 
 
 def matches(name: str, search: str) -> bool:
-    """Tell whether a name has all words of a search in it."""
+    """Return whether a name has all words of a search in it."""
     lowered = name.casefold()
     return all(word in lowered for word in search.casefold().replace("::", ".").split())
-
-
-def _page(rows: list[responses.Op], after: str | None) -> tuple[list[responses.Op], str | None]:
-    """Return the rows after one, and the name that the page after them begins after."""
-    begin = 0
-    if after is not None:
-        places = (place for place, row in enumerate(rows) if row["op"][:LONGEST] == after)
-        begin = next(places, -1) + 1
-        if not begin:
-            raise not_listed("op", after)
-    page = rows[begin : begin + PAGE_ROWS]
-    more = begin + PAGE_ROWS < len(rows)
-    return page, page[-1]["op"][:LONGEST] if more else None
 
 
 OPS: Final = Page("/ops", "ops", "All ops, by search and facets", ops_page, PARAMETERS)

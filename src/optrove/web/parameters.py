@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 Values: TypeAlias = "Mapping[str, str | int | None]"
 
-LONGEST: Final = 500
-"""How many letters a parameter may have."""
-LARGEST: Final = 2**53 - 1
+MAX_CHARS: Final = 500
+"""Maximum length of a parameter."""
+MAX_INTEGER: Final = 2**53 - 1
 
-_SHOWN: Final = 60
+_MAX_SHOWN_CHARS: Final = 60
 _WHOLE: Final = re.compile(r"[0-9]{1,16}")
 
 
@@ -26,7 +26,8 @@ _WHOLE: Final = re.compile(r"[0-9]{1,16}")
 class Parameter:
     """One parameter of a page; text unless it is a ``number`` or one of ``choices``.
 
-    A parameter that may be empty counts as not given then, because an untouched form sends it so.
+    An empty value of a parameter that may be empty counts as not given, because an untouched form
+    sends it.
     """
 
     name: str
@@ -36,51 +37,51 @@ class Parameter:
     choices: tuple[str, ...] = ()
     pattern: str | None = None
     form: str = ""
-    """The pattern in words."""
+    """A description of the pattern."""
     may_be_empty: bool = False
 
     def schema(self) -> dict[str, Any]:
-        """Return what values it takes, in the words of JSON Schema."""
+        """Return the JSON Schema of its values."""
         if self.number:
-            return {"type": "integer", "minimum": 0, "maximum": LARGEST}
+            return {"type": "integer", "minimum": 0, "maximum": MAX_INTEGER}
         if self.choices:
             return {"type": "string", "enum": list(self.choices)}
-        bounds: dict[str, Any] = {"type": "string", "maxLength": LONGEST}
+        bounds: dict[str, Any] = {"type": "string", "maxLength": MAX_CHARS}
         bounds["minLength"] = 0 if self.may_be_empty else 1
         return bounds if self.pattern is None else {**bounds, "pattern": f"^({self.pattern})$"}
 
     def read(self, text: str) -> str | int:
         """Return the value that a text stands for; BadQuestion if it is not valid."""
         if self.number:
-            if not _WHOLE.fullmatch(text) or not text.isascii() or int(text) > LARGEST:
-                raise self._bad(text, f"a whole number from 0 to {LARGEST}")
+            if not _WHOLE.fullmatch(text) or not text.isascii() or int(text) > MAX_INTEGER:
+                raise self._bad(text, f"a whole number from 0 to {MAX_INTEGER}")
             return int(text)
         if self.choices and text not in self.choices:
             raise self._bad(text, f"one of {', '.join(self.choices)}")
-        if not 0 < len(text) <= LONGEST:
-            raise self._bad(text, f"a text of 1 to {LONGEST} letters")
+        if not 0 < len(text) <= MAX_CHARS:
+            raise self._bad(text, f"a text of 1 to {MAX_CHARS} characters")
         if self.pattern is not None and not re.fullmatch(self.pattern, text, re.ASCII):
             raise self._bad(text, self.form or f"of the form {self.pattern}")
         return text
 
     def _bad(self, found: str, wanted: str) -> BadQuestion:
-        shown = repr(found[:_SHOWN]) + ("..." if len(found) > _SHOWN else "")
+        shown = repr(found[:_MAX_SHOWN_CHARS]) + ("..." if len(found) > _MAX_SHOWN_CHARS else "")
         about = f"{self.name!r} ({self.about})"
-        return BadQuestion(f"{self.name}={shown} was asked for; {about} has to be {wanted}")
+        return BadQuestion(f"{self.name}={shown} is not valid; {about} must be {wanted}")
 
 
 AFTER_CASE: Final = Parameter(
-    *("after", "the last case of the page before"),
+    *("after", "the last case of the previous page"),
     pattern="[0-9a-f]{64}",
     form="the whole id of a case, 64 digits 0-9 and a-f",
 )
-FORMAT: Final = Parameter("format", "json: the same page for machines", choices=("html", "json"))
+FORMAT: Final = Parameter("format", "json: the page as JSON", choices=("html", "json"))
 
 
 def read_parameters(given: Iterable[tuple[str, str]], known: tuple[Parameter, ...]) -> Values:
     """Return the values of all parameters that a page knows, None for those not given.
 
-    BadQuestion for one that it does not know, that is there twice, or that means nothing.
+    BadQuestion for a parameter that is unknown, repeated or invalid.
     """
     pairs = list(given)
     by_name = {parameter.name: parameter for parameter in (*known, FORMAT)}
@@ -90,7 +91,7 @@ def read_parameters(given: Iterable[tuple[str, str]], known: tuple[Parameter, ..
                 f"this page has no parameter {name[:40]!r}; it has {', '.join(by_name)}"
             )
         if count > 1:
-            raise BadQuestion(f"the parameter {name!r} is there {count} times; give it once")
+            raise BadQuestion(f"the parameter {name!r} is given {count} times; give it once")
     filled = [(name, text) for name, text in pairs if text or not by_name[name].may_be_empty]
     found = {name: by_name[name].read(text) for name, text in filled}
     missing = [each.name for each in known if each.required and each.name not in found]

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData
-from optrove.journal.calls import calls_within
 from optrove.model.records import Outcome, TestOutcome
-from optrove.model.trove import CallBlock
-from optrove.trove import browsing_runs
-from optrove.web import responses
-from optrove.web.page_request import PAGE_ROWS, Page, View
+from optrove.report.wording import duration
+from optrove.serializer.records import record_to_builtins
+from optrove.serializer.text import read, write
+from optrove.trove.database import storable
+from optrove.web.page_request import PAGE_ROWS, Page, PageView
 from optrove.web.parameters import Parameter
-from optrove.web.runs import RUN_ID, named_run, run_rows
-from optrove.web.wording import address, cut, duration, finite, plain
+from optrove.web.runs import RUN_ID, named_run, run_data
+from optrove.web.wording import address, cut, finite, plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from optrove.model.records import AttemptedCase, TestResult
+    from optrove.model.trove import RunRow
     from optrove.web import responses
-from optrove.web.page_request import PageRequest
+    from optrove.web.page_request import PageRequest
 
 _WIDTH: Final = 1000
 _ROW: Final = 18
@@ -85,38 +86,40 @@ def _ranked(calls: Sequence[responses.Call]) -> list[str | None]:
 
 PARAMETERS: Final = (
     Parameter("id", RUN_ID, required=True),
-    Parameter("tests", "tests that ended so", choices=tuple(each.value for each in TestOutcome)),
     Parameter(
-        *("tests_after", "the last test of the page before"),
-        pattern="[0-9]{1,15}-[0-9]{1,15}",
-        form="two whole numbers with a minus sign between them, as next_test has them",
+        "tests", "tests with this outcome", choices=tuple(each.value for each in TestOutcome)
     ),
-    Parameter("outcome", "attempts that ended so", choices=tuple(each.value for each in Outcome)),
-    Parameter("attempts_after", "the last attempt of the page before", number=True),
+    Parameter(
+        *("tests_after", "the last test of the previous page"),
+        pattern="[0-9]{1,15}-[0-9]{1,15}",
+        form="two integers joined by a minus sign, as in next_test",
+    ),
+    Parameter(
+        "outcome", "attempts with this outcome", choices=tuple(each.value for each in Outcome)
+    ),
+    Parameter("attempts_after", "the last attempt of the previous page", number=True),
     Parameter("process", "timeline of this process", number=True),
-    Parameter("first", "timeline from this call on", number=True),
+    Parameter("first", "start the timeline at this call", number=True),
 )
 _WINDOW: Final = 200
-_NO_MORE: Final = 2**62
-_MOST_OPS: Final = 50
-_MOST_PROCESSES: Final = 64
-_MOST_METRICS: Final = 10
+_MAX_OPS: Final = 50
+_MAX_PROCESSES: Final = 64
+_MAX_METRICS: Final = 10
 
 
-def run_page(request: PageRequest) -> View:
+def run_page(request: PageRequest) -> PageView:
     """Make the page of a run."""
-    row = named_run(request.source, request.text("id") or "")
-    key, (run,) = row[0], run_rows(request, [row])
-    content, environment = json.loads(row[10]), json.loads(row[11])
-    tests, next_test = _tests(request, key)
-    attempts, next_attempt = _attempts(request, key)
-    calls = _calls(request, key)
-    ops = browsing_runs.ops_of_run(request.source, key, _MOST_OPS)
+    row = named_run(request.reader, request.text("id") or "")
+    stored = read(write(record_to_builtins(row.run)))
+    tests, next_test = _tests(request, row)
+    attempts, next_attempt = _attempts(request, row)
+    calls = _calls(request, row)
+    ops = request.reader.run_ops(row.key, _MAX_OPS)
     data: responses.RunPage = {
-        **run,
-        "previous": cut(browsing_runs.previous(request.source, key)),
-        "accounting": content.get("accounting"),
-        "environment": _cut_all(environment),
+        **run_data(row),
+        "previous": cut(request.reader.previous_run(storable(row.run.id))),
+        "accounting": stored.get("accounting"),
+        "environment": _cut_all(stored["environment"]),
         "ops_listed": [{"op": cut(op), "cases": cases, "calls": count} for op, cases, count in ops],
         "tests_listed": tests,
         "next_test": next_test,
@@ -125,80 +128,73 @@ def run_page(request: PageRequest) -> View:
         "timeline": calls,
     }
     drawn = {"timeline": timeline(calls["calls"]), "legend": legend(calls["calls"])}
-    return View(data, drawn)
+    return PageView(data, drawn)
 
 
-def _tests(request: PageRequest, key: int) -> tuple[list[responses.Test], str | None]:
-    after = request.text("tests_after")
-    recording, _, place = (after or "").partition("-")
-    begin = None if after is None else (int(recording), int(place))
+def _tests(request: PageRequest, run: RunRow) -> tuple[list[responses.Test], str | None]:
+    recording, _, place = (request.text("tests_after") or "0-0").partition("-")
+    begin = (int(recording), int(place))
     asked = request.text("tests")
-    rows = browsing_runs.tests_of_run(request.source, key, begin, asked, PAGE_ROWS + 1)
+    rows = request.reader.tests_after(run.key, begin, asked, PAGE_ROWS + 1)
     page = rows[:PAGE_ROWS]
-    following = f"{page[-1][0]}-{page[-1][1]}" if len(rows) > PAGE_ROWS else None
-    return [_test(*row[2:]) for row in page], following
+    following = "{}-{}".format(*page[-1][0]) if len(rows) > PAGE_ROWS else None
+    return [_test(result) for _, result in page], following
 
 
-def _test(test_id: str, outcome: str, content: str) -> responses.Test:
-    stored = json.loads(content)
-    durations = [stored.get(name) for name in ("setup_ns", "call_ns", "teardown_ns")]
-    known = [each for each in durations if isinstance(each, int)]
-    metrics = stored.get("metrics") or []
+def _test(result: TestResult) -> responses.Test:
+    durations = (result.setup_ns, result.call_ns, result.teardown_ns)
+    known = [each for each in durations if each is not None]
     return {
-        "test": cut(test_id),
-        "outcome": outcome,
-        "mode": stored.get("mode"),
+        "test": cut(storable(result.test_id)),
+        "outcome": result.outcome.value,
+        "mode": result.mode,
         "total_ns": sum(known) if known else None,
-        "metrics": [_metric(each) for each in metrics[:_MOST_METRICS]],
-        "error": cut(stored.get("error")),
+        "metrics": [
+            {"name": cut(each.name), "value": finite(each.value), "passed": each.passed}
+            for each in result.metrics[:_MAX_METRICS]
+        ],
+        "error": cut(result.error),
     }
 
 
-def _metric(stored: dict[str, Any]) -> responses.Metric:
-    value = stored.get("value")
-    return {
-        "name": cut(str(stored.get("name"))),
-        "value": finite(value) if isinstance(value, int | float) else None,
-        "passed": stored.get("passed"),
-    }
-
-
-def _attempts(request: PageRequest, key: int) -> tuple[list[responses.RunAttempt], int | None]:
+def _attempts(request: PageRequest, run: RunRow) -> tuple[list[responses.RunAttempt], int | None]:
     after = request.number("attempts_after") or 0
     asked = request.text("outcome")
-    outcomes = tuple(request.index.tallies.outcomes(key)) if asked is None else (asked,)
-    rows = browsing_runs.attempts_of_run(request.source, key, after, outcomes, PAGE_ROWS + 1)
-    found: list[responses.RunAttempt] = [
-        {
-            "case_id": case_id,
-            "op": cut(op),
-            "outcome": outcome,
-            "board": cut(board),
-            "detail": cut(detail),
-            "started_at": started_at,
-            "duration_ns": duration_ns,
-        }
-        for _, case_id, op, outcome, board, detail, started_at, duration_ns in rows[:PAGE_ROWS]
-    ]
+    outcomes = dict(run.attempts) if asked is None else (asked,)
+    rows = request.reader.run_attempts_after(run.key, after, outcomes, PAGE_ROWS + 1)
+    found = [_attempt(each) for _, each in rows[:PAGE_ROWS]]
     return found, rows[PAGE_ROWS - 1][0] if len(rows) > PAGE_ROWS else None
 
 
-def _calls(request: PageRequest, key: int) -> responses.Timeline:
+def _attempt(attempted: AttemptedCase) -> responses.RunAttempt:
+    attempt = attempted.attempt
+    return {
+        "case_id": attempt.case_id,
+        "op": cut(attempted.op),
+        "outcome": attempt.outcome.value,
+        "board": cut(attempt.board and storable(attempt.board)),
+        "detail": cut(attempt.detail and storable(attempt.detail)),
+        "started_at": attempt.started_at,
+        "duration_ns": attempt.duration_ns,
+    }
+
+
+def _calls(request: PageRequest, run: RunRow) -> responses.Timeline:
     """Return some calls of one process, in their order."""
-    processes = browsing_runs.recordings_of_run(request.source, key, _MOST_PROCESSES)
+    processes = request.reader.processes(run.key, _MAX_PROCESSES)
     asked, first = request.number("process"), request.number("first") or 0
     chosen = [row for row in processes if asked is None or row[1] == asked][:1]
     found: responses.Timeline = {
-        "processes": [{"process": row[1], "calls": row[3]} for row in processes],
+        "processes": [{"process": process, "calls": calls} for _, process, calls in processes],
         "process": chosen[0][1] if chosen else None,
         "first": first,
         "next": None,
         "calls": [],
         "problem": None,
     }
-    if not chosen or not chosen[0][3]:
+    if not chosen or not chosen[0][2]:
         return found
-    recording, _, _, total = chosen[0]
+    recording, _, total = chosen[0]
     try:
         found["calls"], following = _window(request, recording, first)
     except BadData as error:
@@ -209,14 +205,8 @@ def _calls(request: PageRequest, key: int) -> responses.Timeline:
 
 def _window(request: PageRequest, recording: int, first: int) -> tuple[list[responses.Call], int]:
     """Return some calls from ``first`` on, and the number of the call to continue with."""
-    block = browsing_runs.block_at(request.source, recording, first)
-    dictionary = browsing_runs.dictionary_of(request.source, recording)
-    if block is None or dictionary is None:
-        return [], _NO_MORE
-    seen = calls_within(dictionary, CallBlock(*block), first, _WINDOW)
-    ops = browsing_runs.op_names(request.source, {call.case_id for call in seen})
-    # Calls that were filtered are not shown; a block may have no others.
-    following = seen[-1].op_index + 1 if len(seen) == _WINDOW else block[0] + block[1]
+    seen, following = request.reader.calls_from(recording, first, _WINDOW)
+    ops = request.reader.ops_of({call.case_id for call in seen})
     found: list[responses.Call] = [
         {
             "op_index": call.op_index,
@@ -246,5 +236,4 @@ def _cut_all(data: Any) -> Any:
 RUN: Final = Page(
     *("/run", "run", "One run: tests, attempts, calls, environment", run_page),
     PARAMETERS,
-    early=True,
 )

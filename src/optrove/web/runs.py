@@ -2,123 +2,117 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from optrove.errors import NotFound
-from optrove.model.records import Outcome, RunKind
-from optrove.trove import browsing_runs
-from optrove.web.page_request import PAGE_ROWS, Page, View, not_listed, several
+from optrove.model.records import CHECK_BOARD, Outcome, RunKind
+from optrove.trove.database import storable
+from optrove.web.page_request import PAGE_ROWS, Page, PageView, not_listed, several
 from optrove.web.parameters import Parameter
 from optrove.web.wording import cut
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from optrove.trove.database import Connection
+    from optrove.model.records import Run
+    from optrove.model.trove import RunRow
+    from optrove.trove.reader import TroveReader
     from optrove.web import responses
     from optrove.web.page_request import PageRequest
 
 
-CHECK_BOARD: Final = "check-board"
-"""The kind of a run of ``optrove check-board``, which is stored as a replay."""
 EXECUTED: Final = ("sweep", "replay", CHECK_BOARD)
 """The kinds of runs that try cases."""
-_SHOWN: Final = 5
+_MAX_EXAMPLES: Final = 5
 _State: TypeAlias = Literal["running", "incomplete", "failed", "done"]
 
 
-def run_rows(request: PageRequest, rows: Sequence[tuple[Any, ...]]) -> list[responses.Run]:
-    """Return runs with their totals."""
-    known = request.index.totals
-    missing = [row[0] for row in rows if row[0] not in known]
-    known.update(browsing_runs.totals(request.source, missing))
-    outcomes = request.index.tallies.outcomes
-    return [_run(row, {**known[row[0]], "attempts": outcomes(row[0])}) for row in rows]
-
-
-def _run(row: tuple[Any, ...], totals: dict[str, Any]) -> responses.Run:
-    _, run_id, kind, source, model, board, device, ttnn, started_at, finished_at, content, *_ = row
-    stored = json.loads(content)
-    exit_code = stored.get("exit_code") if isinstance(stored, dict) else None
+def run_data(row: RunRow) -> responses.Run:
+    """Return a run with its totals."""
+    run, environment, attempts = row.run, row.run.environment, dict(row.attempts)
     return {
-        "run_id": cut(run_id),
-        "kind": kind,
-        "source": cut(source),
-        "model": cut(model),
-        "board": cut(board),
-        "device": device,
-        "ttnn_version": cut(ttnn),
-        "started_at": started_at,
-        "finished_at": finished_at,
-        "exit_code": exit_code,
-        "state": _state(kind, finished_at, exit_code, totals),
-        "cases": totals["cases"],
-        "calls": totals["calls"],
-        "ops": totals["ops"],
-        "planned": totals["planned"],
-        "complete": totals["complete"],
-        "tests": totals["tests"],
-        "attempts": _in_order(totals["attempts"]),
-        "tried": sum(totals["attempts"].values()),
+        "run_id": cut(storable(run.id)),
+        "kind": kind_of(run),
+        "source": cut(storable(run.source)),
+        "model": cut(run.model and storable(run.model)),
+        "board": cut(environment.board and storable(environment.board)),
+        "device": environment.device_kind.value,
+        "ttnn_version": cut(environment.ttnn_version and storable(environment.ttnn_version)),
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "exit_code": run.exit_code,
+        "state": _state(row),
+        "cases": row.cases,
+        "calls": row.calls,
+        "ops": row.ops,
+        "planned": row.planned,
+        "complete": row.ended,
+        "tests": dict(sorted(row.tests)),
+        "attempts": in_order(attempts),
+        "tried": sum(attempts.values()),
     }
 
 
-def _in_order(outcomes: dict[str, int]) -> dict[str, int]:
+def kind_of(run: Run) -> str:
+    """Return the kind of a run; one of ``optrove check-board`` is stored as a replay."""
+    checks = run.kind is RunKind.REPLAY and run.source.startswith(f"{CHECK_BOARD} ")
+    return CHECK_BOARD if checks else run.kind.value
+
+
+def in_order(outcomes: Mapping[str, int]) -> dict[str, int]:
     """Return outcomes in the order of their kinds."""
     return {each.value: outcomes[each.value] for each in Outcome if each.value in outcomes}
 
 
-def named_run(source: Connection, name: str) -> tuple[Any, ...]:
+def named_run(reader: TroveReader, name: str) -> RunRow:
     """Return the run with this id or prefix of an id; NotFound if there is no such run."""
-    row = browsing_runs.run_named(source, name)
+    row = next(iter(reader.runs(name)), None)
     if row is None:
-        found = browsing_runs.runs_beginning(source, name, _SHOWN)
+        found = reader.find_run(name)
         if len(found) > 1:
-            raise several("run", name, found)
-        row = browsing_runs.run_named(source, found[0]) if found else None
+            raise several("run", name, found[:_MAX_EXAMPLES])
+        row = next((row for each in found for row in reader.runs(each)), None)
     if row is None:
         raise NotFound(f"no run here has the id {name[:80]!r}; those there are: /runs")
     return row
 
 
-def _state(kind: str, finished_at: str | None, exit_code: object, totals: dict[str, Any]) -> _State:
+def _state(row: RunRow) -> _State:
     """Return the state of a run."""
-    if kind in EXECUTED and finished_at is None:
+    if row.run.finished_at is None and kind_of(row.run) in EXECUTED:
         return "running"
-    if not totals["complete"]:
+    if not row.ended:
         return "incomplete"
-    return "failed" if exit_code not in (None, 0) else "done"
+    return "failed" if row.run.exit_code not in (None, 0) else "done"
 
 
 KINDS: Final = (*(kind.value for kind in RunKind), CHECK_BOARD)
 RUN_ID: Final = "the run's id, or its beginning"
 PARAMETERS: Final = (
     Parameter("kind", "runs of this kind", choices=KINDS),
-    Parameter("model", "runs of this model, or else of this source"),
+    Parameter("model", "runs of this model, or of this source"),
     Parameter("board", "runs on this board"),
-    Parameter("after", "the last run of the page before"),
+    Parameter("after", "the last run of the previous page"),
 )
 
 
-def runs_page(request: PageRequest) -> View:
+def runs_page(request: PageRequest) -> PageView:
     """Make the page of runs, the newest first."""
     chosen = {name: request.text(name) for name in ("kind", "model", "board")}
     after = request.text("after")
-    last = None if after is None else browsing_runs.run_named(request.source, after)
+    last = None if after is None else next(iter(request.reader.runs(after)), None)
     if after is not None and last is None:
         raise not_listed("run", after)
-    begin = None if last is None else (last[8], last[0])
-    rows = browsing_runs.runs(request.source, PAGE_ROWS + 1, begin, **chosen)
-    page = rows[:PAGE_ROWS]
-    runs = run_rows(request, page)
+    begin = None if last is None else last.run
+    rows = request.reader.runs(chosen=chosen, after=begin, limit=PAGE_ROWS + 1)
+    runs = [run_data(row) for row in rows[:PAGE_ROWS]]
     response: responses.RunsPage = {
         "chosen": {name: value for name, value in chosen.items() if value is not None},
-        "kinds": browsing_runs.run_counts(request.source),
+        "kinds": request.reader.run_kinds(),
         "runs": runs,
-        "next": page[-1][1] if len(rows) > PAGE_ROWS else None,
+        "next": storable(rows[PAGE_ROWS - 1].run.id) if len(rows) > PAGE_ROWS else None,
     }
-    return View(response, {"before": _place_before(runs)})
+    return PageView(response, {"before": _place_before(runs)})
 
 
 def _place_before(runs: Sequence[responses.Run]) -> int:
@@ -127,10 +121,9 @@ def _place_before(runs: Sequence[responses.Run]) -> int:
     return next((place for place in range(1, len(alike)) if alike[place] == alike[0]), 1)
 
 
-def progress_page(request: PageRequest) -> View:
+def progress_page(request: PageRequest) -> PageView:
     """Make the page of a run's progress: what was planned, and the results so far."""
-    row = named_run(request.source, request.text("run") or "")
-    (data,) = run_rows(request, [row])
+    data = run_data(named_run(request.reader, request.text("run") or ""))
     response: responses.Progress = {
         "run_id": data["run_id"],
         "kind": data["kind"],
@@ -141,14 +134,11 @@ def progress_page(request: PageRequest) -> View:
         "tried": data["tried"],
         "attempts": data["attempts"],
     }
-    return View(response)
+    return PageView(response)
 
 
-RUNS: Final = Page(
-    *("/runs", "runs", "All runs, the newest first", runs_page), PARAMETERS, early=True
-)
+RUNS: Final = Page(*("/runs", "runs", "All runs, the newest first", runs_page), PARAMETERS)
 PROGRESS: Final = Page(
-    *("/progress", "progress", "How far a run is", progress_page),
+    *("/progress", "progress", "Progress of a run", progress_page),
     (Parameter("run", RUN_ID, required=True),),
-    early=True,
 )

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from optrove.trove.place import Place
 
 
-_SHORTEST_TOKEN: Final = 8
+_MIN_TOKEN_CHARS: Final = 8
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is reached from this machine only."""
+    """Return whether a host is reached from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -34,9 +34,9 @@ def is_loopback(host: str) -> bool:
 
 def check_safe(host: str, token: str | None) -> None:
     """Refuse to show a trove to other machines without a token, or with one that is guessed."""
-    if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii()):
+    if token is not None and (len(token) < _MIN_TOKEN_CHARS or not token.isascii()):
         raise OpenToOthers(
-            f"a token needs {_SHORTEST_TOKEN} or more letters of ASCII, this one has {len(token)}; "
+            f"a token needs at least {_MIN_TOKEN_CHARS} ASCII characters; "
             f"make one with: python -c 'import secrets; print(secrets.token_urlsafe())'"
         )
     if token is None and not is_loopback(host):
@@ -57,8 +57,8 @@ def web_missing(error: ModuleNotFoundError) -> FrameworkMissing:
 PORT: Final = 8777
 HOST: Final = "127.0.0.1"
 
-_LARGEST_REQUEST: Final = 81_920
-_MOST_AT_ONCE: Final = 256
+_MAX_REQUEST_BYTES: Final = 81_920
+_MAX_CONNECTIONS: Final = 256
 _TURN_S: Final = 0.0005
 _BACKLOG: Final = 256
 
@@ -70,9 +70,9 @@ def serve(
     port: int = PORT,
     token: str | None = None,
     store: str | None = None,
-    tell: Callable[[str], object] = lambda _: None,
+    on_ready: Callable[[str], object] = lambda _: None,
 ) -> None:
-    """Serve a trove until interrupted; ``tell`` is given the address once it can be opened.
+    """Serve a trove until interrupted; ``on_ready`` gets the address when it can be opened.
 
     ``store`` is how commands on the pages name the trove. OpenToOthers when other machines could
     see it without a token; UnusableAddress when the address cannot be had.
@@ -87,24 +87,24 @@ def serve(
         app = make_app(site, token, loopback=is_loopback(host))
         with _listening(host, port) as listening:
             address = _address(host, listening)
-            _Telling(_config(app), lambda: tell(address)).run(sockets=[listening])
+            _NotifyingServer(_config(app), lambda: on_ready(address)).run(sockets=[listening])
     finally:
         sys.setswitchinterval(usual)
         site.close()
 
 
-class _Telling(uvicorn.Server):
-    """A server that says when it has started."""
+class _NotifyingServer(uvicorn.Server):
+    """A server that calls a function when it has started."""
 
-    def __init__(self, config: uvicorn.Config, tell: Callable[[], object]) -> None:
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], object]) -> None:
         super().__init__(config)
-        self._tell = tell
+        self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and say so."""
+        """Start, and call the function."""
         await super().startup(sockets)
         if self.started:
-            self._tell()
+            self._on_ready()
 
 
 def _config(app: Any) -> uvicorn.Config:
@@ -118,8 +118,8 @@ def _config(app: Any) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        h11_max_incomplete_event_size=_LARGEST_REQUEST,
-        limit_concurrency=_MOST_AT_ONCE,
+        h11_max_incomplete_event_size=_MAX_REQUEST_BYTES,
+        limit_concurrency=_MAX_CONNECTIONS,
         timeout_graceful_shutdown=2,
     )
 
@@ -131,7 +131,7 @@ def _listening(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         raise UnusableAddress(
             f"no page can be served at {host} port {port}: {error}; "
-            f"choose another with --port, 0 for any that is free"
+            f"choose another with --port; 0 picks a free one"
         ) from error
 
 

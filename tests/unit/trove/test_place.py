@@ -49,10 +49,10 @@ def test_a_password_is_never_shown(text, shown):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "give a path"),
-        ("mysql://me@host/db", "mysql:// is no kind of place"),
+        ("mysql://me@host/db", "mysql:// is not a kind of place"),
         ("sqlite://", "sqlite:///path"),
         ("sqlite:///", "sqlite:///path"),
         ("postgresql://host", "names no database"),
@@ -61,8 +61,8 @@ def test_a_password_is_never_shown(text, shown):
         ("postgresql://[/db", "cannot be understood"),
     ],
 )
-def test_what_names_no_place_is_refused_with_advice(text, told):
-    with pytest.raises(NotATrove, match=told) as caught:
+def test_what_names_no_place_is_refused_with_advice(text, message):
+    with pytest.raises(NotATrove, match=message) as caught:
         place_of(text)
     assert "secret" not in str(caught.value)
 

@@ -100,7 +100,7 @@ def test_a_scrubbed_trove_tells_of_nobody_and_is_as_good_as_the_whole_one(store)
     assert run("push", "public.db", "--scrub", "--store", store)["runs"] == 0
     assert nowhere(Path("public.db").read_bytes())
     with open_reader(place_of("public.db")) as public, open_reader(place_of(store)) as whole:
-        packed = public.source.rows("SELECT dictionary FROM recordings", {})
+        packed = public.connection.rows("SELECT dictionary FROM recordings", {})
         assert all(nowhere(zlib.decompress(each)) for (each,) in packed if each)
         calls = list(public.calls("traced"))
         assert [call.op_index for call in calls] == [

@@ -28,7 +28,7 @@ def test_each_run_is_a_point_that_says_what_it_is():
     runs = [run(1, mean_pcc=0.999, least_pcc=0.9), run(2, mean_pcc=0.99, least_pcc=0.8)]
     svg = pcc_plot(runs)
     assert len(list(sound(svg).iter("{http://www.w3.org/2000/svg}circle"))) == 4
-    assert "&lt;1&gt;, 1 Jan 2026, 00:00: mean 0.999 on &lt;b&gt;" in svg
+    assert "&lt;1&gt;, 2026-01-01 00:00: mean 0.999 on &lt;b&gt;" in svg
 
 
 def test_equal_values_are_a_line_in_the_middle():

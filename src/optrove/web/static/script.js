@@ -1,4 +1,4 @@
-// Three comforts: "/" goes to the search, buttons copy commands, running sweeps tell how far they are.
+// "/" focuses the search, buttons copy commands, and running sweeps show their progress.
 "use strict";
 
 document.addEventListener("keydown", (event) => {

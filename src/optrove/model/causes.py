@@ -1,0 +1,33 @@
+"""The cause of a failure: the line of a detail that states it, and its text without numbers."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+DIFFERS: Final = "not as recorded: "
+"""The beginning of a line about a difference between the replayed and the recorded call."""
+
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\b(?:nan|-?inf)\b")
+_PCC: Final = re.compile(rf"(\bPCC\b)\W{{1,3}}(?:{_NUMBER.pattern})", re.IGNORECASE)
+
+
+def cause_in(detail: str | None) -> str | None:
+    """Return the line of a failure's detail that states its cause."""
+    given = (detail or "").splitlines()
+    lines = [line.strip() for line in given if line.strip() and not line.startswith(DIFFERS)]
+    if len(lines) > 1 and lines[1] == _TRACEBACK:
+        # The last line of a Python traceback states the error.
+        return f"{lines[0]} {lines[-1]}"
+    return lines[0] if lines else None
+
+
+def without_numbers(text: str) -> str:
+    """Return a text with its numbers replaced: the same for the same cause."""
+    return _NUMBER.sub("N", text)
+
+
+def without_pcc(text: str) -> str:
+    """Return a text without the values of PCC in it, which differ from case to case."""
+    return _PCC.sub(r"\1", text)
