@@ -21,7 +21,7 @@ from optrove.errors import NotFound
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from optrove.sweep.traced import Traced
+    from optrove.sweep.traced import TracedConfiguration
 
 __all__ = [
     "MasterConfigLoader",
@@ -98,7 +98,7 @@ def unpack_traced_tensors(name: str) -> list[tuple[Any, Any, Any, Any]]:
     return [live_tensor(tensor) for tensor in read_name(name).tensors]
 
 
-def _read(name: str, arity: int, function: str) -> Traced:
+def _read(name: str, arity: int, function: str) -> TracedConfiguration:
     from optrove.sweep.traced import read_name
 
     traced = read_name(name)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from optrove.replay.planning import PlannedJob
     from optrove.report.document import Node
     from optrove.serializer.text import Json
-    from optrove.sweep.vectors import Group, SweepPlan
+    from optrove.sweep.vectors import SweepPlan, VectorGroup
 
 _PLAN: Final = (
     Column("op", flexible=True),
@@ -79,7 +79,7 @@ def plan_data(plan: SweepPlan) -> dict[str, Json]:
 
 
 def vectors_document(
-    name: str, found: SweepPlan, exported: Sequence[Group] = (), *, listed: bool = True
+    name: str, found: SweepPlan, exported: Sequence[VectorGroup] = (), *, listed: bool = True
 ) -> Iterator[Node]:
     """Yield the vectors of a module or an op if ``listed``, their groups, and their counts."""
     if listed and found.vectors:
@@ -106,7 +106,9 @@ def _vector_row(planned: PlannedJob) -> tuple[str, str, str]:
     return planned.case_id[:SHORT_ID], planned.suite or "", text
 
 
-def vectors_data(name: str, found: SweepPlan, exported: Sequence[Group] = ()) -> dict[str, Any]:
+def vectors_data(
+    name: str, found: SweepPlan, exported: Sequence[VectorGroup] = ()
+) -> dict[str, Any]:
     """Return vectors; ``optrove.cli.sweep`` describes the keys."""
     return {
         "name": _name(name, found),
@@ -134,7 +136,7 @@ def _name(name: str, found: SweepPlan) -> str:
 
 
 def _groups(
-    found: SweepPlan, exported: Sequence[Group]
+    found: SweepPlan, exported: Sequence[VectorGroup]
 ) -> list[tuple[str | None, str | None, int, str | None]]:
     """Return hardware, mesh and number of vectors of each group, and its file if written."""
     return [

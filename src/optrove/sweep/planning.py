@@ -7,25 +7,29 @@ have left in a trove are not recorded cases.
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadTarget, NotFound
-from optrove.model.ops import ANY, VECTORS
+from optrove.model.ops import ANY, is_vector
 from optrove.model.records import DeviceKind, Sweep
+from optrove.model.values import Text
 from optrove.replay.device_choice import group_by_device, resolve_device
 from optrove.replay.planning import planned_cases
 from optrove.replay.sweep_module import module_name
 from optrove.sweep.vector_files import EXPORT, vectors_from_file
 from optrove.sweep.vectors import (
     SweepPlan,
+    VectorRequest,
+    joined,
     module_device,
     module_file,
     module_vectors,
     shuffled,
 )
-from optrove.trove.query import Asked, query_of, select_recorded
+from optrove.trove.query import CaseFilters, query_of, select_recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,71 +46,122 @@ IN_PROCESS: Final = "here"
 """Engines: worker processes, the nodes of a Ray cluster, and this process."""
 
 VECTOR_ID: Final = "vector_id"
-"""The filter of a sweep of a single vector."""
+LIMIT: Final = "limit"
+"""The filters of a sweep that apply to any cases: a single vector, and at most so many cases."""
+
+BEYOND: Final = "beyond --limit"
 
 MOVING: Final = "of data-movement ops (--all-ops adds them)"
 NESTED: Final = "called by other ops only (--nested adds them)"
 MOVING_AND_NESTED: Final = "of data-movement ops (--all-ops --nested adds them)"
 """The reason in place of MOVING if only other ops call some of these cases."""
 
-_REPEATED: Final = "the same as another"
+_NS: Final = 1e9
+
+_FASTEST: Final = 200
+_MIN_CASES: Final = 1000
+"""How many vectors of a module are planned for a second of a budget, and at least: more than any
+machine executes. The others are not even made."""
 
 
-def filters_of(asked: Asked, vector_id: str | None = None) -> tuple[tuple[str, str], ...]:
+def filters_of(
+    asked: CaseFilters, vector_id: str | None = None, limit: int | None = None
+) -> tuple[tuple[str, str], ...]:
     """Return filters as a Sweep has them: by name, as text."""
-    found = [(name, getattr(asked, name)) for name in Asked.__slots__ if name != "name"]
+    found = [(name, getattr(asked, name)) for name in CaseFilters.__slots__ if name != "name"]
     return tuple(
         (name, "x".join(map(str, value)) if isinstance(value, tuple) else str(value))
-        for name, value in (*found, (VECTOR_ID, vector_id))
+        for name, value in (*found, (VECTOR_ID, vector_id), (LIMIT, limit))
         if value not in (None, False)
     )
 
 
 def plan_sweep(
-    sweep: Sweep, asked: Asked, reading: Callable[[], TroveReader], store: str | None = None
+    sweep: Sweep, asked: CaseFilters, reading: Callable[[], TroveReader], store: str | None = None
 ) -> SweepPlan:
     """Return the plan of a sweep; NotFound or BadTarget if it has no cases.
 
     ``asked`` are the filters of recorded cases; ``reading`` opens the trove, and is called only if
     recorded cases are wanted. ``store`` is the trove of modules' loaders.
     """
+    filters = dict(sweep.filters)
     if sweep.source in (EXPORT, FILE):
-        parts = _file_parts(sweep)
+        parts = list(_file_parts(sweep, store))
     else:
-        parts = _target_parts(sweep, asked, reading, store)
-    plan = _only(_placed(_joined(list(parts)), sweep), dict(sweep.filters).get(VECTOR_ID))
+        parts = list(_target_parts(sweep, asked, reading, store))
+    if LIMIT in filters:
+        parts = limited(parts, int(filters[LIMIT]), sweep.order_seed or 0)
+    plan = _only(_placed(joined(parts), sweep), filters.get(VECTOR_ID))
     if sweep.order_seed is None and sweep.budget_ns is not None:
+        # The vectors of a module count alike: any of them, not the first ones.
+        plan = shuffled(plan, 0) if plan.modules else plan
         most_called_first = sorted(plan.vectors, key=lambda each: -(each.calls or 0))
         return replace(plan, vectors=tuple(most_called_first))
     return shuffled(plan, sweep.order_seed)
 
 
-def _file_parts(sweep: Sweep) -> Iterator[SweepPlan]:
+def limited(parts: Sequence[SweepPlan], limit: int, seed: int) -> list[SweepPlan]:
+    """Return the parts with at most so many vectors in all, divided evenly.
+
+    Of modules and files it is a sample; of ops it is the most called cases.
+    """
+    found: dict[int, SweepPlan] = {}
+    for number, place in enumerate(sorted(range(len(parts)), key=lambda n: len(parts[n].vectors))):
+        part = parts[place]
+        share = -(-limit // (len(parts) - number))
+        count = min(share, len(part.vectors))
+        chosen = list(range(count))
+        if any(each.suite is not None for each in part.vectors):
+            generator = random.Random(seed)  # noqa: S311 - a sample, not a secret
+            chosen = sorted(generator.sample(range(len(part.vectors)), count))
+        left = len(part.vectors) - count
+        left_out = dict(part.left_out)
+        if left:
+            left_out[BEYOND] = left_out.get(BEYOND, 0) + left
+        vectors = tuple(part.vectors[each] for each in chosen)
+        found[place] = replace(part, vectors=vectors, left_out=tuple(left_out.items()))
+        limit -= count
+    return [found[place] for place in range(len(parts))]
+
+
+def sample_size(sweep: Sweep) -> int | None:
+    """Return how many vectors of a module a sweep needs at most; None for all."""
+    limit = dict(sweep.filters).get(LIMIT)
+    if limit is not None:
+        return int(limit)
+    if sweep.budget_ns is None or VECTOR_ID in dict(sweep.filters):
+        return None
+    return max(_MIN_CASES, round(_FASTEST * sweep.budget_ns / _NS))
+
+
+def _file_parts(sweep: Sweep, store: str | None) -> Iterator[SweepPlan]:
     """Yield the vectors of files, for each target if there are any."""
     if sweep.source == FILE and sweep.file is None:
         raise BadTarget("--vector-source file needs the file: add --file-path FILE")
     for target in sweep.targets or (None,):
         module = None if target is None else module_file(target)
         name = target if module is None else module_name(module)
-        yield vectors_from_file(Path(sweep.file or EXPORT), sweep, name, module)
+        request = VectorRequest(store=store)
+        yield vectors_from_file(Path(sweep.file or EXPORT), sweep, name, module, request)
 
 
 def _target_parts(
-    sweep: Sweep, asked: Asked, reading: Callable[[], TroveReader], store: str | None
+    sweep: Sweep, asked: CaseFilters, reading: Callable[[], TroveReader], store: str | None
 ) -> Iterator[SweepPlan]:
     """Yield the vectors of each module, then the cases of ops."""
     files = {target: module_file(target) for target in sweep.targets}
     ops = [target for target, file in files.items() if file is None]
     modules = [file for file in files.values() if file is not None]
-    filters = [name for name, _ in sweep.filters if name != VECTOR_ID]
+    filters = [name for name, _ in sweep.filters if name not in (VECTOR_ID, LIMIT)]
     if ops and sweep.suite is not None:
         raise BadTarget(f"{ops[0]!r} is an op, which has no suites; leave out --suite-name")
     if modules and filters:
         raise BadTarget(
             f"{modules[0]} is a module, whose vectors have no {filters[0]}; filters are for ops"
         )
+    request = VectorRequest(store=store, limit=sample_size(sweep), seed=sweep.order_seed or 0)
     for file in modules:
-        yield module_vectors(file, sweep, store)
+        yield module_vectors(file, sweep, request)
     if ops or not modules:
         yield recorded_cases(reading(), ops, asked, seed=sweep.seed, timeout_ns=sweep.timeout_ns)
 
@@ -114,7 +169,7 @@ def _target_parts(
 def recorded_cases(
     reader: TroveReader,
     ops: Sequence[str],
-    asked: Asked,
+    asked: CaseFilters,
     *,
     seed: int = 0,
     timeout_ns: int | None = None,
@@ -133,11 +188,11 @@ def recorded_cases(
     left_out = _left_out(reader, names, asked)
     if not vectors:
         others = "".join(f"; there are {count:,} {reason}" for reason, count in left_out)
-        raise NotFound(f"the trove holds no such case{others}; list the ops with: optrove ops")
+        raise NotFound(f"the trove has no such case{others}; list the ops with: optrove ops")
     return SweepPlan(vectors, left_out)
 
 
-def _queries(reader: TroveReader, name: str, asked: Asked) -> Iterator[Query]:
+def _queries(reader: TroveReader, name: str, asked: CaseFilters) -> Iterator[Query]:
     if name == ANY:
         # One query for all ops: the most called case of all comes first.
         yield replace(query_of(reader, asked), vectors=False)
@@ -146,7 +201,7 @@ def _queries(reader: TroveReader, name: str, asked: Asked) -> Iterator[Query]:
         yield answer.query
 
 
-def _left_out(reader: TroveReader, names: Sequence[str], asked: Asked) -> Counts:
+def _left_out(reader: TroveReader, names: Sequence[str], asked: CaseFilters) -> Counts:
     def cases(*, all_ops: bool = asked.all_ops, nested: bool = asked.nested) -> int:
         return _count(reader, names, replace(asked, all_ops=all_ops, nested=nested))
 
@@ -157,7 +212,7 @@ def _left_out(reader: TroveReader, names: Sequence[str], asked: Asked) -> Counts
     return tuple((reason, count) for reason, count in counts if count)
 
 
-def _count(reader: TroveReader, names: Iterable[str], asked: Asked) -> int:
+def _count(reader: TroveReader, names: Iterable[str], asked: CaseFilters) -> int:
     """Return how many cases the names mean; an op that several names mean counts once."""
     found: dict[str, int] = {}
     for name in names:
@@ -171,55 +226,38 @@ def _count(reader: TroveReader, names: Iterable[str], asked: Asked) -> int:
     return sum(found.values())
 
 
-def _joined(parts: Sequence[SweepPlan]) -> SweepPlan:
-    """Return several plans as one, in which every case is once."""
-    vectors: dict[str, PlannedJob] = {}
-    left_out: dict[str, int] = {}
-    for part in parts:
-        before = len(vectors)
-        for each in part.vectors:
-            vectors.setdefault(each.case_id, each)
-        repeated = len(part.vectors) - (len(vectors) - before)
-        for reason, count in ((_REPEATED, repeated), *part.left_out):
-            if count:
-                left_out[reason] = left_out.get(reason, 0) + count
-    modules = (
-        replace(module, timeout_ns=part.vectors[0].job.timeout_ns)
-        for part in parts
-        for module in part.modules
-    )
-    return SweepPlan(
-        tuple(vectors.values()),
-        tuple(left_out.items()),
-        tuple(dict.fromkeys(modules)),
-        {case_id: where for part in parts for case_id, where in part.where.items()},
-        tuple(note for part in parts for note in part.notes),
-    )
-
-
 def _placed(plan: SweepPlan, sweep: Sweep) -> SweepPlan:
     """Return a plan with a device for each case; the vectors of modules come first."""
     where = dict(plan.where)
-    vectors = [each for each in plan.vectors if each.op.startswith(VECTORS)]
-    others = [each for each in plan.vectors if not each.op.startswith(VECTORS)]
+    vectors = [each for each in plan.vectors if is_vector(each.op)]
+    others = [each for each in plan.vectors if not is_vector(each.op)]
     missing = [each.case_id for each in vectors if each.case_id not in where]
     if missing:
         where |= dict.fromkeys(missing, module_device(sweep.device_kind, sweep.board))
     if sweep.engine == RAY and sweep.device_kind is DeviceKind.HARDWARE:
         # The boards are on the nodes of the cluster, and need not be here.
-        groups = group_by_device(others, DeviceKind.HARDWARE, None)
+        groups = group_by_device(others, DeviceKind.HARDWARE, None, sweep.torch)
     else:
-        groups = group_by_device(others, *resolve_device(sweep.device_kind, sweep.board))
+        device = resolve_device(sweep.device_kind, sweep.board)
+        groups = group_by_device(others, *device, sweep.torch)
     for place, some in groups.items():
         where |= {each.case_id: place for each in some}
     return replace(plan, vectors=(*vectors, *others), where=where)
 
 
 def _only(plan: SweepPlan, vector_id: str | None) -> SweepPlan:
-    """Return the one case whose id begins with ``vector_id``; the whole plan without it."""
+    """Return the one case whose id begins with ``vector_id``; the whole plan without it.
+
+    The id of a traced vector may also be its ``config_hash``, which tt-metal's files call it by.
+    """
     if vector_id is None:
         return plan
-    found = [each for each in plan.vectors if each.case_id.startswith(vector_id.lower())]
+    prefix = vector_id.lower()
+    found = [
+        each
+        for each in plan.vectors
+        if each.case_id.startswith(prefix) or _config_hash(each).startswith(prefix)
+    ]
     if len(found) > 1:
         raise NotFound(
             f"{len(found)} of the {len(plan.vectors):,} vectors begin with {vector_id!r}; give "
@@ -231,3 +269,8 @@ def _only(plan: SweepPlan, vector_id: str | None) -> SweepPlan:
             f"optrove sweep --dry-run --json"
         )
     return replace(plan, vectors=tuple(found), left_out=())
+
+
+def _config_hash(vector: PlannedJob) -> str:
+    value = None if vector.suite is None else dict(vector.job.case.arguments).get("config_hash")
+    return value.value if isinstance(value, Text) else ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from optrove.errors import BadTarget
 from optrove.model.ops import ANY, VECTORS
-from optrove.model.records import DeviceKind, Job, RunKind, Sweep, now
+from optrove.model.records import OUT_OF_BUDGET, DeviceKind, Job, RunKind, Sweep, now
 from optrove.model.trove import PlannedCase
 from optrove.replay.device_choice import TargetDevice
 from optrove.replay.judge import MEASURES
@@ -22,17 +22,18 @@ from optrove.replay.runner import Workers, run_jobs
 from optrove.report.outcomes import results_of
 from optrove.report.results import summed
 from optrove.report.results_files import exported
+from optrove.report.wording import SHORT_ID
 from optrove.serializer.described import case_of
 from optrove.sweep.planning import FILE, IN_PROCESS, LOCAL, RAY, VECTOR_ID, plan_sweep
 from optrove.sweep.vector_files import EXPORT, write_file
-from optrove.sweep.vectors import SweepPlan, file_digest, file_stem
-from optrove.trove.query import Asked
+from optrove.sweep.vectors import SweepPlan, file_digest, file_stem, planned_vector
+from optrove.trove.query import CaseFilters
 from optrove.trove.trove import open_trove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
-    from optrove.model.records import Attempt, Run
+    from optrove.model.records import Attempt, AttemptedCase, Run
     from optrove.model.trove import RunRow
     from optrove.report.results import RunResults
     from optrove.trove.place import Place
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     Engine: TypeAlias = Callable[..., Iterator[Attempt]]
 
 _NS: Final = 1e9
-_ID_SHOWN: Final = 12
 _FIRST_PORTION: Final = 100
 _GROWTH: Final = 4
 
@@ -96,24 +96,23 @@ def swept(
     execute: Engine,
     *,
     jobs: int | None = None,
-    tell: Callable[[str], object] = lambda _: None,
-) -> Generator[tuple[PlannedJob, Attempt], None, None]:
+    log: Callable[[str], object] = lambda _: None,
+) -> Generator[AttemptedCase, None, None]:
     """Execute what is left of a sweep on an engine, and yield each case as soon as it is done.
 
     Everything yielded is in the trove when the iterator ends or is closed; if the process is
     killed, all but the last second. The sweep's budget begins now; when it is used up, no new case
-    begins.
+    begins, and one that goes on is interrupted.
     """
     by_id = {each.case_id: each for each in begun.left.vectors}
     with open_trove(place, create=False) as trove:
         writer = AttemptWriter(trove, begun.run)
-        engine = partial(execute, tell=tell, run_id=begun.run.id)
+        engine = partial(execute, log=log, run_id=begun.run.id)
         try:
             for attempt in _attempts(begun, engine, jobs):
-                planned = by_id[attempt.case_id]
-                noted = replace(attempt, notes=(*attempt.notes, *planned.notes))
-                writer.add(noted)
-                yield planned, noted
+                attempted = by_id[attempt.case_id].attempted(attempt)
+                writer.add(attempted)
+                yield attempted
         finally:
             writer.flush()
 
@@ -138,8 +137,8 @@ def _attempts(begun: SweepRun, execute: Engine, jobs: int | None) -> Iterator[At
             with closing(cast("Generator[Attempt, None, None]", attempts)):
                 for attempt in attempts:
                     yield attempt
-                    # Local workers finish in order the cases that they have begun.
-                    if not is_local and _is_over(until):
+                    # Other engines stop by themselves.
+                    if sweep.engine == IN_PROCESS and _is_over(until):
                         return
 
 
@@ -187,7 +186,10 @@ def finished(place: Place, run: Run) -> RunResults:
     with open_trove(place, create=False) as trove:
         with trove.reader() as reader:
             found = results_of(reader, run)
-        if found.waiting or found.run.finished_at is not None:
+        interrupted = any(
+            (each.attempt.detail or "").startswith(OUT_OF_BUDGET) for each in found.results
+        )
+        if found.waiting or interrupted or found.run.finished_at is not None:
             return found
         code = int(not summed(found).all_well)
         ended = replace(run, finished_at=now(), exit_code=code)
@@ -208,16 +210,20 @@ def resumed(reader: TroveReader, sweep: Sweep) -> SweepRun | None:
         if row.run.kind is RunKind.SWEEP and (stored := reader.sweep(row.run.id)) is not None
     ]
     same = [each for each in every if _options(each[1]) == asked]
-    unfinished = [each for each in same if not each[0].complete]
+    unfinished = [each for each in same if _is_unfinished(each[0])]
     if asked == Sweep():
         unfinished += [
             (row, stored)
             for row, stored in every
-            if not row.complete and VECTOR_ID not in dict(stored.filters)
+            if _is_unfinished(row) and VECTOR_ID not in dict(stored.filters)
         ]
     for row, stored in (*unfinished, *same):
         return _resumed(reader, row, stored, sweep)
     return None
+
+
+def _is_unfinished(row: RunRow) -> bool:
+    return not row.complete or row.run.finished_at is None
 
 
 def _options(sweep: Sweep) -> Sweep:
@@ -230,7 +236,7 @@ def _resumed(reader: TroveReader, row: RunRow, stored: Sweep, sweep: Sweep) -> S
     done = reader.attempted(row.run.id)
     left = [each for each in reader.planned(row.run.id) if each.case_id not in done]
     if stored.source in (EXPORT, FILE):
-        plan = plan_sweep(replace(stored, filters=()), Asked(), _no_trove)
+        plan = plan_sweep(replace(stored, filters=()), CaseFilters(), _no_trove)
         jobs = {each.case_id: each for each in plan.vectors}
     else:
         recorded = [each.case_id for each in left if each.suite is None]
@@ -240,7 +246,7 @@ def _resumed(reader: TroveReader, row: RunRow, stored: Sweep, sweep: Sweep) -> S
     gone = sum(each.case_id not in jobs for each in left)
     if gone:
         raise BadTarget(
-            f"{gone:,} cases of run {row.run.id[:_ID_SHOWN]} are no longer where they came from; "
+            f"{gone:,} cases of run {row.run.id[:SHORT_ID]} are no longer where they came from; "
             f"begin a new sweep: leave out --resume"
         )
     plan = SweepPlan(
@@ -281,7 +287,7 @@ def _module_vectors(
             timeout_ns=module.timeout_ns,
             module=module.path,
         )
-        yield PlannedJob(job, row.case_id, suite=suites[row.case_id])
+        yield planned_vector(row.case_id, suites[row.case_id], job)
 
 
 def export_results(found: RunResults, destination: Path) -> tuple[Path, ...]:
@@ -295,7 +301,7 @@ def export_results(found: RunResults, destination: Path) -> tuple[Path, ...]:
     if destination.suffix != ".json":
         files = {}
         for row in rows:
-            name = f"{file_stem(row['sweep_name'])}_{found.run.id[:_ID_SHOWN]}.json"
+            name = f"{file_stem(row['sweep_name'])}_{found.run.id[:SHORT_ID]}.json"
             files.setdefault(destination / name, []).append(row)
     for file, some in files.items():
         write_file(file, json.dumps(some, indent=2))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
+import random
 import re
 import zlib
 from collections import Counter
@@ -57,15 +58,15 @@ from optrove.serializer.wire import decode, encode
 from optrove.settings import read_settings
 from optrove.trove.opening import located, reading
 from optrove.trove.place import is_sqlite_file
-from optrove.trove.query import Asked, near, select
+from optrove.trove.query import CaseFilters, near, select
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 log = logging.getLogger(__name__)
 
-MOST_VECTORS: Final = 10_000
-"""The most permutations of a suite, and the most combinations of an op's specs."""
+MAX_VECTORS: Final = 10_000
+"""The most combinations of an op's specs that are made without a limit."""
 
 _ASPECTS: Final = ("dtype", "layout", "memory")
 _MEMORY_CONFIG: Final = "ttnn.MemoryConfig"
@@ -97,7 +98,7 @@ class TracedTensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class TracedConfiguration:
     """One traced configuration; ``output`` is the memory that the call asked for, if any."""
 
     op: str
@@ -115,7 +116,7 @@ class Configurations:
     op: str
     traced: int
     arity: int
-    kept: tuple[Traced, ...]
+    kept: tuple[TracedConfiguration, ...]
     repeated: int = 0
     other_arity: int = 0
     untensored: int = 0
@@ -140,7 +141,7 @@ def distinct(op: str, cases: Iterable[Case], arity: int | None = None) -> Config
         counts = Counter(len(each.tensors) for each in found)
         arity = max(counts, key=lambda count: (counts[count], -count), default=0)
     fitting = [each for each in found if len(each.tensors) == arity]
-    kept: dict[tuple[TracedTensor, ...], Traced] = {}
+    kept: dict[tuple[TracedTensor, ...], TracedConfiguration] = {}
     for each in fitting:
         kept.setdefault(each.tensors, each)
     return Configurations(
@@ -154,7 +155,7 @@ def distinct(op: str, cases: Iterable[Case], arity: int | None = None) -> Config
     )
 
 
-def traced_of(case: Case) -> Traced | None:
+def traced_of(case: Case) -> TracedConfiguration | None:
     """Return the configuration of a case; None if it has no tensor of ttnn."""
     specs = tensors_of(case)
     if not specs:
@@ -165,7 +166,7 @@ def traced_of(case: Case) -> Traced | None:
         if isinstance(value, Struct) and value.type == _MEMORY_CONFIG
     }
     output = memories.get("memory_config") or next(iter(memories.values()), None)
-    return Traced(case.op, tuple(map(_traced_tensor, specs)), output)
+    return TracedConfiguration(case.op, tuple(map(_traced_tensor, specs)), output)
 
 
 def tensors_of(case: Case) -> list[TensorSpec]:
@@ -202,11 +203,14 @@ def _traced_tensor(spec: TensorSpec) -> TracedTensor:
     )
 
 
-def combinations(op: str, cases: Sequence[Case]) -> tuple[Configurations, tuple[Case, ...]]:
+def combinations(
+    op: str, cases: Sequence[Case], *, limit: int | None = None, seed: int = 0
+) -> tuple[Configurations, tuple[Case, ...]]:
     """Return the configurations of an op, and a case for every combination of their specs.
 
     The shapes of one call stay together, since most others would not fit. Arguments that are not
-    tensors are those of the first case. BadTarget for more than 10,000 combinations.
+    tensors are those of the first case. With a ``limit`` it is a sample of the combinations, which
+    ``seed`` chooses; without one, BadTarget for more than 10,000.
     """
     found = distinct(op, cases)
     if not found.kept:
@@ -217,22 +221,33 @@ def combinations(op: str, cases: Sequence[Case]) -> tuple[Configurations, tuple[
         [dict.fromkeys(getattr(tensor, aspect) for tensor in tensors) for aspect in _ASPECTS]
         for tensors in zip(*(one.tensors for one in found.kept), strict=True)
     ]
-    count = len(shapes) * prod(len(values) for each in placements for values in each)
-    if count > MOST_VECTORS:
+    columns: list[list[Any]] = [list(shapes), *(list(product(*each)) for each in placements)]
+    count = prod(map(len, columns))
+    numbers: Sequence[int] = range(count)
+    if limit is not None:
+        generator = random.Random(seed)  # noqa: S311 - a sample, not a secret
+        numbers = sorted(generator.sample(numbers, min(limit, count)))
+    elif count > MAX_VECTORS:
         raise BadTarget(
             f"{op} was traced with specs that make {count:,} combinations, and at most "
-            f"{MOST_VECTORS:,} are allowed; choose fewer cases (--model, --dtype, --memory, "
-            f"--shape)"
+            f"{MAX_VECTORS:,} are made at once; take a sample (--limit), or choose fewer cases "
+            f"(--model, --dtype, --memory, --shape)"
         )
-    made = (
-        [
-            TracedTensor(shape, dtype, layout, memory=memory)
-            for shape, (dtype, layout, memory) in zip(chosen, placed, strict=True)
-        ]
-        for chosen in shapes
-        for placed in product(*(product(*each) for each in placements))
-    )
+    made = (_combined(columns, number) for number in numbers)
     return found, tuple(dict.fromkeys(_with_tensors(base, tensors) for tensors in made))
+
+
+def _combined(columns: Sequence[Sequence[Any]], number: int) -> list[TracedTensor]:
+    """Return the tensors of a combination, which has one entry of each column."""
+    chosen = []
+    for column in reversed(columns):
+        number, place = divmod(number, len(column))
+        chosen.append(column[place])
+    shapes, *placed = reversed(chosen)
+    return [
+        TracedTensor(shape, dtype, layout, memory=memory)
+        for shape, (dtype, layout, memory) in zip(shapes, placed, strict=True)
+    ]
 
 
 def _with_tensors(base: Case, tensors: Sequence[TracedTensor]) -> Case:
@@ -267,7 +282,7 @@ def _padded(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 _HOST: Final = "HOST"
 _SCALAR: Final = "scalar"
-_LONGEST_PACKED: Final = 1_000_000
+_MAX_UNPACKED_BYTES: Final = 1_000_000
 _LAYOUTS: Final = "INTERLEAVED|HEIGHT_SHARDED|WIDTH_SHARDED|BLOCK_SHARDED|ND_SHARDED"
 _NAME: Final = re.compile(r"(?P<op>[\w.]+)\((?P<tensors>[^()]+)\)(?: -> (?P<output>\S.*))?")
 _TENSOR: Final = re.compile(
@@ -282,18 +297,18 @@ _NOT_IN_SYMBOLS: Final = re.compile(r"[^A-Z0-9_]")
 _RANGE: Final = re.compile(r"(\d+),(\d+)-(\d+),(\d+)")
 
 
-def write_name(traced: Traced) -> str:
+def write_name(traced: TracedConfiguration) -> str:
     """Return the name of a configuration, from which ``read_name`` makes an equal one."""
     tensors = " | ".join(map(_write_tensor, traced.tensors))
     output = "" if traced.output is None else f" -> {_write_memory(traced.output)}"
     return f"{traced.op}({tensors}){output}"
 
 
-def read_name(name: str) -> Traced:
+def read_name(name: str) -> TracedConfiguration:
     """Return the configuration that a name states; NotFound for any other text."""
     try:
         match = _match(_NAME, name)
-        return Traced(
+        return TracedConfiguration(
             op=match["op"],
             tensors=tuple(map(_read_tensor, match["tensors"].split(" | "))),
             output=None if match["output"] is None else _read_memory(match["output"]),
@@ -381,7 +396,7 @@ def _read_memory(text: str) -> Struct:
     head, is_packed, packed = text.partition("~")
     if is_packed:
         content = base64.urlsafe_b64decode(packed)
-        unpacked = zlib.decompressobj().decompress(content, _LONGEST_PACKED)
+        unpacked = zlib.decompressobj().decompress(content, _MAX_UNPACKED_BYTES)
         found = decode(read(unpacked.decode("ascii")))
         if not isinstance(found, Struct) or found.type != _MEMORY_CONFIG:
             raise ValueError("the packed value is not a memory configuration")
@@ -451,7 +466,7 @@ def _cases_in(source: str | None, op: str) -> tuple[str, list[Case]]:
         name = _full_name(op, reader.op_names(), str(located(source)))
         if name is None:
             return op, []
-        asked = Asked(name=name)
+        asked = CaseFilters(name=name)
         try:
             (answer,) = select(reader, asked)
         except NotFound:  # only other ops call it
@@ -461,7 +476,7 @@ def _cases_in(source: str | None, op: str) -> tuple[str, list[Case]]:
 
 def _cases_in_file(path: Path, op: str) -> tuple[str, list[Case]]:
     # Reading a trove does not need the modules that read files.
-    from optrove.interop.detect import read_file
+    from optrove.interop.formats import read_file
 
     imported, _ = read_file(path)
     counts: Counter[Case] = Counter()
@@ -514,7 +529,7 @@ def _live_aspect(aspect: str, value: Any) -> Any:
     return None if value is None else live(value)
 
 
-def shapes(traced: Traced) -> list[int] | dict[str, list[int]]:
+def shapes(traced: TracedConfiguration) -> list[int] | dict[str, list[int]]:
     """Return the shape of the inputs if all have the same; else the shapes by name."""
     found = [list(tensor.shape) for tensor in traced.tensors]
     if all(shape == found[0] for shape in found):

@@ -1,6 +1,15 @@
 """Vector files: their format, reading and writing.
 
-    {"$optrove": {"format": "optrove vectors", "version": 1, "module": {"name", "path", "digest"},
+The vectors of a module have the form of tt-metal's sweep framework, whose runner reads them too:
+
+    {SUITE: {VECTOR_ID: {PARAMETER: JSON, ..., "input_hash": VECTOR_ID, "sweep_name", "suite_name",
+                         "validity", "status", "invalid_reason", "tag": {"module": PATH,
+                         "arguments": {PARAMETER: WIRE}}}}}
+
+``tag`` is for optrove: the file of the module, and the parameters that this form cannot state. The
+cases of ops, which only optrove executes, have another form:
+
+    {"$optrove": {"format": "optrove vectors", "version": 1, "module": null,
                   "left_out": [[reason, count]]},
      SUITE: {VECTOR_ID: {"input_hash": VECTOR_ID, "sweep_name", "suite_name", "validity", "status",
                          "invalid_reason", "job": {...}, "calls", "board", "raised", "notes"}}}
@@ -8,34 +17,43 @@
 ``job`` is everything needed to execute a vector; its arguments are in the form of ``to_jsonable``.
 The same vectors give the same file. A vector whose id is not that of its arguments is refused.
 
-``vectors_export/`` has a file for each module or op and for each board and mesh of its vectors,
-and ``generation_manifest.json``, which lists them:
+``vectors_export/`` has a file for each module and mesh, or for each op, board and mesh, and
+``generation_manifest.json``, which lists them:
 
-    {"vector_grouping_mode": "hw_mesh", "vector_files": [NAME],
-     "files": {NAME: {"sweep_name", "suites", "hardware", "mesh", "vectors"}}}
+    {"vector_grouping_mode": "mesh", "vector_files": [NAME],
+     "files": {NAME: {"sweep_name", "suites", "hardware", "mesh", "vectors", "digest"}}}
 """
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field, replace
+import re
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.errors import BadData, BadTarget, Fault, UnusableResults
+from optrove.errors import BadData, BadTarget, Fault, NotFound, OptroveError, UnusableResults
 from optrove.interop.fidelity import bad_file, expected, parse
-from optrove.model.ops import VECTORS
 from optrove.model.records import Job, Sweep, SweepModule
 from optrove.model.values import key_step
 from optrove.replay.planning import PlannedJob
 from optrove.serializer.hashes import placement_hash
 from optrove.serializer.records import record_from_builtins, record_to_builtins
-from optrove.sweep.vectors import Group, SweepPlan, file_stem, grouped_by_hardware
+from optrove.serializer.wire import encode
+from optrove.sweep.tt_metal_json import is_tt_metal, write_value
+from optrove.sweep.vectors import (
+    SweepPlan,
+    VectorGroup,
+    VectorRequest,
+    file_stem,
+    grouped_by_hardware,
+    joined,
+    module_file,
+    module_vectors,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from optrove.model.records import Counts
     from optrove.serializer.text import Json
 
@@ -44,6 +62,9 @@ MANIFEST: Final = "generation_manifest.json"
 HEADER: Final = "$optrove"
 TRACED: Final = "model_traced"
 """The suite of recorded cases, which belong to no module."""
+
+_GROUPING: Final = re.compile(r"(\.hw_[^.]+)?(\.mesh_\d+x\d+)?$")
+"""The end of a file's name, which states the hardware and the mesh of its vectors."""
 
 _FORMAT: Final = "optrove vectors"
 _VERSION: Final = 1
@@ -54,27 +75,30 @@ def write_vectors(plan: SweepPlan, file: Path) -> None:
     write_file(file, _text(vector_document(plan)))
 
 
-def export_vectors(plan: SweepPlan, directory: Path) -> tuple[Group, ...]:
+def export_vectors(plan: SweepPlan, directory: Path) -> tuple[VectorGroup, ...]:
     """Write vectors to a directory, a file for each group, and update its manifest.
 
     Other suites in these files are kept; files of a module or op that have no vectors any more are
     removed.
     """
     known = _manifest_files(directory)
-    written: list[Group] = []
+    written: list[VectorGroup] = []
     for name, vectors in _by_name(plan).items():
         before = {file for file, about in known.items() if about.get("sweep_name") == name}
-        for group in grouped_by_hardware(vectors):
+        digest = plan.modules[0].digest if plan.modules else None
+        for group in grouped_by_hardware(vectors, by_board=not plan.modules):
             file = directory / f"{file_stem(name)}{group.suffix}.json"
             document = vector_document(replace(plan, vectors=group.vectors))
-            suites = {*document, *known.get(file.name, {}).get("suites", ())} - {HEADER}
-            write_file(file, _text({**_other_suites(file, document), **document}))
+            same = known.get(file.name, {}).get("digest") == digest
+            others = _other_suites(file, document, same_module=same)
+            write_file(file, _text({**others, **document}))
             known[file.name] = {
                 "sweep_name": name,
-                "suites": sorted(suites),
+                "suites": sorted({*document, *others} - {HEADER}),
                 "hardware": group.hardware,
                 "mesh": group.mesh_text,
                 "vectors": len(group.vectors),
+                "digest": digest,
             }
             written.append(replace(group, file=file))
         suites = {each.suite or TRACED for each in vectors}
@@ -82,7 +106,7 @@ def export_vectors(plan: SweepPlan, directory: Path) -> tuple[Group, ...]:
             if set(known[gone].get("suites", ())) <= suites and Path(gone).name == gone:
                 (directory / gone).unlink(missing_ok=True)
                 del known[gone]
-    manifest = {"files": known, "vector_grouping_mode": "hw_mesh", "vector_files": sorted(known)}
+    manifest = {"files": known, "vector_grouping_mode": "mesh", "vector_files": sorted(known)}
     write_file(directory / MANIFEST, _text(manifest))
     return tuple(written)
 
@@ -111,19 +135,21 @@ def _manifest_files(directory: Path) -> dict[str, Any]:
     return {name: each for name, each in files.items() if (directory / name).is_file()}
 
 
-def _other_suites(file: Path, document: dict[str, Json]) -> dict[str, Json]:
+def _other_suites(file: Path, document: dict[str, Json], *, same_module: bool) -> dict[str, Json]:
     """Return the other suites of a file, unless they are of another version of the module."""
     if not file.exists():
         return {}
     try:
         before = parse(file.read_bytes())
-        read_vectors(before)
+        if not is_tt_metal(before):
+            read_vectors(before)
     except BadData as error:
         raise UnusableResults(
             f"{file} exists and holds no vectors ({error}); move it away"
         ) from error
-    same = before[HEADER]["module"] == document[HEADER]["module"]
-    return {suite: data for suite, data in before.items() if suite not in document} if same else {}
+    if not same_module or (HEADER in before) != (HEADER in document):
+        return {}
+    return {suite: data for suite, data in before.items() if suite not in document}
 
 
 def write_file(file: Path, text: str) -> None:
@@ -153,73 +179,99 @@ def _text(document: dict[str, Json]) -> str:
 
 def vector_document(plan: SweepPlan) -> dict[str, Json]:
     """Return vectors as a JSON document."""
-    module = plan.modules[0] if plan.modules else None
+    if plan.modules:
+        return _module_document(plan, plan.modules[0])
     header: dict[str, Json] = {
         "format": _FORMAT,
         "version": _VERSION,
-        "module": None if module is None else asdict(module),
+        "module": None,
         "left_out": [list(each) for each in plan.left_out],
     }
     document: dict[str, Json] = {HEADER: header}
     for vector in plan.vectors:
-        suite = vector.suite or TRACED
         known = {
             "calls": vector.calls,
             "board": vector.board,
             "raised": vector.raised,
             "notes": list(vector.notes) or None,
         }
-        document.setdefault(suite, {})[vector.case_id] = {
-            "input_hash": vector.case_id,
-            "sweep_name": vector.op if module is None else module.name,
-            "suite_name": suite,
-            "validity": "VectorValidity.VALID",
-            "invalid_reason": "",
-            "status": "VectorStatus.CURRENT",
-            "job": record_to_builtins(replace(vector.job, module=None)),
+        document.setdefault(TRACED, {})[vector.case_id] = {
+            **_facts(vector, vector.op, TRACED),
+            "job": record_to_builtins(vector.job),
             **{name: item for name, item in known.items() if item is not None},
         }
     return document
 
 
+def _module_document(plan: SweepPlan, module: SweepModule) -> dict[str, Json]:
+    document: dict[str, Json] = {}
+    for vector in plan.vectors:
+        arguments: dict[str, Json] = {}
+        tag: dict[str, Json] = {"module": module.path}
+        for name, value in vector.job.case.arguments:
+            try:
+                arguments[name] = write_value(value)
+            except ValueError:  # noqa: PERF203 - this form cannot express it
+                tag.setdefault("arguments", {})[name] = encode(value)
+        suite = vector.suite or TRACED
+        facts = {**_facts(vector, module.name, suite), "tag": tag}
+        document.setdefault(suite, {})[vector.case_id] = {**arguments, **facts}
+    return document
+
+
+def _facts(vector: PlannedJob, name: str, suite: str) -> dict[str, Json]:
+    """Return the facts of a vector that tt-metal's runner expects."""
+    return {
+        "input_hash": vector.case_id,
+        "sweep_name": name,
+        "suite_name": suite,
+        "validity": "VectorValidity.VALID",
+        "invalid_reason": "",
+        "status": "VectorStatus.CURRENT",
+    }
+
+
 def vectors_from_file(
-    path: Path, sweep: Sweep, name: str | None = None, module: Path | None = None
+    path: Path,
+    sweep: Sweep,
+    name: str | None = None,
+    module: Path | None = None,
+    request: VectorRequest | None = None,
 ) -> SweepPlan:
     """Return the vectors of a file, or of all files of a directory, as ``sweep`` runs them.
 
     ``name`` is the module or op whose vectors are wanted, ``module`` the file of the module if it
-    has moved. BadData names every fault of a file, BadTarget says that there are no such vectors.
+    has moved. BadData names every fault of a file, BadTarget says that there are no such vectors. A
+    module of a directory that fails is left out, with its reason, unless it is asked for.
     """
-    contents = [_read_file(file) for file in _files(path)]
-    vectors: dict[str, PlannedJob] = {}
-    left_out: dict[str, int] = {}
-    modules: dict[str, SweepModule] = {}
-    for content in contents:
-        chosen = [
-            vector
-            for vector in content.vectors
-            if name in (None, _sweep_name(vector, content))
-            and sweep.suite in (None, vector.suite or TRACED)
-        ]
-        for vector in chosen:
-            job = replace(vector.job, seed=sweep.seed)
-            if sweep.timeout_ns is not None:
-                job = replace(job, timeout_ns=sweep.timeout_ns)
-            if vector.op.startswith(VECTORS):
-                job = replace(job, module=str(module or _module_file(content, path)))
-            vectors.setdefault(vector.case_id, replace(vector, job=job))
-        if chosen:
-            modules |= {each.name: each for each in content.modules if each.name not in modules}
-            for reason, count in content.left_out:
-                left_out[reason] = max(count, left_out.get(reason, 0))
-    if not vectors:
-        raise BadTarget(_no_vectors(path, contents, name, sweep.suite))
-    is_one_module = len(modules) == 1 and all(each.suite is not None for each in vectors.values())
-    return SweepPlan(
-        tuple(vectors.values()),
-        tuple(sorted(left_out.items())),
-        tuple(modules.values()) if is_one_module else (),
-    )
+    parts: list[SweepPlan] = []
+    failures: list[OptroveError] = []
+    known: set[tuple[str, str]] = set()
+    for file in _files(path):
+        document = _parsed(file)
+        if not is_tt_metal(document):
+            parts.append(_own_vectors(file, document, sweep, name, known))
+            continue
+        sweep_name = _sweep_name(file, document)
+        known |= {(sweep_name, suite) for suite in document}
+        is_meant = name in (None, sweep_name) or (module is not None and not path.is_dir())
+        if not is_meant or sweep.suite not in (None, *document):
+            continue
+        try:
+            found = module or _module_file(file, document, sweep_name)
+            part = module_vectors(found, sweep, replace(request or VectorRequest(), file=file))
+            _check_ids(file, document, part)
+        except (BadTarget, NotFound) as error:
+            if name is not None or not path.is_dir():
+                raise
+            failures.append(error)
+            count = sum(map(len, document.values()))
+            part = SweepPlan(left_out=((f"of {sweep_name}: {str(error).splitlines()[0]}", count),))
+        parts.append(part)
+    plan = joined(parts)
+    if not plan.vectors:
+        raise failures[0] if failures else _no_vectors(path, known, name, sweep.suite)
+    return plan
 
 
 def _files(path: Path) -> list[Path]:
@@ -231,42 +283,87 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _read_file(file: Path) -> SweepPlan:
+def _parsed(file: Path) -> Json:
     try:
-        return read_vectors(parse(file.read_bytes()))
+        return parse(file.read_bytes())
     except BadData as error:
-        faults = tuple(Fault(f"{file}: {each.path}", each.problem) for each in error.faults)
-        raise BadData(faults) from error
+        raise _within(file, error) from error
     except OSError as error:
         raise BadTarget(f"{file} cannot be read: {error.strerror}; name a vector file") from error
 
 
-def _sweep_name(vector: PlannedJob, content: SweepPlan) -> str:
-    return content.modules[0].name if content.modules else vector.op
+def _within(file: Path, error: BadData) -> BadData:
+    return BadData(tuple(Fault(f"{file}: {each.path}", each.problem) for each in error.faults))
 
 
-def _module_file(content: SweepPlan, path: Path) -> Path:
-    """Return the file of the vectors' module; BadTarget if it does not exist."""
-    if not content.modules:
-        raise BadTarget(f"{path} does not name the module of its vectors; write the file again")
-    module = content.modules[0]
-    if not Path(module.path).is_file():
+def _sweep_name(file: Path, document: dict[str, dict[str, Json]]) -> str:
+    """Return the module of a file's vectors: by what they say, or by the name of the file."""
+    said = next(
+        (each.get("sweep_name") for suite in document.values() for each in suite.values()), None
+    )
+    return _GROUPING.sub("", said if isinstance(said, str) else file.stem)
+
+
+def _module_file(file: Path, document: dict[str, dict[str, Json]], sweep_name: str) -> Path:
+    """Return the file of the module of a file's vectors; BadTarget if it does not exist."""
+    tags = [each.get("tag") for suite in document.values() for each in suite.values()]
+    said = next((tag.get("module") for tag in tags if isinstance(tag, dict)), None)
+    if isinstance(said, str) and Path(said).is_file():
+        return Path(said)
+    found = module_file(sweep_name)
+    if found is None:
+        place = f"its file {said}" if said else "a file of that name below a directory sweeps"
         raise BadTarget(
-            f"the vectors in {path} belong to module {module.name}, but its file {module.path} "
-            f"does not exist; name the file"
+            f"the vectors in {file} belong to module {sweep_name}, but {place} does not exist; "
+            f"name the file: optrove sweep FILE.py --file-path {file}"
         )
-    return Path(module.path)
+    return found
+
+
+def _check_ids(file: Path, document: dict[str, dict[str, Json]], content: SweepPlan) -> None:
+    """Raise BadData for vectors of our own that do not have the id that the file states."""
+    made = {each.case_id for each in content.vectors}
+    chosen = {each.suite for each in content.vectors}
+    faults = [
+        Fault(
+            f"{file}: ${key_step(suite)}{key_step(case_id)}",
+            "its arguments do not have this id; was the file edited?",
+        )
+        for suite, vectors in document.items()
+        for case_id, vector in vectors.items()
+        if suite in chosen and isinstance(vector.get("tag"), dict) and case_id not in made
+    ]
+    if faults:
+        raise bad_file(faults)
+
+
+def _own_vectors(
+    file: Path, document: Json, sweep: Sweep, name: str | None, known: set[tuple[str, str]]
+) -> SweepPlan:
+    """Return the wanted cases of ops of a file, and add the names of all to ``known``."""
+    try:
+        content = read_vectors(document)
+    except BadData as error:
+        raise _within(file, error) from error
+    known |= {(each.op, each.suite or TRACED) for each in content.vectors}
+    chosen = []
+    for vector in content.vectors:
+        if name in (None, vector.op) and sweep.suite in (None, TRACED):
+            job = replace(vector.job, seed=sweep.seed)
+            if sweep.timeout_ns is not None:
+                job = replace(job, timeout_ns=sweep.timeout_ns)
+            chosen.append(replace(vector, job=job))
+    return replace(content, vectors=tuple(chosen))
 
 
 def _no_vectors(
-    path: Path, contents: Iterable[SweepPlan], name: str | None, suite: str | None
-) -> str:
-    pairs = [(vector, content) for content in contents for vector in content.vectors]
-    names = sorted({_sweep_name(vector, content) for vector, content in pairs})
-    suites = sorted({vector.suite or TRACED for vector, _ in pairs})
+    path: Path, known: set[tuple[str, str]], name: str | None, suite: str | None
+) -> BadTarget:
+    """Return the error for a file that has no such vectors, with those that it has."""
     wanted = ("no vector", name and f"of {name}", suite and f"of suite {suite!r}")
+    names, suites = (sorted({each[place] for each in known}) for place in (0, 1))
     found = f"; there is: {', '.join(names)} with {', '.join(suites)}" if names else ""
-    return f"{path} holds {' '.join(filter(None, wanted))}{found}"
+    return BadTarget(f"{path} holds {' '.join(filter(None, wanted))}{found}")
 
 
 def read_vectors(document: Json) -> SweepPlan:
@@ -283,14 +380,13 @@ def read_vectors(document: Json) -> SweepPlan:
             f"write the file again",
         )
     reader = _DocumentReader()
-    modules = reader.modules(header.get("module"))
     left_out = reader.counts(header.get("left_out", []))
     for suite, vectors in document.items():
         if suite != HEADER:
             reader.suite(suite, vectors)
     if reader.faults:
         raise bad_file(reader.faults)
-    return SweepPlan(tuple(reader.vectors), left_out, modules)
+    return SweepPlan(tuple(reader.vectors), left_out)
 
 
 @dataclass(slots=True)
@@ -299,15 +395,6 @@ class _DocumentReader:
 
     faults: list[Fault] = field(default_factory=list)
     vectors: list[PlannedJob] = field(default_factory=list)
-
-    def modules(self, data: Json) -> tuple[SweepModule, ...]:
-        match data:
-            case None:
-                return ()
-            case {"name": str(name), "path": str(path), "digest": str(digest)}:
-                return (SweepModule(name, path, digest),)
-        self.faults.append(expected("name, path and digest", f"$.{HEADER}.module", data))
-        return ()
 
     def counts(self, data: Json) -> Counts:
         pairs = data if isinstance(data, list) else [data]
@@ -326,9 +413,9 @@ class _DocumentReader:
             self.faults.append(expected("an object of vectors", path, data))
             return
         for case_id, vector in data.items():
-            self._vector(suite, case_id, vector, path + key_step(case_id))
+            self._vector(case_id, vector, path + key_step(case_id))
 
-    def _vector(self, suite: str, case_id: str, data: Json, path: str) -> None:
+    def _vector(self, case_id: str, data: Json, path: str) -> None:
         if not isinstance(data, dict):
             self.faults.append(expected("an object", path, data))
             return
@@ -353,13 +440,12 @@ class _DocumentReader:
             notes = []
         self.vectors.append(
             PlannedJob(
-                job=replace(job, module=None),
+                job=job,
                 case_id=case_id,
                 calls=calls,
                 board=board,
                 raised=raised,
                 notes=tuple(notes),
-                suite=suite if job.case.op.startswith(VECTORS) else None,
             )
         )
 

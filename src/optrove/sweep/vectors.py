@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 from optrove.errors import BadTarget, NotFound
 from optrove.frameworks.installed import is_importable
 from optrove.frameworks.ttnn.board.table import BOARDS
-from optrove.model.records import Counts, DeviceKind, Job, Sweep, SweepModule
+from optrove.interop.machines import board_of
+from optrove.model.case import Case
+from optrove.model.ops import VECTORS
+from optrove.model.records import Counts, DeviceKind, DeviceParameters, Job, Sweep, SweepModule
+from optrove.model.trove import Machine
 from optrove.model.values import Text
 from optrove.replay.device_choice import (
     TargetDevice,
@@ -26,18 +30,19 @@ from optrove.replay.device_choice import (
     resolve_device,
 )
 from optrove.replay.planning import PlannedJob, planned_cases
-from optrove.replay.sweep_module import SWEEPS
+from optrove.replay.sweep_module import SWEEPS, TRACED_MACHINE
 from optrove.replay.workers import describe_exit
-from optrove.serializer.described import case_of
 from optrove.serializer.hashes import placement_hash
+from optrove.serializer.wire import decode
 from optrove.settings import STORE, environment, read_settings
 from optrove.sweep.traced import combinations, read_name
+from optrove.sweep.tt_metal_json import write_value
 from optrove.trove.query import select
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from optrove.trove.query import Asked
+    from optrove.trove.query import CaseFilters
     from optrove.trove.reader import TroveReader
 
 _DIRECTORIES: Final = (Path(SWEEPS), Path("tests") / "sweep_framework" / SWEEPS)
@@ -47,7 +52,7 @@ _NS: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class VectorGroup:
     """Vectors that were recorded on the same board and mesh.
 
     ``hardware`` is None where the board is unknown, ``mesh`` for a single chip. ``file`` is the
@@ -87,24 +92,33 @@ class SweepPlan:
     notes: tuple[str, ...] = ()
 
     @property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[VectorGroup, ...]:
         """The vectors by the board and mesh on which they were recorded, largest group first."""
         return grouped_by_hardware(self.vectors)
 
 
-def grouped_by_hardware(vectors: Iterable[PlannedJob]) -> tuple[Group, ...]:
-    """Return vectors by the board and mesh on which they were recorded, largest group first."""
+def grouped_by_hardware(
+    vectors: Iterable[PlannedJob], *, by_board: bool = True
+) -> tuple[VectorGroup, ...]:
+    """Return vectors by the board and mesh on which they were recorded, largest group first.
+
+    Without ``by_board`` only the mesh counts.
+    """
     found: dict[tuple[str | None, tuple[int, ...] | None], list[PlannedJob]] = {}
     for each in vectors:
-        mesh = device_parameters(each.job).mesh_shape or _traced_mesh(each)
+        mesh = vector_mesh(each)
         several = mesh is not None and any(size != 1 for size in mesh)
-        found.setdefault((each.board, mesh if several else None), []).append(each)
-    groups = [Group(*key, tuple(members)) for key, members in found.items()]
+        key = (each.board if by_board else None, mesh if several else None)
+        found.setdefault(key, []).append(each)
+    groups = [VectorGroup(*key, tuple(members)) for key, members in found.items()]
     return tuple(sorted(groups, key=lambda group: (-len(group.vectors), group.suffix)))
 
 
-def _traced_mesh(planned: PlannedJob) -> tuple[int, ...] | None:
-    """Return the mesh that the name of a traced configuration states."""
+def vector_mesh(planned: PlannedJob) -> tuple[int, ...] | None:
+    """Return the mesh of a vector's device, or the one that its traced configuration states."""
+    mesh = device_parameters(planned.job).mesh_shape
+    if mesh is not None:
+        return mesh
     value = dict(planned.job.case.arguments).get("traced_config_name")
     if planned.suite is None or not isinstance(value, Text):
         return None
@@ -134,6 +148,33 @@ def shuffled(plan: SweepPlan, seed: int | None) -> SweepPlan:
     return replace(plan, vectors=tuple(vectors))
 
 
+def joined(parts: Sequence[SweepPlan]) -> SweepPlan:
+    """Return several plans as one, in which every case is once."""
+    vectors: dict[str, PlannedJob] = {}
+    left_out: dict[str, int] = {}
+    for part in parts:
+        before = len(vectors)
+        for each in part.vectors:
+            vectors.setdefault(each.case_id, each)
+        repeated = len(part.vectors) - (len(vectors) - before)
+        for reason, count in (("the same as another", repeated), *part.left_out):
+            if count:
+                left_out[reason] = left_out.get(reason, 0) + count
+    modules = (
+        replace(module, timeout_ns=part.vectors[0].job.timeout_ns)
+        for part in parts
+        for module in part.modules
+        if part.vectors
+    )
+    return SweepPlan(
+        tuple(vectors.values()),
+        tuple(left_out.items()),
+        tuple(dict.fromkeys(modules)),
+        {case_id: where for part in parts for case_id, where in part.where.items()},
+        tuple(note for part in parts for note in part.notes),
+    )
+
+
 def module_file(target: str) -> Path | None:
     """Return the file of the sweep module that a target names; None if it names no module.
 
@@ -155,58 +196,105 @@ def module_file(target: str) -> Path | None:
     return next((file for file in candidates if file.is_file()), None)
 
 
-def module_vectors(
-    file: Path, sweep: Sweep, store: str | None = None, *, all_cases: bool = False
-) -> SweepPlan:
+@dataclass(frozen=True, slots=True)
+class VectorRequest:
+    """How the vectors of a module are made.
+
+    ``store`` is the trove of the module's own loaders, which give every combination of traced
+    values with ``all_cases``. ``limit`` is the size of a sample, which ``seed`` chooses. ``file``
+    has the vectors instead of the module; it is one of tt-metal's sweep framework.
+    """
+
+    store: str | None = None
+    all_cases: bool = False
+    limit: int | None = None
+    seed: int = 0
+    file: Path | None = None
+
+
+def module_vectors(file: Path, sweep: Sweep, request: VectorRequest | None = None) -> SweepPlan:
     """Make the vectors of a module in a process of its own, for the device that ``sweep`` names.
 
-    ``store`` is the trove of the module's own loaders; with ``all_cases`` these give every
-    combination of traced values. BadTarget names the module if it fails, NotFound if it has no
-    vectors.
+    BadTarget names the module if it fails, NotFound if it has no vectors.
     """
+    request = request or VectorRequest()
     where = module_device(sweep.device_kind, sweep.board)
     path = str(file.absolute())
-    options = [] if sweep.suite is None else [f"--suite={sweep.suite}"]
-    options += [] if where.board is None else [f"--board={where.board}"]
-    options += ["--all-cases"] if all_cases else []
-    made = _generated(path, options, store)
+    made = _generated(path, sweep.suite, where.board, request)
     timeout_ns = sweep.timeout_ns
     if timeout_ns is None and made["timeout"] is not None:
         timeout_ns = round(made["timeout"] * _NS)
+    arguments = [(name, decode(json.loads(text))) for name, text in made["arguments"]]
     vectors = tuple(
-        PlannedJob(
+        planned_vector(
+            case_id,
+            suite,
             Job(
-                case=case_of(content),
+                case=Case(
+                    f"{VECTORS}{made['name']}.{suite}",
+                    tuple(arguments[number] for number in numbers),
+                ),
                 device_kind=where.device_kind,
                 seed=sweep.seed,
                 timeout_ns=timeout_ns,
                 module=path,
             ),
-            case_id,
-            suite=suite,
         )
-        for suite, case_id, content in made["vectors"]
+        for suite, case_id, numbers in made["vectors"]
     )
     left_out = tuple(sorted(made["left_out"].items()))
     if not vectors:
         reasons = [*(f"{count:,} {reason}" for reason, count in left_out), *made["notes"]]
         suite = f"suite {sweep.suite!r} of " if sweep.suite else ""
         raise NotFound(
-            f"there are no vectors in {suite}{file}: {'; '.join(reasons) or 'it has no suites'}"
+            f"there are no vectors in {suite}{request.file or file}: "
+            f"{'; '.join(reasons) or 'it has no suites'}"
         )
-    if (sweep.board or read_settings().board) is None:
-        where = large_enough(where, vectors)
+    is_free = (sweep.board or read_settings().board) is None
     return SweepPlan(
         vectors,
         left_out,
         (SweepModule(made["name"], path, file_digest(file)),),
-        dict.fromkeys((each.case_id for each in vectors), where),
+        {each.case_id: fitting_board(where, each) if is_free else where for each in vectors},
         tuple(made["notes"]),
     )
 
 
-def _generated(file: str, options: list[str], store: str | None) -> dict[str, Any]:
+def planned_vector(case_id: str, suite: str | None, job: Job) -> PlannedJob:
+    """Return a vector with the board and the mesh on which it was traced, if it says so."""
+    machine = traced_machine(job.case)
+    board = None if machine is None else board_of(machine)
+    mesh = None if machine is None else machine.mesh_device_shape
+    if mesh is not None:
+        job = replace(job, device=DeviceParameters(mesh_shape=mesh))
+    return PlannedJob(job, case_id, board=board, suite=suite)
+
+
+def traced_machine(case: Case) -> Machine | None:
+    """Return the machine on which a vector of a traced module was traced; None without one."""
+    value = dict(case.arguments).get(TRACED_MACHINE)
+    try:
+        data = None if value is None else write_value(value)
+    except ValueError:  # the module has another parameter of that name
+        return None
+    entries = data if isinstance(data, list) else [data]
+    return next((Machine.of(each) for each in entries if isinstance(each, dict)), None)
+
+
+def _generated(
+    file: str, suite: str | None, board: str | None, request: VectorRequest
+) -> dict[str, Any]:
     """Run ``optrove.sweep.generating`` in a process, and return the content of its output file."""
+    given = {
+        "--suite": suite,
+        "--board": board,
+        "--limit": request.limit,
+        "--seed": request.seed,
+        "--vectors": request.file,
+    }
+    options = [f"{name}={value}" for name, value in given.items() if value is not None]
+    options += ["--all-cases"] if request.all_cases else []
+    store = request.store
     with tempfile.TemporaryDirectory(prefix="optrove-vectors-") as directory:
         output = Path(directory) / "vectors.json"
         command = [sys.executable, "-m", "optrove.sweep.generating", file, str(output), *options]
@@ -243,31 +331,40 @@ def module_device(kind: DeviceKind | None, board: str | None) -> TargetDevice:
     return TargetDevice(DeviceKind.MOCK, board, "without torch there are no numbers to judge")
 
 
-def large_enough(where: TargetDevice, vectors: Iterable[PlannedJob]) -> TargetDevice:
-    """Return a device with enough chips for vectors that were traced on a mesh."""
-    chips = max(prod(group.mesh or (1,)) for group in grouped_by_hardware(vectors))
+def fitting_board(where: TargetDevice, vector: PlannedJob) -> TargetDevice:
+    """Return the mock board on which a vector was traced, or the smallest with as many chips."""
+    chips = prod(vector_mesh(vector) or (1,))
+    if where.board is None or (vector.board is None and chips == 1):
+        return where
+    if vector.board in BOARDS and BOARDS[vector.board].chips >= chips:
+        return replace(where, board=vector.board, reason="the board on which they were traced")
     board = next((name for name, board in BOARDS.items() if board.chips >= chips), None)
-    if board is None or where.board is None or chips == 1:
+    if board is None:
         return where
     return replace(
         where, board=board, reason=f"the smallest board with {chips} chips, as was traced"
     )
 
 
-def op_vectors(reader: TroveReader, asked: Asked, *, all_cases: bool = False) -> SweepPlan:
-    """Return the recorded cases of ops, or every combination of their specs.
+def op_vectors(
+    reader: TroveReader, asked: CaseFilters, request: VectorRequest | None = None
+) -> SweepPlan:
+    """Return the recorded cases of ops, or every combination of their specs with ``all_cases``.
 
-    NotFound if the trove has none; BadTarget for more combinations than a suite may have.
+    NotFound if the trove has none; BadTarget for too many combinations without a ``limit``.
     """
+    request = request or VectorRequest()
     answers = select(reader, asked)
     recorded = [each for one in answers for each in planned_cases(reader, one.query)]
-    if not all_cases:
+    if not request.all_cases:
         return SweepPlan(tuple(recorded))
     vectors: list[PlannedJob] = []
     notes: list[str] = []
     for answer in answers:
         own = [each for each in recorded if each.op == answer.op]
-        found, cases = combinations(answer.op, [each.job.case for each in own])
+        found, cases = combinations(
+            answer.op, [each.job.case for each in own], limit=request.limit, seed=request.seed
+        )
         notes.append(f"{found}, {len(cases):,} combinations")
         base = own[0]
         for case in cases:

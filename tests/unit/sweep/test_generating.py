@@ -5,9 +5,7 @@ import json
 import pytest
 
 from optrove.errors import BadTarget
-from optrove.model.values import Int, List
-from optrove.serializer.described import case_of
-from optrove.sweep.generating import generate, main, permutations
+from optrove.sweep.generating import NOT_SAMPLED, Sample, Suite, generate, main
 
 MODULE = """
 TIMEOUT = 7
@@ -45,6 +43,17 @@ def made(tmp_path):
     return write
 
 
+def arguments(found):
+    """Return suite and arguments of each vector, as JSON."""
+    return [
+        (
+            suite,
+            {found.arguments[number][0]: json.loads(found.arguments[number][1]) for number in n},
+        )
+        for suite, _, n in found.vectors
+    ]
+
+
 def test_every_permutation_is_a_vector_or_counted_as_left_out(made):
     found = made(MODULE)
     assert (found.name, found.timeout) == ("mine", 7.0)
@@ -55,18 +64,15 @@ def test_every_permutation_is_a_vector_or_counted_as_left_out(made):
     }
     assert found.suites == ["nightly", "xfail_odd", "empty"]
     assert found.notes == ["suite empty has no vectors: a list of its parameters is empty"]
-    suite, _, content = found.vectors[0]
-    one = case_of(content)
-    assert (suite, one.op) == ("nightly", "sweep.mine.nightly")
-    assert dict(one.arguments) == {"size": Int(1), "shape": List((Int(1), Int(2)))}
+    assert arguments(found)[0] == ("nightly", {"size": 1, "shape": [1, 2]})
 
 
 def test_ids_are_the_same_each_time_and_differ_between_suites(made):
-    again = [made(MODULE).vectors for _ in range(2)]
+    again = [[each[:2] for each in made(MODULE).vectors] for _ in range(2)]
     assert again[0] == again[1]
-    only = made(MODULE, suite="xfail_odd")
-    assert [each[0] for each in only.vectors] == ["xfail_odd", "xfail_odd"]
-    assert set(only.vectors) <= set(again[0])
+    only = [each[:2] for each in made(MODULE, suite="xfail_odd").vectors]
+    assert [suite for suite, _ in only] == ["xfail_odd", "xfail_odd"]
+    assert set(only) <= set(again[0])
 
 
 def test_what_could_not_be_made_again_is_left_out_with_its_reason(made):
@@ -80,7 +86,7 @@ def run(what, device):
     return True, ""
 """
     found = made(text)
-    assert [json.loads(content)["arguments"] for _, _, content in found.vectors] == [{"what": 1}]
+    assert arguments(found) == [("s", {"what": 1})]
     assert sum(found.left_out.values()) == 3
     assert all(reason.startswith("cannot be recorded: ") for reason in found.left_out)
     assert any("a function or class" in reason for reason in found.left_out)
@@ -89,11 +95,6 @@ def run(what, device):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("parameters = {'s': {'a': [1]}}\ndef run(b, device): pass", "missing a required argument"),
-        (
-            "parameters = {'s': {'a': [1]}}\ndef run(a): pass",
-            "unexpected keyword argument 'device'",
-        ),
         ("parameters = {'s': 3}\ndef run(device): pass", "suite 's' is of int"),
         ("parameters = {'$s': {}}\nrun = print", "give it a name that can be read"),
         ("parameters = {}\nrun = print\nTIMEOUT = 'long'", "TIMEOUT of .* is 'long'"),
@@ -142,8 +143,27 @@ def test_the_process_writes_down_what_it_made_or_what_was_wrong(tmp_path):
     assert "ZeroDivisionError" in json.loads(output.read_text())["error"]
 
 
+@pytest.mark.parametrize(
+    ("signature", "problem"),
+    [("b, device", "missing a required argument: 'b'"), ("a", "unexpected keyword argument 'dev")],
+)
+def test_a_suite_that_run_does_not_take_is_left_out_and_the_others_are_not(
+    made, signature, problem
+):
+    found = made(f"parameters = {{'s': {{'a': [1, 2]}}}}\ndef run({signature}): pass")
+    ((reason, count),) = found.left_out.items()
+    assert (count, found.vectors) == (2, [])
+    assert "of suite 's', with whose parameters run of" in reason
+    assert problem in reason
+
+
+def permutations(name, parameters):
+    suite = Suite(name, parameters)
+    return [suite.vector(suite.rows(number)) for number in range(suite.count)]
+
+
 def test_every_combination_is_made_with_the_last_parameter_fastest():
-    vectors = list(permutations("nightly", {"shape": [[1], [2]], "dtype": ("a", "b")}))
+    vectors = permutations("nightly", {"shape": [[1], [2]], "dtype": ("a", "b")})
     assert [(each["shape"][0], each["dtype"]) for each in vectors] == [
         (1, "a"),
         (1, "b"),
@@ -153,7 +173,7 @@ def test_every_combination_is_made_with_the_last_parameter_fastest():
 
 
 def test_a_name_with_commas_keeps_values_together():
-    vectors = list(permutations("s", {"shape,dtype": [([1], "a"), ([2], "b")], "dim": [0]}))
+    vectors = permutations("s", {"shape,dtype": [([1], "a"), ([2], "b")], "dim": [0]})
     assert vectors == [
         {"shape": [1], "dtype": "a", "dim": 0},
         {"shape": [2], "dtype": "b", "dim": 0},
@@ -161,14 +181,87 @@ def test_a_name_with_commas_keeps_values_together():
 
 
 def test_a_suite_without_parameters_or_values_makes_no_vectors():
-    assert list(permutations("empty", {})) == []
-    assert list(permutations("empty", {"dtype": [], "dim": [1]})) == []
+    assert permutations("empty", {}) == []
+    assert permutations("empty", {"dtype": [], "dim": [1]}) == []
 
 
-def test_ten_thousand_are_allowed_and_one_more_names_suite_and_count():
-    assert len(list(permutations("big", {"a": range(100), "b": range(100)}))) == 10_000
-    with pytest.raises(BadTarget, match=r"'big' has 10,100 permutations \(101 a x 100 b\)"):
-        permutations("big", {"a": range(101), "b": range(100)})
+MANY = """
+parameters = {
+    "huge": {name: range(100) for name in "abcde"},
+    "small": {name: [1] for name in "abcde"},
+}
+
+def invalidate_vector(vector):
+    return vector["a"] % 2 and vector["suite_name"] == "huge", "odd"
+
+def run(a, b, c, d, e, device):
+    return True, ""
+"""
+
+
+def test_a_sample_of_any_number_of_permutations_is_valid_and_divided_among_the_suites(made):
+    found = made(MANY, sample=Sample(9, seed=3))
+    assert [suite for suite, _ in arguments(found)] == ["huge"] * 8 + ["small"]
+    assert all(vector["a"] % 2 == 0 for suite, vector in arguments(found) if suite == "huge")
+    assert found.permutations == 100**5 + 1 == 9 + sum(found.left_out.values())
+    assert found.left_out[NOT_SAMPLED] > 100**4
+    again, other = (made(MANY, sample=Sample(9, seed=seed)).vectors for seed in (3, 4))
+    assert found.vectors == again != other
+
+
+def test_more_than_ten_thousand_permutations_are_all_made_and_counted(made):
+    found = made(
+        "parameters = {'s': {'a': range(101), 'b': range(100)}}\nrun = lambda a, b, device: 0"
+    )
+    assert len(found.vectors) == 10_100
+    assert found.notes == ["suite s has 10,100 permutations; --limit N takes a sample"]
+
+
+OWN = """
+import enum
+from dataclasses import dataclass
+
+class Outer:
+    class Kind(enum.Enum):
+        ROUND = enum.auto()
+
+class Flavor(enum.Enum):
+    SWEET = "sweet"
+
+@dataclass
+class Size:
+    width: int
+
+parameters = {"s": {"what": [Flavor.SWEET, Outer.Kind.ROUND, Size(3)]}}
+
+def run(what, device):
+    return True, ""
+"""
+
+
+def test_enums_and_dataclasses_of_a_module_can_be_values(made):
+    found = made(OWN)
+    values = [vector["what"] for _, vector in arguments(found)]
+    assert found.left_out == {}
+    assert values[0] == {"$symbol": "python.enum:sweeps.mine:Flavor", "name": "SWEET"}
+    assert len(values) == 3
+
+
+def test_texts_that_are_literals_are_values_as_in_tt_metal(made):
+    texts = ["(1, 2)", "None", "[4, 8]", "sum", "relu", "__ABSENT__", "1.5", "{[]}", "a.b"]
+    found = made(f"parameters = {{'s': {{'x': {texts!r}}}}}\nrun = lambda x, device: 0")
+    values = [vector["x"] for _, vector in arguments(found)]
+    assert values == [
+        {"$tuple": [1, 2]},
+        None,
+        [4, 8],
+        "sum",
+        "relu",
+        "__ABSENT__",
+        1.5,
+        "{[]}",
+        "a.b",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -177,9 +270,9 @@ def test_ten_thousand_are_allowed_and_one_more_names_suite_and_count():
         ([1, 2], "is of list"),
         ({"dtype": "bfloat16"}, "'dtype' .* is of str"),
         ({"dim": 3}, "'dim' .* is of int"),
-        ({"shape,dtype": [[1]]}, "shape,dtype that is no tuple of 2"),
+        ({"shape,dtype": [[1]]}, "shape,dtype that is not a tuple of 2"),
     ],
 )
 def test_what_is_not_a_suite_is_refused(parameters, problem):
     with pytest.raises(BadTarget, match=problem):
-        permutations("odd", parameters)
+        Suite("odd", parameters)

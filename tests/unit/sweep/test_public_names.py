@@ -19,8 +19,8 @@ def names(path, op, **how):
 @pytest.fixture
 def version_2(tmp_path):
     relu = [
-        configuration({"input_tensor": tensor(shape), "memory_config": lies}, number=number)
-        for number, (shape, lies) in enumerate(
+        configuration({"input_tensor": tensor(shape), "memory_config": stored_in}, number=number)
+        for number, (shape, stored_in) in enumerate(
             [((32, 32), memory()), ((32, 32), memory(buffer="L1")), ((64, 32), memory())], start=1
         )
     ]

@@ -100,7 +100,7 @@ class TestCombinations:
         assert set(cases) <= set(found)
         assert len({name_of(each) for each in found}) == 8
 
-    def test_too_many_are_refused(self):
+    def test_too_many_are_refused_unless_a_sample_is_wanted(self):
         cases = [
             add(
                 tensor(32, 32 * size, where=memory("L1_HEIGHT_SHARDED", shard((32, size), (7, 3)))),
@@ -110,6 +110,9 @@ class TestCombinations:
         ]
         with pytest.raises(BadTarget, match=r"27,000 combinations.*at most 10,000"):
             combinations("ttnn.add", cases)
+        sampled = [combinations("ttnn.add", cases, limit=9, seed=seed)[1] for seed in (1, 1, 2)]
+        assert [len(each) for each in sampled] == [9, 9, 9]
+        assert sampled[0] == sampled[1] != sampled[2]
 
-    def test_of_nothing_are_none(self):
+    def test_of_nothing_are_empty(self):
         assert combinations("ttnn.zeros", [case("ttnn.zeros", shape=3)])[1] == ()
