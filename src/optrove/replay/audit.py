@@ -21,7 +21,7 @@ from optrove.errors import NotFound, NotReplayable
 from optrove.model.records import DeviceKind, Measurement, Outcome, Query
 from optrove.model.values import TensorSpec, walk
 from optrove.replay.device_choice import group_by_device
-from optrove.replay.execute import Execution
+from optrove.replay.execute import JobExecutor
 from optrove.replay.judge import headline, measure
 from optrove.replay.planning import planned_cases
 from optrove.replay.replay import default_workers
@@ -32,7 +32,7 @@ from optrove.trove.query import ops_named
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from optrove.frameworks.executor import Compared, Executed, Telling
+    from optrove.frameworks.executor import Compared, Executed, OnStage
     from optrove.model.case import Case
     from optrove.model.records import Attempt, Job
     from optrove.replay.device_choice import TargetDevice
@@ -69,15 +69,15 @@ PERTURBATIONS: Final[dict[str, Callable[[Any], Any]]] = {
 """The perturbations of a result, which is a torch tensor in double precision."""
 
 
-class Audit(Execution):
+class Audit(JobExecutor):
     """Audits the checks of cases, one after another."""
 
-    def attempt(self, job: Job, case_id: str, tell: Telling) -> Attempt:
+    def attempt(self, job: Job, case_id: str, on_stage: OnStage) -> Attempt:
         """Return the audit of a Job."""
         begun = self._setup.not_run(job, case_id)
         try:
-            executed, _ = self._execute(job, tell)
-            other, _ = self._execute(replace(job, seed=job.seed + 1), tell)
+            executed, _ = self._execute(job, on_stage)
+            other, _ = self._execute(replace(job, seed=job.seed + 1), on_stage)
         except NotReplayable as error:
             return replace(begun, detail=str(error))
         if executed.raised is not None:
@@ -171,7 +171,7 @@ def plan_audit(
     """
     given = tuple(names)
     found = {op for name in given for op in ops_named(reader, name)} or set(reader.op_names())
-    query = Query(outermost_only=False, hidden_ops=bool(given), limit=most)
+    query = Query(outermost_only=False, data_movement=bool(given), limit=most)
     cases = [
         planned
         for op in sorted(found)
@@ -181,7 +181,7 @@ def plan_audit(
         )
     ]
     if not cases:
-        raise NotFound("the trove holds no case of an op of ttnn; list its ops: optrove ops")
+        raise NotFound("the trove has no case of a ttnn op; list its ops with: optrove ops")
     return group_by_device(cases, DeviceKind.SHADOW, board)
 
 

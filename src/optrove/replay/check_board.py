@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from optrove.model.records import Counts
     from optrove.replay.device_choice import TargetDevice
     from optrove.replay.planning import PlannedJob
-    from optrove.trove.query import Asked
+    from optrove.trove.query import CaseFilters
     from optrove.trove.reader import TroveReader
 
 
@@ -209,9 +209,15 @@ NEED_NO_BOARD = "cases of other frameworks, which need no board"
 
 
 def plan_for_board(
-    reader: TroveReader, asked: Asked, board: str, *, seed: int = 0, timeout_ns: int | None = None
+    reader: TroveReader,
+    asked: CaseFilters,
+    board: str,
+    device_kind: DeviceKind | None = DeviceKind.MOCK,
+    *,
+    seed: int = 0,
+    timeout_ns: int | None = None,
 ) -> tuple[dict[TargetDevice, list[PlannedJob]], Counts]:
-    """Return all cases of ttnn that are meant, on a mock board, and counts of those left out.
+    """Return all cases of ttnn that are meant, on a board, and counts of those left out.
 
     Calls made by other ops count, and so do ops that only move data. NotFound if there are none.
     """
@@ -229,13 +235,12 @@ def plan_for_board(
         )
     ]
     if not cases:
-        raise NotFound("the trove holds no such case; list what there is with: optrove ops")
-    groups = group_by_device(cases, DeviceKind.MOCK, board)
+        raise NotFound("the trove has no such case; list its ops with: optrove ops")
+    groups = group_by_device(cases, device_kind, board)
     others = sum(len(groups.pop(target)) for target in list(groups) if target.board is None)
     if not groups:
         raise NotFound(
-            f"none of the {others:,} cases that are meant is of ttnn, so that a board does not "
-            f"matter to them"
+            f"none of the {others:,} selected cases is a call of ttnn; only ttnn's ops need a board"
         )
     return groups, ((NEED_NO_BOARD, others),) if others else ()
 
@@ -249,11 +254,13 @@ class AdaptedPlan:
     unadapted: Counts
 
 
-def plan_adapted(failed: Iterable[PlannedJob], board: str) -> AdaptedPlan:
+def plan_adapted(
+    failed: Iterable[PlannedJob], board: str, device_kind: DeviceKind = DeviceKind.MOCK
+) -> AdaptedPlan:
     """Return the cases that failed on a board, adapted to it where possible."""
     cases = tuple(failed)
     found = adaptations(cases, find_board(board))
-    groups = group_by_device((each.planned for each in found), DeviceKind.MOCK, board)
+    groups = group_by_device((each.planned for each in found), device_kind, board)
     known = {case_id for each in found for case_id in each.recorded}
     rest = Counter(each.op for each in cases if each.case_id not in known)
     return AdaptedPlan(groups, found, tuple(rest.most_common()))

@@ -1,14 +1,15 @@
-"""Choose the device on which cases run: a board of this machine, a mock board, or the host."""
+"""Choose the device on which cases run: a board, a mock or simulated board, or the host."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from optrove.errors import NotReplayable
 from optrove.frameworks.ttnn.board.devices import ALONE
 from optrove.frameworks.ttnn.board.runtime import installed_package
+from optrove.frameworks.ttnn.board.simulator import find_simulator, simulated_board
 from optrove.frameworks.ttnn.board.table import BOARDS, DEVICE_DIRECTORY, find_board
 from optrove.model.records import DeviceKey, DeviceKind, DeviceParameters
 from optrove.model.values import DeviceRef, TensorSpec, TtnnPlacement, walk
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from optrove.replay.planning import PlannedJob
 
 
+_SIMULATED: Final = {"wormhole_b0": "n150", "blackhole": "p150"}
+"""The board that is simulated where only its architecture is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class TargetDevice:
     """The device on which cases run; ``reason`` is set when the user did not name it."""
@@ -32,9 +37,11 @@ class TargetDevice:
 
     def __str__(self) -> str:
         if self.device_kind is DeviceKind.HOST:
-            return "this host"
+            return "this host" if self.board is None else f"this host ({self.board})"
         if self.device_kind is DeviceKind.HARDWARE:
             return "the board of this machine"
+        if self.device_kind is DeviceKind.SIMULATOR:
+            return f"a simulated {self.board}"
         numerics = " with torch numerics" if self.device_kind is DeviceKind.SHADOW else ""
         return f"a mock {self.board}{numerics}"
 
@@ -42,10 +49,11 @@ class TargetDevice:
 def resolve_device(
     device: DeviceKind | str | None, board: str | None
 ) -> tuple[DeviceKind | None, str | None]:
-    """Return the device kind and the mock board that the options or the environment name.
+    """Return the device kind and the board that the options or the environment name.
 
     Either is None if nothing names it. UnknownBoard for a board that is not in the table,
-    NotReplayable for a device that this machine does not have.
+    NotReplayable for a device that this machine does not have, SimulatorMissing without the
+    simulator or for a board that it does not simulate.
     """
     settings = read_settings()
     kind = None if device is None else DeviceKind(device)
@@ -61,6 +69,12 @@ def resolve_device(
             )
         return kind, None
     board = board or settings.board
+    if kind is DeviceKind.SIMULATOR:
+        if board is None:
+            return kind, None
+        simulated = simulated_board(board)
+        find_simulator(simulated)
+        return kind, simulated.name
     if kind is None and settings.shadow:
         kind = DeviceKind.SHADOW
     if kind is None and board:
@@ -74,15 +88,29 @@ def has_board() -> bool:
 
 
 def group_by_device(
-    cases: Iterable[PlannedJob], kind: DeviceKind | None, board: str | None
+    cases: Iterable[PlannedJob],
+    kind: DeviceKind | None,
+    board: str | None,
+    torch: str | None = None,
 ) -> dict[TargetDevice, list[PlannedJob]]:
     """Return the cases by the device on which they run, given what ``resolve_device`` returned.
 
+    ``torch`` is the text of the TorchTarget on which cases of torch run.
     FrameworkMissing if a device needs ttnn, which is not installed.
     """
     groups: dict[TargetDevice, list[PlannedJob]] = {}
+    cases = tuple(cases)
     for planned in cases:
-        groups.setdefault(_target(planned, kind, board), []).append(planned)
+        if planned.op.startswith("torch."):
+            target = TargetDevice(DeviceKind.HOST, torch)
+        else:
+            target = _target(planned, kind, board)
+        groups.setdefault(target, []).append(planned)
+    if torch is not None and not any(each.op.startswith("torch.") for each in cases):
+        raise NotReplayable(
+            f"{torch!r} is where cases of torch run, and there are none; for a case of ttnn, "
+            f"--device is hw, mock or shadow"
+        )
     if any(target.device_kind is not DeviceKind.HOST for target in groups):
         installed_package()
     return groups
@@ -97,6 +125,8 @@ def _target(planned: PlannedJob, kind: DeviceKind | None, board: str | None) -> 
         return TargetDevice(kind or DeviceKind.MOCK, board)
     if kind is None and has_board():
         return TargetDevice(DeviceKind.HARDWARE, reason="this machine has a board")
+    if kind is DeviceKind.SIMULATOR:
+        return _simulated_target(planned)
     kind = kind or DeviceKind.MOCK
     if planned.board in BOARDS:
         return TargetDevice(kind, planned.board, "the board on which they were recorded")
@@ -109,6 +139,20 @@ def _target(planned: PlannedJob, kind: DeviceKind | None, board: str | None) -> 
     return TargetDevice(
         kind, smallest, "the smallest board with enough chips; no known board was recorded"
     )
+
+
+def _simulated_target(planned: PlannedJob) -> TargetDevice:
+    """Return the simulated board with the chip on which a case was recorded."""
+    recorded = BOARDS.get(planned.board or "")
+    if recorded is None:
+        name = _SIMULATED["wormhole_b0"]
+        reason = "no known board was recorded"
+    elif recorded.chips == 1:
+        name, reason = recorded.name, "the board on which they were recorded"
+    else:
+        name, reason = _SIMULATED[recorded.arch], f"one chip of the recorded {recorded.name}"
+    find_simulator(BOARDS[name])
+    return TargetDevice(DeviceKind.SIMULATOR, name, reason)
 
 
 def device_key(job: Job, board: str | None) -> DeviceKey:

@@ -6,22 +6,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import NotReplayable
-from optrove.frameworks.executor import Asked, Stage
+from optrove.frameworks.executor import Stage
 from optrove.frameworks.ttnn.board.devices import L1_SMALL
-from optrove.model.records import Measurement, now
+from optrove.model.records import E2E_NS, Measurement, now
 from optrove.replay.device_choice import device_parameters
-from optrove.replay.judge import EXTRAS, RAN, WARM, judge
+from optrove.replay.judge import EXTRAS, RAN, judge
 from optrove.serializer.hashes import placement_hash
 
 if TYPE_CHECKING:
-    from optrove.frameworks.executor import Executed, Executor, Telling
+    from optrove.frameworks.executor import Executed, Executor, OnStage
     from optrove.model.records import Attempt, DeviceParameters, Job
     from optrove.replay.messages import WorkerSetup
 
 _REPEATS: Final = 3
 
 
-class Execution:
+class JobExecutor:
     """Executes Jobs one after another with one executor."""
 
     def __init__(self, executor: Executor, setup: WorkerSetup) -> None:
@@ -29,15 +29,15 @@ class Execution:
         self._setup = setup
         self._needing_l1_small: set[str] = set()
 
-    def attempt(self, job: Job, case_id: str, tell: Telling) -> Attempt:
+    def attempt(self, job: Job, case_id: str, on_stage: OnStage) -> Attempt:
         """Return the Attempt at a Job; never raises for what a case can cause."""
         begun = replace(self._setup.not_run(job, case_id), started_at=now())
         try:
-            executed, notes = self._execute(job, tell)
+            executed, notes = self._execute(job, on_stage)
             judged = judge(begun, job, executed, notes)
         except NotReplayable as error:
             return replace(begun, detail=str(error))
-        measured, unmeasured = self._extras(job, judged, tell)
+        measured, unmeasured = self._extras(job, judged, on_stage)
         replayed = executed.replayed
         replayed_id: str | None = case_id
         if replayed != job.case:
@@ -51,18 +51,18 @@ class Execution:
             notes=(*judged.notes, *unmeasured),
         )
 
-    def _execute(self, job: Job, tell: Telling) -> tuple[Executed, tuple[str, ...]]:
+    def _execute(self, job: Job, on_stage: OnStage) -> tuple[Executed, tuple[str, ...]]:
         """Execute a Job; again with small L1 if the op needs it and it was not recorded."""
         device = device_parameters(job)
         unrecorded = device.mesh_shape is not None and device.l1_small_size is None
         op = job.case.op
         if not (unrecorded and op in self._needing_l1_small):
-            executed, notes = self._once(job, device, tell)
+            executed, notes = self._once(job, device, on_stage)
             raised = executed.raised
             if not unrecorded or raised is None or "l1_small" not in raised.text.lower():
                 return executed, notes
         self._needing_l1_small.add(op)
-        executed, notes = self._once(job, replace(device, l1_small_size=L1_SMALL), tell)
+        executed, notes = self._once(job, replace(device, l1_small_size=L1_SMALL), on_stage)
         note = (
             f"no l1_small_size was recorded, and {op} runs out of it without one; "
             f"the device was opened with {L1_SMALL}"
@@ -70,16 +70,16 @@ class Execution:
         return executed, (*notes, note)
 
     def _once(
-        self, job: Job, device: DeviceParameters, tell: Telling
+        self, job: Job, device: DeviceParameters, on_stage: OnStage
     ) -> tuple[Executed, tuple[str, ...]]:
         notes: tuple[str, ...] = ()
         if device.mesh_shape is not None:
-            tell(Stage.OPENING)
+            on_stage(Stage.OPENING)
             notes = self._executor.open(device)
-        return self._executor.execute(Asked(job.case, job.seed, job.outputs), tell), notes
+        return self._executor.execute(job, on_stage), notes
 
     def _extras(
-        self, job: Job, judged: Attempt, tell: Telling
+        self, job: Job, judged: Attempt, on_stage: OnStage
     ) -> tuple[list[Measurement], list[str]]:
         """Return the measurements that repeat the call, and why some are missing."""
         measured: list[Measurement] = []
@@ -88,20 +88,26 @@ class Execution:
             if name not in EXTRAS:
                 continue
             try:
-                value = self._warm_ns(job, tell) if name == WARM else self._peak_l1(job)
-                measured.append(Measurement(name, value))
+                if name == E2E_NS:
+                    measured += self._warm(job, on_stage)
+                else:
+                    measured.append(Measurement(name, self._executor.peak_l1(job)))
             except NotReplayable as error:
                 unmeasured.append(f"{name} was not measured: {error}")
         return measured, unmeasured
 
-    def _peak_l1(self, job: Job) -> int:
-        return self._executor.peak_l1(Asked(job.case, job.seed, job.outputs))
+    def _warm(self, job: Job, on_stage: OnStage) -> list[Measurement]:
+        """Return the time of a warm call, and what the executor measures with it."""
+        measured = self._executor.warm(job)
+        if measured is None:
+            return [Measurement(E2E_NS, self._warm_ns(job, on_stage))]
+        return [Measurement(name, value) for name, value in measured.items()]
 
-    def _warm_ns(self, job: Job, tell: Telling) -> int:
+    def _warm_ns(self, job: Job, on_stage: OnStage) -> int:
         """Return the time of the shortest of a few calls."""
         times = []
         for _ in range(_REPEATS):
-            executed, _ = self._execute(job, tell)
+            executed, _ = self._execute(job, on_stage)
             if executed.raised is not None or executed.duration_ns is None:
                 words = "" if executed.raised is None else executed.raised.text.partition("\n")[0]
                 raise NotReplayable(f"a repeated call said {words or 'nothing'}")

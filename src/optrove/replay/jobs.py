@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from optrove.frameworks.ttnn.board.table import BOARDS, find_board
-from optrove.model.records import Attempt, DeviceKey, DeviceKind, Outcome, Plan
+from optrove.model.records import Attempt, DeviceKey, DeviceKind, Outcome
 from optrove.replay.device_choice import device_key
 from optrove.replay.judge import judge_loss
 from optrove.replay.messages import WorkerSetup
@@ -37,23 +37,15 @@ class Task:
     history: tuple[str, ...] = ()
 
 
-def listed_jobs(jobs: Plan | Iterable[Job], device_kind: DeviceKind | None) -> list[Job]:
-    """Return all Jobs, on another kind of device if one is given."""
-    if isinstance(jobs, Plan):
-        jobs = [job for group in jobs.groups for job in group.jobs]
-    if device_kind is None:
-        return list(jobs)
-    return [replace(job, device_kind=device_kind) for job in jobs]
-
-
-def tasks_of(
-    jobs: Plan | Iterable[Job], device_kind: DeviceKind | None, board: str | None, run_id: str
-) -> list[Task]:
+def tasks_of(jobs: Iterable[Job], board: str | None, run_id: str) -> list[Task]:
     """Return a task for each Job; UnknownBoard for a board that is not in the table."""
-    name = None if board is None else find_board(board).name
+    every = list(jobs)
+    # On the host, a board is the target of cases of torch.
+    on_host = bool(every) and all(job.device_kind is DeviceKind.HOST for job in every)
+    name = board if board is None or on_host else find_board(board).name
     return [
         Task(job, WorkerSetup(run_id, job.device_kind, name), device_key(job, name))
-        for job in listed_jobs(jobs, device_kind)
+        for job in every
     ]
 
 
@@ -100,12 +92,15 @@ class Backlog:
 def with_slow_dispatch(task: Task, reply: Reply) -> Task | None:
     """Return the task with slow dispatch, which some mock workloads need; None if it can't help."""
     setup = task.setup
-    board = None if setup.board is None else BOARDS[setup.board]
+    board = BOARDS.get(setup.board or "")
     if setup.slow_dispatch or setup.device_kind not in _MOCK:
         return None
     if board is None or board.slow_dispatch:
         return None
-    if not isinstance(reply, WorkerDied) or judge_loss(reply)[0] is not Outcome.CRASHED:
+    if (
+        not isinstance(reply, WorkerDied)
+        or judge_loss(reply, setup.device_kind)[0] is not Outcome.CRASHED
+    ):
         return None
     history = (f"with fast dispatch {reply}; this is with TT_METAL_SLOW_DISPATCH_MODE=1",)
     return replace(task, setup=replace(setup, slow_dispatch=True), history=history)
@@ -115,6 +110,6 @@ def attempt_from_reply(task: Task, case_id: str, reply: Reply) -> Attempt:
     """Return the Attempt that a worker's reply to a task makes."""
     if isinstance(reply, Attempt):
         return replace(reply, notes=(*reply.notes, *task.history)) if task.history else reply
-    outcome, detail = judge_loss(reply)
+    outcome, detail = judge_loss(reply, task.setup.device_kind)
     begun = task.setup.not_run(task.job, case_id, detail)
     return replace(begun, outcome=outcome, notes=task.history)

@@ -5,7 +5,8 @@ Four things can end a replay, and each has its function here: the executed call 
 ``judge_module_error``), or the worker process is lost (``judge_loss``).
 
 A fault of the machine is never an Outcome of the operation: a host without memory, a driver whose
-windows another process holds, or a board that fell off its bus make a Job NOT_RUN.
+windows another process holds, or a board that fell off its bus make a Job NOT_RUN. So does a
+simulator that does not support what a kernel does: it prints one line and ends the process.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import sys
 from dataclasses import replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Final
+from unittest import SkipTest
 
 from optrove import metrics
 from optrove.errors import NotComparable
 from optrove.frameworks.executor import Raised, Stage
+from optrove.frameworks.torch.reference import is_close
 from optrove.model.case import Case, renamed
 from optrove.model.differences import ABSENT, differences, is_same_json, json_parts
-from optrove.model.records import DeviceKind, Measurement, Outcome
+from optrove.model.records import E2E_NS, SKIPPED, DeviceKind, Measurement, Outcome
 from optrove.model.values import Null
 from optrove.replay.workers import WorkerDied, WorkerTimeout
 from optrove.serializer.text import Json, write
@@ -72,6 +75,7 @@ _KILLED: Final = {
 }
 
 OUTCOMES: Final[tuple[tuple[re.Pattern[str], Outcome], ...]] = _patterns(
+    (r"failed to generate binaries", Outcome.NOT_COMPILED),
     (r"timeout (in|waiting for) .*(fetch queue|device|physical cores)", Outcome.HUNG),
     (r"out of memory|not enough space to allocate|bad_alloc", Outcome.OUT_OF_MEMORY),
     (r"beyond max L1 size|clash with L1 buffers", Outcome.OUT_OF_MEMORY),
@@ -94,29 +98,30 @@ MEASURES: Final[dict[str, Callable[[Compared], float]]] = {
 }
 """The metrics of each result that has numbers."""
 
-WARM: Final = "e2e_ns"
-"""The time of a call, in nanoseconds, once everything that it needs is compiled and cached."""
-
 PEAK_L1: Final = "peak_l1_bytes"
 """The most bytes of L1 that tensors and the op's buffers take on one core."""
 
-EXTRAS: Final = (WARM, PEAK_L1)
+EXTRAS: Final = (E2E_NS, PEAK_L1)
 """Metrics that are measured only on request, since they execute the case again."""
 
 
 def judge(begun: Attempt, job: Job, executed: Executed, notes: tuple[str, ...] = ()) -> Attempt:
     """Return the Attempt with the Outcome of an executed call; ``notes`` go before its own."""
     supplied = [*notes, *executed.notes]
+    job = executed.job or job
     if executed.replayed is not None:
         differing = case_differences(job.case, executed.replayed, executed.named)
         supplied += [f"not as recorded: {line}" for line in differing]
     if executed.raised is not None:
         outcome, detail = classify(executed.raised)
+        if executed.excuse is not None:
+            outcome, detail = Outcome.NOT_RUN, f"{executed.excuse}\n{detail}"
         return replace(begun, outcome=outcome, detail=detail, notes=tuple(supplied))
     if executed.replayed is None:
         detail = "the call returned, but no operation was observed: it is unknown what ran"
         return replace(begun, outcome=Outcome.NOT_RUN, detail=detail, notes=tuple(supplied))
-    wrong = [] if job.outputs is None else output_differences(job.outputs, executed.outputs)
+    known = job.outputs is not None and not executed.data_dependent
+    wrong = output_differences(job.outputs or (), executed.outputs) if known else []
     measured, failing, lacking = measure(executed.compared, job.metrics or tuple(MEASURES))
     outcome = Outcome.NUMERICS if failing else Outcome.PASSED
     return replace(
@@ -135,7 +140,14 @@ def classify(raised: Raised) -> tuple[Outcome, str]:
     if fault is not None:
         return Outcome.NOT_RUN, f"{_machine_failed(fault)}\n{text}"
     meanings = (outcome for pattern, outcome in OUTCOMES if pattern.search(text))
-    return next(meanings, Outcome.RAISED), f"{headline(raised)}\n{text}"
+    outcome = next(meanings, Outcome.RAISED)
+    compiled = _COMPILER_ERROR.search(text) if outcome is Outcome.NOT_COMPILED else None
+    first = headline(raised) if compiled is None else compiled[0]
+    return outcome, f"{first}\n{text}"
+
+
+_COMPILER_ERROR: Final = re.compile(r"[^/\s:]+:\d+:\d+: (?:fatal )?error: [^\n]*")
+"""The first error of a kernel's compiler, without the directory of the file."""
 
 
 def machine_fault(text: str) -> str | None:
@@ -157,11 +169,16 @@ def headline(raised: Raised) -> str:
     return lines[0] if lines else raised.type
 
 
-def judge_loss(loss: Loss) -> tuple[Outcome, str]:
+def judge_loss(loss: Loss, device_kind: DeviceKind) -> tuple[Outcome, str]:
     """Return the Outcome and detail of a Job whose worker was lost.
 
-    The operation is blamed only if it had been called, and the machine did not end the process.
+    The operation is blamed only if it had been called, and neither the machine nor a simulator
+    ended the process. A simulator that is late says nothing either: most cases are too large.
     """
+    if device_kind is DeviceKind.SIMULATOR:
+        refusal = _simulator_refusal(loss)
+        if refusal is not None:
+            return Outcome.NOT_RUN, refusal
     is_called = getattr(loss, "stage", None) in (Stage.CALLING, Stage.READING)
     if not isinstance(loss, WorkerDied):
         hung = isinstance(loss, WorkerTimeout) and is_called
@@ -173,6 +190,30 @@ def judge_loss(loss: Loss) -> tuple[Outcome, str]:
     return Outcome.CRASHED if crashed else Outcome.NOT_RUN, detail
 
 
+_REFUSAL: Final = re.compile(r"^\[\d+\] ERROR: (\w+): (.*)$", re.MULTILINE)
+"""The line that the simulator prints before it ends the process: [clock] ERROR: category: ..."""
+
+_WRONG_CHIP: Final = "pci_mem_wr_cur: bar0"
+
+
+def _simulator_refusal(loss: Loss) -> str | None:
+    """Return why a simulator did not run a case; None if it is not to blame."""
+    if isinstance(loss, WorkerTimeout) and loss.stage in (Stage.CALLING, Stage.READING):
+        return (
+            f"simulator: too slow: no end within {loss.seconds:g} s; the case is too large for it, "
+            f"or its kernel hangs: try --scale small, or a longer --timeout"
+        )
+    if not isinstance(loss, WorkerDied):
+        return None
+    found = _REFUSAL.search(loss.last_words)
+    if found is None:
+        return None
+    category, words = found.groups()
+    if _WRONG_CHIP in words:
+        return f"simulator: wrong chip: the library is of another architecture\n{found[0]}"
+    return f"simulator: {category}: {words}\n{loss}"
+
+
 def fatal_fault(exit_code: int, last_words: str) -> str | None:
     """Return the fault of the machine that ended a process, None if it was none."""
     return _KILLED.get(exit_code) or machine_fault(last_words)
@@ -181,7 +222,7 @@ def fatal_fault(exit_code: int, last_words: str) -> str | None:
 MAX_DIFFERENCES: Final = 20
 """How many differences are listed; the rest is counted."""
 
-_LONGEST: Final = 120
+_MAX_CHARS: Final = 120
 _PLACE: Final = re.compile(r"arg\d+")
 
 _UNRECORDED: Final = (".placement.mesh", ".placement.mesh_shape")
@@ -189,6 +230,9 @@ _UNRECORDED: Final = (".placement.mesh", ".placement.mesh_shape")
 
 _GRADIENT: Final = re.compile(r"\$\.outputs\b.*\.placement\.requires_grad")
 """A property of outputs that is false wherever nothing was differentiated."""
+
+_TOKEN: Final = re.compile(r"\$\.outputs(\[\d+\]|\.\$tuple)*\.token")
+"""What tells an object of an unknown type from others; two are never equal."""
 
 _SPREAD: Final = frozenset({"coordinates", "distribution_shape", "placements"})
 """The parts of a tensor's distribution over a mesh."""
@@ -249,6 +293,7 @@ def _difference_lines(start: str, old: Json, new: Json) -> list[str]:
     lines = []
     for path, one, other in differences(old, new, json_parts, path=start, is_equal=is_same_json):
         unrecorded = one is None and path.endswith(_UNRECORDED)
+        unrecorded = unrecorded or _TOKEN.fullmatch(path) is not None
         if not unrecorded and not (one is False and _GRADIENT.fullmatch(path)):
             lines.append(f"{path}: recorded {_shown(one)}, replayed {_shown(other)}")
     more = len(lines) - MAX_DIFFERENCES
@@ -257,7 +302,7 @@ def _difference_lines(start: str, old: Json, new: Json) -> list[str]:
 
 def _shown(data: Json) -> str:
     text = "without" if data is ABSENT else write(data)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}..."
 
 
 def measure(
@@ -287,6 +332,12 @@ def measure(
             for one in found
             if one.passed is False
         ]
+        if each.tolerance is not None and not is_close(each):
+            off = metrics.max_abs_error(each.expected, each.actual)
+            failing.append(
+                f"output {each.output}: not close to the reference: the largest error is {off!r}, "
+                f"with a tolerance of {each.tolerance!r} relative to the numbers"
+            )
         largest = metrics.max_abs_error(each.expected, each.actual) if each.exact else 0
         if largest != 0:
             failing.append(
@@ -297,7 +348,7 @@ def measure(
 
 def _measured(compared: Compared, name: str) -> Measurement:
     value = MEASURES[name](compared)
-    if name != "pcc":
+    if name != "pcc" or compared.tolerance is not None or compared.exact:
         return Measurement(name, value, output=compared.output)
     passed = not math.isnan(value) and value >= PCC
     return Measurement(name, value, PCC, passed, compared.output)
@@ -312,20 +363,26 @@ _NUMBER: Final = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
 _PCC: Final = re.compile(rf"pcc\b[^-+.\d\n]{{0,16}}({_NUMBER})\b", re.IGNORECASE)
 _ALONE: Final = re.compile(rf"\s*({_NUMBER})\s*")
 _NUMERIC: Final = re.compile(r"\b(pcc|allclose|atol|rtol|ulp|tolerance)\b", re.IGNORECASE)
+_SKIP: Final = re.compile(
+    r"\s*(?:(?:test|vector|case)\s+(?:is\s+|was\s+)?)?skip(?:s|ped|ping)?\b"
+    r"|[^\n]*\bskipp(?:ed|ing)[\s.!)]*\Z",
+    re.IGNORECASE,
+)
 
 
 def judge_module_result(begun: Attempt, returned: Any) -> Attempt:
     """Return the Attempt with the Outcome of a sweep module's ``run`` that returned.
 
     It has to return ``(passed, message)`` or ``[(passed, message), nanoseconds]``. A PCC in the
-    message becomes a measurement. On a mock board without numerics all numbers are meaningless,
-    and so is a verdict on them.
+    message becomes a measurement. A message that begins with "skip" or ends with "skipping" says
+    that the module declines the vector. On a mock board without numerics all numbers are
+    meaningless, and so is a verdict on them.
     """
     pair, timed = returned, tuple[Measurement, ...]()
     if isinstance(returned, list) and returned and _is_verdict(returned[0]):
         pair, *rest = returned
         if rest and isinstance(rest[0], Real) and not isinstance(rest[0], bool):
-            timed = (Measurement(WARM, float(rest[0])),)
+            timed = (Measurement(E2E_NS, float(rest[0])),)
     if not _is_verdict(pair):
         detail = (
             f"run returned {type(returned).__name__} {str(returned)[:200]!r}; "
@@ -333,23 +390,28 @@ def judge_module_result(begun: Attempt, returned: Any) -> Attempt:
         )
         return replace(begun, outcome=Outcome.RAISED, detail=detail)
     passed, message = bool(pair[0]), str(pair[1]).strip()
+    if _SKIP.match(message):
+        return replace(begun, outcome=Outcome.NOT_RUN, detail=f"{SKIPPED}: {message}")
     if begun.device_kind is DeviceKind.MOCK and (not message or _is_numeric(message)):
         note = f"{_MEANINGLESS}: it says {passed}, {message!r}"
         return replace(begun, outcome=Outcome.PASSED, measurements=timed, notes=(note,))
+    measured = _message_pcc(message, passed=passed)
+    if not passed and measured and _ALONE.fullmatch(message):
+        message = f"PCC {message} is below the threshold of the module"
     return replace(
         begun,
         outcome=Outcome.PASSED if passed else Outcome.NUMERICS,
         detail=None if passed else message or "run returned False, without a message",
-        measurements=(*_message_pcc(message, passed=passed), *timed),
+        measurements=(*measured, *timed),
     )
 
 
 def judge_module_error(begun: Attempt, error: BaseException) -> Attempt:
     """Return the Attempt with the Outcome of a sweep module's ``run`` that raised."""
     text = str(error)
-    skipped = getattr(getattr(sys.modules.get("pytest"), "skip", None), "Exception", None)
-    if skipped is not None and isinstance(error, skipped):
-        return replace(begun, outcome=Outcome.NOT_RUN, detail=f"the module skips it: {text}")
+    skip = getattr(getattr(sys.modules.get("pytest"), "skip", None), "Exception", SkipTest)
+    if isinstance(error, (skip, SkipTest)) or _SKIP.match(text):
+        return replace(begun, outcome=Outcome.NOT_RUN, detail=f"{SKIPPED}: {text}")
     if isinstance(error, SystemExit):
         return replace(begun, outcome=Outcome.RAISED, detail=error_line(error))
     outcome, detail = classify(Raised(type(error).__name__, text))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadData, BadTarget
 from optrove.frameworks.ttnn.execute.files import LOAD_OP
-from optrove.interop.op_lines import case_of_line
-from optrove.model.records import CallOutcome, DeviceKind, DeviceParameters, Job
+from optrove.interop.op_line_files import case_of_line
+from optrove.model.records import AttemptedCase, CallOutcome, DeviceKind, DeviceParameters, Job
 from optrove.model.values import Null
 from optrove.serializer.described import case_of
 from optrove.serializer.hashes import placement_hash
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from optrove.model.records import Query
+    from optrove.model.records import Attempt, Query
     from optrove.model.trove import CaseRow, ExecutionRow
     from optrove.model.values import Value
     from optrove.serializer.op_lines import OpLine
-    from optrove.trove.query import Asked
+    from optrove.trove.query import CaseFilters
     from optrove.trove.reader import TroveReader
 
 
@@ -44,7 +44,7 @@ class PlannedJob:
 
     ``calls`` is None where nobody counted them, ``board`` is the board of most recorded calls,
     ``raised`` is the recorded exception of a case that never returned. ``suite`` is set for the
-    vectors of a sweep module.
+    vectors of a sweep module, ``scaled_from`` for a case that was scaled down from recorded ones.
     """
 
     job: Job
@@ -54,11 +54,24 @@ class PlannedJob:
     raised: str | None = None
     notes: tuple[str, ...] = ()
     suite: str | None = None
+    scaled_from: tuple[str, ...] = ()
 
     @property
     def op(self) -> str:
         """The operation."""
         return self.job.case.op
+
+    def attempted(self, attempt: Attempt) -> AttemptedCase:
+        """Return an Attempt at the case with the facts and notes of the plan."""
+        return AttemptedCase(
+            op=self.op,
+            attempt=replace(attempt, notes=(*attempt.notes, *self.notes)),
+            calls=self.calls,
+            suite=self.suite,
+            recorded_on=self.board,
+            raised=self.raised,
+            scaled_from=self.scaled_from,
+        )
 
 
 def planned_cases(
@@ -121,7 +134,9 @@ def _device(
     """
     for each in executions:
         if each.device is not None:
-            return record_from_builtins(json.loads(each.device), DeviceParameters)
+            opened = record_from_builtins(json.loads(each.device), DeviceParameters)
+            # The chips of the recording's machine are not those of a replay.
+            return replace(opened, device_ids=None)
         if each.run_id not in of_runs:
             rows = reader.runs(each.run_id)
             of_runs[each.run_id] = rows[0].run.environment.device if rows else None
@@ -152,7 +167,7 @@ def _outputs(
 
 def cases_named(
     reader: TroveReader,
-    asked: Asked,
+    asked: CaseFilters,
     *,
     every: bool,
     seed: int = 0,

@@ -36,8 +36,15 @@ from optrove.replay.messages import (
     read_job,
 )
 from optrove.replay.resets import BoardHealth, new_worker, reset_command_words
-from optrove.replay.runner import Workers
-from optrove.replay.workers import AHEAD, COMMAND, WorkerDied, WorkerTimeout, WorkerUnusable
+from optrove.replay.runner import GRACE_SECONDS, Workers
+from optrove.replay.workers import (
+    AHEAD,
+    COMMAND,
+    BudgetOver,
+    WorkerDied,
+    WorkerTimeout,
+    WorkerUnusable,
+)
 from optrove.serializer.hashes import placement_hash
 from optrove.serializer.text import Json, read, write
 from optrove.settings import RAY, environment, ray_address
@@ -46,10 +53,10 @@ from optrove.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from optrove.model.records import Job, Plan
+    from optrove.model.records import Job
     from optrove.replay.jobs import Task
     from optrove.replay.resets import AnyWorker
-    from optrove.replay.runner import Tell
+    from optrove.replay.runner import Log
     from optrove.replay.workers import Reply
 
 
@@ -93,7 +100,8 @@ class Slot:
         """Execute Jobs and yield the reply to each, in their order.
 
         The loss of the worker is the last reply; the Jobs after it did not begin. Nor does any Job
-        begin after so many ``seconds``. Lines for the user come before the reply.
+        begin after so many ``seconds``; one that does not end soon after is interrupted. Lines for
+        the user come before the reply.
         """
         until = time.monotonic() + seconds
         worker = self._worker_for(WorkerSetup.from_json(read(setup)))
@@ -107,12 +115,12 @@ class Slot:
                 and time.monotonic() < until
             ):
                 flight.append(waiting.popleft())
-                worker.send(flight[-1])
+                worker.send(flight[-1], until + GRACE_SECONDS)
             if not flight:
                 return
-            reply = worker.receive()
+            reply = worker.receive(until + GRACE_SECONDS)
             while self._lines:
-                yield write({"told": self._lines.pop(0)})
+                yield write({"line": self._lines.pop(0)})
             yield write(_reply_to_json(reply, flight.popleft().job))
             if not isinstance(reply, Attempt):
                 return
@@ -146,6 +154,8 @@ def _reply_to_json(reply: Reply, job: Job) -> Json:
             return {"late": [seconds, stage and stage.name]}
         case WorkerUnusable(reason):
             return {"unable": reason}
+        case BudgetOver(stage):
+            return {"over": stage and stage.name}
 
 
 def read_reply(text: str, job: Job) -> Reply | str:
@@ -162,6 +172,8 @@ def read_reply(text: str, job: Job) -> Reply | str:
             return WorkerTimeout(seconds, stage and Stage[stage])
         case "unable":
             return WorkerUnusable(content)
+        case "over":
+            return BudgetOver(content and Stage[content])
     return str(content)
 
 
@@ -239,19 +251,19 @@ class Pool:
                 self._hand_out(actor)
         return {each.awaited: each for each in self._actors if each.awaited is not None}
 
-    def receive(self, actor: _Actor, tell: Tell) -> Iterator[Attempt]:
+    def receive(self, actor: _Actor, log: Log) -> Iterator[Attempt]:
         """Receive the next message of an actor, and yield the Attempt that it makes, if any."""
         failures = self._ray.exceptions
         try:
             if actor.greeting is not None:
-                self._greeted(actor, self._ray.get(actor.greeting), tell)
+                self._greeted(actor, self._ray.get(actor.greeting), log)
                 return
             text = next(actor.stream, None)
             message = None if text is None else self._ray.get(text)
         except failures.RayTaskError:
             raise  # a fault of ours, which no other node would cure
         except failures.RayError as error:
-            yield from self._lost(actor, str(error), tell)
+            yield from self._lost(actor, str(error), log)
             return
         self._alive_at = time.monotonic()
         if message is None:
@@ -259,13 +271,13 @@ class Pool:
             return
         reply = read_reply(message, actor.flight[0][0].job)
         if isinstance(reply, str):
-            tell(f"{actor.host}: {reply}")
+            log(f"{actor.host}: {reply}")
         elif isinstance(reply, WorkerUnusable):
-            self._set_aside(actor, reply.reason, tell)
+            self._set_aside(actor, reply.reason, log)
         else:
-            yield from self._handle(actor, reply, tell)
+            yield from self._handle(actor, reply, log)
 
-    def give_up_late(self, tell: Tell) -> Iterator[Attempt]:
+    def give_up_late(self, log: Log) -> Iterator[Attempt]:
         """Yield the remaining tasks as not run, if no node has been usable for too long."""
         if all(each.useless for each in self._actors):
             yield from self._given_up(self._obstacle)
@@ -282,7 +294,7 @@ class Pool:
             )
         elif waited > _SILENT_SECONDS and not self._said_waiting:
             self._said_waiting = True
-            tell(f"waiting for a node with {resource}, at most {limit:g} s")
+            log(f"waiting for a node with {resource}, at most {limit:g} s")
 
     def end(self) -> None:
         """End idle workers in order, and kill the others."""
@@ -302,14 +314,14 @@ class Pool:
         )
         return _Actor(handle, greeting=handle.hello.remote())
 
-    def _greeted(self, actor: _Actor, text: str, tell: Tell) -> None:
+    def _greeted(self, actor: _Actor, text: str, log: Log) -> None:
         greeting = read(text)
         actor.greeting = None
         actor.host = str(greeting["host"])
         self._failures = 0
         if greeting["version"] != __version__:
             problem = f"it has optrove {greeting['version']}, and this is {__version__}"
-            self._set_aside(actor, f"{actor.host} cannot be used: {problem}", tell)
+            self._set_aside(actor, f"{actor.host} cannot be used: {problem}", log)
 
     def _hand_out(self, actor: _Actor) -> None:
         """Give an actor a batch: fewer Jobs towards the end, so that all actors end together."""
@@ -332,40 +344,40 @@ class Pool:
             seconds,
         )
 
-    def _handle(self, actor: _Actor, reply: Reply, tell: Tell) -> Iterator[Attempt]:
+    def _handle(self, actor: _Actor, reply: Reply, log: Log) -> Iterator[Attempt]:
         """Yield the Attempt that a reply makes of the first task of an actor."""
         task, message = actor.flight.popleft()
         if not actor.flight or not isinstance(reply, Attempt):
             self._take_back(actor)  # the batch has no more replies
         again = with_slow_dispatch(task, reply)
         if again is not None:
-            tell(f"{task.job.case.op}: {reply}; it is tried with slow dispatch")
+            log(f"{task.job.case.op}: {reply}; it is tried with slow dispatch")
             self._backlog.put(again)
             self._unsent += 1
             return
         if not isinstance(reply, Attempt):
-            tell(f"{task.job.case.op}: {reply}")
+            log(f"{task.job.case.op}: {reply}")
         self._left -= 1
         yield attempt_from_reply(task, message.case_id, reply)
 
-    def _set_aside(self, actor: _Actor, why: str, tell: Tell) -> None:
+    def _set_aside(self, actor: _Actor, why: str, log: Log) -> None:
         """Give an actor no more tasks."""
         self._take_back(actor)
         actor.useless = True
         self._obstacle = why
         if not all(each.useless for each in self._actors):
-            tell(f"{actor.host} gets no more jobs: {why}")
+            log(f"{actor.host} gets no more jobs: {why}")
 
-    def _lost(self, actor: _Actor, cause: str, tell: Tell) -> Iterator[Attempt]:
+    def _lost(self, actor: _Actor, cause: str, log: Log) -> Iterator[Attempt]:
         """Take the tasks of a lost actor back, and start another one in its place."""
         if actor.greeting is not None:
             actor.greeting = None
             self._failures += 1
             if self._failures >= STARTS:
-                self._set_aside(actor, f"a worker could not be started on Ray: {cause}", tell)
+                self._set_aside(actor, f"a worker could not be started on Ray: {cause}", log)
                 return
         elif actor.flight:
-            tell(f"{actor.host} was lost; its {len(actor.flight)} jobs are executed elsewhere")
+            log(f"{actor.host} was lost; its {len(actor.flight)} jobs are executed elsewhere")
             # The task that was running may be the cause, and ends after several losses.
             task, message = actor.flight[0]
             self._losses[message.case_id] += 1
@@ -417,12 +429,11 @@ class RayEngine:
 
     def run_jobs(
         self,
-        jobs: Plan | Iterable[Job],
+        jobs: Iterable[Job],
         *,
         board: str | None = None,
-        device_kind: DeviceKind | None = None,
         workers: int | Workers | None = None,
-        tell: Tell = lambda _: None,
+        log: Log = lambda _: None,
         run_id: str | None = None,
     ) -> Iterator[Attempt]:
         """Yield an Attempt for each Job, in the order in which they end.
@@ -430,11 +441,11 @@ class RayEngine:
         Like ``run_jobs`` of this machine, with workers on the nodes that offer the board of the
         Jobs: as many as fit, or fewer if ``workers`` says so.
         """
-        tasks = tasks_of(jobs, device_kind, board, run_id or uuid.uuid4().hex)
+        tasks = tasks_of(jobs, board, run_id or uuid.uuid4().hex)
         wanted = workers if isinstance(workers, Workers) else Workers(workers or len(tasks))
-        return self._attempts(tasks, wanted, tell)
+        return self._attempts(tasks, wanted, log)
 
-    def _attempts(self, tasks: list[Task], workers: Workers, tell: Tell) -> Iterator[Attempt]:
+    def _attempts(self, tasks: list[Task], workers: Workers, log: Log) -> Iterator[Attempt]:
         offered = self.ray.cluster_resources()
         by_resource: dict[str | None, list[Task]] = {}
         for task in tasks:
@@ -450,18 +461,18 @@ class RayEngine:
                 pools.append(Pool(self, resource, some, replace(workers, count=count)))
                 stack.callback(pools[-1].end)
             while pools := [pool for pool in pools if pool.is_busy()]:
-                yield from self._step(pools, tell)
+                yield from self._step(pools, log)
 
-    def _step(self, pools: list[Pool], tell: Tell) -> Iterator[Attempt]:
+    def _step(self, pools: list[Pool], log: Log) -> Iterator[Attempt]:
         """Yield the Attempts that arrive within a second."""
         awaited = {ref: (pool, actor) for pool in pools for ref, actor in pool.awaited().items()}
         if awaited:
             ready, _ = self.ray.wait(list(awaited), num_returns=1, timeout=_LOOK_SECONDS)
             for ref in ready:
                 pool, actor = awaited[ref]
-                yield from pool.receive(actor, tell)
+                yield from pool.receive(actor, log)
         for pool in pools:
-            yield from pool.give_up_late(tell)
+            yield from pool.give_up_late(log)
 
 
 @contextmanager
@@ -506,7 +517,7 @@ def _check_reachable(ray: Any, address: str) -> None:
     """Raise OSError if nothing listens at an address: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if "/" in host:
-        raise ValueError("nodes have to be reached directly, not through Ray's client")
+        raise ValueError("nodes must be reached directly, not through Ray's client")
     here = ray.util.get_node_ip_address() if host in _THIS_MACHINE else host
     with socket.create_connection((here, int(port)), _CONNECT_SECONDS):
         pass

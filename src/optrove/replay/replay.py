@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from optrove.capture.runs import new_run
 from optrove.errors import NotReplayable, UnusableTrove
 from optrove.frameworks.ttnn.board.table import BOARDS
-from optrove.model.records import Attempt, DeviceKind, Outcome, RunKind, now
+from optrove.model.records import Attempt, AttemptedCase, Outcome, RunKind, now
 from optrove.replay.planning import planned_line
 from optrove.replay.runner import run_jobs
-from optrove.report.attempts import Attempted
 from optrove.serializer.op_lines import op_line_from_builtins
 
 if TYPE_CHECKING:
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
     from optrove.model.records import Run
     from optrove.replay.device_choice import TargetDevice
     from optrove.replay.planning import PlannedJob
-    from optrove.replay.runner import Tell, Workers
+    from optrove.replay.runner import Log, Workers
     from optrove.trove.place import Place
     from optrove.trove.trove import Trove
 
-_MOST: Final = 500
+_BATCH_SIZE: Final = 500
 _SECONDS: Final = 1.0
 """How many Attempts wait to be written at most, and how long: one transaction for each is slow."""
 
@@ -50,11 +49,11 @@ class AttemptWriter:
         self._written = time.monotonic()
         self._failed = False
 
-    def add(self, attempt: Attempt) -> None:
+    def add(self, attempted: AttemptedCase) -> None:
         """Write an Attempt, now or with later ones."""
-        self._failed = self._failed or attempt.outcome is not Outcome.PASSED
-        self._waiting.append(attempt)
-        if len(self._waiting) >= _MOST or time.monotonic() - self._written >= _SECONDS:
+        self._failed = self._failed or not attempted.passed
+        self._waiting.append(attempted.attempt)
+        if len(self._waiting) >= _BATCH_SIZE or time.monotonic() - self._written >= _SECONDS:
             self.flush()
 
     def flush(self) -> None:
@@ -71,12 +70,12 @@ class AttemptWriter:
 
 @contextmanager
 def attempt_writer(
-    place: Place | None, run: Run, tell: Tell
-) -> Iterator[Callable[[Attempt], None]]:
+    place: Place | None, run: Run, log: Log
+) -> Iterator[Callable[[AttemptedCase], None]]:
     """Give a function that stores the Attempts of a Run in the trove at ``place``.
 
     At the end of the block the trove has all of them, even after an exception; without one, the
-    Run counts as finished. If the trove cannot be written, nothing is stored and ``tell`` gets a
+    Run counts as finished. If the trove cannot be written, nothing is stored and ``log`` gets a
     line. With None as ``place`` nothing is stored.
     """
     if place is None:
@@ -89,7 +88,7 @@ def attempt_writer(
             trove = stack.enter_context(open_trove(place, create=False))
             trove.add_attempts(run, ())
         except UnusableTrove as error:
-            tell(f"the results are not stored: {error}")
+            log(f"the results are not stored: {error}")
             yield lambda _: None
             return
         writer = AttemptWriter(trove, run)
@@ -106,12 +105,12 @@ def replay_cases(
     source: str,
     *,
     workers: int | Workers | None = None,
-    tell: Tell = lambda _: None,
-) -> Generator[Attempted, None, None]:
+    log: Log = lambda _: None,
+) -> Generator[AttemptedCase, None, None]:
     """Replay all cases and yield each as soon as it is done, in one Run per device.
 
     ``source`` names the Runs. Attempts that were yielded are in the trove at ``place`` even when
-    the iterator is closed early; with None they are not stored. ``tell`` gets a line when a worker
+    the iterator is closed early; with None they are not stored. ``log`` gets a line when a worker
     process is lost or results cannot be stored.
     """
     for target, cases in groups.items():
@@ -119,14 +118,13 @@ def replay_cases(
         jobs = [replace(planned.job, device_kind=target.device_kind) for planned in cases]
         count = default_workers(len(cases)) if workers is None else workers
         run = new_replay_run(target, source)
-        with attempt_writer(place, run, tell) as store:
+        with attempt_writer(place, run, log) as store:
             for attempt in run_jobs(
-                jobs, board=target.board, workers=count, tell=tell, run_id=run.id
+                jobs, board=target.board, workers=count, log=log, run_id=run.id
             ):
-                planned = by_id[attempt.case_id]
-                noted = replace(attempt, notes=(*attempt.notes, *planned.notes))
-                store(noted)
-                yield _attempted(planned, noted)
+                attempted = by_id[attempt.case_id].attempted(attempt)
+                store(attempted)
+                yield attempted
 
 
 def default_workers(cases: int) -> int:
@@ -136,8 +134,8 @@ def default_workers(cases: int) -> int:
 
 
 def unattempted(
-    groups: Mapping[TargetDevice, Sequence[PlannedJob]], done: Iterable[Attempted]
-) -> Iterator[Attempted]:
+    groups: Mapping[TargetDevice, Sequence[PlannedJob]], done: Iterable[AttemptedCase]
+) -> Iterator[AttemptedCase]:
     """Yield the cases that an interrupt left, as not run; they are not stored."""
     known = {each.attempt.case_id for each in done}
     for target, cases in groups.items():
@@ -152,10 +150,10 @@ def unattempted(
                     board=target.board,
                     detail="interrupted before it was tried",
                 )
-                yield _attempted(planned, attempt)
+                yield planned.attempted(attempt)
 
 
-def stored_runs(place: Place | None, done: Iterable[Attempted]) -> list[str]:
+def stored_runs(place: Place | None, done: Iterable[AttemptedCase]) -> list[str]:
     """Return the ids of the Runs of these results that the trove has."""
     from optrove.trove.reader import open_reader
 
@@ -166,22 +164,13 @@ def stored_runs(place: Place | None, done: Iterable[Attempted]) -> list[str]:
         return [run_id for run_id in ids if reader.find_run(run_id)]
 
 
-def _attempted(planned: PlannedJob, attempt: Attempt) -> Attempted:
-    return Attempted(
-        case=planned.job.case,
-        attempt=attempt,
-        calls=planned.calls,
-        recorded_on=planned.board,
-        raised=planned.raised,
-    )
-
-
 def new_replay_run(target: TargetDevice, source: str, kind: RunKind = RunKind.REPLAY) -> Run:
     """Return a Run that begins now, on a device."""
     run = new_run(source, tuple(sys.argv))
     environment = replace(run.environment, device_kind=target.device_kind, board=target.board)
-    if target.device_kind in (DeviceKind.MOCK, DeviceKind.SHADOW) and target.board is not None:
-        board = BOARDS[target.board]
+    # On the host, the board is the target of cases of torch.
+    board = BOARDS.get(target.board or "")
+    if board is not None:
         environment = replace(
             environment, arch=board.arch, device_series=board.name, device_count=board.chips
         )
@@ -209,26 +198,22 @@ def replay_op_record(
     be rebuilt. BadData for a record that is not an op line.
     """
     from optrove.frameworks.installed import LoadedTables
-    from optrove.frameworks.ttnn.board.mock import board_in_use
+    from optrove.frameworks.ttnn.board.mock import device_in_use
     from optrove.frameworks.ttnn.execute.execution import CallerDeviceExecutor
-    from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
-    from optrove.replay.execute import Execution
+    from optrove.replay.execute import JobExecutor
     from optrove.replay.messages import WorkerSetup
 
     planned = planned_line(op_line_from_builtins(dict(record_dict)), seed=rng_seed)
-    ttnn = sys.modules.get("ttnn")
-    if ttnn is None or planned.op.partition(".")[0] != "ttnn":
+    found = device_in_use()
+    if found is None or planned.op.partition(".")[0] != "ttnn":
         raise NotReplayable(
             f"{planned.op} cannot be replayed on a device of ttnn in this process; from a file: "
             f"optrove replay --jsonl FILE --index N"
         )
-    board = board_in_use()
-    kind = DeviceKind.HARDWARE
-    if board is not None:
-        kind = DeviceKind.SHADOW if hasattr(ttnn, SHADOW_ATTRIBUTE) else DeviceKind.MOCK
-    executor = CallerDeviceExecutor(ttnn, LoadedTables(), kind, mesh_device)
+    kind, board = found
+    executor = CallerDeviceExecutor(sys.modules["ttnn"], LoadedTables(), kind, mesh_device)
     try:
-        execution = Execution(executor, WorkerSetup(uuid.uuid4().hex, kind, board))
+        execution = JobExecutor(executor, WorkerSetup(uuid.uuid4().hex, kind, board))
         job = replace(planned.job, device_kind=kind)
         attempt = execution.attempt(job, planned.case_id, lambda _: None)
         return Replayed(executor.result, attempt)

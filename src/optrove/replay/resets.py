@@ -12,6 +12,7 @@ import shlex
 import signal
 import subprocess
 import tempfile
+from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.errors import BadSetting
@@ -78,10 +79,10 @@ def reset(command: Sequence[str], seconds: float = RESET_SECONDS) -> str | None:
 class BoardHealth:
     """Whether the board of this machine still works, for all worker processes of a run."""
 
-    def __init__(self, command: tuple[str, ...], tell: Callable[[str], object]) -> None:
+    def __init__(self, command: tuple[str, ...], log: Callable[[str], object]) -> None:
         self.given_up: str | None = None
         self._command = command
-        self._tell = tell
+        self._log = log
         self._fruitless = 0
         self._proof: JobMessage | None = None
 
@@ -104,12 +105,12 @@ class BoardHealth:
 
     def _reset(self, why: str) -> bool:
         while (problem := reset(self._command)) is not None:
-            self._tell(f"the reset of the board failed: {problem}")
+            self._log(f"the reset of the board failed: {problem}")
             if self._fruitless >= FRUITLESS:
                 self._give_up(f"{why}; {self._fruitless} resets in a row failed: {problem}")
                 return False
             self._fruitless += 1
-        self._tell(f"the board was reset, for {why}")
+        self._log(f"the board was reset, for {why}")
         return True
 
     def _is_proven(self, process: WorkerProcess) -> bool:
@@ -122,7 +123,7 @@ class BoardHealth:
 
     def _give_up(self, reason: str) -> None:
         self.given_up = f"the board was given up: {reason}"
-        self._tell(self.given_up)
+        self._log(self.given_up)
 
 
 class HardwareWorker:
@@ -143,25 +144,25 @@ class HardwareWorker:
         """Return whether a Job may be sent now."""
         return self._message is None
 
-    def send(self, message: JobMessage) -> None:
+    def send(self, message: JobMessage, until: float = inf) -> None:
         """Send a Job, unless the board is given up; ``receive`` returns its reply."""
         self._message = message
         if self._health.given_up is None:
-            self._process.send(message)
+            self._process.send(message, until)
 
-    def receive(self) -> Reply:
+    def receive(self, until: float = inf) -> Reply:
         """Wait for the reply to the Job; WorkerUnusable if the board is given up."""
         message, self._message = self._message, None
         assert message is not None  # noqa: S101 - one was sent; narrows the type
         if self._health.given_up is not None:
             return WorkerUnusable(self._health.given_up)
-        reply = self._process.receive()
+        reply = self._process.receive(until)
         self._check(message, reply)
         if not _is_machine_fault(reply) or self._is_stopped or self._health.given_up is not None:
             return reply
         # The machine failed and works again: the Job gets its chance.
-        self._process.send(message)
-        reply = self._process.receive()
+        self._process.send(message, until)
+        reply = self._process.receive(until)
         self._check(message, reply)
         return reply
 

@@ -8,6 +8,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -15,53 +16,59 @@ from optrove.model.records import Attempt, DeviceKind
 from optrove.replay.jobs import Backlog, attempt_from_reply, tasks_of, with_slow_dispatch
 from optrove.replay.messages import JobWriter
 from optrove.replay.resets import BoardHealth, new_worker, reset_command_words
-from optrove.replay.workers import AHEAD, COMMAND, WorkerUnusable
+from optrove.replay.workers import AHEAD, COMMAND, BudgetOver, WorkerUnusable
 
 if TYPE_CHECKING:
-    from optrove.model.records import Job, Plan
+    from optrove.model.records import Job
     from optrove.replay.jobs import Task
     from optrove.replay.messages import JobMessage, WorkerSetup
     from optrove.replay.resets import AnyWorker
     from optrove.replay.workers import Reply
 
-Tell: TypeAlias = Callable[[str], object]
+Log: TypeAlias = Callable[[str], object]
+
+GRACE_SECONDS: Final = 1.0
+"""How long a Job may go on when the time of a sweep is over."""
 
 _LOOK_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """How many worker processes run, what starts one, and until when they begin Jobs.
+    """How many worker processes run, what starts one, and until when they execute Jobs.
 
-    ``until`` is a time of ``time.monotonic``. Jobs that have begun by then run to their end, the
-    others are left out.
+    ``until`` is a time of ``time.monotonic``. Jobs that have begun by then and do not end soon are
+    interrupted, the others are left out.
     """
 
     count: int = 1
     command: Sequence[str] = COMMAND
     until: float | None = None
 
+    @property
+    def interrupted_at(self) -> float:
+        """The time when Jobs are interrupted: a little later, since most are about to end."""
+        return inf if self.until is None else self.until + GRACE_SECONDS
+
 
 def run_jobs(
-    jobs: Plan | Iterable[Job],
+    jobs: Iterable[Job],
     *,
     board: str | None = None,
-    device_kind: DeviceKind | None = None,
     workers: int | Workers = 1,
-    tell: Tell = lambda _: None,
+    log: Log = lambda _: None,
     run_id: str | None = None,
 ) -> Iterator[Attempt]:
     """Yield an Attempt for each Job, in the order in which they end.
 
-    ``device_kind`` overrides that of the Jobs; mock Jobs need the name of a mock ``board``. Each of
-    the ``workers`` is a process that keeps one device open; Jobs that share a device run one
-    after another. On hardware there is always one worker. ``tell`` gets a line when a worker is
-    lost and when a board is reset. Closing the iterator early ends the workers. Only
-    ``Workers.until`` leaves Jobs out.
+    Mock Jobs need the name of a mock ``board``. Each of the ``workers`` is a process that keeps
+    one device open; Jobs that share a device run one after another. On hardware there is always one
+    worker. ``log`` gets a line when a worker is lost and when a board is reset. Closing the
+    iterator early ends the workers. Only ``Workers.until`` leaves Jobs out.
     """
-    tasks = tasks_of(jobs, device_kind, board, run_id or uuid.uuid4().hex)
+    tasks = tasks_of(jobs, board, run_id or uuid.uuid4().hex)
     run = _Run(tasks, Workers(workers) if isinstance(workers, int) else workers)
-    return run.attempts(tell)
+    return run.attempts(log)
 
 
 class _Run:
@@ -82,7 +89,7 @@ class _Run:
         self._health = BoardHealth(command, self._results.put)
         self._processes: dict[int, AnyWorker] = {}
 
-    def attempts(self, tell: Tell) -> Iterator[Attempt]:
+    def attempts(self, log: Log) -> Iterator[Attempt]:
         """Yield all attempts."""
         threads = [
             threading.Thread(target=self._work, args=(number,), name=f"worker {number}")
@@ -100,7 +107,7 @@ class _Run:
                 if isinstance(result, Exception):
                     raise result
                 if isinstance(result, str):
-                    tell(result)
+                    log(result)
                     continue
                 left -= 1
                 yield result
@@ -125,7 +132,8 @@ class _Run:
                 last = self._fill(number, flight, last)
                 if not flight:
                     break
-                self._handle(flight, self._processes[number].receive())
+                reply = self._processes[number].receive(self._workers.interrupted_at)
+                self._handle(flight, reply)
         except Exception as error:  # noqa: BLE001 - raised in the thread of the caller
             self._results.put(error)
         finally:
@@ -153,7 +161,7 @@ class _Run:
             if not process.has_room(message):
                 self._backlog.put_back(task)
                 return last
-            process.send(message)
+            process.send(message, self._workers.interrupted_at)
             flight.append((task, message))
         return last
 
@@ -166,6 +174,9 @@ class _Run:
             if isinstance(reply, WorkerUnusable):
                 self._unusable[task.setup] = reply
             if self._stopping.is_set():
+                return
+            if isinstance(reply, BudgetOver) and reply.stage is None:
+                self._backlog.put_back(task)
                 return
             again = with_slow_dispatch(task, reply)
             if again is not None:

@@ -26,8 +26,8 @@ from optrove.frameworks.installed import LoadedTables
 from optrove.frameworks.ttnn.board.table import find_board
 from optrove.model.ops import VECTORS
 from optrove.model.records import DeviceKind
-from optrove.replay.execute import Execution
-from optrove.replay.jobs import listed_jobs
+from optrove.model.torch_target import TorchTarget
+from optrove.replay.execute import JobExecutor
 from optrove.replay.messages import Channel, Stages, WorkerSetup, attempt_to_json, read_job
 from optrove.serializer.hashes import placement_hash
 from optrove.settings import environment
@@ -35,9 +35,9 @@ from optrove.settings import environment
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from optrove.frameworks.executor import Executor, Telling
-    from optrove.model.records import Attempt, Job, Plan
-    from optrove.replay.runner import Tell, Workers
+    from optrove.frameworks.executor import Executor, OnStage
+    from optrove.model.records import Attempt, Job
+    from optrove.replay.runner import Log, Workers
     from optrove.replay.sweep_module import ModuleExecution
 
 
@@ -49,13 +49,13 @@ SLOW_DISPATCH = "TT_METAL_SLOW_DISPATCH_MODE"
 class Worker:
     """The executors of one process, each set up when it is first needed."""
 
-    execution: type[Execution] = Execution
+    execution: type[JobExecutor] = JobExecutor
     """Executes the Jobs of ttnn and torch."""
 
     def __init__(self, setup: WorkerSetup, stack: ExitStack) -> None:
         self._setup = setup
         self._stack = stack
-        self._executions: dict[str, Execution | ModuleExecution] = {}
+        self._executions: dict[str, JobExecutor | ModuleExecution] = {}
 
     def prepare(self) -> None:
         """Set up the process, before any framework is imported."""
@@ -66,23 +66,29 @@ class Worker:
             from optrove.frameworks.ttnn.board.mock import mock_board
 
             if setup.board is None:
-                raise NotReplayable("a mock board has to be named; give one of `optrove boards`")
+                raise NotReplayable("no mock board is given; choose one of `optrove boards`")
             enter(mock_board(setup.board, shadow=setup.device_kind is DeviceKind.SHADOW))
+        elif setup.device_kind is DeviceKind.SIMULATOR:
+            from optrove.frameworks.ttnn.board.simulator import sim_board
 
-    def attempt(self, job: Job, case_id: str, tell: Telling) -> Attempt:
+            if setup.board is None:
+                raise NotReplayable("no simulated board is given: n150 or p150")
+            enter(sim_board(setup.board))
+
+    def attempt(self, job: Job, case_id: str, on_stage: OnStage) -> Attempt:
         """Return the Attempt at a Job, whatever goes wrong."""
         framework = job.case.op.partition(".")[0]
         try:
             if framework not in self._executions:
                 self._executions[framework] = self._new_execution(framework)
-            return self._executions[framework].attempt(job, case_id, tell)
+            return self._executions[framework].attempt(job, case_id, on_stage)
         except OptroveError as error:
             return self._setup.not_run(job, case_id, str(error))
         except Exception:  # noqa: BLE001 - the worker's border: a fault of the replay itself costs one Job and is reported in full
             fault = traceback.format_exc()
             return self._setup.not_run(job, case_id, f"the replay itself failed:\n{fault}")
 
-    def _new_execution(self, framework: str) -> Execution | ModuleExecution:
+    def _new_execution(self, framework: str) -> JobExecutor | ModuleExecution:
         if f"{framework}." == VECTORS:
             from optrove.replay.sweep_module import ModuleExecution
 
@@ -102,7 +108,8 @@ class Worker:
         if framework == "torch":
             from optrove.frameworks.torch.execute import TorchExecutor
 
-            return TorchExecutor(import_module("torch"), LoadedTables())
+            target = TorchTarget.parse(self._setup.board)
+            return TorchExecutor(import_module("torch"), LoadedTables(), target)
         raise NotReplayable(f"no backend executes operations of {framework!a}")
 
 
@@ -152,16 +159,15 @@ def main(kind: type[Worker] = Worker) -> int:
 
 
 def run_in_process(
-    jobs: Plan | Iterable[Job],
+    jobs: Iterable[Job],
     *,
     board: str | None = None,
-    device_kind: DeviceKind | None = None,
     workers: int | Workers | None = None,  # noqa: ARG001 - the signature of all engines
-    tell: Tell = lambda _: None,  # noqa: ARG001 - likewise
+    log: Log = lambda _: None,  # noqa: ARG001 - likewise
     run_id: str | None = None,
 ) -> Iterator[Attempt]:
     """Yield an Attempt for each Job, in their order; all have to be of one kind of device."""
-    every = listed_jobs(jobs, device_kind)
+    every = list(jobs)
     kind = every[0].device_kind if every else DeviceKind.HOST
     name = None if board is None else find_board(board).name
     with ExitStack() as stack:

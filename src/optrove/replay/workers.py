@@ -14,12 +14,13 @@ import tempfile
 import time
 from collections import deque
 from dataclasses import dataclass
+from math import inf
 from multiprocessing import Pipe
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.frameworks.executor import Stage
 from optrove.frameworks.ttnn.execute.files import remove_files_of
-from optrove.model.records import Attempt
+from optrove.model.records import OUT_OF_BUDGET, Attempt
 from optrove.replay.messages import Channel, Stages, attempt_from_json, stages_file
 from optrove.settings import with_defaults
 
@@ -89,7 +90,17 @@ class WorkerUnusable:
         return self.reason
 
 
-Loss: TypeAlias = WorkerDied | WorkerTimeout | WorkerUnusable
+@dataclass(frozen=True, slots=True)
+class BudgetOver:
+    """The time of the whole sweep was over before a worker answered, which was killed."""
+
+    stage: Stage | None
+
+    def __str__(self) -> str:
+        return f"{OUT_OF_BUDGET}its time was over {_when(self.stage)}; the process was killed"
+
+
+Loss: TypeAlias = WorkerDied | WorkerTimeout | WorkerUnusable | BudgetOver
 Reply: TypeAlias = Attempt | Loss
 
 
@@ -126,13 +137,16 @@ class WorkerProcess:
         small = all(len(each.text) <= _AHEAD_BYTES for each in (*self._sent, message))
         return not self._sent or small
 
-    def send(self, message: JobMessage) -> None:
-        """Send a Job to be executed after those before it; ``receive`` returns its reply."""
+    def send(self, message: JobMessage, until: float = inf) -> None:
+        """Send a Job to be executed after those before it; ``receive`` returns its reply.
+
+        A worker that has not started by ``until``, a time of ``time.monotonic``, is lost.
+        """
         self._sent.append(message)
         if self._unsent is not None:
             return
         if self._channel is None:
-            self._unsent = self._start()
+            self._unsent = self._start(until)
         if self._channel is not None and self._unsent is None:
             try:
                 self._channel.send_text(message.text)
@@ -141,12 +155,12 @@ class WorkerProcess:
                 if len(self._sent) == 1:
                     self._unsent = self._died(None)
 
-    def receive(self) -> Reply:
-        """Wait for the reply to the Job that was sent first.
+    def receive(self, until: float = inf) -> Reply:
+        """Wait for the reply to the Job that was sent first; BudgetOver if none comes until then.
 
         When the worker is lost, the Jobs sent after it did not begin and are forgotten.
         """
-        reply = self._await(self._sent[0].job)
+        reply = self._await(self._sent[0].job, until)
         if isinstance(reply, Attempt):
             self._sent.popleft()
         else:
@@ -176,7 +190,7 @@ class WorkerProcess:
         if process is not None:
             process.kill()
 
-    def _start(self) -> Loss | None:
+    def _start(self, until: float) -> Loss | None:
         """Start the process and wait until it is ready; return the loss if it never is."""
         self._log.seek(0)
         self._log.truncate()
@@ -199,16 +213,19 @@ class WorkerProcess:
         channel = self._channel = Channel(ours)
         try:
             channel.send("start", self.setup.to_json())
-            if not channel.wait(START_SECONDS):
-                return WorkerTimeout(START_SECONDS, None)
+            left = until - time.monotonic()
+            if not channel.wait(min(START_SECONDS, left)):
+                return (
+                    BudgetOver(None) if left < START_SECONDS else WorkerTimeout(START_SECONDS, None)
+                )
             kind, content = channel.receive()
         except (EOFError, OSError):
             died = self._died(None)
             return WorkerUnusable(f"a worker could not be started: {died}\n{died.last_words}")
         return WorkerUnusable(content) if kind == "unable" else None
 
-    def _await(self, job: Job) -> Reply:
-        """Wait for the answer; the time to open a device does not count."""
+    def _await(self, job: Job, until: float) -> Reply:
+        """Wait for the answer; the time to open a device counts only for ``until``."""
         if self._channel is None or self._unsent is not None:
             return self._unsent or self._died(None)
         seconds = CALL_SECONDS if job.timeout_ns is None else job.timeout_ns / 1e9
@@ -219,7 +236,10 @@ class WorkerProcess:
             left = max(since, sent_at) + limit - time.monotonic()
             if left <= 0:
                 return WorkerTimeout(limit, stage)
-            if not self._channel.wait(min(left, _LOOK_SECONDS, seconds / 4)):
+            remaining = until - time.monotonic()
+            if remaining <= 0:
+                return BudgetOver(stage)
+            if not self._channel.wait(min(left, remaining, _LOOK_SECONDS, seconds / 4)):
                 continue
             try:
                 _, content = self._channel.receive()

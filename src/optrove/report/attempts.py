@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import re
+import math
 import shlex
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final
 
-from optrove.model.ops import VECTORS
+from optrove.model.causes import DIFFERS, cause_in, without_numbers, without_pcc
+from optrove.model.ops import VECTORS, is_vector
 from optrove.model.records import DeviceKind, Outcome
+from optrove.model.torch_target import TorchTarget
 from optrove.model.values import Float
 from optrove.report.wording import SHORT_ID
 from optrove.serializer.wire import encode
@@ -17,8 +19,7 @@ from optrove.serializer.wire import encode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from optrove.model.case import Case
-    from optrove.model.records import Attempt, Counts, Measurement, SweepModule
+    from optrove.model.records import Attempt, AttemptedCase, Counts, Measurement, SweepModule
     from optrove.serializer.text import Json
 
 
@@ -27,6 +28,7 @@ VERDICTS: Final = {
     Outcome.NUMERICS: "wrong numbers",
     Outcome.WRONG_SPEC: "other output than recorded",
     Outcome.REJECTED: "rejected",
+    Outcome.NOT_COMPILED: "kernel does not compile",
     Outcome.OUT_OF_MEMORY: "out of memory",
     Outcome.RAISED: "raised",
     Outcome.HUNG: "hung",
@@ -36,34 +38,8 @@ VERDICTS: Final = {
 """Outcomes in words."""
 
 
-DIFFERS: Final = "not as recorded: "
-"""The beginning of a line about a difference between the replayed and the recorded call."""
-
 BACKTRACE: Final = "backtrace:"
 """The line before the backtrace of ttnn."""
-
-_TRACEBACK: Final = "Traceback (most recent call last):"
-
-
-@dataclass(frozen=True, slots=True)
-class Attempted:
-    """One execution of a recorded case; ``raised`` is the error that was recorded with it."""
-
-    case: Case
-    attempt: Attempt
-    calls: int | None = None
-    recorded_on: str | None = None
-    raised: str | None = None
-
-    @property
-    def op(self) -> str:
-        """The operation."""
-        return self.case.op
-
-    @property
-    def passed(self) -> bool:
-        """Whether the case passed."""
-        return self.attempt.outcome is Outcome.PASSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +64,21 @@ def remarks_of(attempt: Attempt) -> Remarks:
     return Remarks(cause_in(attempt.detail), words[1:], notes, differences)
 
 
-def cause_in(detail: str | None) -> str | None:
-    """Return the line of a failure's detail that states its cause."""
-    given = (detail or "").splitlines()
-    lines = [line.strip() for line in given if line.strip() and not line.startswith(DIFFERS)]
-    if len(lines) > 1 and lines[1] == _TRACEBACK:
-        # The last line of a Python traceback states the error.
-        return f"{lines[0]} {lines[-1]}"
-    return lines[0] if lines else None
-
-
 def is_as_recorded(attempt: Attempt) -> bool:
     """Return whether the call, as traced while it ran, was the recorded one.
 
-    A replay names positional arguments, which changes the hash and is no difference.
+    A replay names positional arguments, which changes the hash but is not a difference.
     """
     return attempt.replayed_case_id is not None and not remarks_of(attempt).differences
 
 
-def counts_of(attempts: Iterable[Attempted]) -> dict[str, int]:
+def lowest_pcc(attempt: Attempt) -> float | None:
+    """Return the worst PCC of an Attempt; NaN is the worst."""
+    found = [each.value for each in attempt.measurements if each.name == "pcc"]
+    return next((value for value in found if math.isnan(value)), min(found, default=None))
+
+
+def counts_of(attempts: Iterable[AttemptedCase]) -> dict[str, int]:
     """Return the number of attempts by outcome, in the order of outcomes."""
     return tally(each.attempt.outcome for each in attempts)
 
@@ -117,21 +89,25 @@ def tally(outcomes: Iterable[Outcome]) -> dict[str, int]:
     return {outcome.value: counted[outcome] for outcome in Outcome if counted[outcome]}
 
 
-def attempted_data(attempted: Attempted) -> dict[str, Json]:
-    """Return an execution; ``optrove.cli.replay`` describes the keys."""
-    return {
-        **attempt_data(attempted.op, attempted.attempt),
+def attempted_data(attempted: AttemptedCase) -> dict[str, Json]:
+    """Return the result of a replayed case; ``optrove.cli.replay`` describes the keys."""
+    data = {
+        **attempt_data(attempted),
         "calls": attempted.calls,
         "recorded_on": attempted.recorded_on,
         "recorded_error": attempted.raised,
     }
+    if attempted.scaled_from:
+        data |= {"as_recorded": False, "scaled_from": list(attempted.scaled_from)}
+    return data
 
 
-def attempt_data(op: str, attempt: Attempt) -> dict[str, Json]:
+def attempt_data(attempted: AttemptedCase) -> dict[str, Json]:
     """Return the result of a case, without the facts of its recording."""
+    attempt = attempted.attempt
     remarks = remarks_of(attempt)
     return {
-        "op": op,
+        "op": attempted.op,
         "case_id": attempt.case_id,
         "outcome": attempt.outcome.value,
         "cause": remarks.cause,
@@ -163,47 +139,22 @@ def measurement_data(measurement: Measurement) -> dict[str, Json]:
     }
 
 
-# Sizes and addresses differ between cases with the same cause.
-_NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
-
 UNSAID: Final = "nothing was said"
 
 
-class Executed(Protocol):
-    """An executed case."""
-
-    @property
-    def op(self) -> str:
-        """The operation."""
-
-    @property
-    def attempt(self) -> Attempt:
-        """The attempt."""
-
-    @property
-    def calls(self) -> int | None:
-        """The number of recorded calls."""
-
-    @property
-    def passed(self) -> bool:
-        """Whether it passed, or failed as expected."""
-
-
-T = TypeVar("T", bound=Executed)
-
-
 @dataclass(frozen=True, slots=True)
-class Cause(Generic[T]):
+class Cause:
     """Cases of one op that failed in the same way; ``example`` has the most calls.
 
-    ``case_ids`` are all of them, most calls first.
+    ``case_ids`` are all of them, most calls first. ``text`` is the cause of the example, without
+    its PCC, which differs from case to case.
     """
 
     op: str
     outcome: Outcome
     text: str
     calls: int
-    example: T
+    example: AttemptedCase
     case_ids: tuple[str, ...]
 
     @property
@@ -212,14 +163,9 @@ class Cause(Generic[T]):
         return len(self.case_ids)
 
 
-def without_numbers(text: str) -> str:
-    """Return a text with its numbers replaced: the same for the same cause."""
-    return _NUMBER.sub("N", text)
-
-
-def causes(attempts: Iterable[T]) -> tuple[Cause[T], ...]:
+def causes(attempts: Iterable[AttemptedCase]) -> tuple[Cause, ...]:
     """Return the causes of failures, by outcome, those with most cases first."""
-    groups: dict[tuple[str, Outcome, str], list[T]] = {}
+    groups: dict[tuple[str, Outcome, str], list[AttemptedCase]] = {}
     for each in attempts:
         if not each.passed:
             text = remarks_of(each.attempt).cause or UNSAID
@@ -232,21 +178,21 @@ def causes(attempts: Iterable[T]) -> tuple[Cause[T], ...]:
     )
 
 
-def _cause(op: str, outcome: Outcome, group: list[T]) -> Cause[T]:
+def _cause(op: str, outcome: Outcome, group: list[AttemptedCase]) -> Cause:
     ranked = sorted(group, key=lambda each: (each.calls or 0, each.attempt.case_id), reverse=True)
     return Cause(
         op=op,
         outcome=outcome,
-        text=remarks_of(ranked[0].attempt).cause or UNSAID,
+        text=without_pcc(remarks_of(ranked[0].attempt).cause or UNSAID),
         calls=sum(each.calls or 0 for each in group),
         example=ranked[0],
         case_ids=tuple(each.attempt.case_id for each in ranked),
     )
 
 
-def by_text(found: Sequence[Cause[T]]) -> list[list[Cause[T]]]:
+def by_text(found: Sequence[Cause]) -> list[list[Cause]]:
     """Return the causes, grouped where several ops fail with the same text."""
-    groups: dict[tuple[Outcome, str], list[Cause[T]]] = {}
+    groups: dict[tuple[Outcome, str], list[Cause]] = {}
     for cause in found:
         groups.setdefault((cause.outcome, without_numbers(cause.text)), []).append(cause)
     order = list(Outcome)
@@ -260,7 +206,7 @@ def by_text(found: Sequence[Cause[T]]) -> list[list[Cause[T]]]:
     )
 
 
-def cause_data(cause: Cause[T], command: str | None) -> dict[str, Json]:
+def cause_data(cause: Cause, command: str | None) -> dict[str, Json]:
     """Return a cause; ``command`` replays the example."""
     return {
         "op": cause.op,
@@ -273,7 +219,7 @@ def cause_data(cause: Cause[T], command: str | None) -> dict[str, Json]:
     }
 
 
-def supplied(attempts: Iterable[Executed]) -> Counts:
+def supplied(attempts: Iterable[AttemptedCase]) -> Counts:
     """Return the notes about supplied or uncompared parts, with the number of cases."""
     counted: Counter[str] = Counter()
     for each in attempts:
@@ -281,7 +227,7 @@ def supplied(attempts: Iterable[Executed]) -> Counts:
     return tuple(counted.most_common())
 
 
-def differing(attempts: Iterable[Executed]) -> int:
+def differing(attempts: Iterable[AttemptedCase]) -> int:
     """Return the number of calls that differed from the recorded ones."""
     return sum(bool(remarks_of(each.attempt).differences) for each in attempts)
 
@@ -294,12 +240,13 @@ def replay_command(attempt: Attempt, store: str | None = None) -> str:
 
 
 def rerun_command(
-    op: str, attempt: Attempt, modules: Iterable[SweepModule] = (), store: str | None = None
+    attempted: AttemptedCase, modules: Iterable[SweepModule] = (), store: str | None = None
 ) -> str:
     """Return the command that reruns a case or a vector; ``modules`` are those of the sweep."""
-    if not op.startswith(VECTORS):
+    attempt = attempted.attempt
+    if not is_vector(attempted.op):
         return replay_command(attempt, store)
-    name = op.removeprefix(VECTORS)
+    name = attempted.op.removeprefix(VECTORS)
     paths = [each.path for each in modules if name.startswith(f"{each.name}.")]
     module = paths[0] if paths else name.rpartition(".")[0]
     words = ["optrove", "sweep", module, "--vector-id", attempt.case_id[:SHORT_ID]]
@@ -308,8 +255,10 @@ def rerun_command(
 
 def _device_options(attempt: Attempt, store: str | None) -> list[str]:
     words: list[str] = []
-    if attempt.device_kind in (DeviceKind.SHADOW, DeviceKind.HARDWARE):
+    if attempt.device_kind not in (DeviceKind.MOCK, DeviceKind.HOST):
         words += ["--device", attempt.device_kind.value]
-    if attempt.board is not None:
+    if attempt.device_kind is DeviceKind.HOST:
+        words += TorchTarget.parse(attempt.board).options()
+    elif attempt.board is not None:
         words += ["--board", attempt.board]
     return words if store is None else [*words, "--store", store]

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from optrove.model.trove import CaseRow, ExecutionRow
     from optrove.report.document import Node
     from optrove.serializer.text import Json
-    from optrove.trove.query import Answer, Configuration
+    from optrove.trove.query import Configuration, OpCases
     from optrove.trove.reader import TroveReader
 
-_MOST_MODELS: Final = 6
+_MAX_MODELS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Shown:
 
 
 def cases_document(
-    reader: TroveReader, answers: Sequence[Answer], shown: Shown, pictures: Path | None = None
+    reader: TroveReader, answers: Sequence[OpCases], shown: Shown, pictures: Path | None = None
 ) -> Iterator[Node]:
     """Yield the configurations of each op, and write pictures of shards into a directory."""
     for answer in answers:
@@ -56,14 +56,14 @@ def cases_document(
             yield from paragraphs(left_out_texts(query.left_out_of(reader, (answer,))))
 
 
-def cases_data(reader: TroveReader, answers: Sequence[Answer], shown: Shown) -> Iterator[Json]:
+def cases_data(reader: TroveReader, answers: Sequence[OpCases], shown: Shown) -> Iterator[Json]:
     """Yield the configurations of each op; ``optrove.cli.ask`` describes the keys."""
     for answer in answers:
         yield from map(configuration_data, _shown(reader, answer, shown, by_run=False))
 
 
 def _shown(
-    reader: TroveReader, answer: Answer, shown: Shown, *, by_run: bool
+    reader: TroveReader, answer: OpCases, shown: Shown, *, by_run: bool
 ) -> Iterable[Configuration]:
     if shown.number is not None:
         return (query.configuration(reader, answer, shown.number),)
@@ -120,9 +120,9 @@ def used_by(models: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[Fields, ..
     if not models:
         return ()
     shown = [f"{label} ({', '.join(boards)})" if boards else label for label, boards in models]
-    rest = len(shown) - _MOST_MODELS
+    rest = len(shown) - _MAX_MODELS
     more = [f"{rest:,} more (optrove who lists all)"] if rest > 0 else []
-    names = ", ".join([*shown[:_MOST_MODELS], *more])
+    names = ", ".join([*shown[:_MAX_MODELS], *more])
     return (Fields((Field("used by", names, code=True),)),)
 
 
@@ -191,7 +191,7 @@ def families(configurations: Iterable[Configuration]) -> tuple[Family, ...]:
 
 
 def families_document(
-    reader: TroveReader, answers: Sequence[Answer], limit: int | None
+    reader: TroveReader, answers: Sequence[OpCases], limit: int | None
 ) -> Iterator[Node]:
     """Yield the families of each op."""
     for answer, found in _families_of(reader, answers):
@@ -201,7 +201,7 @@ def families_document(
 
 
 def families_data(
-    reader: TroveReader, answers: Sequence[Answer], limit: int | None
+    reader: TroveReader, answers: Sequence[OpCases], limit: int | None
 ) -> Iterator[Json]:
     """Yield the families of each op; ``optrove.cli.ask`` describes the keys."""
     for _, found in _families_of(reader, answers):
@@ -209,8 +209,8 @@ def families_data(
 
 
 def _families_of(
-    reader: TroveReader, answers: Sequence[Answer]
-) -> Iterator[tuple[Answer, tuple[Family, ...]]]:
+    reader: TroveReader, answers: Sequence[OpCases]
+) -> Iterator[tuple[OpCases, tuple[Family, ...]]]:
     for each in answers:
         yield each, families(query.configurations(reader, each.query, by_run=True))
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 _USUAL_TILE: Final = (32, 32)
-_LONGEST_TEXT: Final = 200
+_MAX_TEXT_CHARS: Final = 200
 
 
 def value_text(value: Value) -> str:
@@ -218,7 +218,7 @@ def _scalar(value: Null | Bool | Int | Float | Complex | Text | Bytes) -> str:
         case Complex(real, imaginary):
             return str(complex(real.value, imaginary.value))
         case Text(text):
-            cut = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
+            cut = text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]}..."
             return ascii(cut)
         case Bytes(content):
             return f"<{len(content)} bytes>"
@@ -236,7 +236,7 @@ def _by(shape: Iterable[int]) -> str:
 
 NOT_GIVEN: Final = "(not given)"
 
-# They are value_text in a few letters, so that their parts would tell less than the whole.
+# Their value_text is short, so their parts would say less than the whole.
 _WHOLE: Final = frozenset({"ttnn.CoreCoord", "ttnn.CoreRange", "ttnn.CoreRangeSet", "ttnn.Shape"})
 _KINDS: Final = get_args(Value)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import NotFound, NoTrove
-from optrove.model.ops import is_hidden
+from optrove.model.ops import is_listed
 from optrove.model.records import Query
 from optrove.model.trove import CaseRow
 from optrove.report.describe import argument_changes, argument_fields
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 _TOKEN: Final = re.compile(r'("\$opaque":"(?:[^"\\]|\\.)*","token":)"(?:[^"\\]|\\.)*"')
-_MOST_PAIRS: Final = 400
+_MAX_PAIRS: Final = 400
 """The most possible pairs of which the best are found; beyond, the most called are paired."""
 
 
@@ -59,7 +59,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedCase:
     """A case of one side with its calls.
 
     Equal cases have the same ``key``, which is the case_id unless the case is ``opaque``.
@@ -79,8 +79,8 @@ class CaseChange:
 
     kind: Kind
     op: str
-    a: Counted | None
-    b: Counted | None
+    a: CountedCase | None
+    b: CountedCase | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +110,21 @@ class Difference:
         return not self.changes
 
 
-def counted(rows: Iterable[CaseRow]) -> dict[str, Counted]:
+def counted(rows: Iterable[CaseRow]) -> dict[str, CountedCase]:
     """Return the cases of one side by key."""
-    found: dict[str, Counted] = {}
+    found: dict[str, CountedCase] = {}
     for row in rows:
         blank = _TOKEN.sub(r'\1""', row.content)
         opaque = blank != row.content
         key = hashlib.sha256(blank.encode()).hexdigest() if opaque else row.case_id
         calls = row.calls + (found[key].calls if key in found else 0)
-        found[key] = Counted(key, row.case_id, row.semantic_id, row.op, calls, opaque)
+        found[key] = CountedCase(key, row.case_id, row.semantic_id, row.op, calls, opaque)
     return found
 
 
 def compare(
-    a: Mapping[str, Counted],
-    b: Mapping[str, Counted],
+    a: Mapping[str, CountedCase],
+    b: Mapping[str, CountedCase],
     contents: Callable[[str], str],
     *,
     calls: bool = True,
@@ -146,10 +146,10 @@ def compare(
 
 
 def _paired(
-    a: Mapping[str, Counted], b: Mapping[str, Counted], contents: Callable[[str], str]
+    a: Mapping[str, CountedCase], b: Mapping[str, CountedCase], contents: Callable[[str], str]
 ) -> list[CaseChange]:
     """Return the cases of one side only, where possible as pairs with the same semantic id."""
-    by_meaning: dict[tuple[str, str], tuple[list[Counted], list[Counted]]] = defaultdict(
+    by_meaning: dict[tuple[str, str], tuple[list[CountedCase], list[CountedCase]]] = defaultdict(
         lambda: ([], [])
     )
     for side, (own, other) in enumerate(((a, b), (b, a))):
@@ -170,12 +170,12 @@ def _paired(
 
 
 def _pairs(
-    removed: list[Counted], added: list[Counted], contents: Callable[[str], str]
-) -> list[tuple[Counted, Counted]]:
+    removed: list[CountedCase], added: list[CountedCase], contents: Callable[[str], str]
+) -> list[tuple[CountedCase, CountedCase]]:
     ours, theirs = (sorted(side, key=_most_called) for side in (removed, added))
     if min(len(ours), len(theirs)) == 0:
         return []
-    if len(ours) * len(theirs) == 1 or len(ours) * len(theirs) > _MOST_PAIRS:
+    if len(ours) * len(theirs) == 1 or len(ours) * len(theirs) > _MAX_PAIRS:
         return list(zip(ours, theirs, strict=False))
     cases = {each.key: case_of(contents(each.case_id)) for each in (*ours, *theirs)}
     possible = sorted(
@@ -190,7 +190,7 @@ def _pairs(
     return [(ours[place], theirs[inner]) for place, inner in pairs.items()]
 
 
-def _most_called(case: Counted) -> tuple[int, str]:
+def _most_called(case: CountedCase) -> tuple[int, str]:
     return -case.calls, case.key
 
 
@@ -201,7 +201,7 @@ def _order(change: CaseChange) -> tuple[str, int, int, str]:
 
 
 def _by_op(
-    changes: Iterable[CaseChange], a: Mapping[str, Counted], b: Mapping[str, Counted]
+    changes: Iterable[CaseChange], a: Mapping[str, CountedCase], b: Mapping[str, CountedCase]
 ) -> tuple[OpChanges, ...]:
     """Return the ops that have changes, by name."""
     kinds = Counter((change.op, change.kind) for change in changes)
@@ -220,7 +220,7 @@ def _by_op(
     )
 
 
-def _calls(side: Mapping[str, Counted]) -> Counter[str]:
+def _calls(side: Mapping[str, CountedCase]) -> Counter[str]:
     calls: Counter[str] = Counter()
     for case in side.values():
         calls[case.op] += case.calls
@@ -246,12 +246,12 @@ _WORDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class CaseSide:
     """One side: its name, its kind, its cases by key, and a reader of their canonical JSON."""
 
     name: str
     kind: str
-    cases: dict[str, Counted]
+    cases: dict[str, CountedCase]
     content: Callable[[str], str | None]
 
     @property
@@ -261,11 +261,11 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class CaseComparison:
     """Two sides and their difference."""
 
-    a: Side
-    b: Side
+    a: CaseSide
+    b: CaseSide
     difference: Difference
 
     def content(self, case_id: str) -> str:
@@ -276,7 +276,7 @@ class Comparison:
         return found
 
 
-def diff_document(found: Comparison, *, brief: bool) -> Iterator[Node]:
+def diff_document(found: CaseComparison, *, brief: bool) -> Iterator[Node]:
     """Yield both sides, a table of the ops that differ, and unless ``brief`` every change."""
     for letter, side in (("A", found.a), ("B", found.b)):
         name = side.name[:SHORT_ID] if side.kind == "run" else side.name
@@ -312,7 +312,7 @@ def diff_document(found: Comparison, *, brief: bool) -> Iterator[Node]:
             yield Section(op, tuple(_change_section(each, found) for each in changes))
 
 
-def _change_section(change: CaseChange, found: Comparison) -> Section:
+def _change_section(change: CaseChange, found: CaseComparison) -> Section:
     a, b = change.a, change.b
     words = _WORDS[change.kind]
     if a is None or b is None:
@@ -332,7 +332,7 @@ def _change_section(change: CaseChange, found: Comparison) -> Section:
     )
 
 
-def _only(change: CaseChange) -> Counted:
+def _only(change: CaseChange) -> CountedCase:
     """Return the case of a change that has one side only."""
     case = change.a or change.b
     if case is None:
@@ -340,11 +340,13 @@ def _only(change: CaseChange) -> Counted:
     return case
 
 
-def _argument_changes(a: Counted, b: Counted, found: Comparison) -> tuple[ArgumentChange, ...]:
+def _argument_changes(
+    a: CountedCase, b: CountedCase, found: CaseComparison
+) -> tuple[ArgumentChange, ...]:
     return argument_changes(*(case_of(found.content(side.case_id)) for side in (a, b)))
 
 
-def diff_data(found: Comparison) -> Json:
+def diff_data(found: CaseComparison) -> Json:
     """Return both sides and all changes; ``optrove.cli.ask`` describes the keys."""
     difference = found.difference
     changes: dict[str, list[Json]] = {kind.value: [] for kind in Kind}
@@ -371,11 +373,11 @@ def diff_data(found: Comparison) -> Json:
     }
 
 
-def _side_data(side: Side) -> Json:
+def _side_data(side: CaseSide) -> Json:
     return {"name": side.name, "kind": side.kind, "cases": len(side.cases), "calls": side.calls}
 
 
-def _change_data(change: CaseChange, found: Comparison) -> Json:
+def _change_data(change: CaseChange, found: CaseComparison) -> Json:
     a, b = change.a, change.b
     if a is None or b is None:
         case = _only(change)
@@ -402,33 +404,33 @@ def _change_data(change: CaseChange, found: Comparison) -> Json:
 
 _RUN: Final = "run:"
 _MODEL: Final = "model:"
-_SHORTEST_RUN: Final = 4
+_MIN_RUN_CHARS: Final = 4
 
 
 @contextmanager
 def comparing(
     names: tuple[str, str],
     store: str | None,
-    tell: Callable[[Recovered], object],
+    on_recovered: Callable[[Recovered], object],
     warn: Callable[[Fidelity], object],
     *,
     query: Query | None = None,
     calls: bool = True,
-) -> Iterator[Comparison]:
+) -> Iterator[CaseComparison]:
     """Compare two things while their troves are open.
 
     ``query`` chooses the cases that count. ``warn`` is called for files that were not understood
     completely. Raises NotFound when neither side has a case.
     """
     with ExitStack() as stack:
-        sides = _Sides(stack, store, tell, warn, query or Query())
+        sides = _Sides(stack, store, on_recovered, warn, query or Query())
         a, b = map(sides.named, names)
         if not a.cases and not b.cases:
             raise NotFound(
                 f"neither {a.name} nor {b.name} holds a case to compare; "
                 f"add --all-ops or --nested to count every call"
             )
-        empty = Comparison(a, b, Difference((), ()))
+        empty = CaseComparison(a, b, Difference((), ()))
         yield replace(empty, difference=compare(a.cases, b.cases, empty.content, calls=calls))
 
 
@@ -439,18 +441,18 @@ class _Sides:
         self,
         stack: ExitStack,
         store: str | None,
-        tell: Callable[[Recovered], object],
+        on_recovered: Callable[[Recovered], object],
         warn: Callable[[Fidelity], object],
         query: Query,
     ) -> None:
         self._stack = stack
         self._store = store
-        self._tell = tell
+        self._on_recovered = on_recovered
         self._warn = warn
         self._query = query
         self._readers: dict[str | None, TroveReader] = {}
 
-    def named(self, name: str) -> Side:
+    def named(self, name: str) -> CaseSide:
         """Return the side with this name."""
         if name.startswith(_RUN):
             reader = self._reader(self._store)
@@ -467,23 +469,23 @@ class _Sides:
 
     def _reader(self, place: str | None) -> TroveReader:
         if place not in self._readers:
-            self._readers[place] = self._stack.enter_context(reading(place, self._tell))
+            self._readers[place] = self._stack.enter_context(reading(place, self._on_recovered))
         return self._readers[place]
 
-    def _of_run_or_model(self, name: str) -> Side:
+    def _of_run_or_model(self, name: str) -> CaseSide:
         try:
             reader = self._reader(self._store)
         except NoTrove as error:
             raise NotFound(
                 f"there is no file {name!r}, and no run or model either: {error}"
             ) from error
-        runs = reader.find_run(name) if len(name) >= _SHORTEST_RUN else ()
+        runs = reader.find_run(name) if len(name) >= _MIN_RUN_CHARS else ()
         models = models_meant(name, known := reader.model_names())
         if not runs and not models:
             nearest = near(name, known)
             about = f"; models like it: {nearest}" if nearest else ""
             raise NotFound(
-                f"{name!r} is no file, no beginning of a run's id, and in no model's name{about}; "
+                f"{name!r} is not a file, the start of a run id, or part of a model's name{about}; "
                 f"list runs and models with: optrove runs, optrove models"
             )
         if len(runs) + len(models) > 1:
@@ -493,7 +495,7 @@ class _Sides:
             )
         return self._of_run(reader, runs[0]) if runs else self._of_model(reader, models[0])
 
-    def _of_run(self, reader: TroveReader, run_id: str) -> Side:
+    def _of_run(self, reader: TroveReader, run_id: str) -> CaseSide:
         side = _read_side(reader, ("run", run_id), replace(self._query, run_id=run_id))
         (row,) = reader.runs(run_id)
         if not side.cases and row.run.kind in EXECUTED:
@@ -504,12 +506,12 @@ class _Sides:
             )
         return side
 
-    def _of_model(self, reader: TroveReader, model: str) -> Side:
+    def _of_model(self, reader: TroveReader, model: str) -> CaseSide:
         return _read_side(reader, ("model", model), replace(self._query, model=model))
 
-    def _of_file(self, path: Path) -> Side:
+    def _of_file(self, path: Path) -> CaseSide:
         # A comparison of runs does not need the modules that read files.
-        from optrove.interop.detect import read_file
+        from optrove.interop.formats import read_file
         from optrove.serializer.described import describe_case
 
         imported, fidelity = read_file(path)
@@ -517,7 +519,7 @@ class _Sides:
             self._warn(fidelity)
         rows: dict[str, CaseRow] = {}
         for one in (case for each in imported for case in each.cases):
-            if self._query.hidden_ops or not is_hidden(one.case.op):
+            if self._query.data_movement or is_listed(one.case.op):
                 found = describe_case(one.case)
                 before = rows.get(found.case_id)
                 rows[found.case_id] = CaseRow(
@@ -533,13 +535,13 @@ class _Sides:
         def content(case_id: str) -> str | None:
             return rows[case_id].content if case_id in rows else None
 
-        return Side(str(path), "file", counted(rows.values()), content)
+        return CaseSide(str(path), "file", counted(rows.values()), content)
 
 
-def _read_side(reader: TroveReader, named: tuple[str, str], query: Query) -> Side:
+def _read_side(reader: TroveReader, named: tuple[str, str], query: Query) -> CaseSide:
     def content(case_id: str) -> str | None:
-        wanted = Query(case_id=case_id, outermost_only=False, hidden_ops=True)
+        wanted = Query(case_id=case_id, outermost_only=False, data_movement=True)
         return next((row.content for row in reader.cases(wanted)), None)
 
     kind, name = named
-    return Side(name, kind, counted(reader.cases(query)), content)
+    return CaseSide(name, kind, counted(reader.cases(query)), content)

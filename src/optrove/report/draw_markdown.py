@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from optrove.report.document import Cell, Column, Field, Item, Node
 
-_MOST_OPS: Final = 3
-_MOST_CASES: Final = 4
-_MOST_ROWS: Final = 10
+_MAX_OPS: Final = 3
+_MAX_CASES: Final = 4
+_MAX_ROWS: Final = 10
 """The most rows of a table that is shown without a click."""
-_LONGEST: Final = 300
+_MAX_CHARS: Final = 300
 _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>()#+!|~$@&-])")
 _WHITE: Final = re.compile(r"\s+")
 
@@ -43,7 +43,7 @@ def draw_markdown(title: str, nodes: Iterable[Node]) -> str:
 
 def plain(text: str) -> str:
     """Return text that Markdown shows unchanged, on one line."""
-    return _SPECIAL.sub(r"\\\1", clipped(_WHITE.sub(" ", text).strip(), _LONGEST))
+    return _SPECIAL.sub(r"\\\1", clipped(_WHITE.sub(" ", text).strip(), _MAX_CHARS))
 
 
 def code(text: str) -> str:
@@ -101,17 +101,17 @@ def _field_lines(field: Field, indent: str) -> Iterator[str]:
 
 def _item_lines(item: Item) -> Iterator[str]:
     label = f"{plain(item.label)}: " if item.label else ""
-    names = ", ".join(code(op) for op, _ in item.ops[:_MOST_OPS])
-    more = len(item.ops) - _MOST_OPS
+    names = ", ".join(code(op) for op, _ in item.ops[:_MAX_OPS])
+    more = len(item.ops) - _MAX_OPS
     ops = f" ({names}{f' and {more:,} more' if more > 0 else ''})" if names else ""
-    ids = "".join(f" {code(each)}" for each in item.cases[:_MOST_CASES])
+    ids = "".join(f" {code(each)}" for each in item.cases[:_MAX_CASES])
     yield f"- **{item.count:,}** {label}{plain(item.text)}{ops}{ids}"
     for part in item.parts:
         yield from (f"  {line}".rstrip() for line in ["", *_lines(part, 6)])
 
 
 def _table_lines(node: Table) -> Iterator[str]:
-    long = len(node.rows) > _MOST_ROWS
+    long = len(node.rows) > _MAX_ROWS
     if long:
         yield from (f"<details><summary>{plural(len(node.rows), 'row')}</summary>", "")
     # A bar of shares has no text.

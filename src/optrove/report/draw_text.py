@@ -37,11 +37,11 @@ _INDENT: Final = "  "
 _GAP: Final = "  "
 _CUT: Final = "..."
 _NARROWEST: Final = 12
-_LONGEST_ITEM: Final = 240
-_MOST_CASES: Final = 4
+_MAX_ITEM_CHARS: Final = 240
+_MAX_CASES: Final = 4
 _BAR: Final = 40
-_LONGEST_INDENT: Final = 24
-_LONGEST_LIST: Final = 48
+_MAX_INDENT: Final = 24
+_MAX_LIST_CHARS: Final = 48
 """The longest list in brackets that is kept on one line."""
 
 
@@ -92,8 +92,8 @@ class _Drawing:
             case Command():
                 return [indent + node.text]
             case StackedBar():
-                told = ", ".join(f"{each.count:,} {each.label}" for each in node.shares)
-                return self._paragraph(told, indent)
+                text = ", ".join(f"{each.count:,} {each.label}" for each in node.shares)
+                return self._paragraph(text, indent)
             case Tiles():
                 tiles = (
                     f"{each.value} {each.label}{f' ({each.note})' if each.note else ''}"
@@ -125,9 +125,9 @@ class _Drawing:
         label = f"{indent}{item.count:,}x "
         below = " " * len(label)
         width = self.width or READABLE
-        self.cut = self.cut or len(item.text) > _LONGEST_ITEM
+        self.cut = self.cut or len(item.text) > _MAX_ITEM_CHARS
         text = f"{item.label}: {item.text}" if item.label else item.text
-        yield from wrapped(label, clipped(text, _LONGEST_ITEM), width)
+        yield from wrapped(label, clipped(text, _MAX_ITEM_CHARS), width)
         ops = ops_text(item.ops) if item.ops else ""
         cases = f"case {_cases_text(item.cases)}" if item.cases else ""
         if ops or cases:
@@ -148,8 +148,8 @@ class _Drawing:
 
 
 def _cases_text(cases: Sequence[str]) -> str:
-    more = len(cases) - _MOST_CASES
-    return ", ".join(cases[:_MOST_CASES]) + (f" and {more:,} more" if more > 0 else "")
+    more = len(cases) - _MAX_CASES
+    return ", ".join(cases[:_MAX_CASES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _change_lines(change: Change, indent: str) -> list[str]:
@@ -208,7 +208,7 @@ def folded(label: str, text: str, width: int) -> list[str]:
     Further lines are indented as in Python: to the first parenthesis, or to the bracket of a list.
     """
     opening = 1 if text.startswith("[") else text.find("(") + 1
-    indent = " " * (len(label) + (opening if opening <= _LONGEST_INDENT else 0))
+    indent = " " * (len(label) + (opening if opening <= _MAX_INDENT else 0))
     lines, line = [], label
     for part in _comma_parts(text):
         if line.strip() and line != label and len(line) + len(part.rstrip()) > width:
@@ -238,7 +238,7 @@ def _short_brackets(text: str) -> set[int]:
             opened.append(place)
         elif letter == "]" and opened:
             begin = opened.pop()
-            if place - begin <= _LONGEST_LIST:
+            if place - begin <= _MAX_LIST_CHARS:
                 found.update(range(begin, place))
     return found
 

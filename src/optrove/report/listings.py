@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Final
 
-from optrove.model.ops import Amount, LeftOut
+from optrove.model.ops import Amount, LeftOut, is_listed
 from optrove.model.records import RunKind
 from optrove.model.trove import board_text
 from optrove.report.document import Column, Paragraph, paragraphs, table
@@ -92,7 +93,7 @@ def _left_out_of(rows: Sequence[RunRow] | Sequence[ModelRow]) -> list[str]:
 
 def ops_document(rows: Sequence[OpRow], left: LeftOut, *, all_ops: bool) -> Iterator[Node]:
     """Yield a table of the ops, their totals, and the calls that are left out."""
-    shown = [row for row in rows if all_ops or not row.hidden]
+    shown = [row for row in rows if all_ops or is_listed(row.op)]
     if shown:
         yield table(
             _OPS,
@@ -123,7 +124,7 @@ def ops_data(rows: Sequence[OpRow], *, all_ops: bool) -> list[Json]:
             "replayable": row.replayable,
         }
         for row in rows
-        if all_ops or not row.hidden
+        if all_ops or is_listed(row.op)
     ]
 
 
@@ -192,15 +193,8 @@ def models_data(rows: Sequence[ModelRow]) -> list[Json]:
 
 def machine_data(machine: Machine) -> Json:
     """Return a machine with the keys of tt-metal's master files."""
-    mesh, ids = machine.mesh_device_shape, machine.device_ids
-    return {
-        "board_type": machine.board_type,
-        "device_series": machine.device_series,
-        "card_count": machine.card_count,
-        "device_count": machine.device_count,
-        "mesh_device_shape": None if mesh is None else list(mesh),
-        "device_ids": None if ids is None else list(ids),
-    }
+    names = ("board_type", "device_series", "card_count", "device_count")
+    return dict.fromkeys((*names, "mesh_device_shape", "device_ids")) | machine.data()
 
 
 def source_text(source: str) -> str:
@@ -254,6 +248,7 @@ def _run_data(row: RunRow) -> Json:
         "planned": row.planned,
         "host": environment.host,
         "command_line": list(environment.command_line),
+        "provenance": {name: json.loads(text) for name, text in run.provenance},
         "git_sha": environment.git_sha,
         "git_dirty": environment.git_dirty,
         "optrove_version": environment.optrove_version,

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 from optrove.errors import BadData, BadTarget, NotComparable, NotFound
 from optrove.model.records import Outcome, Query, RunKind
 from optrove.model.values import Float, Int
-from optrove.report.releases import Comparison, Judged, Side, compare, judged, side_title
-from optrove.report.results import Result, RunResults, Waiting
-from optrove.report.wording import plural
+from optrove.report.releases import (
+    Judged,
+    ReleaseComparison,
+    ReleaseSide,
+    compare,
+    judged,
+    side_title,
+)
+from optrove.report.results import RunResults
+from optrove.report.wording import SHORT_ID, plural
 from optrove.serializer.text import read, write
 from optrove.serializer.wire import decode
-from optrove.trove.browsing_runs import executed, waiting
 from optrove.trove.opening import reading
 from optrove.trove.place import is_sqlite_file
 from optrove.trove.query import run_named
@@ -22,17 +28,17 @@ from optrove.trove.query import run_named
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from optrove.model.records import Run, TestResult
+    from optrove.model.records import AttemptedCase, Run, TestResult
     from optrove.model.trove import OpRow, RunRow
     from optrove.serializer.text import Json
     from optrove.trove.opening import Recovered
     from optrove.trove.reader import TroveReader
 
-    Tell = Callable[[Recovered], object]
+    OnRecovered = Callable[[Recovered], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class TracedRun:
     """A run in which models called ops: its totals, its ops with most calls first, its tests."""
 
     row: RunRow
@@ -59,25 +65,21 @@ def run_meant(reader: TroveReader, name: str | None) -> Run:
 
 
 def results_of(reader: TroveReader, run: Run) -> RunResults:
-    """Return what came of a run; NotFound when it has executed nothing and was not going to."""
-    results: dict[str, Result] = {}
+    """Return the results of a run; NotFound if it planned and executed nothing."""
+    results: dict[str, AttemptedCase] = {}
     attempts = 0
-    with reader.source.snapshot():
-        for row in executed(reader, run.id):
+    with reader.connection.snapshot():
+        for each in reader.attempted_cases(run.id):
             attempts += 1
             # The last of several Attempts at a case counts.
-            results[row.attempt.case_id] = Result(
-                row.op, row.attempt, row.content, row.calls, row.suite
-            )
-        rest = tuple(
-            Waiting(row.op, row.case_id, row.calls, row.suite) for row in waiting(reader, run.id)
-        )
+            results[each.attempt.case_id] = each
+        rest = tuple(reader.waiting(run.id))
         sweep = reader.sweep(run.id)
     if not results and not rest:
         raise NotFound(
-            f"nothing was executed in run {run.id[:12]}, which is of the kind {run.kind.value!r}; "
-            f"name one that optrove sweep, replay or check-board has made, or see what was "
-            f"called in it: optrove report {run.id[:12]}"
+            f"nothing was executed in run {run.id[:SHORT_ID]}, whose kind is {run.kind.value!r}; "
+            f"name a run of optrove sweep, replay or check-board, or show the calls of this one: "
+            f"optrove report {run.id[:SHORT_ID]}"
         )
     return RunResults(
         run=run,
@@ -89,12 +91,12 @@ def results_of(reader: TroveReader, run: Run) -> RunResults:
     )
 
 
-def side_of(found: RunResults) -> Side:
-    """Return what came of a run, to be compared with another."""
+def side_of(found: RunResults) -> ReleaseSide:
+    """Return the results of a run, for a comparison with another."""
     environment = found.run.environment
-    cases = [judged(each.op, each.attempt, xfail=each.xfail) for each in found.results]
-    return Side(
-        name=f"run {found.run.id[:12]}",
+    cases = map(judged, found.results)
+    return ReleaseSide(
+        name=f"run {found.run.id[:SHORT_ID]}",
         cases={each.case_id: each for each in cases},
         ttnn_version=environment.ttnn_version,
         board=environment.board,
@@ -102,34 +104,36 @@ def side_of(found: RunResults) -> Side:
     )
 
 
-def traced_in(reader: TroveReader, run: Run) -> Traced:
-    """Return what was called in a run, op by op, and what its tests said."""
-    with reader.source.snapshot():
+def traced_in(reader: TroveReader, run: Run) -> TracedRun:
+    """Return the calls of a run, op by op, and the results of its tests."""
+    with reader.connection.snapshot():
         (row,) = reader.runs(run.id)
-        ops = reader.ops(Query(run_id=run.id, hidden_ops=True))
+        ops = reader.ops(Query(run_id=run.id, data_movement=True))
         tests = tuple(reader.tests(run.id))
     if not ops and not tests:
-        raise NotFound(f"nothing was called in run {run.id[:12]}; list the runs with: optrove runs")
-    return Traced(row, ops, tests)
+        raise NotFound(
+            f"nothing was called in run {run.id[:SHORT_ID]}; list the runs with: optrove runs"
+        )
+    return TracedRun(row, ops, tests)
 
 
 def compare_results(
-    names: tuple[str, str], store: str | None, tell: Tell
-) -> tuple[Side, Side, Comparison]:
+    names: tuple[str, str], store: str | None, on_recovered: OnRecovered
+) -> tuple[ReleaseSide, ReleaseSide, ReleaseComparison]:
     """Compare two results; NotComparable when there is no case that both have an answer for."""
-    a, b = (_side(name, store, tell) for name in names)
+    a, b = (_side(name, store, on_recovered) for name in names)
     return a, b, compared(a, b)
 
 
 def compared_with(
-    name: str, found: RunResults, store: str | None, tell: Tell
-) -> tuple[Side, Side, Comparison]:
+    name: str, found: RunResults, store: str | None, on_recovered: OnRecovered
+) -> tuple[ReleaseSide, ReleaseSide, ReleaseComparison]:
     """Compare an earlier result, by whatever name, with that of a run; raises the same."""
-    a, b = _side(name, store, tell), side_of(found)
+    a, b = _side(name, store, on_recovered), side_of(found)
     return a, b, compared(a, b)
 
 
-def compared(a: Side, b: Side) -> Comparison:
+def compared(a: ReleaseSide, b: ReleaseSide) -> ReleaseComparison:
     """Compare two results; NotComparable when there is no case that both have an answer for."""
     found = compare(a, b)
     if not found.compared:
@@ -137,7 +141,7 @@ def compared(a: Side, b: Side) -> Comparison:
     return found
 
 
-def _nothing_compared(a: Side, b: Side, found: Comparison) -> str:
+def _nothing_compared(a: ReleaseSide, b: ReleaseSide, found: ReleaseComparison) -> str:
     both = f"{side_title(a)} and {side_title(b)}"
     if found.unlike:
         common = plural(len(found.unlike), "case")
@@ -154,19 +158,19 @@ def _nothing_compared(a: Side, b: Side, found: Comparison) -> str:
     return f"{both} have no case in common; compare runs of the same cases: optrove runs lists them"
 
 
-def _side(name: str, store: str | None, tell: Tell) -> Side:
+def _side(name: str, store: str | None, on_recovered: OnRecovered) -> ReleaseSide:
     path = Path(name)
     if "://" in name or is_sqlite_file(path):
-        with reading(name, tell) as reader:
+        with reading(name, on_recovered) as reader:
             return side_of(results_of(reader, run_meant(reader, None)))
     if path.is_file():
         return _file_side(path)
-    with reading(store, tell) as reader:
+    with reading(store, on_recovered) as reader:
         return side_of(results_of(reader, run_meant(reader, name)))
 
 
-def _file_side(path: Path) -> Side:
-    """Return what ``check-board --json`` or ``replay --json`` has printed to a file."""
+def _file_side(path: Path) -> ReleaseSide:
+    """Return the data of a file that ``check-board --json`` or ``replay --json`` has written."""
     try:
         data = read(path.read_bytes())
         cases = {each["case_id"]: _judged(each) for each in data["cases"]}
@@ -178,7 +182,7 @@ def _file_side(path: Path) -> Side:
         ) from error
     places = {(each.get("board"), each.get("device")) for each in data["cases"]}
     board, device = places.pop() if len(places) == 1 else (None, None)
-    return Side(str(path), cases, version, board, device)
+    return ReleaseSide(str(path), cases, version, board, device)
 
 
 def _judged(data: dict[str, Any]) -> Judged:
@@ -199,5 +203,5 @@ def _judged(data: dict[str, Any]) -> Judged:
 def _number(data: Json) -> float:
     value = decode(data)
     if not isinstance(value, (Float, Int)):
-        raise TypeError(f"{data!r} is no number")
+        raise TypeError(f"{data!r} is not a number")
     return float(value.value)

@@ -1,18 +1,18 @@
 """Compare the results of two runs: broken, fixed, moved, slower.
 
-``compare`` compares two runs case by case. ``JudgedRun`` and ``compared_runs`` do the same in
-arrays, with about six megabytes for a hundred thousand cases.
+``compare`` compares two runs case by case. ``RunChanges`` has the database count the changes
+between two runs of a trove, and reads only the requested cases.
 """
 
 from __future__ import annotations
 
 import math
-from array import array
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from optrove.model.records import DeviceKind, Outcome
-from optrove.report.attempts import UNSAID, VERDICTS, cause_in, remarks_of, without_numbers
+from optrove.model.causes import without_numbers
+from optrove.model.records import DeviceKind, Outcome, expects_failure
+from optrove.report.attempts import UNSAID, VERDICTS, remarks_of
 from optrove.report.document import (
     BAD,
     GOOD,
@@ -25,7 +25,7 @@ from optrove.report.document import (
     Tile,
     Tiles,
 )
-from optrove.report.results import TIME, fails_as_expected, time_of, took
+from optrove.report.results import took
 from optrove.report.wording import SHORT_ID, duration, number, plural
 from optrove.serializer.text import write
 from optrove.serializer.wire import encode
@@ -33,9 +33,11 @@ from optrove.serializer.wire import encode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from optrove.model.records import Attempt
+    from optrove.model.records import AttemptedCase, Run
+    from optrove.model.trove import Verdict, VerdictChange
     from optrove.report.document import Node
     from optrove.serializer.text import Json
+    from optrove.trove.reader import TroveReader
 
 
 PCC_MOVED: Final = 1e-3
@@ -43,10 +45,10 @@ PCC_MOVED: Final = 1e-3
 
 SLOWER: Final = 2.0
 """The least factor by which a slower case takes longer."""
-_LEAST_NS: Final = 10_000_000
+_MIN_SLOWER_NS: Final = 10_000_000
 """The least difference of a slower case; smaller ones are noise of the machine."""
 
-_MOST_SHOWN: Final = 50
+_MAX_SHOWN: Final = 50
 _KINDS: Final = ("broken", "fixed", "moved", "slower", "not_run", "unlike")
 
 
@@ -68,7 +70,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ReleaseSide:
     """One of the two runs: its name, its device, and the results of its cases."""
 
     name: str
@@ -77,9 +79,16 @@ class Side:
     board: str | None = None
     device: str | None = None
 
+    @classmethod
+    def of(cls, run: Run) -> ReleaseSide:
+        """Return a run without the results of its cases."""
+        environment = run.environment
+        kind = environment.device_kind.value
+        return cls(run.id, {}, environment.ttnn_version, environment.board, kind)
+
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ResultChange:
     """A case with different results in the two runs, and the difference in words."""
 
     before: Judged
@@ -90,19 +99,19 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ReleaseComparison:
     """The differences of two runs. Every case of either run is in exactly one field.
 
     ``unlike`` cases ran on different kinds of devices: a mock board accepts calls, and a real one
     also computes.
     """
 
-    broken: tuple[Change, ...]
-    fixed: tuple[Change, ...]
-    moved: tuple[Change, ...]
-    slower: tuple[Change, ...]
-    not_run: tuple[Change, ...]
-    unlike: tuple[Change, ...]
+    broken: tuple[ResultChange, ...]
+    fixed: tuple[ResultChange, ...]
+    moved: tuple[ResultChange, ...]
+    slower: tuple[ResultChange, ...]
+    not_run: tuple[ResultChange, ...]
+    unlike: tuple[ResultChange, ...]
     only_a: tuple[Judged, ...]
     only_b: tuple[Judged, ...]
     same: int
@@ -120,24 +129,25 @@ class Comparison:
         return sum(each.worse for changes in changed for each in changes)
 
 
-def judged(op: str, attempt: Attempt, *, xfail: bool = False) -> Judged:
+def judged(attempted: AttemptedCase) -> Judged:
     """Return the comparable result of a case."""
+    attempt = attempted.attempt
     return Judged(
-        op=op,
+        op=attempted.op,
         case_id=attempt.case_id,
         outcome=attempt.outcome,
         cause=remarks_of(attempt).cause,
         outputs=write([encode(value) for value in attempt.outputs]),
         pcc=tuple((each.output, each.value) for each in attempt.measurements if each.name == "pcc"),
         took_ns=took(attempt),
-        xfail=xfail,
+        xfail=attempted.xfail,
         device=attempt.device_kind.value,
     )
 
 
-def compare(a: Side, b: Side) -> Comparison:
+def compare(a: ReleaseSide, b: ReleaseSide) -> ReleaseComparison:
     """Return the changes from run A to run B."""
-    kinds: dict[str, list[Change]] = {name: [] for name in _KINDS}
+    kinds: dict[str, list[ResultChange]] = {name: [] for name in _KINDS}
     timed = have_one_clock(a, b)
     on_board = timed and a.device == DeviceKind.HARDWARE.value
     same = 0
@@ -148,8 +158,8 @@ def compare(a: Side, b: Side) -> Comparison:
         if kind is None:
             same += 1
         else:
-            kinds[kind].append(Change(before, after, text, worse))
-    return Comparison(
+            kinds[kind].append(ResultChange(before, after, text, worse))
+    return ReleaseComparison(
         **{kind: tuple(sorted(found, key=_order)) for kind, found in kinds.items()},
         only_a=tuple(a.cases[each] for each in sorted(a.cases.keys() - b.cases.keys())),
         only_b=tuple(b.cases[each] for each in sorted(b.cases.keys() - a.cases.keys())),
@@ -157,11 +167,11 @@ def compare(a: Side, b: Side) -> Comparison:
     )
 
 
-def _order(change: Change) -> tuple[str, str, str]:
+def _order(change: ResultChange) -> tuple[str, str, str]:
     return change.before.op, change.text, change.before.case_id
 
 
-def have_one_clock(a: Side, b: Side) -> bool:
+def have_one_clock(a: ReleaseSide, b: ReleaseSide) -> bool:
     """Return whether durations of two runs are comparable: on the same kind of board."""
     return a.device is not None and (a.device, a.board) == (b.device, b.board)
 
@@ -181,7 +191,7 @@ def change_of(before: Judged, after: Judged, *, timed: bool) -> tuple[str | None
 
 def is_slower(one: int, other: int) -> bool:
     """Return whether the other duration is so much longer that it counts, in nanoseconds."""
-    return other - one >= _LEAST_NS and other >= SLOWER * one
+    return other - one >= _MIN_SLOWER_NS and other >= SLOWER * one
 
 
 def _change(before: Judged, after: Judged) -> tuple[str | None, str, bool]:
@@ -230,7 +240,7 @@ def _words(one: Judged) -> str:
     return f"{VERDICTS[one.outcome]}{cause}"
 
 
-def release_document(a: Side, b: Side, found: Comparison) -> Iterator[Node]:
+def release_document(a: ReleaseSide, b: ReleaseSide, found: ReleaseComparison) -> Iterator[Node]:
     """Yield both runs, the counts of changes, and the changes by kind."""
     yield Paragraph(f"A: {side_title(a)}")
     yield Paragraph(f"B: {side_title(b)}")
@@ -268,7 +278,7 @@ def release_document(a: Side, b: Side, found: Comparison) -> Iterator[Node]:
     yield from _change_section("not run in both, and so not compared", IDLE, found.not_run)
 
 
-def side_title(side: Side) -> str:
+def side_title(side: ReleaseSide) -> str:
     """Return a run in a line: its name, version, device and number of cases."""
     place = " ".join(filter(None, (side.device, side.board)))
     facts = [
@@ -279,8 +289,8 @@ def side_title(side: Side) -> str:
     return f"{side.name} ({', '.join(facts)})"
 
 
-def _change_section(title: str, tone: str, changes: Sequence[Change]) -> Iterator[Section]:
-    groups: dict[tuple[str, str], list[Change]] = {}
+def _change_section(title: str, tone: str, changes: Sequence[ResultChange]) -> Iterator[Section]:
+    groups: dict[tuple[str, str], list[ResultChange]] = {}
     for each in changes:
         groups.setdefault((each.before.op, without_numbers(each.text)), []).append(each)
     ranked = sorted(groups.values(), key=lambda group: (-len(group), _order(group[0])))
@@ -291,15 +301,15 @@ def _change_section(title: str, tone: str, changes: Sequence[Change]) -> Iterato
             ops=((group[0].before.op, len(group)),),
             cases=tuple(each.before.case_id[:SHORT_ID] for each in group),
         )
-        for group in ranked[:_MOST_SHOWN]
+        for group in ranked[:_MAX_SHOWN]
     )
-    more = len(ranked) - _MOST_SHOWN
+    more = len(ranked) - _MAX_SHOWN
     if items:
         rest = f"{more:,} more kinds (--json)" if more > 0 else ""
         yield Section(title, (Items(items, rest),), tone=tone)
 
 
-def release_data(a: Side, b: Side, found: Comparison) -> dict[str, Json]:
+def release_data(a: ReleaseSide, b: ReleaseSide, found: ReleaseComparison) -> dict[str, Json]:
     """Return the comparison; ``optrove.cli.replay`` describes the keys."""
     return {
         "a": _side_data(a),
@@ -327,7 +337,7 @@ def release_data(a: Side, b: Side, found: Comparison) -> dict[str, Json]:
     }
 
 
-def _side_data(side: Side) -> dict[str, Json]:
+def _side_data(side: ReleaseSide) -> dict[str, Json]:
     return {
         "name": side.name,
         "cases": len(side.cases),
@@ -337,7 +347,7 @@ def _side_data(side: Side) -> dict[str, Json]:
     }
 
 
-def _changes_data(changes: Iterable[Change]) -> list[Json]:
+def _changes_data(changes: Iterable[ResultChange]) -> list[Json]:
     return [
         {
             "op": each.before.op,
@@ -352,210 +362,55 @@ def _changes_data(changes: Iterable[Change]) -> list[Json]:
 
 
 SAME: Final = "same"
-_NONE: Final = -1
+_BOUNDS: Final = {"pcc_moved": PCC_MOVED, "longer_ns": _MIN_SLOWER_NS, "slower": SLOWER}
 
 
-class Told(Protocol):
-    """What was stored about an attempt at a case; ``outputs`` are JSON."""
+class RunChanges:
+    """The changes between two runs of a trove, counted by the database; runs are given by key."""
 
-    @property
-    def key(self) -> int:
-        """Which attempt it is; a later one has a greater key."""
+    def __init__(self, reader: TroveReader, a: int, b: int, *, timed: bool) -> None:
+        """Count the changes; ``timed`` is whether durations are compared."""
+        self._reader, self._a, self._b = reader, a, b
+        self._counts = reader.result_counts(a, b, _BOUNDS)
+        keys = {key for change in self._counts for key in change[:2]}
+        verdicts = {key: _verdict(each) for key, each in reader.verdicts(keys).items()}
+        self._kinds = {
+            change: _kind_of(change, verdicts[change.before], verdicts[change.after], timed=timed)
+            for change in self._counts
+        }
 
-    @property
-    def case_key(self) -> int:
-        """Which case was tried."""
+    def counts(self) -> dict[str, int]:
+        """Return the number of cases of each kind of change."""
+        found = {
+            "only_a": self._reader.count_only_tried(self._a, self._b),
+            "only_b": self._reader.count_only_tried(self._b, self._a),
+        }
+        for change, count in self._counts.items():
+            kind = self._kinds[change]
+            found[kind] = found.get(kind, 0) + count
+        return found
 
-    @property
-    def outcome(self) -> str:
-        """What came of it."""
-
-    @property
-    def device(self) -> str:
-        """The kind of device that it was tried on."""
-
-    @property
-    def duration_ns(self) -> int | None:
-        """How long it took in all."""
-
-    @property
-    def detail(self) -> str | None:
-        """What was said about it."""
-
-    @property
-    def suite(self) -> str | None:
-        """The suite for which it was tried."""
-
-    @property
-    def outputs(self) -> str | None:
-        """What the results are like; told of what passed only."""
-
-    @property
-    def measured(self) -> Sequence[tuple[str, float, int | None]]:
-        """Name, value and number of the output of what was measured: PCC and time."""
+    def cases(self, kind: str, after: int, limit: int) -> list[int]:
+        """Return the keys of some cases with a kind of change, from after one on."""
+        runs = (self._b, self._a) if kind == "only_b" else (self._a, self._b)
+        if kind in ("only_a", "only_b"):
+            return self._reader.only_tried(*runs, after, limit)
+        changes = [change for change, found in self._kinds.items() if found == kind]
+        return self._reader.result_changes(*runs, _BOUNDS, changes, after, limit)
 
 
-class JudgedRun:
-    """What came of the cases of a run, by the keys of the cases, the least first.
-
-    Of several attempts at a case the last one counts. ``verdicts`` are outcome and cause, each
-    kept once; ``outputs`` are hashes of what the results are like.
-    """
-
-    def __init__(self, attempts: Iterable[Told]) -> None:
-        """Take in all attempts of a run, in any order."""
-        self._pcc = array("d")
-        self._numbers = array("q")
-        keys, cases, kinds, outputs, took, ends = (array("q") for _ in range(6))
-        verdicts = _Verdicts()
-        for told in attempts:
-            cases.append(told.case_key)
-            keys.append(told.key)
-            kinds.append(verdicts.number(told))
-            outputs.append(hash(told.outputs or ""))
-            took.append(self._measure(told))
-            ends.append(len(self._pcc))
-        self.verdicts = verdicts.every()
-        order = _last_by_case(cases, keys)
-        columns = (cases, keys, kinds, outputs, took, array("q", (0, *ends)), ends)
-        kept = [array("q", map(column.__getitem__, order)) for column in columns]
-        self.keys, self.attempts, self.kinds, self.outputs, self.took, *bounds = kept
-        self._begins, self._ends = bounds
-
-    def _measure(self, told: Told) -> int:
-        """Keep the PCC of an attempt, and return how long it took."""
-        timed = []
-        for name, value, output in told.measured:
-            if name == TIME:
-                timed.append(value)
-            else:
-                self._pcc.append(value)
-                self._numbers.append(_NONE if output is None else output)
-        found = time_of(timed, told.duration_ns)
-        return _NONE if found is None else found
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def numbers(self, place: int) -> array[int]:
-        """Return the numbers of the outputs of a case of which the PCC is known."""
-        return self._numbers[self._begins[place] : self._ends[place]]
-
-    def pcc(self, place: int) -> array[float]:
-        """Return the PCC of these outputs."""
-        return self._pcc[self._begins[place] : self._ends[place]]
-
-    def judged(self, place: int) -> Judged:
-        """Return what came of a case, as it is compared; without its name."""
-        named = (None if number == _NONE else number for number in self.numbers(place))
-        took = self.took[place]
-        return replace(
-            self.verdicts[self.kinds[place]],
-            outputs=str(self.outputs[place]),
-            pcc=tuple(zip(named, self.pcc(place), strict=True)),
-            took_ns=None if took == _NONE else took,
-        )
+def _kind_of(change: VerdictChange, before: Judged, after: Judged, *, timed: bool) -> str:
+    kind = _change(before, after)[0]
+    if kind is None and change.moved:
+        return "moved"
+    if kind is None and timed and change.slower and after.outcome is Outcome.PASSED:
+        return "slower"
+    return kind or SAME
 
 
-def compared_runs(a: JudgedRun, b: JudgedRun, *, timed: bool) -> dict[str, array[int]]:
-    """Return the keys of the cases of two runs by how they have changed, the least first.
-
-    ``timed`` is whether it matters how long they took.
-    """
-    places = {key: place for place, key in enumerate(b.keys)}
-    found: dict[str, array[int]] = {}
-    comparer = _Comparer(a, b, timed=timed)
-    for place, key in enumerate(a.keys):
-        other = places.pop(key, None)
-        kind = "only_a" if other is None else comparer.kind(place, other)
-        if kind not in found:
-            found[kind] = array("q")
-        found[kind].append(key)
-    if places:
-        found["only_b"] = array("q", places)
-    return found
-
-
-class _Comparer:
-    """Finds out what has changed between the cases of two runs; what is common, only once."""
-
-    def __init__(self, a: JudgedRun, b: JudgedRun, *, timed: bool) -> None:
-        self._a, self._b, self._timed = a, b, timed
-        self._known: dict[tuple[int, int], str | None] = {}
-
-    def kind(self, place: int, other: int) -> str:
-        """Return how a case has changed, by its places in both runs."""
-        a, b = self._a, self._b
-        kinds = a.kinds[place], b.kinds[other]
-        if kinds not in self._known:
-            change = change_of(a.verdicts[kinds[0]], b.verdicts[kinds[1]], timed=False)
-            self._known[kinds] = change[0]
-        known = self._known[kinds]
-        if known is not None:
-            return known
-        if self._is_surely_same(place, other):
-            return SAME
-        return change_of(a.judged(place), b.judged(other), timed=self._timed)[0] or SAME
-
-    def _is_surely_same(self, place: int, other: int) -> bool:
-        """Tell, for most cases, that nothing has changed, without looking closer."""
-        a, b = self._a, self._b
-        if a.outputs[place] != b.outputs[other]:
-            return False
-        if a.numbers(place) != b.numbers(other) or any(map(has_moved, a.pcc(place), b.pcc(other))):
-            return False
-        return not self._timed or not is_slower(a.took[place], b.took[other])
-
-
-class _Verdicts:
-    """Outcomes with their causes, numbered."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Judged, int] = {}
-        self._known: dict[tuple[str, str, str | None, str | None], int] = {}
-
-    def number(self, told: Told) -> int:
-        """Return the number of the verdict on an attempt."""
-        key = told.outcome, told.device, told.detail, told.suite
-        known = self._known.get(key)
-        if known is not None:
-            return known
-        cause = _said(told)
-        verdict = _verdict(told, None if cause is None else without_numbers(cause))
-        number = self._numbers.setdefault(verdict, len(self._numbers))
-        self._known[key] = number
-        return number
-
-    def every(self) -> tuple[Judged, ...]:
-        """Return all verdicts by their numbers."""
-        return tuple(self._numbers)
-
-
-def _last_by_case(cases: array[int], attempts: array[int]) -> list[int]:
-    """Return the places of the last attempt at each case, in the order of cases."""
-    order = sorted(range(len(cases)), key=lambda place: (cases[place], attempts[place]))
-    return [
-        place
-        for number, place in enumerate(order)
-        if cases[place] not in (cases[after] for after in order[number + 1 : number + 2])
-    ]
-
-
-def judged_of(told: Told) -> Judged:
-    """Return what came of one case, as it is compared and told; without its name."""
-    timed = [value for name, value, _ in told.measured if name == TIME]
-    return replace(
-        _verdict(told, _said(told)),
-        outputs=told.outputs or "[]",
-        pcc=tuple((output, value) for name, value, output in told.measured if name != TIME),
-        took_ns=time_of(timed, told.duration_ns),
+def _verdict(verdict: Verdict) -> Judged:
+    return Judged(
+        *("", "", Outcome(verdict.outcome), verdict.cause, verdict.outputs or "[]"),
+        xfail=expects_failure(verdict.suite),
+        device=verdict.device_kind,
     )
-
-
-def _said(told: Told) -> str | None:
-    return None if told.outcome == Outcome.PASSED.value else cause_in(told.detail)
-
-
-def _verdict(told: Told, cause: str | None) -> Judged:
-    expected = fails_as_expected(told.suite)
-    return Judged("", "", Outcome(told.outcome), cause, xfail=expected, device=told.device)

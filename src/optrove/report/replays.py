@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Final
 
-from optrove.model.ops import is_hidden
+from optrove.model.causes import without_numbers
+from optrove.model.ops import is_data_movement
 from optrove.model.records import HARMLESS, DeviceKind, Outcome
 from optrove.report.attempts import (
     BACKTRACE,
@@ -20,10 +20,10 @@ from optrove.report.attempts import (
     counts_of,
     differing,
     is_as_recorded,
+    lowest_pcc,
     measurement_data,
     remarks_of,
     supplied,
-    without_numbers,
 )
 from optrove.report.describe import argument_fields, value_text
 from optrove.report.document import (
@@ -42,18 +42,19 @@ from optrove.report.document import (
 from optrove.report.wording import SHORT_ID, clipped, number, ops_text, percent, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from optrove.model.records import Attempt, Counts, Measurement
-    from optrove.report.attempts import Attempted, Cause, T
+    from optrove.model.case import Case
+    from optrove.model.records import Attempt, AttemptedCase, Counts, Measurement
+    from optrove.report.attempts import Cause
     from optrove.report.document import Node, Row
     from optrove.serializer.text import Json
 
     Adaptations = Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]
 
-_MOST_WORDS: Final = 12
-_MOST_NOTES: Final = 8
-_LONGEST_CAUSE: Final = 100
+_MAX_LINES: Final = 12
+_MAX_NOTES: Final = 8
+_MAX_CAUSE_CHARS: Final = 100
 _INFO: Final = "info:"
 _ATTEMPTS: Final = (
     Column("op", flexible=True),
@@ -64,6 +65,7 @@ _ATTEMPTS: Final = (
     Column("as recorded"),
     Column("why", flexible=True, prose=True),
 )
+_SCALED: Final = Column("scaled", flexible=True, prose=True)
 _AUDIT: Final = (
     Column("op"),
     *(Column(name, right=True) for name in ("cases", "sound", "cannot fail", "unchecked")),
@@ -73,63 +75,66 @@ _AUDITED: Final = {Outcome.PASSED: "sound", Outcome.NUMERICS: "cannot_fail"}
 _UNCHECKED: Final = "unchecked"
 
 
-def replay_document(attempts: Sequence[Attempted]) -> Iterator[Node]:
-    """Yield one execution in full, or many as a table, failures first, with their counts."""
+def replay_document(attempts: Sequence[AttemptedCase], case: Case) -> Iterator[Node]:
+    """Yield one execution in full, or many as a table, failures first, with their counts.
+
+    ``case`` is the case of the first.
+    """
     if len(attempts) == 1:
-        yield _attempt_section(attempts[0])
+        yield _attempt_section(attempts[0], case)
         return
     order = list(Outcome)
     ranked = sorted(
         attempts,
-        key=lambda each: (-order.index(each.attempt.outcome), -(each.calls or 0), each.case.op),
+        key=lambda each: (-order.index(each.attempt.outcome), -(each.calls or 0), each.op),
     )
-    yield table(_ATTEMPTS, map(_attempt_row, ranked))
+    scaled = any(each.scaled_from for each in attempts)
+    columns = (*_ATTEMPTS, _SCALED) if scaled else _ATTEMPTS
+    yield table(columns, (_attempt_row(each)[: len(columns)] for each in ranked))
     yield Paragraph(_counted(attempts, VERDICTS))
+    if scaled:
+        yield Paragraph("scaled cases are not the recorded ones, and are not stored")
 
 
-def _counted(attempts: Sequence[Attempted], words: Mapping[Outcome, str]) -> str:
+def _counted(attempts: Sequence[AttemptedCase], words: Mapping[Outcome, str]) -> str:
     counts = counts_of(attempts)
     parts = ", ".join(f"{count:,} {words[Outcome(name)]}" for name, count in counts.items())
     return f"{plural(len(attempts), 'case')}: {parts}"
 
 
-def _attempt_row(attempted: Attempted) -> tuple[str, ...]:
+def _attempt_row(attempted: AttemptedCase) -> tuple[str, ...]:
     attempt = attempted.attempt
     ran = attempt.replayed_case_id is not None
+    worst = lowest_pcc(attempt)
     return (
-        attempted.case.op,
+        attempted.op,
         attempt.case_id[:SHORT_ID],
         "" if attempted.calls is None else f"{attempted.calls:,}",
         VERDICTS[attempt.outcome],
-        _lowest_pcc(attempt.measurements),
-        ("yes" if is_as_recorded(attempt) else "no") if ran else "",
-        clipped(remarks_of(attempt).cause or "", _LONGEST_CAUSE),
+        "" if worst is None else number(worst),
+        ("yes" if is_as_recorded(attempt) and not attempted.scaled_from else "no") if ran else "",
+        clipped(remarks_of(attempt).cause or "", _MAX_CAUSE_CHARS),
+        "; ".join(note for note in attempt.notes if "scaled" in note),
     )
 
 
-def _lowest_pcc(measurements: Iterable[Measurement]) -> str:
-    found = [each.value for each in measurements if each.name == "pcc"]
-    # A NaN is the worst value, and min() does not order it.
-    worst = next((value for value in found if math.isnan(value)), min(found, default=None))
-    return "" if worst is None else number(worst)
-
-
-def _attempt_section(attempted: Attempted) -> Section:
+def _attempt_section(attempted: AttemptedCase, case: Case) -> Section:
     attempt = attempted.attempt
     calls = "" if attempted.calls is None else f", {plural(attempted.calls, 'call')} recorded"
     facts = [*_output_fields(attempt), Field("verdict", _verdict_text(attempt))]
     facts += [_measurement_field(each, attempt.measurements) for each in attempt.measurements]
     facts += _remark_fields(attempt)
-    parts: list[Node] = [argument_fields(attempted.case), Fields(tuple(facts))]
+    parts: list[Node] = [argument_fields(case), Fields(tuple(facts))]
     remarks = remarks_of(attempt)
     if attempt.replayed_case_id is not None and not remarks.differences:
         same = attempt.replayed_case_id == attempt.case_id
         how = ": equal hash" if same else ", with names for its arguments"
-        parts.append(Paragraph(f"the traced replay is the recorded case{how}"))
+        kind = "scaled" if attempted.scaled_from else "recorded"
+        parts.append(Paragraph(f"the traced replay is the {kind} case{how}"))
     if attempted.raised is not None:
         first = attempted.raised.splitlines()[0]
         parts.append(Fields((Field("when it was recorded, it raised", first),)))
-    return Section(f"{attempted.case.op}: case {attempt.case_id[:SHORT_ID]}{calls}", tuple(parts))
+    return Section(f"{attempted.op}: case {attempt.case_id[:SHORT_ID]}{calls}", tuple(parts))
 
 
 def _output_fields(attempt: Attempt) -> Iterator[Field]:
@@ -170,20 +175,20 @@ def _readable_words(words: Sequence[str], cause: str | None) -> list[str]:
     """Return the further words without the backtrace and without a repetition of the cause."""
     before_trace = list(takewhile(lambda line: line != BACKTRACE, words))
     news = [line for line in before_trace if line not in (cause, _INFO)]
-    more = len(news[_MOST_WORDS:]) + len(words) - len(before_trace)
+    more = len(news[_MAX_LINES:]) + len(words) - len(before_trace)
     if not more:
         return news
     trace = " with a backtrace" if len(words) > len(before_trace) else ""
-    return [*news[:_MOST_WORDS], f"({plural(more, 'more line')}{trace}: --json)"]
+    return [*news[:_MAX_LINES], f"({plural(more, 'more line')}{trace}: --json)"]
 
 
 def board_document(
-    attempts: Sequence[Attempted], left_out: Counts, command: Callable[[str], str | None]
+    attempts: Sequence[AttemptedCase], left_out: Counts, command: Callable[[str], str | None]
 ) -> Iterator[Node]:
     """Yield the answer of a board for all cases; ``command`` returns the replay of a case id."""
     share = counts_of(attempts).get(Outcome.PASSED.value, 0) / max(len(attempts), 1)
     yield Paragraph(f"{_counted(attempts, _ANSWERS)} ({percent(share)} accepted)")
-    moving = sum(is_hidden(each.op) for each in attempts)
+    moving = sum(is_data_movement(each.op) for each in attempts)
     if moving:
         words = 'only move data; "optrove ops --all-ops --nested" counts them'
         yield Paragraph(f"{moving:,} of them {words}")
@@ -198,14 +203,14 @@ def left_out_by_reason(left_out: Counts) -> Iterator[str]:
 
 
 def cause_sections(
-    found: Sequence[Cause[T]], command: Callable[[str], str | None]
+    found: Sequence[Cause], command: Callable[[str], str | None]
 ) -> Iterator[Section]:
     """Yield the causes of failures by outcome; ``command`` returns the replay of a case id."""
     for outcome, groups in groupby(by_text(found), key=lambda group: group[0].outcome):
         yield Section(_ANSWERS[outcome], (Items(tuple(_item(each, command) for each in groups)),))
 
 
-def _item(group: Sequence[Cause[T]], command: Callable[[str], str | None]) -> Item:
+def _item(group: Sequence[Cause], command: Callable[[str], str | None]) -> Item:
     words = command(group[0].example.attempt.case_id)
     return Item(
         count=sum(each.count for each in group),
@@ -215,21 +220,21 @@ def _item(group: Sequence[Cause[T]], command: Callable[[str], str | None]) -> It
     )
 
 
-def _note_section(attempts: Sequence[Attempted]) -> Iterator[Section]:
+def _note_section(attempts: Sequence[AttemptedCase]) -> Iterator[Section]:
     notes = [(text, count) for text, count in supplied(attempts) if not text.endswith(HARMLESS)]
-    items = [Item(count, text) for text, count in notes[:_MOST_NOTES]]
+    items = [Item(count, text) for text, count in notes[:_MAX_NOTES]]
     other = differing(attempts)
     if other:
         words = "the call differs from the recorded one in some part (--json shows it)"
         items.insert(0, Item(other, words))
-    more = len(notes) - _MOST_NOTES
+    more = len(notes) - _MAX_NOTES
     if items:
         rest = f"{more:,} more kinds (--json)" if more > 0 else ""
         yield Section("supplied, changed, or not compared", (Items(tuple(items), rest),))
 
 
 def board_data(
-    attempts: Sequence[Attempted], left_out: Counts, command: Callable[[str], str | None]
+    attempts: Sequence[AttemptedCase], left_out: Counts, command: Callable[[str], str | None]
 ) -> dict[str, Json]:
     """Return the answer of a board; ``optrove.cli.replay`` describes the keys."""
     return {
@@ -245,7 +250,7 @@ def board_data(
 
 
 def adapted_document(
-    attempts: Sequence[Attempted], adaptations: Adaptations, unadapted: Counts
+    attempts: Sequence[AttemptedCase], adaptations: Adaptations, unadapted: Counts
 ) -> Iterator[Node]:
     """Yield the results of adapted cases.
 
@@ -272,7 +277,7 @@ def adapted_document(
 
 
 def adapted_data(
-    attempts: Sequence[Attempted], adaptations: Adaptations, unadapted: Counts
+    attempts: Sequence[AttemptedCase], adaptations: Adaptations, unadapted: Counts
 ) -> dict[str, Json]:
     """Return the results of adapted cases; ``optrove.cli.replay`` describes the keys."""
     cases = []
@@ -288,21 +293,26 @@ def adapted_data(
     }
 
 
-def audit_counts(attempts: Sequence[Attempted]) -> dict[str, int]:
+def audit_counts(attempts: Sequence[AttemptedCase]) -> dict[str, int]:
     """Return the number of cases with sound checks, checks that cannot fail, and none."""
     counted = Counter(map(_audited, attempts))
     return {name: counted[name] for name in (*_AUDITED.values(), _UNCHECKED)}
 
 
-def _audited(attempted: Attempted) -> str:
+def _audited(attempted: AttemptedCase) -> str:
     return _AUDITED.get(attempted.attempt.outcome, _UNCHECKED)
 
 
-def audit_document(attempts: Sequence[Attempted]) -> Iterator[Node]:
-    """Yield an audit of golden checks by op, and the reasons of those that are not sound."""
+def audit_document(
+    attempts: Sequence[AttemptedCase], replaced: Mapping[str, str]
+) -> Iterator[Node]:
+    """Yield an audit of golden checks by op, and the reasons of those that are not sound.
+
+    ``replaced`` says of ops why their golden function is not the one of ttnn.
+    """
     rows: list[Row] = []
-    for op in sorted({each.case.op for each in attempts}):
-        own = audit_counts([each for each in attempts if each.case.op == op])
+    for op in sorted({each.op for each in attempts}):
+        own = audit_counts([each for each in attempts if each.op == op])
         rows.append((op, sum(own.values()), *map(count_cell, own.values())))
     yield table(_AUDIT, rows)
     counts = audit_counts(attempts)
@@ -310,13 +320,17 @@ def audit_document(attempts: Sequence[Attempted]) -> Iterator[Node]:
     yield Paragraph(f"{plural(len(attempts), 'case')}: {parts}")
     yield from _audit_reasons("checks that cannot fail", "cannot_fail", attempts)
     yield from _audit_reasons("without a check", _UNCHECKED, attempts)
+    cases = Counter(each.op for each in attempts if each.op in replaced)
+    items = tuple(Item(count, f"{op}: {replaced[op]}") for op, count in sorted(cases.items()))
+    if items:
+        yield Section("computed by optrove instead of ttnn's golden function", (Items(items),))
 
 
-def _audit_reasons(title: str, wanted: str, attempts: Sequence[Attempted]) -> Iterator[Section]:
-    groups: dict[tuple[str, str], list[Attempted]] = {}
+def _audit_reasons(title: str, wanted: str, attempts: Sequence[AttemptedCase]) -> Iterator[Section]:
+    groups: dict[tuple[str, str], list[AttemptedCase]] = {}
     for each in attempts:
         if _audited(each) == wanted:
-            groups.setdefault((each.case.op, without_numbers(_reason(each))), []).append(each)
+            groups.setdefault((each.op, without_numbers(_reason(each))), []).append(each)
     items = tuple(
         Item(
             len(group),
@@ -328,18 +342,21 @@ def _audit_reasons(title: str, wanted: str, attempts: Sequence[Attempted]) -> It
         yield Section(title, (Items(items),))
 
 
-def _reason(attempted: Attempted) -> str:
+def _reason(attempted: AttemptedCase) -> str:
     return (attempted.attempt.detail or UNSAID).splitlines()[0]
 
 
-def audit_data(attempts: Sequence[Attempted]) -> dict[str, Json]:
+def audit_data(attempts: Sequence[AttemptedCase], replaced: Mapping[str, str]) -> dict[str, Json]:
     """Return an audit; ``optrove.cli.replay`` describes the keys."""
     return {
         "planned": len(attempts),
         "counts": audit_counts(attempts),
+        "replaced_goldens": {
+            op: replaced[op] for op in sorted({each.op for each in attempts} & replaced.keys())
+        },
         "cases": [
             {
-                "op": each.case.op,
+                "op": each.op,
                 "case_id": each.attempt.case_id,
                 "verdict": _audited(each),
                 "detail": each.attempt.detail,

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadTarget
+from optrove.model.ops import is_listed
 from optrove.model.records import Outcome, TestOutcome, now
 from optrove.model.trove import board_text
 from optrove.model.values import TensorSpec, walk
-from optrove.report.attempts import BACKTRACE, UNSAID, by_text, remarks_of, supplied
+from optrove.report.attempts import BACKTRACE, UNSAID, by_text, lowest_pcc, remarks_of, supplied
 from optrove.report.describe import argument_fields
 from optrove.report.document import (
     BAD,
@@ -53,7 +54,6 @@ from optrove.report.results import (
     XFAILED,
     XPASSED,
     cases_table,
-    lowest_pcc,
     measurement_text,
     ops_table,
     rerun_commands,
@@ -74,27 +74,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from optrove.model.case import Case
-    from optrove.model.records import DeviceParameters, Environment, Measurement, Run, TestResult
+    from optrove.model.records import (
+        AttemptedCase,
+        DeviceParameters,
+        Environment,
+        Measurement,
+        Run,
+        TestResult,
+    )
     from optrove.report.attempts import Cause
     from optrove.report.document import Node, Row, Table
-    from optrove.report.outcomes import Traced
-    from optrove.report.releases import Comparison, Side
-    from optrove.report.results import Result, RunResults, Summary
+    from optrove.report.outcomes import TracedRun
+    from optrove.report.releases import ReleaseComparison, ReleaseSide
+    from optrove.report.results import RunResults, Summary
     from optrove.trove.opening import Recovered
     from optrove.trove.reader import TroveReader
 
-_LONGEST_WORDS: Final = 4_000
-_LONGEST_ARGUMENTS: Final = 8_000
-_LONGEST_ERROR: Final = 400
-_MOST_OPS: Final = 8
-_MOST_FAILURES: Final = 150
-_MOST_ROWS: Final = 15
-_MOST_NOTES: Final = 20
-_MOST_TESTS: Final = 2_000
-_MOST_PICTURES: Final = 3
-_LARGEST_PICTURE: Final = 60_000
+_MAX_MESSAGE_CHARS: Final = 4_000
+_MAX_ARGUMENTS_CHARS: Final = 8_000
+_MAX_ERROR_CHARS: Final = 400
+_MAX_OPS: Final = 8
+_MAX_FAILURES: Final = 150
+_MAX_ROWS: Final = 15
+_MAX_NOTES: Final = 20
+_MAX_TESTS: Final = 2_000
+_MAX_PICTURES: Final = 3
+_MAX_PICTURE_CHARS: Final = 60_000
 _ALL_PICTURES: Final = 1_000_000
-"""The most letters of one picture and of all together: a report must stay small enough to send."""
+"""Maximum size of one picture and of all: a report must stay small enough to send."""
 _EDGES: Final = (0.0, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 0.99999)
 """The edges of the bars of PCC: near 1, and at the usual thresholds."""
 _FASTEST: Final = 10_000
@@ -148,24 +155,24 @@ def report_of(
     name: str | None,
     compare: str | None,
     store: str | None,
-    tell: Callable[[Recovered], object] = lambda _: None,
+    on_recovered: Callable[[Recovered], object] = lambda _: None,
 ) -> Report:
     """Return the report of a run, by default of the newest one.
 
     ``compare`` names an earlier result. Raises NotFound or NotComparable when there is nothing to
     report or to compare.
     """
-    with reading(store, tell) as reader:
+    with reading(store, on_recovered) as reader:
         run = _run_named(reader, name)
         if run.kind not in EXECUTED:
             if compare is not None:
                 raise BadTarget(
-                    f"run {run.id[:12]} is of the kind {run.kind.value!r}, and has no results to "
-                    f"compare; compare its calls with: optrove diff {compare} {run.id[:12]}"
+                    f"run {run.id[:SHORT_ID]}, whose kind is {run.kind.value!r}, has no results to "
+                    f"compare; compare its calls with: optrove diff {compare} {run.id[:SHORT_ID]}"
                 )
             return _drawn(run, traced_report(traced_in(reader, run)))
         found = results_of(reader, run)
-    compared = None if compare is None else compared_with(compare, found, store, tell)
+    compared = None if compare is None else compared_with(compare, found, store, on_recovered)
     return _drawn(run, results_report(found, store, compared))
 
 
@@ -184,7 +191,7 @@ def _drawn(run: Run, document: Document) -> Report:
 def results_report(
     found: RunResults,
     store: str | None,
-    compared: tuple[Side, Side, Comparison] | None = None,
+    compared: tuple[ReleaseSide, ReleaseSide, ReleaseComparison] | None = None,
 ) -> Document:
     """Return the report of a run that executed cases; ``store`` is the trove that commands name."""
     summary = summed(found)
@@ -278,7 +285,9 @@ def _sums(found: RunResults, summary: Summary) -> Iterator[str]:
     yield from (f"not planned: {count:,} {reason}" for reason, count in found.left_out)
 
 
-def _changes(compared: tuple[Side, Side, Comparison] | None) -> Iterator[Section]:
+def _changes(
+    compared: tuple[ReleaseSide, ReleaseSide, ReleaseComparison] | None,
+) -> Iterator[Section]:
     if compared is not None:
         yield Section("Changes", tuple(release_document(*compared)), name="since")
 
@@ -287,19 +296,19 @@ def _failures(summary: Summary, found: RunResults, store: str | None) -> Iterato
     groups = by_text(summary.causes)
     command = rerun_commands(found, store)
     items, left = [], _ALL_PICTURES
-    for group in groups[:_MOST_FAILURES]:
-        example = max((each.example for each in group), key=lambda one: one.calls)
+    for group in groups[:_MAX_FAILURES]:
+        example = max((each.example for each in group), key=lambda one: one.calls or 0)
         pictures = tuple(_pictures(case_of(example.content), left))
         left -= sum(len(each.svg) for each in pictures)
         items.append(_failure(group, example, command(example.attempt.case_id), pictures))
-    more = len(groups) - _MOST_FAILURES
+    more = len(groups) - _MAX_FAILURES
     rest = f"{more:,} more causes: optrove results --json" if more > 0 else ""
     if items:
         yield Section("Failures by cause", (Items(tuple(items), rest),), name="failures")
 
 
 def _failure(
-    group: Sequence[Cause[Result]], example: Result, command: str, pictures: tuple[Picture, ...]
+    group: Sequence[Cause], example: AttemptedCase, command: str, pictures: tuple[Picture, ...]
 ) -> Item:
     """Return a cause with everything that is known of its example."""
     outcome = group[0].outcome
@@ -312,11 +321,11 @@ def _failure(
     ids = tuple(case_id[:SHORT_ID] for each in group for case_id in each.case_ids)
     parts: list[Node] = [Command(command)]
     if words:
-        parts.append(Code("Message", _cut(words, _LONGEST_WORDS)))
+        parts.append(Code("Message", _cut(words, _MAX_MESSAGE_CHARS)))
     if trace:
-        parts.append(Code("Backtrace", _cut(trace, _LONGEST_WORDS), closed=True))
+        parts.append(Code("Backtrace", _cut(trace, _MAX_MESSAGE_CHARS), closed=True))
     case = example.attempt.case_id[:SHORT_ID]
-    parts.append(Code(f"Arguments of case {case}", _cut(arguments, _LONGEST_ARGUMENTS)))
+    parts.append(Code(f"Arguments of case {case}", _cut(arguments, _MAX_ARGUMENTS_CHARS)))
     parts += pictures
     if calls:
         parts.append(Paragraph(f"called {calls:,} times by models"))
@@ -325,7 +334,7 @@ def _failure(
         text=remarks.cause or UNSAID,
         label=WORDS[outcome.value],
         tone=IDLE if outcome is Outcome.NOT_RUN else BAD,
-        ops=tuple((each.op, each.count) for each in group[:_MOST_OPS]),
+        ops=tuple((each.op, each.count) for each in group[:_MAX_OPS]),
         cases=ids,
         parts=tuple(parts),
     )
@@ -334,7 +343,9 @@ def _failure(
 def _cut(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
-    return f"{text[:longest]}\n... ({len(text) - longest:,} more letters: optrove results --json)"
+    return (
+        f"{text[:longest]}\n... ({len(text) - longest:,} more characters: optrove results --json)"
+    )
 
 
 def _pictures(case: Case, left: int) -> Iterator[Picture]:
@@ -343,7 +354,7 @@ def _pictures(case: Case, left: int) -> Iterator[Picture]:
     for name, value in case.arguments:
         for path, part in walk(value, name):
             svg = shard_svg(part) if isinstance(part, TensorSpec) else None
-            if svg is None or count >= _MOST_PICTURES or len(svg) > min(_LARGEST_PICTURE, left):
+            if svg is None or count >= _MAX_PICTURES or len(svg) > min(_MAX_PICTURE_CHARS, left):
                 continue
             count += 1
             left -= len(svg)
@@ -376,7 +387,7 @@ def pcc_chart(measurements: Iterable[Measurement]) -> Chart | None:
     return Chart("PCC", f"{note}, {missed:,} below the threshold" if missed else note, shown)
 
 
-def time_chart(results: Iterable[Result]) -> Chart | None:
+def time_chart(results: Iterable[AttemptedCase]) -> Chart | None:
     """Return the distribution of durations; bad are cases that failed. None without any."""
     found = [
         (ns, each.passed) for each in results if each.ran and (ns := took(each.attempt)) is not None
@@ -400,13 +411,15 @@ def _trimmed(bars: Sequence[ChartBar]) -> tuple[ChartBar, ...]:
 
 
 def _case_sections(found: RunResults) -> Iterator[Section]:
-    measured = [(value, each) for each in found.results if (value := lowest_pcc(each)) is not None]
+    measured = [
+        (value, each) for each in found.results if (value := lowest_pcc(each.attempt)) is not None
+    ]
     # NaN is the worst value.
     measured.sort(key=lambda item: (not math.isnan(item[0]), item[0]))
-    exact = [each for _, each in measured[:_MOST_ROWS]]
+    exact = [each for _, each in measured[:_MAX_ROWS]]
     for heading, name, results in (
         ("Least exact", "exact", exact),
-        ("Slowest", "slow", slowest(found.results, _MOST_ROWS)),
+        ("Slowest", "slow", slowest(found.results, _MAX_ROWS)),
     ):
         if results:
             yield Section(heading, (cases_table(results),), name=name)
@@ -428,14 +441,14 @@ def _measured(summary: Summary) -> Iterator[Section]:
 
 def _notes(found: RunResults) -> Iterator[Section]:
     notes = supplied(found.results)
-    more = len(notes) - _MOST_NOTES
+    more = len(notes) - _MAX_NOTES
     if notes:
-        items = tuple(Item(count, text) for text, count in notes[:_MOST_NOTES])
+        items = tuple(Item(count, text) for text, count in notes[:_MAX_NOTES])
         rest = f"{more:,} more kinds" if more > 0 else ""
         yield Section("Supplied, changed, or not compared", (Items(items, rest),), name="notes")
 
 
-def traced_report(found: Traced) -> Document:
+def traced_report(found: TracedRun) -> Document:
     """Return the report of a traced or imported run."""
     run = found.row.run
     shares = Counter(test.outcome for test in found.tests)
@@ -458,8 +471,8 @@ def traced_report(found: Traced) -> Document:
     )
 
 
-def _traced_tiles(found: Traced) -> tuple[Tile, ...]:
-    shown = [op for op in found.ops if not op.hidden]
+def _traced_tiles(found: TracedRun) -> tuple[Tile, ...]:
+    shown = [op for op in found.ops if is_listed(op.op)]
     left = found.row.left.moving.calls + found.row.left.nested.calls
     tiles = [
         Tile("calls", f"{found.row.calls:,}", f"{left:,} more are left out" if left else ""),
@@ -475,7 +488,7 @@ def _traced_tiles(found: Traced) -> tuple[Tile, ...]:
     return tuple(tiles)
 
 
-def _traced_sums(found: Traced) -> Iterator[str]:
+def _traced_sums(found: TracedRun) -> Iterator[str]:
     shown, left = found.row.calls, found.row.left
     moving, nested = left.moving.calls, left.nested.calls
     yield (
@@ -489,8 +502,8 @@ def _traced_sums(found: Traced) -> Iterator[str]:
         yield "incomplete: a process of this run did not end in order"
 
 
-def _traced_ops(found: Traced) -> Table:
-    shown = [op for op in found.ops if not op.hidden] or list(found.ops)
+def _traced_ops(found: TracedRun) -> Table:
+    shown = [op for op in found.ops if is_listed(op.op)] or list(found.ops)
     calls = sum(op.calls for op in shown) or 1
     rows = [
         (
@@ -507,9 +520,9 @@ def _traced_ops(found: Traced) -> Table:
 
 def _tests(tests: tuple[TestResult, ...]) -> Table:
     ranked = sorted(tests, key=lambda test: _SHOWN_FIRST.index(_TEST_TONES[test.outcome]))
-    more = len(tests) - _MOST_TESTS
+    more = len(tests) - _MAX_TESTS
     rest = f"{more:,} more" if more > 0 else ""
-    return table(_TESTS, map(_test_row, ranked[:_MOST_TESTS]), more=rest, search=True)
+    return table(_TESTS, map(_test_row, ranked[:_MAX_TESTS]), more=rest, search=True)
 
 
 def _test_row(test: TestResult) -> tuple[str | Cell, ...]:
@@ -520,7 +533,7 @@ def _test_row(test: TestResult) -> tuple[str | Cell, ...]:
         test.outcome.value,
         Cell("" if lowest is None else number(lowest), lowest),
         Cell("" if test.call_ns is None else duration(test.call_ns), test.call_ns),
-        clipped(error, _LONGEST_ERROR),
+        clipped(error, _MAX_ERROR_CHARS),
     )
 
 
@@ -547,6 +560,7 @@ def _environment(run: Run) -> Section:
         "platform": environment.platform,
         "host": environment.host,
         "commit": _commit_text(environment),
+        **{name: text.strip('"') for name, text in run.provenance if text != "null"},
     }
     known = tuple(Field(name, text) for name, text in facts.items() if text)
     return Section("Environment", (Fields(known),), name="environment")

@@ -8,9 +8,17 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
 
-from optrove.model.records import DeviceKind, Outcome
+from optrove.model.records import E2E_NS, DeviceKind, TestOutcome, time_of
 from optrove.model.values import Float
-from optrove.report.attempts import VERDICTS, attempt_data, cause_data, causes, rerun_command, tally
+from optrove.report.attempts import (
+    VERDICTS,
+    attempt_data,
+    cause_data,
+    causes,
+    lowest_pcc,
+    rerun_command,
+    tally,
+)
 from optrove.report.document import (
     BAD,
     GOOD,
@@ -31,7 +39,8 @@ from optrove.serializer.wire import encode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from optrove.model.records import Attempt, Counts, Run, SweepModule
+    from optrove.model.records import Attempt, AttemptedCase, Counts, Run, SweepModule
+    from optrove.model.trove import PlannedCase
     from optrove.report.attempts import Cause
     from optrove.report.document import Node, Table
     from optrove.serializer.text import Json
@@ -39,56 +48,8 @@ if TYPE_CHECKING:
 
 NOT_ATTEMPTED: Final = "not_attempted"
 """The count of planned cases that the run has not reached."""
-XFAILED: Final = "xfailed"
-XPASSED: Final = "xpassed"
-
-_EXPECTED_TO_FAIL: Final = "xfail_"
-TIME: Final = "e2e_ns"
-"""The name of the measurement of a case's duration."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The result of one case; ``content`` is the case as canonical JSON."""
-
-    op: str
-    attempt: Attempt
-    content: str
-    calls: int = 0
-    suite: str | None = None
-
-    @property
-    def xfail(self) -> bool:
-        """Whether its suite expects failures."""
-        return fails_as_expected(self.suite)
-
-    @property
-    def view(self) -> str:
-        """The outcome, or ``xfailed`` and ``xpassed`` where a failure was expected."""
-        outcome = self.attempt.outcome
-        if not self.xfail or outcome is Outcome.NOT_RUN:
-            return outcome.value
-        return XPASSED if outcome is Outcome.PASSED else XFAILED
-
-    @property
-    def passed(self) -> bool:
-        """Whether it passed, or ran in a suite that expects failures."""
-        return self.attempt.outcome is Outcome.PASSED or (self.xfail and self.ran)
-
-    @property
-    def ran(self) -> bool:
-        """Whether the operation ran, with any outcome."""
-        return self.attempt.outcome is not Outcome.NOT_RUN
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A planned case that the run has not reached."""
-
-    op: str
-    case_id: str
-    calls: int = 0
-    suite: str | None = None
+XFAILED: Final = TestOutcome.XFAILED.value
+XPASSED: Final = TestOutcome.XPASSED.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +57,8 @@ class RunResults:
     """The results of a run: the last attempt at each case; ``repeated`` counts earlier ones."""
 
     run: Run
-    results: tuple[Result, ...]
-    waiting: tuple[Waiting, ...] = ()
+    results: tuple[AttemptedCase, ...]
+    waiting: tuple[PlannedCase, ...] = ()
     repeated: int = 0
     left_out: Counts = ()
     modules: tuple[SweepModule, ...] = ()
@@ -161,7 +122,7 @@ class Summary:
     views: dict[str, int]
     pcc: Spread | None
     times: Times | None
-    causes: tuple[Cause[Result], ...] = ()
+    causes: tuple[Cause, ...] = ()
     ops: tuple[OpResults, ...] = ()
     measured: dict[str, Spread] = field(default_factory=dict)
     numberless: int = 0
@@ -211,16 +172,16 @@ def numberless_text(summary: Summary) -> str | None:
     return f"no numbers{whose} were compared (mock): --device shadow compares them"
 
 
-def _counts(results: Iterable[Result], waiting: int) -> dict[str, int]:
+def _counts(results: Iterable[AttemptedCase], waiting: int) -> dict[str, int]:
     more = {NOT_ATTEMPTED: waiting} if waiting else {}
     return {**tally(each.attempt.outcome for each in results), **more}
 
 
 def _by_op(run: RunResults) -> tuple[OpResults, ...]:
-    groups: dict[str, list[Result]] = {}
+    groups: dict[str, list[AttemptedCase]] = {}
     for each in run.results:
         groups.setdefault(each.op, []).append(each)
-    waiting: dict[str, list[Waiting]] = {}
+    waiting: dict[str, list[PlannedCase]] = {}
     for one in run.waiting:
         waiting.setdefault(one.op, []).append(one)
         groups.setdefault(one.op, [])
@@ -233,11 +194,11 @@ def _most_failing(row: OpResults) -> tuple[int, int, int, str]:
     return row.good - row.ran, row.ran - row.planned, -row.calls, row.op
 
 
-def _of_op(op: str, results: Sequence[Result], waiting: Sequence[Waiting]) -> OpResults:
+def _of_op(op: str, results: Sequence[AttemptedCase], waiting: Sequence[PlannedCase]) -> OpResults:
     return OpResults(
         op=op,
         counts=_counts(results, len(waiting)),
-        calls=sum(each.calls for each in results) + sum(each.calls for each in waiting),
+        calls=sum(each.calls or 0 for each in results) + sum(each.calls for each in waiting),
         good=sum(each.passed for each in results),
         ran=sum(each.ran for each in results),
         pcc=spread(measured(results, "pcc")),
@@ -245,7 +206,7 @@ def _of_op(op: str, results: Sequence[Result], waiting: Sequence[Waiting]) -> Op
     )
 
 
-def measured(results: Iterable[Result], name: str) -> list[float]:
+def measured(results: Iterable[AttemptedCase], name: str) -> list[float]:
     """Return all measured values with a name."""
     return [each.value for one in results for each in one.attempt.measurements if each.name == name]
 
@@ -261,38 +222,22 @@ def spread(values: Sequence[float]) -> Spread | None:
     return Spread(len(values), min(known), mean, max(known), len(values) - len(known))
 
 
-def fails_as_expected(suite: str | None) -> bool:
-    """Return whether a suite expects failures."""
-    return suite is not None and suite.startswith(_EXPECTED_TO_FAIL)
-
-
 def took(attempt: Attempt) -> int | None:
     """Return the duration of a case: the measured one, or else that of the whole attempt."""
-    timed = [each.value for each in attempt.measurements if each.name == TIME]
+    timed = [each.value for each in attempt.measurements if each.name == E2E_NS]
     return time_of(timed, attempt.duration_ns)
 
 
-def time_of(timed: Sequence[float], duration_ns: int | None) -> int | None:
-    """Return the measured duration, or else the given one."""
-    return round(timed[0]) if timed and math.isfinite(timed[0]) else duration_ns
-
-
-def times(results: Iterable[Result]) -> Times | None:
+def times(results: Iterable[AttemptedCase]) -> Times | None:
     """Return the durations of the cases that ran, None if none is known."""
     found = [ns for each in results if each.ran and (ns := took(each.attempt)) is not None]
     return Times(sum(found), round(median(found)), max(found)) if found else None
 
 
-def slowest(results: Iterable[Result], most: int) -> list[Result]:
+def slowest(results: Iterable[AttemptedCase], most: int) -> list[AttemptedCase]:
     """Return the slowest cases, the slowest first."""
     timed = [each for each in results if each.ran and took(each.attempt) is not None]
     return sorted(timed, key=lambda each: -(took(each.attempt) or 0))[:most]
-
-
-def lowest_pcc(result: Result) -> float | None:
-    """Return the worst PCC of a case; NaN is the worst."""
-    found = [each.value for each in result.attempt.measurements if each.name == "pcc"]
-    return next((value for value in found if math.isnan(value)), min(found, default=None))
 
 
 WORDS: Final = {
@@ -303,8 +248,8 @@ WORDS: Final = {
 }
 """Outcomes and other states of cases, in words."""
 
-_MOST_SLOW: Final = 5
-_MOST_OPS: Final = 25
+_MAX_SLOW: Final = 5
+_MAX_OPS: Final = 25
 _OPS: Final = (
     Column("op", flexible=True, code=True),
     Column("result", optional=True),
@@ -353,8 +298,8 @@ def results_document(found: RunResults, store: str | None) -> Iterator[Node]:
         yield Paragraph(f"durations: {times_text(summary.times)}")
     yield from cause_sections(summary.causes, rerun_commands(found, store))
     if len(summary.ops) > 1:
-        yield ops_table(summary, _MOST_OPS)
-    slow = slowest(found.results, _MOST_SLOW)
+        yield ops_table(summary, _MAX_OPS)
+    slow = slowest(found.results, _MAX_SLOW)
     if len(found.results) > 1 and slow:
         yield Section("slowest", (cases_table(slow),))
     if found.waiting:
@@ -418,7 +363,7 @@ def _op_row(row: OpResults, *, full: bool) -> tuple[str | Cell, ...]:
     )
 
 
-def cases_table(results: Iterable[Result]) -> Table:
+def cases_table(results: Iterable[AttemptedCase]) -> Table:
     """Return a table of cases."""
     return table(
         _CASES,
@@ -427,9 +372,9 @@ def cases_table(results: Iterable[Result]) -> Table:
                 each.op,
                 each.attempt.case_id[:SHORT_ID],
                 WORDS[each.view],
-                _number_cell(lowest_pcc(each)),
+                _number_cell(lowest_pcc(each.attempt)),
                 Cell(duration(took(each.attempt) or 0), took(each.attempt) or 0),
-                count_cell(each.calls),
+                count_cell(each.calls or 0),
             )
             for each in results
         ],
@@ -468,8 +413,7 @@ def rerun_commands(found: RunResults, store: str | None) -> Callable[[str], str]
     by_id = {each.attempt.case_id: each for each in found.results}
 
     def command(case_id: str) -> str:
-        one = by_id[case_id]
-        return rerun_command(one.op, one.attempt, found.modules, store)
+        return rerun_command(by_id[case_id], found.modules, store)
 
     return command
 
@@ -545,9 +489,9 @@ def _op_data(row: OpResults) -> Json:
     }
 
 
-def _result_data(result: Result) -> Json:
+def _result_data(result: AttemptedCase) -> Json:
     return {
-        **attempt_data(result.op, result.attempt),
+        **attempt_data(result),
         "calls": result.calls,
         "suite": result.suite,
         "xfail": result.xfail,

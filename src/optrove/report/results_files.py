@@ -11,16 +11,18 @@ import re
 from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as Xml
 
-from optrove.model.ops import VECTORS
+from optrove.model.causes import without_numbers
+from optrove.model.ops import VECTORS, is_vector
 from optrove.model.records import Outcome
-from optrove.report.attempts import UNSAID, measurement_data, remarks_of, without_numbers
+from optrove.report.attempts import UNSAID, measurement_data, remarks_of
 from optrove.report.results import WORDS, XFAILED, XPASSED, title, took
 from optrove.report.wording import SHORT_ID
 from optrove.serializer.text import read
 
 if TYPE_CHECKING:
-    from optrove.model.records import Run
-    from optrove.report.results import Result, RunResults, Waiting
+    from optrove.model.records import AttemptedCase, Run
+    from optrove.model.trove import PlannedCase
+    from optrove.report.results import RunResults
     from optrove.serializer.text import Json
 
 
@@ -29,6 +31,7 @@ _STATUSES: Final = {
     Outcome.NUMERICS.value: "FAIL_ASSERT_EXCEPTION",
     Outcome.WRONG_SPEC.value: "FAIL_ASSERT_EXCEPTION",
     Outcome.REJECTED.value: "FAIL_ASSERT_EXCEPTION",
+    Outcome.NOT_COMPILED.value: "FAIL_ASSERT_EXCEPTION",
     Outcome.RAISED.value: "FAIL_ASSERT_EXCEPTION",
     Outcome.OUT_OF_MEMORY.value: "FAIL_L1_OUT_OF_MEM",
     Outcome.HUNG.value: "FAIL_CRASH_HANG",
@@ -54,7 +57,7 @@ def exported(found: RunResults) -> list[Json]:
 
 def sweep_names(op: str, suite: str | None) -> tuple[str, str]:
     """Return the names of the sweep and the suite of a case in such files."""
-    if not op.startswith(VECTORS):
+    if not is_vector(op):
         return op, suite or _TRACED
     module, _, last = op.removeprefix(VECTORS).rpartition(".")
     return module, suite or last
@@ -74,7 +77,7 @@ def _head(run: Run, op: str, case_id: str, suite: str | None) -> dict[str, Json]
     }
 
 
-def _result(run: Run, result: Result) -> Json:
+def _result(run: Run, result: AttemptedCase) -> Json:
     attempt = result.attempt
     failed = attempt.outcome is not Outcome.PASSED
     time = took(attempt)
@@ -94,7 +97,7 @@ def _result(run: Run, result: Result) -> Json:
     }
 
 
-def _waiting(run: Run, case: Waiting) -> Json:
+def _waiting(run: Run, case: PlannedCase) -> Json:
     return {
         **_head(run, case.op, case.case_id, case.suite),
         "status": "TestStatus.NOT_RUN",
@@ -150,7 +153,7 @@ def _sum(element: Xml.Element, cases: list[Xml.Element]) -> None:
     element.set("time", f"{sum(float(case.get('time', 0)) for case in cases):.6f}")
 
 
-def _junit_result(suite: Xml.Element, result: Result) -> None:
+def _junit_result(suite: Xml.Element, result: AttemptedCase) -> None:
     attempt = result.attempt
     case = _case(suite, result.op, attempt.case_id, result.suite)
     case.set("time", f"{(took(attempt) or 0) / _S:.6f}")
@@ -173,7 +176,7 @@ def _junit_result(suite: Xml.Element, result: Result) -> None:
     failure.text = _clean(attempt.detail or cause)
 
 
-def _junit_waiting(suite: Xml.Element, one: Waiting) -> None:
+def _junit_waiting(suite: Xml.Element, one: PlannedCase) -> None:
     case = _case(suite, one.op, one.case_id, one.suite)
     case.set("time", "0")
     Xml.SubElement(case, "skipped", type="not_attempted", message="not attempted")

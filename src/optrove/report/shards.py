@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.errors import UnusableResults
 from optrove.model.values import Int, List, Struct, Symbol, TensorSpec, TtnnPlacement, Tuple, walk
+from optrove.report.wording import SHORT_ID
 from optrove.serializer.described import case_of
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
 Core: TypeAlias = tuple[int, int]
 """A core by its column and row."""
 
-_MOST_ACROSS: Final = 64
-_MOST_SHARDS: Final = 16_384
-_LARGEST: Final = 2**40
+_GRID_LIMIT: Final = 64
+_MAX_SHARDS: Final = 16_384
+_SIZE_LIMIT: Final = 2**40
 _IN_BLOCKS: Final = frozenset({"BLOCK_SHARDED", "GRID_2D"})
 _COLUMNS_FIRST: Final = "COL_MAJOR"
 _BY_MATRIX: Final = 2
@@ -77,7 +78,7 @@ class ShardLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Sharding:
     """What a memory configuration says of shards, from whichever of its two forms."""
 
     buffer: str
@@ -89,26 +90,26 @@ class _Told:
 
 
 def shard_layout(spec: TensorSpec) -> ShardLayout | None:
-    """Return what each core holds; None for what is not sharded, or not so that it could be."""
+    """Return the shards of each core; None for a tensor that is not sharded, or impossibly."""
     if not isinstance(spec.placement, TtnnPlacement) or spec.placement.memory is None:
         return None
-    told = _told(spec.placement.memory)
-    if told is None or not _is_possible(told, spec.placement.padded_shape):
+    sharding = _sharding(spec.placement.memory)
+    if sharding is None or not _is_possible(sharding, spec.placement.padded_shape):
         return None
-    sizes = _cut_sizes(spec.placement.padded_shape, len(told.shard), told.strategy)
-    parts = _parts(sizes, told.shard)
-    held = _held(told, parts, sizes)
+    sizes = _cut_sizes(spec.placement.padded_shape, len(sharding.shard), sharding.strategy)
+    parts = _parts(sizes, sharding.shard)
+    held = _held(sharding, parts, sizes)
     return ShardLayout(
-        buffer=told.buffer,
-        layout=told.layout,
-        orientation=told.orientation,
+        buffer=sharding.buffer,
+        layout=sharding.layout,
+        orientation=sharding.orientation,
         sizes=sizes,
-        shard=told.shard,
+        shard=sharding.shard,
         holdings=tuple(Holding(core, tuple(own)) for core, own in held.items()),
     )
 
 
-def _told(memory: Struct) -> _Told | None:
+def _sharding(memory: Struct) -> _Sharding | None:
     match dict(memory.fields):
         case {"buffer_type": Symbol(_, buffer), "memory_layout": Symbol(_, layout)} as fields:
             pass
@@ -121,7 +122,7 @@ def _told(memory: Struct) -> _Told | None:
     return None
 
 
-def _from_spec(buffer: str, layout: str, spec: Struct) -> _Told | None:
+def _from_spec(buffer: str, layout: str, spec: Struct) -> _Sharding | None:
     fields = dict(spec.fields)
     shape = fields.get("shape", fields.get("shard_shape"))
     if isinstance(shape, Struct):
@@ -134,7 +135,7 @@ def _from_spec(buffer: str, layout: str, spec: Struct) -> _Told | None:
             return None
     strategy = fields.get("shard_distribution_strategy")
     named = strategy.name if isinstance(strategy, Symbol) else layout
-    return _Told(buffer, layout, named, orientation, sizes, ranges)
+    return _Sharding(buffer, layout, named, orientation, sizes, ranges)
 
 
 def _whole_numbers(value: Value | None) -> tuple[int, ...]:
@@ -167,17 +168,17 @@ def _core(value: Value | None) -> Core | None:
             return None
 
 
-def _is_possible(told: _Told, shape: Sequence[int]) -> bool:
-    """Tell whether shards can be dealt out at all; nothing keeps data from being absurd."""
-    corners = [corner for each in told.ranges for corner in each]
-    within = all(0 <= x < _MOST_ACROSS and 0 <= y < _MOST_ACROSS for x, y in corners)
-    if not within or len(told.ranges) > _MOST_ACROSS or min(told.shard) < 1:
+def _is_possible(sharding: _Sharding, shape: Sequence[int]) -> bool:
+    """Return whether shards can be dealt out at all; nothing keeps data from being absurd."""
+    corners = [corner for each in sharding.ranges for corner in each]
+    within = all(0 <= x < _GRID_LIMIT and 0 <= y < _GRID_LIMIT for x, y in corners)
+    if not within or len(sharding.ranges) > _GRID_LIMIT or min(sharding.shard) < 1:
         return False
-    if not all(0 < size < _LARGEST for size in shape):
+    if not all(0 < size < _SIZE_LIMIT for size in shape):
         return False
-    sizes = _cut_sizes(shape, len(told.shard), told.strategy)
-    shards = prod(-(-size // part) for size, part in zip(sizes, told.shard, strict=True))
-    return shards <= _MOST_SHARDS and bool(_cores(told))
+    sizes = _cut_sizes(shape, len(sharding.shard), sharding.strategy)
+    shards = prod(-(-size // part) for size, part in zip(sizes, sharding.shard, strict=True))
+    return shards <= _MAX_SHARDS and bool(_cores(sharding))
 
 
 def _cut_sizes(shape: Sequence[int], rank: int, strategy: str) -> tuple[int, ...]:
@@ -205,22 +206,24 @@ def _parts(sizes: Sequence[int], shard: Sequence[int]) -> list[Part]:
     ]
 
 
-def _cores(told: _Told) -> list[Core]:
+def _cores(sharding: _Sharding) -> list[Core]:
     """Return the cores in the order in which they get shards."""
     found: dict[Core, None] = {}
-    for (left, top), (right, bottom) in told.ranges:
+    for (left, top), (right, bottom) in sharding.ranges:
         columns, rows = range(left, right + 1), range(top, bottom + 1)
-        if told.orientation == _COLUMNS_FIRST:
+        if sharding.orientation == _COLUMNS_FIRST:
             found.update(dict.fromkeys((x, y) for x in columns for y in rows))
         else:
             found.update(dict.fromkeys((x, y) for y in rows for x in columns))
     return list(found)
 
 
-def _held(told: _Told, parts: Sequence[Part], sizes: Sequence[int]) -> dict[Core, list[Part]]:
-    cores = _cores(told)
+def _held(
+    sharding: _Sharding, parts: Sequence[Part], sizes: Sequence[int]
+) -> dict[Core, list[Part]]:
+    cores = _cores(sharding)
     held: dict[Core, list[Part]] = {core: [] for core in cores}
-    in_blocks = _as_blocks(told, parts, sizes) if told.strategy in _IN_BLOCKS else []
+    in_blocks = _as_blocks(sharding, parts, sizes) if sharding.strategy in _IN_BLOCKS else []
     if in_blocks and all(core in held for core, _ in in_blocks):
         dealt: Iterable[tuple[Core, Part]] = in_blocks
     else:
@@ -230,16 +233,18 @@ def _held(told: _Told, parts: Sequence[Part], sizes: Sequence[int]) -> dict[Core
     return held
 
 
-def _as_blocks(told: _Told, parts: Sequence[Part], sizes: Sequence[int]) -> list[tuple[Core, Part]]:
+def _as_blocks(
+    sharding: _Sharding, parts: Sequence[Part], sizes: Sequence[int]
+) -> list[tuple[Core, Part]]:
     """Return the cores of shards that lie on a rectangle as they lie in the matrix."""
-    if len(told.ranges) != 1 or len(sizes) != _BY_MATRIX:
+    if len(sharding.ranges) != 1 or len(sizes) != _BY_MATRIX:
         return []
-    left, top = told.ranges[0][0]
-    columns = -(-sizes[1] // told.shard[1])
+    left, top = sharding.ranges[0][0]
+    columns = -(-sizes[1] // sharding.shard[1])
     found = []
     for part in parts:
         row, column = divmod(part.number, columns)
-        if told.orientation == _COLUMNS_FIRST:
+        if sharding.orientation == _COLUMNS_FIRST:
             row, column = column, row
         found.append(((left + column, top + row), part))
     return found
@@ -253,8 +258,8 @@ _CAPTION: Final = 22
 _NARROWEST: Final = 420
 _LETTER: Final = 0.6
 """How wide a digit is, as a share of its height."""
-_LARGEST_TEXT: Final = 11.0
-_MOST_SHOWN: Final = 3
+_MAX_FONT_SIZE: Final = 11.0
+_MAX_SHOWN: Final = 3
 _FILL: Final = "#3d84c6"
 _LIGHTEST: Final = 0.16
 _DARKEST: Final = 0.62
@@ -377,25 +382,25 @@ def _filled(layout: ShardLayout, part: Part, x: int, y: int) -> str:
 
 
 def _labels(layout: ShardLayout, parts: tuple[Part, ...]) -> list[str]:
-    """Return what is written on a core: the part of the tensor that it holds."""
+    """Return the label of a core: the part of the tensor that it holds."""
     if len(parts) > 1:
-        numbers = [str(each.number) for each in parts[:_MOST_SHOWN]]
-        more = ["..."] if len(parts) > _MOST_SHOWN else []
+        numbers = [str(each.number) for each in parts[:_MAX_SHOWN]]
+        more = ["..."] if len(parts) > _MAX_SHOWN else []
         return [f"{len(parts)} shards", ", ".join([*numbers, *more])]
     cut = [
         f"{start}-{end - 1}"
         for start, end, size in zip(parts[0].starts, parts[0].ends, layout.sizes, strict=True)
         if (start, end) != (0, size)
     ]
-    return cut[-_MOST_SHOWN:] or ["all"]
+    return cut[-_MAX_SHOWN:] or ["all"]
 
 
 def _picture_text(parts: tuple[Part, ...]) -> str:
-    """Return all that a core holds, for whoever points at it."""
+    """Return everything that a core holds, as the text of a tooltip."""
     if not parts:
         return "no shard"
-    shown = [f"shard {each.number} {_slice(each)}" for each in parts[:_MOST_SHOWN]]
-    more = [f"{len(parts) - _MOST_SHOWN:,} more"] if len(parts) > _MOST_SHOWN else []
+    shown = [f"shard {each.number} {_slice(each)}" for each in parts[:_MAX_SHOWN]]
+    more = [f"{len(parts) - _MAX_SHOWN:,} more"] if len(parts) > _MAX_SHOWN else []
     return ", ".join([*shown, *more])
 
 
@@ -412,7 +417,7 @@ def _text_size(layout: ShardLayout) -> float:
 
 
 def _fitting(letters: int, width: float) -> float:
-    return min(_LARGEST_TEXT, width / (_LETTER * max(letters, 1)))
+    return min(_MAX_FONT_SIZE, width / (_LETTER * max(letters, 1)))
 
 
 def _box(place: tuple[int, int], more: str = 'stroke-opacity="0.45"') -> str:
@@ -436,8 +441,7 @@ def _by(sizes: tuple[int, ...]) -> str:
     return "x".join(f"{size}" for size in sizes)
 
 
-_SHORT: Final = 12
-_LONGEST: Final = 80
+_MAX_NAME_CHARS: Final = 80
 # Names of arguments are data, and no part of a path.
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_]+")
 
@@ -468,7 +472,7 @@ def write_pictures(row: CaseRow, directory: Path) -> tuple[Path, ...]:
 
 def _unused_name(directory: Path, case_id: str, place: str, used: dict[Path, str]) -> Path:
     """Return a path for a tensor that no other tensor of the case has."""
-    name = f"{case_id[:_SHORT]}-{_UNUSUAL.sub('-', place).strip('-')[:_LONGEST]}"
+    name = f"{case_id[:SHORT_ID]}-{_UNUSUAL.sub('-', place).strip('-')[:_MAX_NAME_CHARS]}"
     path = directory / f"{name}.svg"
     number = 2
     while path in used:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.journal import format as layout
 from optrove.model.case import Case
-from optrove.model.ops import LeftOut, OpCalls, add_up, is_hidden
-from optrove.model.records import Accounting, CallSite, Counts, Run, TestOutcome
+from optrove.model.ops import LeftOut, OpCalls, add_up, is_listed
+from optrove.model.records import Accounting, Call, Counts, Run, TestOutcome
 from optrove.serializer.described import case_of
 from optrove.serializer.hashes import placement_hash
 from optrove.serializer.op_lines import BadLine
@@ -27,28 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
     from optrove.journal.reader import JournalReader
-    from optrove.model.ops import Counted, Counting
     from optrove.serializer.op_lines import OpLine
 
 
-@dataclass(frozen=True, slots=True)
-class OpCount:
-    """How often an op was called, with how many different cases, and how often it raised.
-
-    ``nested_calls`` other ops made, and ``nested_cases`` only these; they are not in the others.
-    """
-
-    op: str
-    cases: int
-    calls: int
-    raised: int
-    hidden: bool
-    nested_cases: int = 0
-    nested_calls: int = 0
-
-
 @dataclass(slots=True)
-class OpTally:
+class _OpSums:
     """Counts of one op that grow while its calls are read."""
 
     calls: int = 0
@@ -68,59 +51,31 @@ class OpTally:
         self.cases.add(case_id)
 
 
-def op_counts(tallies: Mapping[str, OpTally]) -> tuple[OpCount, ...]:
-    """Return the counts of all ops, most called first."""
+def _op_calls(sums: Mapping[str, _OpSums]) -> tuple[OpCalls, ...]:
+    """Return the calls of all ops, most called first."""
     found = [
-        OpCount(
-            op=op,
-            cases=len(tally.cases),
-            calls=tally.calls,
-            raised=tally.raised,
-            hidden=is_hidden(op),
-            nested_cases=len(tally.nested_cases - tally.cases),
-            nested_calls=tally.nested_calls,
-        )
-        for op, tally in tallies.items()
-    ]
-    return tuple(sorted(found, key=lambda count: (-count.calls, count.op)))
-
-
-def counted(ops: Iterable[OpCount], counting: Counting | None = None) -> Counted:
-    """Return what is counted of these ops, and what is left out."""
-    calls = (
         OpCalls(
-            op=each.op,
-            cases=each.cases + each.nested_cases,
-            calls=each.calls + each.nested_calls,
-            outermost_cases=each.cases,
-            outermost_calls=each.calls,
+            op=op,
+            cases=len(own.cases),
+            calls=own.calls,
+            nested_cases=len(own.nested_cases - own.cases),
+            nested_calls=own.nested_calls,
+            raised=own.raised,
         )
-        for each in ops
-    )
-    return add_up(calls, counting)
+        for op, own in sums.items()
+    ]
+    return tuple(sorted(found, key=lambda each: (-each.calls, each.op)))
 
 
-def counted_cases(tallies: Mapping[str, OpTally]) -> set[str]:
-    """Return the ids of the cases that are counted unless more is asked for."""
-    return {each for op, tally in tallies.items() if not is_hidden(op) for each in tally.cases}
+def _counted_cases(sums: Mapping[str, _OpSums]) -> set[str]:
+    """Return the ids of the cases that are counted by default."""
+    return {each for op, own in sums.items() if is_listed(op) for each in own.cases}
 
 
 LOST = "the journal could not be written"
 
 # As pytest words it, with or without a place in front.
 _ASSERTION: Final = re.compile(r"(^|: )(AssertionError\b|assert\b)")
-
-
-@dataclass(frozen=True, slots=True)
-class InFlight:
-    """A call that had begun and not ended when its process did."""
-
-    op: str
-    case: Case | None
-    call_site: CallSite | None
-    test_id: str | None
-    process: int
-    op_index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +90,9 @@ class TraceSummary:
     calls: int
     cases: int
     known_cases: int
-    ops: tuple[OpCount, ...]
-    in_flight: tuple[InFlight, ...]
+    ops: tuple[OpCalls, ...]
+    in_flight: tuple[tuple[Call, Case], ...]
+    """The calls that had begun and not ended when their processes did."""
     tests: Counts
     faults: Counts
     lost: int
@@ -149,7 +105,7 @@ class TraceSummary:
 
 
 @dataclass(slots=True)
-class _Tally:
+class _Sums:
     """Counts that grow while journals are read."""
 
     known: Container[str]
@@ -160,95 +116,94 @@ class _Tally:
     first: int = 0
     filtered: Counter[str] = field(default_factory=Counter)
     untraceable: Counter[str] = field(default_factory=Counter)
-    ops: dict[str, OpTally] = field(default_factory=dict)
+    ops: dict[str, _OpSums] = field(default_factory=dict)
     tests: Counter[str] = field(default_factory=Counter)
     asserted: int = 0
     faults: Counter[str] = field(default_factory=Counter)
-    in_flight: list[InFlight] = field(default_factory=list)
+    in_flight: list[tuple[Call, Case]] = field(default_factory=list)
     run: Run | None = None
 
 
 def summarize(journals: Iterable[JournalReader], known: Container[str] = ()) -> TraceSummary:
     """Return the sum of these journals; ``known`` are the cases that were there before."""
-    tally = _Tally(known)
+    sums = _Sums(known)
     processes = 0
     for journal in journals:
         processes += 1
-        _add(tally, journal)
-    deduplicated = tally.observed - tally.first - tally.lost
-    deduplicated -= tally.filtered.total() + tally.untraceable.total()
-    untraceable = tally.untraceable + Counter({LOST: tally.lost})
-    ops, cases = op_counts(tally.ops), counted_cases(tally.ops)
-    total = counted(ops)
+        _add(sums, journal)
+    deduplicated = sums.observed - sums.first - sums.lost
+    deduplicated -= sums.filtered.total() + sums.untraceable.total()
+    untraceable = sums.untraceable + Counter({LOST: sums.lost})
+    ops, cases = _op_calls(sums.ops), _counted_cases(sums.ops)
+    total = add_up(ops)
     return TraceSummary(
-        run=tally.run,
+        run=sums.run,
         accounting=Accounting(
-            observed=tally.observed,
-            stored=tally.first,
+            observed=sums.observed,
+            stored=sums.first,
             deduplicated=deduplicated,
-            filtered=_counts(tally.filtered),
+            filtered=_counts(sums.filtered),
             untraceable=_counts(untraceable),
         ),
         calls=total.amount.calls,
         cases=total.amount.cases,
-        known_cases=sum(case_id in tally.known for case_id in cases),
+        known_cases=sum(case_id in sums.known for case_id in cases),
         ops=ops,
-        in_flight=tuple(tally.in_flight),
-        tests=_counts(tally.tests),
-        faults=_counts(tally.faults),
-        lost=tally.lost,
+        in_flight=tuple(sums.in_flight),
+        tests=_counts(sums.tests),
+        faults=_counts(sums.faults),
+        lost=sums.lost,
         processes=processes,
-        unclosed=tally.unclosed,
-        asserted=tally.asserted,
+        unclosed=sums.unclosed,
+        asserted=sums.asserted,
         left=total.left,
     )
 
 
 def is_assertion(error: str) -> bool:
-    """Tell whether the words about a test that failed are those of a failed assertion."""
+    """Return whether the words about a test that failed are those of a failed assertion."""
     return _ASSERTION.search(error.partition("\n")[0]) is not None
 
 
-def _add(tally: _Tally, journal: JournalReader) -> None:
-    tally.run = journal.run or tally.run
+def _add(sums: _Sums, journal: JournalReader) -> None:
+    sums.run = journal.run or sums.run
     if journal.ending is None:
-        tally.unclosed += 1
+        sums.unclosed += 1
     else:
-        tally.faults.update(dict(journal.ending.faults))
-    tally.lost += journal.lost
-    tally.observed += journal.lost + journal.calls
+        sums.faults.update(dict(journal.ending.faults))
+    sums.lost += journal.lost
+    sums.observed += journal.lost + journal.calls
     for result in journal.tests:
         if result.outcome is not TestOutcome.UNFINISHED:
-            tally.tests[result.outcome.value] += 1
+            sums.tests[result.outcome.value] += 1
         if result.outcome is TestOutcome.FAILED and is_assertion(result.error or ""):
-            tally.asserted += 1
+            sums.asserted += 1
     ids = journal.case_ids()
     for (word, _, _, outcome), counted in journal.tallies.items():
         number, kind = layout.number_of(word), layout.kind_of(word)
         if kind == layout.FILTERED:
-            tally.filtered[journal.reason(number)] += counted.calls
+            sums.filtered[journal.reason(number)] += counted.calls
             continue
         if kind == layout.UNTRACEABLE:
-            tally.untraceable[journal.reason(number)] += counted.calls
+            sums.untraceable[journal.reason(number)] += counted.calls
             continue
         op, case_id = journal.op(number), ids[number]
         nested, raised = layout.depth_of(word) > 0, outcome == layout.RAISED
-        own = tally.ops.get(op) or tally.ops.setdefault(op, OpTally())
+        own = sums.ops.get(op) or sums.ops.setdefault(op, _OpSums())
         own.add(case_id, nested=nested, raised=raised, calls=counted.calls)
         if kind == layout.OPAQUE:
             opaque = ", ".join(sorted(set(journal.opaque(number))))
-            tally.untraceable[f"{op} holds {opaque}"] += counted.calls
-        elif case_id not in tally.seen and case_id not in tally.known:
-            tally.first += 1
-        tally.seen.add(case_id)
-    tally.in_flight += _in_flight(journal)
+            sums.untraceable[f"{op} holds {opaque}"] += counted.calls
+        elif case_id not in sums.seen and case_id not in sums.known:
+            sums.first += 1
+        sums.seen.add(case_id)
+    sums.in_flight += _in_flight(journal)
 
 
-def _in_flight(journal: JournalReader) -> Iterator[InFlight]:
+def _in_flight(journal: JournalReader) -> Iterator[tuple[Call, Case]]:
     numbers = {case_id: number for number, case_id in journal.case_ids().items()}
     for call in journal.in_flight():
-        case = case_of(journal.case(numbers[call.case_id]).content)
-        yield InFlight(case.op, case, call.call_site, call.test_id, call.process, call.op_index)
+        yield call, case_of(journal.case(numbers[call.case_id]).content)
 
 
 def _counts(counter: Counter[str]) -> Counts:
@@ -260,7 +215,7 @@ UNREADABLE = "a line that cannot be read"
 
 def summarize_lines(lines: Iterable[OpLine | BadLine], known: Container[str] = ()) -> TraceSummary:
     """Return the sum of these lines; ``known`` are the cases that were there before."""
-    tallies: dict[str, OpTally] = {}
+    sums: dict[str, _OpSums] = {}
     found: set[str] = set()
     calls = 0
     faults: Counter[str] = Counter()
@@ -273,12 +228,12 @@ def summarize_lines(lines: Iterable[OpLine | BadLine], known: Container[str] = (
         calls += 1
         case_id = _case_id(line)
         found.add(case_id)
-        tally = tallies.get(line.op) or tallies.setdefault(line.op, OpTally())
-        tally.add(case_id, nested=line.depth > 0, raised=line.error is not None)
+        own = sums.get(line.op) or sums.setdefault(line.op, _OpSums())
+        own.add(case_id, nested=line.depth > 0, raised=line.error is not None)
     new = [case_id for case_id in found if case_id not in known]
     unreadable = faults.total()
-    ops, cases = op_counts(tallies), counted_cases(tallies)
-    total = counted(ops)
+    ops, cases = _op_calls(sums), _counted_cases(sums)
+    total = add_up(ops)
     return TraceSummary(
         run=None,
         accounting=Accounting(

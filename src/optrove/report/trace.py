@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from optrove.model.ops import Counting
+from optrove.model.ops import Counting, add_up, is_listed
 from optrove.report.describe import argument_fields, value_text
 from optrove.report.document import (
     Column,
@@ -17,20 +17,21 @@ from optrove.report.document import (
     table,
 )
 from optrove.report.listings import left_out_data, left_out_texts
-from optrove.report.summary import counted
 from optrove.report.wording import plural
-from optrove.serializer.hashes import case_data, placement_hash
+from optrove.serializer.hashes import case_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from optrove.model.records import Accounting, Counts
+    from optrove.model.case import Case
+    from optrove.model.ops import OpCalls
+    from optrove.model.records import Accounting, Call, Counts
     from optrove.report.document import Cell, Node
-    from optrove.report.summary import InFlight, OpCount, TraceSummary
+    from optrove.report.summary import TraceSummary
     from optrove.serializer.text import Json
 
-_MOST_IN_FLIGHT: Final = 8
-_MOST_FAULTS: Final = 8
+_MAX_IN_FLIGHT: Final = 8
+_MAX_FAULTS: Final = 8
 _COLUMNS: Final = (
     Column("op"),
     Column("cases", right=True),
@@ -42,14 +43,14 @@ _COLUMNS: Final = (
 def summary_document(summary: TraceSummary, counting: Counting | None = None) -> Iterator[Node]:
     """Yield the totals of a trace, its ops, the calls that are left out, and the accounting."""
     asked = counting or Counting()
-    found = counted(summary.ops, asked)
+    found = add_up(summary.ops, asked)
     processes = f" in {summary.processes} processes" if summary.processes > 1 else ""
     cases = plural(found.amount.cases, "case")
     if asked == Counting():
         new = summary.cases - summary.known_cases
         cases += f" ({new:,} new, {summary.known_cases:,} known)"
     yield Paragraph(f"{plural(found.amount.calls, 'call')}, {cases}{processes}")
-    rows = [_row(each, asked) for each in summary.ops if asked.all_ops or not each.hidden]
+    rows = [_row(each, asked) for each in summary.ops if asked.all_ops or is_listed(each.op)]
     called = [row for row in rows if row[2]]
     if called:
         yield table(_COLUMNS, called)
@@ -63,9 +64,9 @@ def summary_document(summary: TraceSummary, counting: Counting | None = None) ->
     yield Paragraph(accounting_text(accounting))
     if summary.faults:
         items = tuple(
-            Item(count, text.splitlines()[0]) for text, count in summary.faults[:_MOST_FAULTS]
+            Item(count, text.splitlines()[0]) for text, count in summary.faults[:_MAX_FAULTS]
         )
-        more = len(summary.faults) - _MOST_FAULTS
+        more = len(summary.faults) - _MAX_FAULTS
         total = _total(summary.faults)
         yield Section(
             f"tracer faults, which the target did not notice: {total:,}",
@@ -73,25 +74,24 @@ def summary_document(summary: TraceSummary, counting: Counting | None = None) ->
         )
 
 
-def _row(count: OpCount, counting: Counting) -> tuple[str, int, int, Cell]:
-    cases, calls = count.cases, count.calls
+def _row(each: OpCalls, counting: Counting) -> tuple[str, int, int, Cell]:
+    cases, calls = each.cases, each.calls
     if counting.nested:
-        cases, calls = cases + count.nested_cases, calls + count.nested_calls
-    return count.op, cases, calls, count_cell(count.raised)
+        cases, calls = cases + each.nested_cases, calls + each.nested_calls
+    return each.op, cases, calls, count_cell(each.raised)
 
 
-def in_flight_document(calls: tuple[InFlight, ...]) -> Iterator[Node]:
+def in_flight_document(calls: Sequence[tuple[Call, Case]]) -> Iterator[Node]:
     """Yield the calls that had not ended when their processes did, with their arguments."""
-    for call in calls[:_MOST_IN_FLIGHT]:
+    for call, case in calls[:_MAX_IN_FLIGHT]:
         site, parts = call.call_site, []
         if site is not None:
             parts.append(Paragraph(f"at {site.file}:{site.line}"))
         if call.test_id is not None:
             parts.append(Paragraph(f"in {call.test_id}"))
-        arguments = () if call.case is None else (argument_fields(call.case),)
-        yield Section(f"in flight: {call.op}", (*parts, *arguments))
-    if len(calls) > _MOST_IN_FLIGHT:
-        yield Paragraph(f"in flight: {len(calls) - _MOST_IN_FLIGHT} more (--json lists all)")
+        yield Section(f"in flight: {case.op}", (*parts, argument_fields(case)))
+    if len(calls) > _MAX_IN_FLIGHT:
+        yield Paragraph(f"in flight: {len(calls) - _MAX_IN_FLIGHT} more (--json lists all)")
 
 
 def accounting_text(accounting: Accounting) -> str:
@@ -104,15 +104,19 @@ def accounting_text(accounting: Accounting) -> str:
     return text if accounting.adds_up() else f"{text}, which does not add up: report this"
 
 
-def summary_data(summary: TraceSummary) -> dict[str, Json]:
-    """Return the summary of a trace; ``optrove.cli.record`` describes the keys."""
-    accounting = summary.accounting
+def summary_data(summary: TraceSummary, counting: Counting | None = None) -> dict[str, Json]:
+    """Return the summary of a trace; ``optrove.cli.record`` describes the keys.
+
+    ``new_cases`` and ``known_cases`` are those that are counted by default.
+    """
+    accounting, asked = summary.accounting, counting or Counting()
+    found = add_up(summary.ops, asked)
     return {
-        "calls": summary.calls,
-        "cases": summary.cases,
+        "calls": found.amount.calls,
+        "cases": found.amount.cases,
         "new_cases": summary.cases - summary.known_cases,
         "known_cases": summary.known_cases,
-        "left_out": left_out_data(summary.left),
+        "left_out": left_out_data(found.left),
         "tests": dict(summary.tests),
         "accounting": {
             "observed": accounting.observed,
@@ -123,16 +127,16 @@ def summary_data(summary: TraceSummary) -> dict[str, Json]:
         },
         "ops": [
             {
-                "op": count.op,
-                "unique": count.cases,
-                "executed": count.calls,
-                "nested": count.nested_calls,
-                "raised": count.raised,
-                "hidden": count.hidden,
+                "op": each.op,
+                "unique": _row(each, asked)[1],
+                "executed": _row(each, asked)[2],
+                "nested": each.nested_calls,
+                "raised": each.raised,
+                "hidden": each.hidden,
             }
-            for count in summary.ops
+            for each in summary.ops
         ],
-        "in_flight": [_in_flight_data(call) for call in summary.in_flight],
+        "in_flight": [_in_flight_data(*each) for each in summary.in_flight],
         "faults": dict(summary.faults),
         "lost": summary.lost,
         "processes": summary.processes,
@@ -140,15 +144,13 @@ def summary_data(summary: TraceSummary) -> dict[str, Json]:
     }
 
 
-def _in_flight_data(call: InFlight) -> dict[str, Json]:
-    site, case = call.call_site, call.case
+def _in_flight_data(call: Call, case: Case) -> dict[str, Json]:
+    site = call.call_site
     return {
-        "op": call.op,
-        "arguments": {}
-        if case is None
-        else {name: value_text(value) for name, value in case.arguments},
-        "case": None if case is None else case_data(case),
-        "case_id": None if case is None else placement_hash(case),
+        "op": case.op,
+        "arguments": {name: value_text(value) for name, value in case.arguments},
+        "case": case_data(case),
+        "case_id": call.case_id,
         "call_site": None if site is None else f"{site.file}:{site.line}",
         "test": call.test_id,
         "process": call.process,

@@ -71,7 +71,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class UsageGroup:
     """The cases that agree in one property; ``models`` are names."""
 
     value: str
@@ -82,8 +82,8 @@ class Group:
 
 def usage_of(configurations: Iterable[Configuration]) -> Usage:
     """Return the callers of these cases."""
-    ops, models = _Tally[str](), _Tally[str]()
-    places, uses = _Tally[_Place](), _Tally[_UseKey]()
+    ops, models = _CallCounts[str](), _CallCounts[str]()
+    places, uses = _CallCounts[_Place](), _CallCounts[_UseKey]()
     for configuration in configurations:
         op = configuration.row.op
         by_place: Counter[_Place] = Counter()
@@ -108,13 +108,13 @@ def groups(
     configurations: Iterable[tuple[Configuration, Sequence[TensorFacts]]],
     by: str,
     argument: str | None = None,
-) -> tuple[Group, ...]:
+) -> tuple[UsageGroup, ...]:
     """Return the cases grouped by a property of PROPERTIES, most calls first.
 
     A property of tensors is that of all tensors of a case, or of those in one argument, so that
     each case is in one group. A case is in the group of every model, test or board that calls it.
     """
-    tally = _Tally[str]()
+    tally = _CallCounts[str]()
     models: dict[str, set[str]] = {}
     for configuration, facts in configurations:
         found = _values(configuration, facts, by, argument)
@@ -122,16 +122,16 @@ def groups(
         for value, (_, names) in found.items():
             models.setdefault(value, set()).update(names)
     return tuple(
-        Group(value, calls, cases, tuple(sorted(models[value])))
+        UsageGroup(value, calls, cases, tuple(sorted(models[value])))
         for value, calls, cases in tally.rows()
     )
 
 
 def config_groups(
     configurations: Iterable[tuple[Configuration, Sequence[ConfigCalls]]],
-) -> tuple[Group, ...]:
+) -> tuple[UsageGroup, ...]:
     """Return the cases grouped by the entry of a run configuration that they were called with."""
-    tally = _Tally[str]()
+    tally = _CallCounts[str]()
     models: dict[str, set[str]] = {}
     for configuration, rows in configurations:
         labels: dict[str, set[str]] = {}
@@ -148,7 +148,7 @@ def config_groups(
             models.setdefault(_NONE, set()).update(*labels.values())
         tally.add(calls)
     return tuple(
-        Group(value, calls, cases, tuple(sorted(models[value])))
+        UsageGroup(value, calls, cases, tuple(sorted(models[value])))
         for value, calls, cases in tally.rows()
     )
 
@@ -167,7 +167,7 @@ def usage_document(usage: Usage) -> Iterator[Node]:
     yield Paragraph(plural(len(by_model), "model"))
 
 
-def groups_document(found: Sequence[Group], by: str) -> Iterator[Node]:
+def groups_document(found: Sequence[UsageGroup], by: str) -> Iterator[Node]:
     """Yield a table of groups."""
     counts = (Column(name, right=True) for name in ("calls", "cases", "models"))
     yield table(
@@ -192,7 +192,7 @@ def usage_data(usage: Usage) -> list[Json]:
     ]
 
 
-def groups_data(found: Sequence[Group], by: str) -> list[Json]:
+def groups_data(found: Sequence[UsageGroup], by: str) -> list[Json]:
     """Return the groups; ``optrove.cli.ask`` describes the keys."""
     return [
         {by: each.value, "calls": each.calls, "cases": each.cases, "models": list(each.models)}
@@ -247,7 +247,7 @@ def _joined(values: Sequence[str]) -> str:
     return " + ".join(parts) or _NONE
 
 
-class _Tally(Generic[_Key]):
+class _CallCounts(Generic[_Key]):
     """Counts of calls and cases by key."""
 
     __slots__ = ("_calls", "_cases")

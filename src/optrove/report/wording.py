@@ -19,7 +19,7 @@ _MS: Final = 1_000_000
 _S: Final = 1_000_000_000
 _PRECISE: Final = 100
 _HOUR: Final = 60
-_MOST_OPS: Final = 4
+_MAX_OPS: Final = 4
 _MINUTE: Final = len("2026-01-02T03:04")
 
 
@@ -80,6 +80,6 @@ def ops_text(counts: Counts) -> str:
     """Return some ops with their counts; a single one needs none."""
     if len(counts) == 1:
         return counts[0][0]
-    shown = ", ".join(f"{count:,}x {op}" for op, count in counts[:_MOST_OPS])
-    more = len(counts) - _MOST_OPS
+    shown = ", ".join(f"{count:,}x {op}" for op, count in counts[:_MAX_OPS])
+    more = len(counts) - _MAX_OPS
     return f"{shown}, {more:,} more ops" if more > 0 else shown

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from optrove.model.case import Case
 
 
-class Numbers(Enum):
+class DrawnValues(Enum):
     """The values of a tensor, by the function of the generated file that draws them."""
 
     NORMAL = "normal"
@@ -54,7 +54,7 @@ class Numbers(Enum):
 class Filling:
     """The values of an argument's tensors; whole numbers are below a bound."""
 
-    numbers: Numbers = Numbers.NORMAL
+    numbers: DrawnValues = DrawnValues.NORMAL
     below: int = 0
 
 
@@ -208,7 +208,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupedCases:
     """Cases that one test function calls, most called first.
 
     ``supplied`` are the parameters of the device that were not recorded.
@@ -240,7 +240,7 @@ class Group:
         return argument.is_tensor and any(each.alias == argument.name for each in self.arguments)
 
 
-def grouped(cases: Iterable[RecordedCase]) -> list[Group]:
+def grouped(cases: Iterable[RecordedCase]) -> list[GroupedCases]:
     """Return the groups of some cases, in the order of their first cases."""
     found: defaultdict[object, list[RecordedCase]] = defaultdict(list)
     for each in cases:
@@ -253,7 +253,7 @@ def grouped(cases: Iterable[RecordedCase]) -> list[Group]:
 
 
 def _kind(name: str, value: Value) -> str:
-    """Return what the values of one argument have in common in a group."""
+    """Return the common part of the values of one argument in a group."""
     if isinstance(value, TensorSpec):
         return "tensor"
     if holds_tensors(value):
@@ -285,7 +285,7 @@ def _aliases(case: Case) -> dict[str, str]:
     return found
 
 
-def _group(members: tuple[RecordedCase, ...]) -> Group:
+def _group(members: tuple[RecordedCase, ...]) -> GroupedCases:
     first = members[0]
     op, values, aliases = first.case.op, dict(first.case.arguments), _aliases(first.case)
     places = first.places or _leading(op, values)
@@ -312,7 +312,7 @@ def _group(members: tuple[RecordedCase, ...]) -> Group:
         )
         for name in ordered
     )
-    return Group(op, *device_for(first.device, op), arguments, members)
+    return GroupedCases(op, *device_for(first.device, op), arguments, members)
 
 
 def _leading(op: str, values: dict[str, Value]) -> tuple[str, ...]:

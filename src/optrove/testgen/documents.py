@@ -21,6 +21,7 @@ from optrove.report.document import (
 from optrove.report.wording import SHORT_ID, clipped, plural
 from optrove.serializer.hashes import placement_hash
 from optrove.serializer.wire import encode
+from optrove.testgen.torch_files import is_torch_op
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,17 +30,19 @@ if TYPE_CHECKING:
     from optrove.model.case import Case
     from optrove.report.document import Node
     from optrove.serializer.text import Json
-    from optrove.testgen.files import Generated, LeftOut
+    from optrove.testgen.files import GeneratedFiles, UntestableCase
     from optrove.testgen.shrink import Shrunk
 
 _ANY_BOARD: Final = "n300"
-_MOST_NAMED: Final = 3
-_LONGEST_CAUSE: Final = 300
+_MAX_NAMED: Final = 3
+_MAX_CAUSE_CHARS: Final = 300
 # Plugins such as anyio otherwise keep the parameters of tests, and nanobind reports leaks.
 _WITHOUT_LEAKS: Final = "--assert=plain "
 
 
-def tests_document(generated: Generated, directory: Path, *, standalone: bool) -> Iterator[Node]:
+def tests_document(
+    generated: GeneratedFiles, directory: Path, *, standalone: bool
+) -> Iterator[Node]:
     """Yield the written files, the cases without a test, and the commands that run the tests."""
     files = generated.files
     for file in files:
@@ -49,22 +52,26 @@ def tests_document(generated: Generated, directory: Path, *, standalone: bool) -
     yield Paragraph(f"{plural(len(files), 'file')}, {plural(tested, 'case')}")
     yield from _left_out_section(generated.left_out)
     paths = [shlex.quote(str(directory / file.name)) for file in files]
-    named = shlex.quote(str(directory)) if len(paths) > _MOST_NAMED else " ".join(paths)
-    command = f"pytest {'' if standalone else _WITHOUT_LEAKS}{named}"
+    named = shlex.quote(str(directory)) if len(paths) > _MAX_NAMED else " ".join(paths)
+    of_ttnn = [file for file in files if not is_torch_op(file.op)]
+    plainly = standalone or not of_ttnn
+    command = f"pytest {'' if plainly else _WITHOUT_LEAKS}{named}"
     alone = standalone and len(paths) == 1
     yield Command(f"run it with: python {named}" if alone else f"run them with: {command}")
     if standalone and not alone:
         yield Command(f"or one alone: python {paths[0]}")
+    if not of_ttnn:
+        return
     boards: Counter[str] = Counter()
-    for file in files:
+    for file in of_ttnn:
         boards[file.board or _ANY_BOARD] += file.cases
     board = boards.most_common(1)[0][0]
     yield Command(f"without a board: {command} --optrove-board {board} --optrove-shadow")
 
 
-def _left_out_section(left_out: Sequence[LeftOut]) -> Iterator[Section]:
+def _left_out_section(left_out: Sequence[UntestableCase]) -> Iterator[Section]:
     """Yield the cases without a test by op and reason."""
-    groups: defaultdict[tuple[str, str], list[LeftOut]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str], list[UntestableCase]] = defaultdict(list)
     for each in left_out:
         groups[each.op, each.reason].append(each)
     items = []
@@ -78,7 +85,7 @@ def _left_out_section(left_out: Sequence[LeftOut]) -> Iterator[Section]:
         yield Section(title, (Items(tuple(items), more),))
 
 
-def tests_data(generated: Generated, directory: Path) -> dict[str, Any]:
+def tests_data(generated: GeneratedFiles, directory: Path) -> dict[str, Any]:
     """Return the written files; ``optrove.cli.test`` describes the keys."""
     files, left_out = generated.files, generated.left_out
     return {
@@ -97,7 +104,7 @@ def tests_data(generated: Generated, directory: Path) -> dict[str, Any]:
 
 def shrunk_document(shrunk: Shrunk, file: Path | None) -> Iterator[Node]:
     """Yield the original case, the shrunk one, and the steps between them."""
-    cause = clipped(remarks_of(shrunk.attempt).cause or UNSAID, _LONGEST_CAUSE)
+    cause = clipped(remarks_of(shrunk.attempt).cause or UNSAID, _MAX_CAUSE_CHARS)
     yield Fields(
         (
             Field("Operation", shrunk.original.op),

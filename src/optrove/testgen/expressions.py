@@ -246,7 +246,7 @@ def _mapping(items: frozenset[tuple[Value, Value]], path: str) -> Expression:
     for key, item in ordered:
         written = expression_of(key, f"{path}.$map[*][0]")
         if not isinstance(written, str):
-            raise NotExpressible(path, "a dictionary with keys that are no plain values")
+            raise NotExpressible(path, "a dictionary with keys that are not plain values")
         entries.append(prefixed(f"{written}: ", expression_of(item, f"{path}.$map[*][1]")))
     return Bracket("{", tuple(entries), "}")
 
@@ -265,7 +265,7 @@ def _symbol(value: Symbol, path: str) -> str:
     if (kind, name) in _SHORT_SYMBOLS:
         return _SHORT_SYMBOLS[kind, name]
     if not _NAME.fullmatch(name):
-        raise NotExpressible(path, f"{kind} has a member that is no name: {name!a}")
+        raise NotExpressible(path, f"{kind} has a member that is not a name: {name!a}")
     if kind == "ttnn.DataType" and name.lower() in _DTYPES:
         return f"ttnn.{name.lower()}"
     if kind == "torch.dtype":
@@ -278,7 +278,7 @@ def _symbol(value: Symbol, path: str) -> str:
 def dtype(name: str, path: str) -> str:
     """Return a dtype as an expression: ``ttnn.bfloat16``, ``torch.float32``."""
     if not name.startswith(FRAMEWORKS) or not _NAME.fullmatch(name):
-        raise NotExpressible(path, f"{name!a} is no dtype of ttnn or torch")
+        raise NotExpressible(path, f"{name!a} is not a dtype of ttnn or torch")
     return name
 
 
@@ -323,7 +323,7 @@ def _by_position(*names: str) -> Rule:
 def _unary(kind: str, fields: Fields, path: str) -> Expression:
     parameters = fields["params"]
     if not isinstance(parameters, (List, Tuple)):
-        raise NotExpressible(path, "params is no list")
+        raise NotExpressible(path, "params is not a list")
     return call(kind, _field(fields, "op_type", path), *_items(parameters.items, path))
 
 
@@ -427,7 +427,7 @@ def _handle(value: Handle, path: str) -> Expression:
     return call(function, "device", *given)
 
 
-_LONGEST: Final = 60
+_MAX_CHARS: Final = 60
 """The longest configuration that stands where it is used; longer ones become constants."""
 
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -446,7 +446,7 @@ class Constants:
         if value in self._names:
             return self._names[value]
         expression = expression_of(value, path)
-        if len(flat(expression)) <= _LONGEST:
+        if len(flat(expression)) <= _MAX_CHARS:
             return expression
         base = name = _constant_name(value)
         number = 1

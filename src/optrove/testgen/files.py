@@ -39,7 +39,8 @@ from optrove.model.values import (
     key_step,
     walk,
 )
-from optrove.testgen.cases import Filling, Group, Numbers, grouped, holds_tensors
+from optrove.report.wording import SHORT_ID
+from optrove.testgen.cases import DrawnValues, Filling, GroupedCases, grouped, holds_tensors
 from optrove.testgen.expressions import (
     FRAMEWORKS,
     SEMAPHORE,
@@ -58,6 +59,13 @@ from optrove.testgen.expressions import (
     row,
     tuple_of,
 )
+from optrove.testgen.torch_files import (
+    by_operation,
+    check_torch,
+    is_torch_op,
+    torch_file,
+    torch_file_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -69,7 +77,6 @@ if TYPE_CHECKING:
 MARK: Final = "Made by optrove testgen."
 """A file with this text may be replaced by a newer one."""
 
-_SHOWN: Final = 12
 _PCC: Final = "0.99"
 _NOQA: Final = ("FBT001", "FBT003", "PLR0913", "PLR0917", "RUF100", "S101", "TID251")
 """What strict linters find in good tests: asserts, many parameters, booleans among them."""
@@ -83,7 +90,7 @@ _USES_FILE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class UntestableCase:
     """A case without a test: the part that no Python makes, and the reason."""
 
     case_id: str
@@ -106,22 +113,24 @@ class TestFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
+class GeneratedFiles:
     """The generated files, and the cases left out."""
 
     files: tuple[TestFile, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[UntestableCase, ...]
 
 
-def generate(cases: Iterable[RecordedCase], *, standalone: bool = False) -> Generated:
+def generate(cases: Iterable[RecordedCase], *, standalone: bool = False) -> GeneratedFiles:
     """Return the files that test some cases: one for each op and device, or one for each case."""
     faults = [(each, _fault(each)) for each in cases]
     left_out = tuple(fault for _, fault in faults if fault is not None)
     good = [each for each, fault in faults if fault is None]
+    of_torch = _torch_files([each for each in good if is_torch_op(each.case.op)], standalone)
+    good = [each for each in good if not is_torch_op(each.case.op)]
     if standalone:
         groups = [group for each in good for group in grouped([each])]
-        return Generated(tuple(map(_standalone_file, groups)), left_out)
-    by_file: defaultdict[object, list[Group]] = defaultdict(list)
+        return GeneratedFiles((*map(_standalone_file, groups), *of_torch), left_out)
+    by_file: defaultdict[object, list[GroupedCases]] = defaultdict(list)
     for group in grouped(good):
         by_file[group.op, group.device, group.supplied].append(group)
     files = [
@@ -134,24 +143,47 @@ def generate(cases: Iterable[RecordedCase], *, standalone: bool = False) -> Gene
         )
         for name, groups in zip(_file_names(by_file.values()), by_file.values(), strict=True)
     ]
-    return Generated(tuple(files), left_out)
+    return GeneratedFiles((*files, *of_torch), left_out)
 
 
-def _fault(recorded: RecordedCase) -> LeftOut | None:
+def _torch_files(cases: Sequence[RecordedCase], standalone: bool) -> list[TestFile]:  # noqa: FBT001 - of generate
+    """Return the files of cases of torch: one for each operation, or one for each case."""
+    if standalone:
+        return [
+            TestFile(
+                torch_file_name(each.case.op, each.case_id),
+                each.case.op,
+                torch_file([each], MARK),
+                1,
+            )
+            for each in cases
+        ]
+    return [
+        TestFile(torch_file_name(op), op, torch_file(found, MARK), len(found))
+        for op, found in by_operation(cases).items()
+    ]
+
+
+def _fault(recorded: RecordedCase) -> UntestableCase | None:
     """Return why a case has no test; None if it can have one."""
     try:
         _check(recorded)
     except NotExpressible as error:
-        return LeftOut(recorded.case_id, recorded.case.op, error.path, error.reason)
+        return UntestableCase(recorded.case_id, recorded.case.op, error.path, error.reason)
     return None
 
 
 def _check(recorded: RecordedCase) -> None:
     """Raise NotExpressible for a case that no Python makes."""
     op = recorded.case.op
+    if is_torch_op(op):
+        check_torch(recorded)
+        return
     if not _OP.fullmatch(op):
         known = op.startswith(FRAMEWORKS)
-        raise NotExpressible("$.op", f"{op} is no op of ttnn" if known else f"{op!a} is no op")
+        raise NotExpressible(
+            "$.op", f"{op} is not an op of ttnn" if known else f"{op!a} is not an op"
+        )
     if recorded.file is not None:
         raise NotExpressible(recorded.file, _USES_FILE)
     for name, _ in recorded.case.arguments:
@@ -163,7 +195,7 @@ def _check(recorded: RecordedCase) -> None:
     writer.output(recorded)
 
 
-def _file_names(files: Iterable[Sequence[Group]]) -> list[str]:
+def _file_names(files: Iterable[Sequence[GroupedCases]]) -> list[str]:
     """Return a name for each file; with the mesh if an op was called on several."""
     listed = list(files)
     counts = Counter(groups[0].op for groups in listed)
@@ -183,7 +215,7 @@ def _stem(op: str) -> str:
     return op.removeprefix("ttnn.").replace(".", "_").lower()
 
 
-def _board(groups: Sequence[Group]) -> str | None:
+def _board(groups: Sequence[GroupedCases]) -> str | None:
     """Return the mock board of most cases; None if none is known."""
     named = [each.board for group in groups for each in group.cases if each.board is not None]
     counted = Counter(name for name in named if _BOARD.fullmatch(name))
@@ -201,7 +233,7 @@ def _parts() -> Any:
     return environment.get_template("parts.py.jinja").module
 
 
-def _tests_text(groups: Sequence[Group], left_out: Iterable[LeftOut]) -> str:
+def _tests_text(groups: Sequence[GroupedCases], left_out: Iterable[UntestableCase]) -> str:
     """Return the text of a file that tests the cases of groups, all of one op and device."""
     parts, first = _parts(), groups[0]
     writer = _Writer(first.mesh_shape)
@@ -235,7 +267,7 @@ def _tests_text(groups: Sequence[Group], left_out: Iterable[LeftOut]) -> str:
     )
 
 
-def _standalone_file(group: Group) -> TestFile:
+def _standalone_file(group: GroupedCases) -> TestFile:
     """Return a file that makes the call of one case, and needs no pytest."""
     parts = _parts()
     (only,) = group.cases
@@ -251,8 +283,8 @@ def _standalone_file(group: Group) -> TestFile:
     )
     calls = "" if only.calls is None else f", {_plural(only.calls, 'call')}"
     about = (
-        f"{MARK} Case {only.case_id[:_SHOWN]}{calls}. Run it with python or pytest; it needs ttnn "
-        "and torch only. Where the device computes, numbers are compared with ttnn's golden "
+        f"{MARK} Case {only.case_id[:SHORT_ID]}{calls}. Run it with python or pytest; it needs "
+        "ttnn and torch only. Where the device computes, numbers are compared with ttnn's golden "
         "function."
     )
     supplied = [f"Not recorded, and supplied: {each}." for each in group.supplied]
@@ -267,13 +299,13 @@ def _standalone_file(group: Group) -> TestFile:
     return TestFile(file, group.op, text, 1, _board([group]))
 
 
-def _refusal(groups: Sequence[Group]) -> str:
+def _refusal(groups: Sequence[GroupedCases]) -> str:
     """Return the function that says why no device can be opened."""
     return str(_parts().refusal(_board(groups) or "NAME"))
 
 
 def _file(
-    groups: Sequence[Group],
+    groups: Sequence[GroupedCases],
     heading: Sequence[str],
     statements: Sequence[str],
     tests: Sequence[str],
@@ -282,9 +314,9 @@ def _file(
     """Return the text of a file; the functions that its tests need are added."""
     parts = _parts()
     used = _Used.by(groups)
-    values = [each for each in Numbers if each in used.values - {Numbers.NORMAL}]
+    values = [each for each in DrawnValues if each in used.values - {DrawnValues.NORMAL}]
     functions = [getattr(parts, f"value_{each.value}")() for each in values]
-    if used.values & {Numbers.COSINES, Numbers.SINES}:
+    if used.values & {DrawnValues.COSINES, DrawnValues.SINES}:
         functions.insert(0, parts.value_angles())
     blocks = [
         "\n\n".join(filter(None, (text.strip() for text in statements))),
@@ -317,10 +349,10 @@ class _Used:
     lists: bool
     all_cores: bool
     talking: bool
-    values: frozenset[Numbers]
+    values: frozenset[DrawnValues]
 
     @classmethod
-    def by(cls, groups: Sequence[Group]) -> _Used:
+    def by(cls, groups: Sequence[GroupedCases]) -> _Used:
         """Return the parts that the tests of groups need."""
         cases = [each for group in groups for each in group.cases]
         specs = [
@@ -352,11 +384,11 @@ class _Used:
         )
 
 
-def _left_out_comment(left_out: Iterable[LeftOut]) -> str:
+def _left_out_comment(left_out: Iterable[UntestableCase]) -> str:
     """Return a comment that names the cases without a test; empty if there are none."""
     lines: list[str] = []
     for each in left_out:
-        text = _harmless(f"case {each.case_id[:_SHOWN]}: {each.path}: {each.reason}")
+        text = _harmless(f"case {each.case_id[:SHORT_ID]}: {each.path}: {each.reason}")
         lines += textwrap.wrap(
             text, WIDTH, initial_indent="# - ", subsequent_indent="#   ", break_on_hyphens=False
         )
@@ -407,10 +439,10 @@ def _close_lines(device: DeviceParameters, variable: str) -> list[str]:
     return lines
 
 
-_MOST_NAMES: Final = 3
+_MAX_NAMES: Final = 3
 
 
-def _function_names(groups: Sequence[Group]) -> list[str]:
+def _function_names(groups: Sequence[GroupedCases]) -> list[str]:
     """Return a name for each group, with the arguments that only its calls have."""
     sets = [{each.variable.rstrip("_") for each in group.arguments} for group in groups]
     shared = set.intersection(*sets)
@@ -423,8 +455,8 @@ def _function_names(groups: Sequence[Group]) -> list[str]:
             for each in sorted(own - shared)
             if not re.fullmatch(r"arg\d+", each)
         ]
-        if len(special) > _MOST_NAMES:
-            special = [*special[: _MOST_NAMES - 1], "more"]
+        if len(special) > _MAX_NAMES:
+            special = [*special[: _MAX_NAMES - 1], "more"]
         if special:
             name += "_with_" + "_and_".join(special)
         taken[name] += 1
@@ -465,7 +497,7 @@ class _Writer:
     mesh_shape: tuple[int, ...]
     constants: Constants = field(default_factory=Constants)
 
-    def function(self, group: Group, name: str) -> str:
+    def function(self, group: GroupedCases, name: str) -> str:
         """Return the test function of a group."""
         has_output = any(each.output_specs for each in group.cases)
         variables = [each.variable for each in group.parameters] + ["output"] * has_output
@@ -488,7 +520,7 @@ class _Writer:
             )
         )
 
-    def _decorator(self, group: Group, variables: Sequence[str]) -> Expression:
+    def _decorator(self, group: GroupedCases, variables: Sequence[str]) -> Expression:
         names = tuple_of(map(quoted, variables)) if len(variables) > 1 else quoted(variables[0])
         rows, comments = [], []
         for recorded, own_id in zip(group.cases, _ids_of(group), strict=True):
@@ -498,11 +530,13 @@ class _Writer:
             marks = ["marks=crashes_on_mock"] if _is_crashing(recorded) else []
             rows.append(call("pytest.param", *values, *marks, f"id={quoted(own_id)}"))
             calls = "" if recorded.calls is None else f", {_plural(recorded.calls, 'call')}"
-            comments.append(f"Case {recorded.case_id[:_SHOWN]}{calls}")
+            comments.append(f"Case {recorded.case_id[:SHORT_ID]}{calls}")
         table = Bracket("[", tuple(rows), "]", comments=tuple(comments))
         return call("@pytest.mark.parametrize", names, table)
 
-    def body(self, group: Group, only: RecordedCase | None, *, has_output: bool) -> list[str]:
+    def body(
+        self, group: GroupedCases, only: RecordedCase | None, *, has_output: bool
+    ) -> list[str]:
         """Return the statements of a test: make tensors that are used twice, call, check.
 
         They are for one case with its own values, or for all with the test's parameters.
@@ -524,7 +558,7 @@ class _Writer:
             lines.append(formatted(prefixed("output = ", self.output(only)), _INDENT))
         return [*lines, f"check({', '.join(checked)})"]
 
-    def _call(self, group: Group, only: RecordedCase | None) -> Expression:
+    def _call(self, group: GroupedCases, only: RecordedCase | None) -> Expression:
         variables = {each.name: each.variable for each in group.arguments}
         items: list[Expression] = [group.op]
         for each in group.arguments:
@@ -585,9 +619,9 @@ class _Writer:
             case _:
                 raise NotExpressible(path, "an array of numpy")
         filled = Filling() if filling is None else _filling_of(spec, filling)
-        if filled.numbers in (Numbers.WHOLE, Numbers.DISTINCT):
+        if filled.numbers in (DrawnValues.WHOLE, DrawnValues.DISTINCT):
             items.append(f"values={filled.numbers.value}({filled.below})")
-        elif filled.numbers is not Numbers.NORMAL:
+        elif filled.numbers is not DrawnValues.NORMAL:
             items.append(f"values={filled.numbers.value}")
         return call("Spec", *items)
 
@@ -598,7 +632,7 @@ class _Writer:
         memory = placement.memory
         if placement.storage != "host":
             if memory is None:
-                raise NotExpressible(path, "the recording does not tell its memory")
+                raise NotExpressible(path, "its memory was not recorded")
             memory = _without_derived_shards(memory) if is_input else memory
             items = [self.constants.use(memory, f"{path}.$tensor.placement.memory")]
         if placement.layout not in _LAYOUTS:
@@ -619,7 +653,7 @@ class _Writer:
         """Return the dimension that is split along each axis of the mesh, or along all chips."""
         chips = prod(self.mesh_shape)
         if len(mesh.coordinates) != chips:
-            raise NotExpressible(path, "it lies on a part of the mesh only")
+            raise NotExpressible(path, "it is only on a part of the mesh")
         if mesh.distribution_shape not in (self.mesh_shape, (chips,)):
             raise NotExpressible(path, "it is spread over another shape than that of the mesh")
         if all(split is None for split in mesh.placements):
@@ -627,7 +661,7 @@ class _Writer:
         return [prefixed("mesh=", tuple_of(map(str, mesh.placements)))]
 
 
-def _is_talking(group: Group) -> bool:
+def _is_talking(group: GroupedCases) -> bool:
     """Return whether chips talk to each other in the calls of a group."""
     return group.chips > 1 and any(each.name in _TALKING for each in group.arguments)
 
@@ -647,8 +681,8 @@ def _is_crashing(recorded: RecordedCase) -> bool:
 
 def _filling_of(spec: TensorSpec, filling: Filling) -> Filling:
     """Return the values of a tensor: integers are never drawn from a normal distribution."""
-    if filling.numbers is Numbers.NORMAL and INTEGER.search(spec.dtype):
-        return Filling(Numbers.WHOLE, _UNKNOWN_BOUND)
+    if filling.numbers is DrawnValues.NORMAL and INTEGER.search(spec.dtype):
+        return Filling(DrawnValues.WHOLE, _UNKNOWN_BOUND)
     return filling
 
 
@@ -673,13 +707,13 @@ def _check_contiguous(shape: tuple[int, ...], placement: TorchPlacement, path: s
         raise NotExpressible(path, "a tensor of torch that is not contiguous, or not on the host")
 
 
-_LONGEST_ID: Final = 76
+_MAX_ID_CHARS: Final = 76
 _CASE: Final = 8
 _NOT_IN_IDS: Final = re.compile(r"[^\w.=+-]+")
-_MOST_ITEMS: Final = 6
+_MAX_ITEMS: Final = 6
 
 
-def _ids_of(group: Group) -> list[str]:
+def _ids_of(group: GroupedCases) -> list[str]:
     """Return an id for each case of a group.
 
     An id states all properties of the first tensor, and those of the others that vary in the
@@ -696,7 +730,7 @@ def _ids_of(group: Group) -> list[str]:
             if (name, aspect) in varying or name == first
         ]
         ids.append(_NOT_IN_IDS.sub("_", "-".join(filter(None, texts))).strip("_"))
-    if len(set(ids)) == len(ids) and all(each and len(each) <= _LONGEST_ID for each in ids):
+    if len(set(ids)) == len(ids) and all(each and len(each) <= _MAX_ID_CHARS for each in ids):
         return ids
     return [
         f"{_shortened(each)}-{case.case_id[:_CASE]}"
@@ -705,7 +739,7 @@ def _ids_of(group: Group) -> list[str]:
 
 
 def _shortened(text: str) -> str:
-    most = _LONGEST_ID - _CASE - 1
+    most = _MAX_ID_CHARS - _CASE - 1
     if len(text) <= most:
         return text
     return text[:most].rpartition("-")[0] or text[:most]
@@ -719,7 +753,7 @@ def _facts(recorded: RecordedCase, arguments: Iterable[Argument]) -> dict[tuple[
     for argument in arguments:
         value = values[argument.name]
         specs = [part for _, part in walk(value) if isinstance(part, TensorSpec)]
-        for place, spec in enumerate(specs[:_MOST_ITEMS]):
+        for place, spec in enumerate(specs[:_MAX_ITEMS]):
             for aspect, text in _properties(spec).items():
                 tensors[argument.variable, f"{place} {aspect}"] = text
         if not specs:
@@ -768,5 +802,5 @@ def _short_struct(value: Struct) -> str:
 
 
 def _several(items: list[Value]) -> str:
-    more = "" if len(items) <= _MOST_ITEMS else f"+{len(items) - _MOST_ITEMS}"
-    return "x".join(map(_short, items[:_MOST_ITEMS])) + more
+    more = "" if len(items) <= _MAX_ITEMS else f"+{len(items) - _MAX_ITEMS}"
+    return "x".join(map(_short, items[:_MAX_ITEMS])) + more

@@ -7,16 +7,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import NotReplayable, UnusableResults
+from optrove.frameworks.input_values import way_to_draw
 from optrove.frameworks.ttnn.board.table import BOARDS
 from optrove.frameworks.ttnn.execute.files import place_of_file
 from optrove.frameworks.ttnn.execute.invoking import CallNames
-from optrove.frameworks.value_domains import way_to_draw
 from optrove.model.values import TensorSpec, walk
 from optrove.replay.device_choice import device_parameters
 from optrove.replay.planning import planned_cases
-from optrove.report.wording import plural
+from optrove.report.wording import SHORT_ID, plural
 from optrove.serializer.hashes import placement_hash
-from optrove.testgen.cases import Filling, Numbers, RecordedCase
+from optrove.testgen.cases import DrawnValues, Filling, RecordedCase
 from optrove.testgen.files import INTEGER, MARK, generate
 from optrove.trove.query import select
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
     from optrove.model.case import Case
     from optrove.replay.planning import PlannedJob
-    from optrove.testgen.files import Generated
-    from optrove.trove.query import Asked
+    from optrove.testgen.files import GeneratedFiles
+    from optrove.trove.query import CaseFilters
     from optrove.trove.reader import TroveReader
 
 _DEFAULT_AXES: Final = {"ROW": "wormhole_b0", "COL": "blackhole"}
 
 
 def tests_of(
-    reader: TroveReader, names: Iterable[str], asked: Asked, limit: int | None
+    reader: TroveReader, names: Iterable[str], asked: CaseFilters, limit: int | None
 ) -> list[RecordedCase]:
     """Return the cases that names of ops or cases mean, each once."""
     found: dict[str, RecordedCase] = {}
@@ -46,7 +46,9 @@ def tests_of(
     return list(found.values())
 
 
-def write_tests(cases: Iterable[RecordedCase], directory: Path, *, standalone: bool) -> Generated:
+def write_tests(
+    cases: Iterable[RecordedCase], directory: Path, *, standalone: bool
+) -> GeneratedFiles:
     """Generate the files that test some cases, and write them to a directory.
 
     NotReplayable if no case can be tested, UnusableResults if a file cannot be written.
@@ -56,7 +58,7 @@ def write_tests(cases: Iterable[RecordedCase], directory: Path, *, standalone: b
         left_out = generated.left_out
         first = left_out[0]
         many = f"any of {plural(len(left_out), 'case')}, such as " if len(left_out) > 1 else ""
-        case = f"case {first.case_id[:12]} of {first.op}"
+        case = f"case {first.case_id[:SHORT_ID]} of {first.op}"
         raise NotReplayable(f"no test can be written of {many}{case}: {first.path}: {first.reason}")
     for file in generated.files:
         _check_replaceable(directory / file.name)
@@ -100,6 +102,13 @@ def write_reproducer(planned: PlannedJob, case: Case, directory: Path, board: st
 
 def recorded_case(planned: PlannedJob, names: CallNames) -> RecordedCase:
     """Return a planned case with everything that a generated test needs."""
+    if planned.op.startswith("torch."):
+        return RecordedCase(
+            case_id=planned.case_id,
+            case=planned.job.case,
+            calls=planned.calls,
+            outputs=planned.job.outputs,
+        )
     called = names.passed(planned.job.case)
     device = device_parameters(planned.job)
     board = BOARDS.get(planned.board or "")
@@ -133,6 +142,6 @@ def _fillings(case: Case, roles: dict[str, str]) -> dict[str, Filling]:
         if specs:
             integers = bool(INTEGER.search(specs[0].dtype))
             draw, below = way_to_draw(roles.get(name, name), arguments, integers=integers)
-            numbers = Numbers(getattr(draw, "__name__", "normal"))
+            numbers = DrawnValues(getattr(draw, "__name__", "normal"))
             found[name] = Filling(numbers, max(1, below))
     return found

@@ -4,7 +4,7 @@ A tensor's padded shape follows its shape, and its shards are made smaller with 
 tiles remain. Sizes that stand in lists and shapes among the arguments change with those of tensors.
 
 A reduction never adds anything: arguments only go, dimensions only shrink, configurations only
-become plain. So whoever applies reductions as long as they change a case comes to an end.
+become plain. So applying reductions as long as they change a case always ends.
 
 Reductions are tried in rounds. Those of a round are executed together, each in isolation; then as
 many of the successful ones as still fail together are applied, and the next round begins.
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.errors import NotReplayable
 from optrove.model.case import Case, renamed, rewrite
+from optrove.model.causes import without_numbers
 from optrove.model.records import Attempt, Outcome
 from optrove.model.values import (
     DeviceRef,
@@ -36,7 +37,8 @@ from optrove.model.values import (
     walk,
 )
 from optrove.replay.runner import run_jobs
-from optrove.report.attempts import remarks_of, without_numbers
+from optrove.report.attempts import remarks_of
+from optrove.report.wording import SHORT_ID
 from optrove.serializer.hashes import placement_hash
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ Retensor = Callable[[TensorSpec], TensorSpec]
 
 
 def is_plain(memory: Struct) -> bool:
-    """Tell whether a memory configuration is the simplest one."""
+    """Return whether a memory configuration is the simplest one."""
     return memory == PLAIN_MEMORY
 
 
@@ -76,7 +78,7 @@ def with_tensors(case: Case, change: Retensor) -> Case:
 
 
 def plainly_kept(spec: TensorSpec) -> TensorSpec:
-    """Return a tensor that lies in interleaved DRAM, if it is on a device."""
+    """Return the tensor in interleaved DRAM, if it is on a device."""
     placement = spec.placement
     if not isinstance(placement, TtnnPlacement) or placement.storage != "device":
         return spec
@@ -104,7 +106,7 @@ def alone(case: Case) -> Case:
 
 
 def resized(size: int, less: int, *, batches_only: bool = False) -> Callable[[Case], Case]:
-    """Return what makes a size smaller wherever it stands, in tensors, lists and shapes.
+    """Return a function that reduces a size everywhere: in tensors, lists and shapes.
 
     With ``batches_only`` the last two dimensions of tensors keep it.
     """
@@ -143,7 +145,7 @@ def _listed(value: Value, size: int, less: int) -> Value:
 
 
 def first_dimensions(place: int, less: int) -> Retensor:
-    """Return what makes one dimension of a tensor smaller."""
+    """Return a function that reduces one dimension of a tensor."""
 
     def change(spec: TensorSpec) -> TensorSpec:
         if place >= len(spec.shape) or spec.shape[place] <= less:
@@ -299,7 +301,7 @@ def _without_several(case: Case) -> Iterator[Reduction]:
 
 
 def _without_each(case: Case) -> Iterator[Reduction]:
-    """Yield what drops one argument, tensors included that are no operands."""
+    """Yield functions that drop one argument, also a tensor that is not an operand."""
     places = [name for name, _ in case.arguments if PLACE.fullmatch(name)]
     last = max(places, key=lambda name: int(name[3:]), default=None)
     for name, value in case.arguments:
@@ -309,7 +311,7 @@ def _without_each(case: Case) -> Iterator[Reduction]:
 
 
 def _is_optional(name: str, value: Value) -> bool:
-    """Tell whether an argument may be one that is left to its default."""
+    """Return whether an argument may be one that is left to its default."""
     return not PLACE.fullmatch(name) and not _needs_device(value)
 
 
@@ -435,7 +437,7 @@ def measure(case: Case) -> tuple[int, int]:
 
 _ROW: Final = re.compile(r"N(?:(?:,\s*|x)N)+")
 
-Tell = Callable[[str], object]
+Log = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,14 +481,14 @@ def shrink(
     planned: PlannedJob,
     where: TargetDevice,
     limits: Limits,
-    tell: Tell = lambda _: None,
+    log: Log = lambda _: None,
     workers: int | Workers = 1,
 ) -> Shrunk:
     """Return the simplest case that fails like a given one.
 
     NotReplayable when it does not fail, or not by the operation's own doing.
     """
-    search = _Search(planned, where, limits, workers, tell)
+    search = _Search(planned, where, limits, workers, log)
     first = search.execute([planned.job.case])[planned.job.case]
     _check(planned, first, where)
     return search.run(first)
@@ -494,8 +496,8 @@ def shrink(
 
 def _check(planned: PlannedJob, attempt: Attempt, where: TargetDevice) -> None:
     """Raise NotReplayable for a case that there is no failure of to shrink."""
-    name = f"case {planned.case_id[:12]} of {planned.op}"
-    cause = remarks_of(attempt).cause or "no reason is told"
+    name = f"case {planned.case_id[:SHORT_ID]} of {planned.op}"
+    cause = remarks_of(attempt).cause or "no reason is recorded"
     if attempt.outcome is Outcome.PASSED:
         raise NotReplayable(
             f"{name} passes on {where}: there is no failure to shrink; name the board or the kind "
@@ -518,7 +520,7 @@ class _Search:
     where: TargetDevice
     limits: Limits
     workers: int | Workers
-    tell: Tell
+    log: Log
     trials: int = 0
     known: dict[Case, Attempt] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
@@ -537,7 +539,7 @@ class _Search:
                 break
             applied, case, attempt = self._together(case, good, wanted)
             steps += [each.words for each in applied]
-            self.tell(f"{self.trials:,} tried, {len(steps):,} steps: {steps[-1]}")
+            self.log(f"{self.trials:,} tried, {len(steps):,} steps: {steps[-1]}")
         return Shrunk(original, case, attempt, tuple(steps), self.trials, finished)
 
     def _successful(self, case: Case, wanted: Failure) -> list[tuple[Reduction, Attempt]]:

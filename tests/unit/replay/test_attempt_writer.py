@@ -3,7 +3,15 @@ import sqlite3
 import pytest
 
 from optrove.errors import BadData
-from optrove.model.records import Attempt, DeviceKind, Environment, Outcome, Run, RunKind
+from optrove.model.records import (
+    Attempt,
+    AttemptedCase,
+    DeviceKind,
+    Environment,
+    Outcome,
+    Run,
+    RunKind,
+)
 from optrove.replay import replay
 from optrove.replay.replay import attempt_writer
 from optrove.serializer.described import describe_case
@@ -21,7 +29,8 @@ def place(tmp_path):
 
 
 def attempt(case, outcome=Outcome.PASSED):
-    return Attempt("run", describe_case(case).case_id, outcome, DeviceKind.MOCK)
+    case_id = describe_case(case).case_id
+    return AttemptedCase(case.op, Attempt("run", case_id, outcome, DeviceKind.MOCK))
 
 
 def kept(place):
@@ -60,22 +69,22 @@ def test_results_are_in_the_trove_before_the_end(place, monkeypatch):
         assert len(kept(place)[1]) == 1
 
 
-def test_a_trove_that_cannot_be_written_keeps_nothing_and_that_is_told(place, monkeypatch):
+def test_a_trove_that_cannot_be_written_keeps_nothing_and_that_is_reported(place, monkeypatch):
     opened = troves.open_trove
 
     def interfering(place, *, create):
         return opened(place, create=create, timeout_s=0.05)
 
     monkeypatch.setattr(troves, "open_trove", interfering)
-    told = []
+    lines = []
     blocking = sqlite3.connect(place.path, isolation_level=None)
     blocking.execute("BEGIN EXCLUSIVE")
     try:
-        with attempt_writer(place, RUN, told.append) as store:
+        with attempt_writer(place, RUN, lines.append) as store:
             store(attempt(ADD))
     finally:
         blocking.close()
-    (text,) = told
+    (text,) = lines
     assert text.startswith("the results are not stored: ")
     with open_reader(place) as reader:
         assert reader.runs("run") == ()

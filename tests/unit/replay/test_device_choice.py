@@ -132,8 +132,8 @@ def test_a_case_on_the_host_needs_no_device():
 
 
 def test_recorded_parameters_stay_and_the_mesh_is_the_tensors_own():
-    told = DeviceParameters(mesh_shape=(4, 8), fabric_config="FABRIC_2D", l1_small_size=1024)
-    found = device_parameters(job(placed((1, 8)), device=told))
+    parameters = DeviceParameters(mesh_shape=(4, 8), fabric_config="FABRIC_2D", l1_small_size=1024)
+    found = device_parameters(job(placed((1, 8)), device=parameters))
     assert found == DeviceParameters((1, 8), "FABRIC_2D", l1_small_size=1024)
 
 

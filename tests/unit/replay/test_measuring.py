@@ -5,9 +5,9 @@ import pytest
 from optrove.errors import NotReplayable
 from optrove.frameworks.executor import Executed, Raised
 from optrove.model.case import Case
-from optrove.model.records import DeviceKind, Job, Measurement
-from optrove.replay.execute import Execution
-from optrove.replay.judge import PEAK_L1, WARM
+from optrove.model.records import E2E_NS, DeviceKind, Job, Measurement
+from optrove.replay.execute import JobExecutor
+from optrove.replay.judge import PEAK_L1
 from optrove.replay.messages import WorkerSetup
 
 CASE = Case("ttnn.add", ())
@@ -21,18 +21,21 @@ class Executor:
         self.times = iter((9, *times))
         self.raised = iter((first, later, later, later))
 
-    def execute(self, asked, tell):
-        return Executed(asked.case, raised=next(self.raised), duration_ns=next(self.times))
+    def execute(self, job, on_stage):
+        return Executed(job.case, raised=next(self.raised), duration_ns=next(self.times))
 
-    def peak_l1(self, asked):
+    def warm(self, job):
+        return None
+
+    def peak_l1(self, job):
         if self.peak is None:
-            raise NotReplayable(f"{asked.case.op} runs on this host, which has no L1")
+            raise NotReplayable(f"{job.case.op} runs on this host, which has no L1")
         return self.peak
 
 
 def measured(*metrics, first=None, peak=None, times=(7, 3, 5), raised=None):
     executor = Executor(peak, times, first, raised)
-    execution = Execution(executor, WorkerSetup("run", DeviceKind.HOST, None))
+    execution = JobExecutor(executor, WorkerSetup("run", DeviceKind.HOST, None))
     attempt = execution.attempt(Job(CASE, DeviceKind.HOST, metrics=metrics), "id", print)
     return attempt.measurements, attempt.notes
 
@@ -42,17 +45,17 @@ def test_nothing_is_measured_unless_it_is_asked_for():
 
 
 def test_the_shortest_of_repeated_calls_and_the_peak_are_measured():
-    expected = (Measurement(WARM, 3), Measurement(PEAK_L1, 4096))
-    assert measured("pcc", WARM, PEAK_L1, peak=4096) == (expected, ())
+    expected = (Measurement(E2E_NS, 3), Measurement(PEAK_L1, 4096))
+    assert measured("pcc", E2E_NS, PEAK_L1, peak=4096) == (expected, ())
 
 
 @pytest.mark.parametrize("text", ["TT_FATAL: no", "No chips detected", "something else"])
 def test_what_did_not_run_is_not_measured(text):
-    assert measured(WARM, PEAK_L1, first=Raised("RuntimeError", text), peak=1) == ((), ())
+    assert measured(E2E_NS, PEAK_L1, first=Raised("RuntimeError", text), peak=1) == ((), ())
 
 
 def test_what_cannot_be_measured_is_said():
-    found, notes = measured(WARM, PEAK_L1, raised=Raised("RuntimeError", "no room\nat all"))
+    found, notes = measured(E2E_NS, PEAK_L1, raised=Raised("RuntimeError", "no room\nat all"))
     assert found == ()
     assert notes == (
         "e2e_ns was not measured: a repeated call said no room",

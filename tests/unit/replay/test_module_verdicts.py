@@ -1,4 +1,5 @@
 import sys
+from unittest import SkipTest
 
 import pytest
 
@@ -68,6 +69,40 @@ def test_numbers_of_a_mock_board_are_not_judged_and_that_is_said():
 )
 def test_what_run_raises_tells_what_kind_of_failure_it_is(error, outcome):
     assert judge_module_error(SHADOW, error).outcome is outcome
+
+
+@pytest.mark.parametrize("device", [SHADOW, MOCK])
+@pytest.mark.parametrize(
+    "returned",
+    [
+        (False, "Skipping: bfloat4_b is not supported"),
+        (True, "skipped as ROW_MAJOR is not supported"),
+        (False, "Test skipped: no such layout"),
+        (False, "bfloat4_b is not supported, skipping."),
+        [(True, "Skipped: requires 2+ devices"), 0.0],
+    ],
+)
+def test_a_returned_text_about_skipping_is_a_skip_and_no_verdict(device, returned):
+    verdict = judge_module_result(device, returned)
+    assert verdict.outcome is Outcome.NOT_RUN
+    assert verdict.detail.startswith("the module skips it: ")
+    assert verdict.measurements == ()
+
+
+def test_a_text_that_only_mentions_skipping_is_a_verdict():
+    verdict = judge_module_result(SHADOW, (False, "3 rows were skipped, PCC 0.5"))
+    assert verdict.outcome is Outcome.NUMERICS
+
+
+def test_a_raised_text_about_skipping_is_a_skip():
+    for error in (SkipTest("no"), RuntimeError("Skipping this shape")):
+        assert judge_module_error(SHADOW, error).outcome is Outcome.NOT_RUN
+    assert judge_module_error(SHADOW, ValueError("cannot skip it")).outcome is Outcome.RAISED
+
+
+def test_a_pcc_alone_is_said_in_words():
+    verdict = judge_module_result(SHADOW, (False, "-0.0012"))
+    assert verdict.detail == "PCC -0.0012 is below the threshold of the module"
 
 
 def test_a_skip_is_no_failure():

@@ -83,13 +83,13 @@ def test_the_board_is_that_of_most_calls():
     assert planned({}).board is None
 
 
-def test_what_raised_is_told_unless_it_has_returned_too():
+def test_a_case_that_raised_is_marked_unless_it_has_returned_too():
     raised = {"outcome": CallOutcome.RAISED, "error": "RuntimeError: no"}
     assert planned(raised).raised == "RuntimeError: no"
     assert planned(raised, {"outputs": GAVE}).raised is None
 
 
-@pytest.mark.parametrize("query", [Query(), Query(op="ttnn.matmul"), Query(hidden_ops=True)])
+@pytest.mark.parametrize("query", [Query(), Query(op="ttnn.matmul"), Query(data_movement=True)])
 def test_every_case_of_a_trove_becomes_a_job(tmp_path, query):
     path = make_trove(tmp_path / "trove.db", LLAMA_IMPORT, RESNET_IMPORT)
     with open_reader(place_of(str(path))) as reader:

@@ -12,7 +12,7 @@ CLUSTER = {"CPU": 8.0, "galaxy": 1.0, "n300": 2.0, "node:127.0.0.1": 1.0}
 
 def task(kind, board=None, mesh=None):
     arguments = () if mesh is None else (("device", DeviceRef("ttnn.MeshDevice", mesh)),)
-    (task,) = tasks_of([Job(Case("ttnn.add", arguments), kind)], None, board, "run")
+    (task,) = tasks_of([Job(Case("ttnn.add", arguments), kind)], board, "run")
     return task
 
 

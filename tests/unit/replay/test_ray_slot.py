@@ -9,7 +9,7 @@ from optrove.model.records import Attempt, DeviceKind, Job, Outcome
 from optrove.model.values import Int
 from optrove.replay.messages import JobWriter, WorkerSetup
 from optrove.replay.ray_engine import Slot, read_reply
-from optrove.replay.workers import WorkerDied, WorkerTimeout, WorkerUnusable
+from optrove.replay.workers import BudgetOver, WorkerDied, WorkerTimeout, WorkerUnusable
 from optrove.serializer.text import write
 
 pytestmark = pytest.mark.slow
@@ -41,6 +41,9 @@ def test_a_slot_answers_batch_after_batch_until_its_worker_is_lost():
         assert "last words" in died.last_words
         (late,) = replies(slot, job("hang", timeout_ns=300_000_000), job("add", 8))
         assert isinstance(late, WorkerTimeout)
+        assert isinstance(replies(slot, job("add", 10))[0], Attempt)
+        (over,) = replies(slot, job("hang"), job("add", 8), seconds=1.0)
+        assert isinstance(over, BudgetOver)
         assert isinstance(replies(slot, job("add", 9))[0], Attempt)
 
 

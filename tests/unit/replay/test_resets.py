@@ -41,17 +41,17 @@ def board(tmp_path, monkeypatch):
 
 @pytest.fixture
 def run(monkeypatch):
-    """Run Jobs with a reset command; return the Attempts by what they are of, and what was told."""
+    """Run Jobs with a reset command; return the Attempts by op, and the lines for the user."""
 
     def with_reset(command, *jobs):
         if command is not None:
             monkeypatch.setenv("TT_SMI_RESET_COMMAND", command)
         ops = {}
-        told = []
-        for attempt in run_jobs(jobs, workers=Workers(2, ODD), tell=told.append):
+        printed = []
+        for attempt in run_jobs(jobs, workers=Workers(2, ODD), log=printed.append):
             ops[attempt.case_id] = attempt
         assert len(ops) == len(jobs)
-        return list(ops.values()), told
+        return list(ops.values()), printed
 
     return with_reset
 
@@ -63,10 +63,10 @@ def outcomes(attempts):
 def test_a_board_that_an_operation_has_wedged_is_reset_before_the_next_job(run, board, tmp_path):
     log = tmp_path / "resets"
     command = shell(f"echo reset >> {log}; rm {board}")
-    attempts, told = run(command, job("add", 1), job("wedge"), job("add", 2), job("add", 3))
+    attempts, printed = run(command, job("add", 1), job("wedge"), job("add", 2), job("add", 3))
     assert outcomes(attempts) == {Outcome.PASSED: 3, Outcome.HUNG: 1}
     assert log.read_text() == "reset\n"
-    assert any(line.startswith("the board was reset, for no end within 0.3 s") for line in told)
+    assert any(line.startswith("the board was reset, for no end within 0.3 s") for line in printed)
 
 
 def test_without_a_hang_nothing_is_reset(run, tmp_path):
@@ -78,37 +78,37 @@ def test_without_a_hang_nothing_is_reset(run, tmp_path):
 
 def test_a_job_that_met_a_faulty_machine_has_its_chance_after_the_reset(run, board):
     board.touch()
-    attempts, told = run(shell(f"rm {board}"), job("add"))
+    attempts, printed = run(shell(f"rm {board}"), job("add"))
     assert outcomes(attempts) == {Outcome.PASSED: 1}
-    assert told == ["the board was reset, for a fault of the machine"]
+    assert printed == ["the board was reset, for a fault of the machine"]
 
 
 def test_a_board_that_resets_do_not_bring_back_is_given_up(run, board):
     jobs = [job("add", number) for number in range(20)]
-    attempts, told = run(shell("exit 0"), job("add", 100), job("wedge"), *jobs)
+    attempts, printed = run(shell("exit 0"), job("add", 100), job("wedge"), *jobs)
     assert outcomes(attempts) == {Outcome.PASSED: 1, Outcome.HUNG: 1, Outcome.NOT_RUN: 20}
     reasons = {each.detail.splitlines()[0] for each in attempts if each.outcome is Outcome.NOT_RUN}
     assert any("sh -c 'exit 0' does not help" in reason for reason in reasons)
-    assert sum(line.startswith("the board was reset") for line in told) == FRUITLESS
-    assert "the board was given up" in told[-1]
+    assert sum(line.startswith("the board was reset") for line in printed) == FRUITLESS
+    assert "the board was given up" in printed[-1]
 
 
 def test_a_reset_that_fails_is_tried_again_and_then_the_board_is_given_up(run):
     command = shell("echo no such chip; exit 3")
-    attempts, told = run(command, job("hang"), *(job("add", number) for number in range(5)))
+    attempts, printed = run(command, job("hang"), *(job("add", number) for number in range(5)))
     assert outcomes(attempts) == {Outcome.HUNG: 1, Outcome.NOT_RUN: 5}
     failed = "the reset of the board failed: it ended with exit code 3: no such chip"
-    assert told.count(failed) == FRUITLESS
+    assert printed.count(failed) == FRUITLESS
     (reason,) = {each.detail for each in attempts if each.outcome is Outcome.NOT_RUN}
     assert f"{FRUITLESS} resets in a row failed: it ended with exit code 3" in reason
 
 
 def test_operations_that_hang_one_after_another_do_not_condemn_a_board_that_works(run):
     hanging = [job("hang", number) for number in range(FRUITLESS + 1)]
-    attempts, told = run("true", job("add"), *hanging, job("refuse"))
+    attempts, printed = run("true", job("add"), *hanging, job("refuse"))
     assert outcomes(attempts)[Outcome.HUNG] == len(hanging)
     assert outcomes(attempts)[Outcome.PASSED] == 1
-    assert not any("given up" in line for line in told)
+    assert not any("given up" in line for line in printed)
 
 
 def test_without_a_reset_command_a_dead_board_is_given_up_with_advice(run, board):
@@ -140,7 +140,7 @@ def test_a_reset_has_a_deadline_and_leaves_no_children(tmp_path):
     held = tmp_path / "held"
     os.mkfifo(held)
     reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
-    # Who only reads is not told that all writers are gone if there was never one.
+    # A reader does not notice that all writers are gone if there was never one.
     writer = os.open(held, os.O_WRONLY)
     try:
         problem = reset(["sh", "-c", f"sleep 600 > {held} & wait"], 0.5)

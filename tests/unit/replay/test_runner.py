@@ -9,7 +9,7 @@ import pytest
 
 from optrove.errors import UnknownBoard
 from optrove.model.case import Case
-from optrove.model.records import DeviceKind, DeviceParameters, Job, JobGroup, Outcome, Plan
+from optrove.model.records import DeviceKind, DeviceParameters, Job, Outcome
 from optrove.model.values import DeviceRef, Int
 from optrove.replay.device_choice import device_key
 from optrove.replay.runner import Workers, run_jobs
@@ -18,8 +18,8 @@ from optrove.serializer.hashes import placement_hash
 ODD = (sys.executable, str(Path(__file__).parents[2] / "support" / "odd_worker.py"))
 
 
-def job(op, number=0, **options):
-    return Job(Case(f"odd.{op}", (("a", Int(number)),)), DeviceKind.HOST, **options)
+def job(op, number=0, device_kind=DeviceKind.HOST, **options):
+    return Job(Case(f"odd.{op}", (("a", Int(number)),)), device_kind, **options)
 
 
 def run(jobs, count=1, **options):
@@ -43,6 +43,21 @@ def test_jobs_that_are_not_begun_in_time_are_left_out_and_the_others_end_in_orde
     assert len(list(run_jobs(jobs, workers=ample))) == len(jobs)
 
 
+def test_a_job_that_outlasts_the_time_of_the_run_is_interrupted():
+    jobs = [job("hang"), job("hang", 1), job("add")]
+    for seconds in (2, 10, 60):  # until the worker is quick enough to begin
+        limited = Workers(1, ODD, until=time.monotonic() + seconds)
+        attempts = list(run_jobs(jobs, workers=limited))
+        if attempts:
+            break
+    assert [(each.outcome, each.detail) for each in attempts] == [
+        (
+            Outcome.NOT_RUN,
+            "budget: its time was over while it was called; the process was killed",
+        )
+    ]
+
+
 def test_one_process_executes_all_jobs_of_a_worker():
     attempts = run([job("add", number) for number in range(5)])
     assert len({each.outputs for each in attempts}) == 1
@@ -52,8 +67,8 @@ def test_a_crash_and_a_hang_among_many_cost_exactly_those_two():
     jobs = [job("add", number) for number in range(200)]
     jobs[70] = job("crash")
     jobs[130] = job("hang", timeout_ns=500_000_000)
-    told = []
-    attempts = {each.case_id: each for each in run(jobs, 2, tell=told.append)}
+    lines = []
+    attempts = {each.case_id: each for each in run(jobs, 2, log=lines.append)}
     assert Counter(each.outcome for each in attempts.values()) == {
         Outcome.PASSED: 198,
         Outcome.CRASHED: 1,
@@ -66,7 +81,7 @@ def test_a_crash_and_a_hang_among_many_cost_exactly_those_two():
     hung = attempts[placement_hash(jobs[130].case)]
     assert hung.outcome is Outcome.HUNG
     assert "within 0.5 s while it was called" in hung.detail
-    assert sorted(line.partition(":")[0] for line in told) == ["odd.crash", "odd.hang"]
+    assert sorted(line.partition(":")[0] for line in lines) == ["odd.crash", "odd.hang"]
 
 
 @pytest.mark.parametrize(
@@ -107,8 +122,8 @@ def test_an_operation_that_refuses_is_rejected_in_its_own_words():
 
 
 def test_a_crash_on_a_mock_board_is_tried_again_with_slow_dispatch():
-    jobs = [job("crash_unless_slow"), job("add")]
-    attempts = run(jobs, board="galaxy", device_kind=DeviceKind.MOCK)
+    jobs = [job(op, device_kind=DeviceKind.MOCK) for op in ("crash_unless_slow", "add")]
+    attempts = run(jobs, board="galaxy")
     assert {each.outcome for each in attempts} == {Outcome.PASSED}
     (retried,) = (each for each in attempts if each.notes)
     assert retried.notes[0].startswith("with fast dispatch the process ended with signal 11")
@@ -116,13 +131,13 @@ def test_a_crash_on_a_mock_board_is_tried_again_with_slow_dispatch():
 
 
 def test_a_crash_with_slow_dispatch_too_is_a_crash():
-    (attempt,) = run([job("crash")], board="galaxy", device_kind=DeviceKind.MOCK)
+    (attempt,) = run([job("crash", device_kind=DeviceKind.MOCK)], board="galaxy")
     assert attempt.outcome is Outcome.CRASHED
     assert "with fast dispatch" in attempt.notes[0]
 
 
 def test_a_board_that_has_slow_dispatch_anyway_is_not_tried_twice():
-    (attempt,) = run([job("crash")], board="n300", device_kind=DeviceKind.MOCK)
+    (attempt,) = run([job("crash", device_kind=DeviceKind.MOCK)], board="n300")
     assert attempt.outcome is Outcome.CRASHED
     assert attempt.notes == ()
 
@@ -157,12 +172,6 @@ def test_closing_the_iterator_early_ends_the_workers():
     (pid,) = (part.value for part in first.outputs)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-def test_a_plan_is_executed_like_its_jobs():
-    jobs = (job("add", 1), job("add", 2))
-    plan = Plan("plan", (JobGroup(device_key(jobs[0], None), jobs),))
-    assert len(run(plan)) == 2
 
 
 def test_no_jobs_give_no_attempts():

@@ -121,7 +121,7 @@ def test_arguments_are_folded_where_commas_allow_it():
         ),
     ],
 )
-def test_what_is_unusual_about_a_tensor_is_told(placement, text):
+def test_the_unusual_facts_of_a_tensor_are_shown(placement, text):
     spec = TensorSpec((2, 4), "ttnn.bfloat16", placement)
     assert drawn(spec) == f"Tensor(shape=[2, 4], dtype=BFLOAT16, {text})"
 

@@ -2,9 +2,9 @@ from drawn import drawn_lines
 from optrove.model.values import Opaque
 from optrove.report.describe import NOT_GIVEN, ArgumentChange, argument_changes
 from optrove.report.diff import (
-    Comparison,
+    CaseComparison,
+    CaseSide,
     Kind,
-    Side,
     compare,
     counted,
     diff_data,
@@ -28,11 +28,11 @@ class Sides:
         rows = [[case_row(one, calls) for one, calls in side] for side in (a, b)]
         contents = {row.case_id: row.content for side in rows for row in side}
         a, b = (
-            Side(name, "run", counted(side), contents.get)
+            CaseSide(name, "run", counted(side), contents.get)
             for name, side in zip(("old", "new"), rows, strict=True)
         )
         self.difference = compare(a.cases, b.cases, contents.get, **options)
-        self.comparison = Comparison(a, b, self.difference)
+        self.comparison = CaseComparison(a, b, self.difference)
 
     @property
     def kinds(self):
@@ -150,12 +150,12 @@ def test_machines_get_every_change_with_its_parts():
     assert [op["op"] for op in data["ops"]] == ["ttnn.add", "ttnn.matmul"]
 
 
-def test_arguments_that_are_given_on_one_side_only_are_told():
+def test_arguments_that_are_given_on_one_side_only_are_reported():
     (change,) = argument_changes(matmul(), matmul(transpose_a=True))
     assert change == ArgumentChange("transpose_a", NOT_GIVEN, "True")
 
 
-def test_parts_of_lists_tensors_and_structs_are_told_by_their_paths():
+def test_parts_of_lists_tensors_and_structs_are_reported_by_their_paths():
     before = case("ttnn.pad", x=tensor(32, 32), padding=[0, 1, (2, 3)], value=0.0)
     after = case("ttnn.pad", x=tensor(32, 32, mesh=(1, 2)), padding=[0, 1, (2, 4)], value=None)
     assert argument_changes(before, after) == (

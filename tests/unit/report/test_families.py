@@ -42,7 +42,7 @@ def test_the_family_that_is_called_most_comes_first():
     assert found[0].varied == ()
 
 
-def test_what_varies_within_a_list_is_told_by_its_place():
+def test_what_varies_within_a_list_is_reported_by_its_place():
     (family,) = families(
         called(*(fill(0, begins=[0, 0, start, 0], ends=(1, start + 1)) for start in (0, 32, 64)))
     )

@@ -11,10 +11,10 @@ from executed_runs import (
     make_executed,
     run,
 )
-from optrove.model.records import Outcome
+from optrove.model.records import AttemptedCase, Outcome
 from optrove.report.draw_html import draw_html
 from optrove.report.report_page import report_of, results_report
-from optrove.report.results import Result, RunResults
+from optrove.report.results import RunResults
 from optrove.serializer.described import describe_case
 
 
@@ -55,11 +55,11 @@ def many(count):
     rejected = attempt(SHARDED, "run", Outcome.REJECTED)
     bad = (f"cause {'x' * (number % 400)}\n{WORDS * 10}" for number in range(count))
     return tuple(
-        Result(
+        AttemptedCase(
             f"ttnn.op{number % 300}",
             replace(rejected, detail=why) if number % 2 else good,
-            content,
             number,
+            content,
         )
         for number, why in enumerate(bad)
     )
@@ -74,7 +74,7 @@ def test_a_report_of_ten_thousand_cases_can_be_sent():
 
 def test_a_run_of_nothing_but_machine_faults_says_that_nothing_is_known():
     failed = attempt(SHARDED, "run", Outcome.NOT_RUN, "no chips detected")
-    one = Result("ttnn.matmul", failed, describe_case(SHARDED).content)
+    one = AttemptedCase("ttnn.matmul", failed, content=describe_case(SHARDED).content)
     text = "".join(Tags(draw_html(results_report(RunResults(run("run"), (one,)), None))).text)
     assert "nothing ran" in text
     assert "no chips detected" in text

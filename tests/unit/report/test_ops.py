@@ -13,9 +13,9 @@ def ops_lines(rows, left, *, all_ops, width=None):
 
 LLAMA = "meta-llama/Llama-3.2-11B-Vision-Instruct"
 ROWS = (
-    OpRow("ttnn.matmul", 12, 4096, (LLAMA, "resnet50"), 1.0, hidden=False),
-    OpRow("ttnn.to_device", 3, 512, (LLAMA,), 1.0, hidden=True),
-    OpRow("ttnn.add", 2, 7, (LLAMA,), 0.5, hidden=False),
+    OpRow("ttnn.matmul", 12, 4096, (LLAMA, "resnet50"), 1.0),
+    OpRow("ttnn.to_device", 3, 512, (LLAMA,), 1.0),
+    OpRow("ttnn.add", 2, 7, (LLAMA,), 0.5),
 )
 LEFT = LeftOut(moving=Amount(1, 3, 512))
 
@@ -39,13 +39,11 @@ def test_all_ops_are_shown_on_demand():
 
 
 def test_a_list_fits_into_a_terminal_of_80_columns():
-    longest = OpRow(
-        "ttnn.experimental.all_gather_minimal_matmul", 1, 1, (LLAMA,), 1.0, hidden=False
-    )
+    longest = OpRow("ttnn.experimental.all_gather_minimal_matmul", 1, 1, (LLAMA,), 1.0)
     assert max(map(len, ops_lines((*ROWS, longest), LEFT, all_ops=True, width=80))) == 80
 
 
-def test_hidden_ops_alone_make_no_table():
+def test_data_movement_ops_alone_make_no_table():
     assert ops_lines(ROWS[1:2], LEFT, all_ops=False) == [
         "0 ops, 0 cases, 0 calls from 0 models",
         "left out: 512 calls, 3 cases of 1 data-movement op (--all-ops counts them)",
@@ -66,5 +64,5 @@ def test_machines_get_names_of_models_and_a_share():
 @pytest.mark.parametrize(
     ("share", "text"), [(0.0, "0%"), (0.0001, "1%"), (0.5, "50%"), (0.9999, "99%"), (1.0, "100%")]
 )
-def test_only_all_is_a_hundred_percent_and_only_nothing_is_none(share, text):
+def test_only_all_is_a_hundred_percent_and_only_nothing_is_zero(share, text):
     assert percent(share, 0) == text

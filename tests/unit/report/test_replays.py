@@ -23,11 +23,12 @@ from optrove.report.replays import (
     replay_document,
 )
 from optrove.report.wording import number
+from optrove.serializer.described import case_of
 from trove_rows import tensor
 
 
 def attempts_lines(attempts, width=None):
-    return drawn_lines(replay_document(attempts), width)
+    return drawn_lines(replay_document(attempts, case_of(attempts[0].content)), width)
 
 
 def attempt_lines(one):
@@ -61,7 +62,7 @@ def test_what_passed_has_notes_and_differences_and_no_cause():
     assert not is_as_recorded(one)
 
 
-def test_a_note_about_several_parts_of_an_argument_is_told_once():
+def test_a_note_about_several_parts_of_an_argument_is_shown_once():
     one = replace(attempted().attempt, notes=(FABRIC, "other", FABRIC))
     assert remarks_of(one).notes == (FABRIC, "other")
     assert is_as_recorded(attempted(detail=FABRIC).attempt)
@@ -186,6 +187,15 @@ def test_what_fails_for_one_reason_is_one_cause_whatever_the_numbers():
     assert found[0].example is every[2]
 
 
+def test_the_pcc_of_a_case_is_not_the_name_of_a_cause():
+    every = [
+        attempted(Outcome.NUMERICS, f"output 0: PCC {pcc} is below 0.99", add(place))
+        for place, pcc in enumerate(("0.5", "-1.2e-05", "nan"))
+    ]
+    (found,) = causes(every)
+    assert (found.count, found.text) == (3, "output 0: PCC is below 0.99")
+
+
 def test_the_answer_of_a_board_names_causes_commands_and_what_was_supplied():
     every = [
         attempted(detail=f"{FABRIC}\nnot as recorded: {DIFFERENCE}"),
@@ -213,7 +223,7 @@ def test_a_share_never_looks_like_all_or_nothing_when_it_is_not(passed, of, text
     assert f"({text} accepted)" in lines[0]
 
 
-def test_one_cause_of_many_ops_is_told_once():
+def test_one_cause_of_many_ops_is_shown_once():
     from trove_rows import case
 
     every = [
@@ -231,9 +241,9 @@ def test_long_reasons_break_between_words_and_it_is_said_where_they_are_whole():
     first = lines.index("rejected by ttnn:") + 1
     shown = lines[first : lines.index("     ttnn.add")]
     assert max(map(len, shown)) <= 60
-    told = " ".join(line.strip() for line in shown).removeprefix("1x ").removesuffix(" ...")
-    assert told != reason
-    assert f"{reason} ".startswith(f"{told} ")
+    rest = " ".join(line.strip() for line in shown).removeprefix("1x ").removesuffix(" ...")
+    assert rest != reason
+    assert f"{reason} ".startswith(f"{rest} ")
     assert lines[-1] == WHOLE
     one = attempted(Outcome.REJECTED, reason)
     adapted = adapted_lines([one], {one.attempt.case_id: ((), ("a",))}, ())
@@ -266,14 +276,14 @@ def test_the_data_is_json_and_its_counts_are_what_was_planned():
     assert data["causes"][0]["example"] == every[1].attempt.case_id
 
 
-def test_what_was_adapted_is_told_apart():
+def test_adapted_cases_are_shown_separately():
     one = attempted()
-    told = {one.attempt.case_id: (("num_links 2 instead of 4",), ("a", "b"))}
-    lines = adapted_lines([one], told, (("ttnn.from_torch", 3),))
+    rest = {one.attempt.case_id: (("num_links 2 instead of 4",), ("a", "b"))}
+    lines = adapted_lines([one], rest, (("ttnn.from_torch", 3),))
     sums = "2 accepted, 3 cannot be adapted (ttnn.from_torch)"
     assert f"of 5 cases not accepted, after adaptation: {sums}" in lines
     assert "  2x num_links 2 instead of 4" in lines
-    assert adapted_data([one], told, (("ttnn.from_torch", 3),))["unadapted"] == 3
+    assert adapted_data([one], rest, (("ttnn.from_torch", 3),))["unadapted"] == 3
     none = adapted_lines([], {}, (("ttnn.add", 1), ("ttnn.sub", 1)))[-1]
     assert none.endswith("adaptation: 2 cannot be adapted (1x ttnn.add, 1x ttnn.sub)")
     assert "no case to try" in adapted_lines([], {}, ())[-1]

@@ -5,12 +5,11 @@ import pytest
 
 from drawn import drawn_lines
 from executed_runs import SHARDED, attempt, run
-from optrove.model.records import DeviceKind, Measurement, Outcome
+from optrove.model.records import AttemptedCase, DeviceKind, Measurement, Outcome
+from optrove.model.trove import PlannedCase
 from optrove.report.report_page import pcc_chart, time_chart
 from optrove.report.results import (
-    Result,
     RunResults,
-    Waiting,
     numberless_text,
     results_document,
     spread,
@@ -19,7 +18,11 @@ from optrove.report.results import (
 
 
 def result(*args, suite=None, op="ttnn.matmul", **facts):
-    return Result(op, attempt(SHARDED, "run", *args, **facts), "{}", 3, suite)
+    return AttemptedCase(op, attempt(SHARDED, "run", *args, **facts), 3, "{}", suite)
+
+
+def planned(digit, op):
+    return PlannedCase(digit * 64, DeviceKind.SHADOW, op=op)
 
 
 def summary(*results, waiting=()):
@@ -36,6 +39,8 @@ def summary(*results, waiting=()):
         (Outcome.CRASHED, "xfail_nightly", "xfailed", True),
         (Outcome.PASSED, "xfail_nightly", "xpassed", True),
         (Outcome.NOT_RUN, "xfail_nightly", "not_run", False),
+        (Outcome.REJECTED, "xfail", "xfailed", True),
+        (Outcome.REJECTED, "XFail2", "xfailed", True),
         (Outcome.REJECTED, "not_xfail_nightly", "rejected", False),
     ],
 )
@@ -49,7 +54,7 @@ def test_counts_add_up_with_what_was_not_attempted():
         result(),
         result(Outcome.HUNG, "no answer"),
         result(Outcome.NOT_RUN, "no ttnn", op="ttnn.add"),
-        waiting=[Waiting("ttnn.add", "1" * 64), Waiting("ttnn.exp", "2" * 64)],
+        waiting=[planned("1", "ttnn.add"), planned("2", "ttnn.exp")],
     )
     assert found.counts == {"passed": 1, "hung": 1, "not_run": 1, "not_attempted": 2}
     assert found.planned == sum(row.planned for row in found.ops) == 5
@@ -112,7 +117,7 @@ def test_durations_are_shown_by_powers_of_ten():
     ]
 
 
-def test_nothing_that_ran_is_told_as_such():
+def test_nothing_that_ran_is_reported_as_such():
     found = RunResults(run("run"), (result(Outcome.NOT_RUN, "no ttnn"),))
     lines = drawn_lines(results_document(found, None))
     assert "no case ran, so nothing is known about any operation" in lines

@@ -36,7 +36,7 @@ def test_columns_without_any_word_are_left_out():
     assert runs_lines([])[0] == "run  model or source"
 
 
-def test_a_state_is_told_where_the_passed_cases_do_not_tell_it():
+def test_a_state_is_shown_where_the_passed_cases_do_not_show_it():
     failed = row("replay *", RunKind.REPLAY, 1, attempts=(("passed", 2), ("rejected", 1)))
     assert "exit" not in runs_lines([failed])[1]
     interrupted = row("replay *", RunKind.REPLAY, 130, attempts=(("passed", 2),))

@@ -4,7 +4,7 @@ from drawn import drawn_lines
 from optrove.model.ops import Amount, Counting, LeftOut
 from optrove.model.records import TestOutcome, TestResult
 from optrove.report.summary import LOST, summarize
-from optrove.report.trace import summary_document
+from optrove.report.trace import summary_data, summary_document
 from tracing import assert_adds_up, fake_op, perform, readers_in, start_recorder, summary_of
 
 
@@ -85,7 +85,7 @@ def test_every_kind_of_call_is_counted_once(tmp_path):
     assert summary.lost == 1
 
 
-def test_what_other_ops_call_and_what_only_moves_data_is_told_apart(tmp_path):
+def test_inner_calls_and_data_movement_are_counted_separately(tmp_path):
     recorder, journal = start_recorder(tmp_path)
     inner, move = fake_op("fake.inner"), fake_op("ttnn.to_device", composite=True)
 
@@ -110,7 +110,13 @@ def test_what_other_ops_call_and_what_only_moves_data_is_told_apart(tmp_path):
         "",
         "left out: 1 call, 1 case of 1 data-movement op (--all-ops counts them)",
     ]
-    lines = drawn_lines(summary_document(summary, Counting(all_ops=True, nested=True)))
+    everything = Counting(all_ops=True, nested=True)
+    data = summary_data(summary, everything)
+    assert (data["calls"], data["cases"]) == (13, 7)
+    assert sum(each["executed"] for each in data["ops"]) == 13
+    assert data["left_out"]["nested"]["calls"] == 0
+    assert (summary_data(summary)["calls"], summary_data(summary)["cases"]) == (4, 3)
+    lines = drawn_lines(summary_document(summary, everything))
     assert lines[0] == "13 calls, 7 cases"
     assert "fake.inner          3      4" in lines
     assert not any(line.startswith("left out") for line in lines)

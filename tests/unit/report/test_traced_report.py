@@ -3,7 +3,7 @@ from optrove.model.ops import Amount, LeftOut
 from optrove.model.records import Measurement, RunKind, TestOutcome, TestResult
 from optrove.model.trove import Machine, OpRow, RunRow
 from optrove.report.draw_html import draw_html
-from optrove.report.outcomes import Traced
+from optrove.report.outcomes import TracedRun
 from optrove.report.report_page import traced_report
 
 
@@ -13,9 +13,9 @@ def outcome_of(name, outcome, **facts):
 
 def test_a_traced_run_shows_its_tests_failures_first_and_its_ops():
     ops = (
-        OpRow("ttnn.matmul", 3, 90, ("demo",), 1.0, hidden=False),
-        OpRow("ttnn.add", 1, 10, ("demo",), 0.5, hidden=False),
-        OpRow("ttnn.to_device", 2, 40, ("demo",), 1.0, hidden=True),
+        OpRow("ttnn.matmul", 3, 90, ("demo",), 1.0),
+        OpRow("ttnn.add", 1, 10, ("demo",), 0.5),
+        OpRow("ttnn.to_device", 2, 40, ("demo",), 1.0),
     )
     pcc = Measurement("pcc", 0.97, 0.99, passed=False)
     tests = (
@@ -25,7 +25,7 @@ def test_a_traced_run_shows_its_tests_failures_first_and_its_ops():
     )
     left = LeftOut(moving=Amount(1, 2, 40), nested=Amount(1, 0, 10))
     row = RunRow(run("run", RunKind.TRACE, model="demo"), Machine(), 100, 4, left=left)
-    page = traced_report(Traced(row, ops, tests))
+    page = traced_report(TracedRun(row, ops, tests))
     tiles, bar, sums, charts, tested, _, _ = page.parts
     assert {tile.label: tile.value for tile in tiles.tiles} == {
         "calls": "100",

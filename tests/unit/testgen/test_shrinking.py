@@ -32,8 +32,8 @@ def take(*shape, where=None, scale=2, **more):
     return case("picky.take", input=tensor(*shape, where=where), scale=scale, **more)
 
 
-def shrunk(one, limits=None, tell=lambda _: None):
-    return shrink(planned(one), HERE, limits or Limits(), tell, PICKY)
+def shrunk(one, limits=None, log=lambda _: None):
+    return shrink(planned(one), HERE, limits or Limits(), log, PICKY)
 
 
 def attempt(outcome, detail):
@@ -41,8 +41,8 @@ def attempt(outcome, detail):
 
 
 def test_all_goes_that_does_not_matter_and_what_matters_stays():
-    told = []
-    found = shrunk(take(2, 8, 64, 512, where=SHARDED, alpha=1, beta=True), tell=told.append)
+    lines = []
+    found = shrunk(take(2, 8, 64, 512, where=SHARDED, alpha=1, beta=True), log=lines.append)
     arguments = dict(found.case.arguments)
     assert sorted(arguments) == ["input", "scale"]
     assert arguments["input"].placement.memory == memory()
@@ -53,7 +53,7 @@ def test_all_goes_that_does_not_matter_and_what_matters_stays():
     assert "without alpha, beta" in found.steps or {"without alpha", "without beta"} <= {
         *found.steps
     }
-    assert told
+    assert lines
 
 
 def test_a_case_that_cannot_be_simpler_stays():

@@ -28,7 +28,7 @@ from optrove.model.values import (
 )
 from optrove.model.values import TensorSpec as Spec
 from optrove.serializer.hashes import placement_hash
-from optrove.testgen.cases import Filling, Numbers, RecordedCase
+from optrove.testgen.cases import DrawnValues, Filling, RecordedCase
 from optrove.testgen.expressions import NotExpressible, expression_of
 from optrove.testgen.files import generate
 from trove_rows import case, memory, shard, tensor, value
@@ -174,7 +174,7 @@ class TestCalls:
         ast.parse(text)
         assert "X=make(x), x=make(x_)" in text
 
-    def test_make_semaphores_anew_and_say_where_nothing_told_how(self):
+    def test_recreate_semaphores_and_say_where_no_recipe_was_recorded(self):
         unknown = Handle("ttnn.GlobalSemaphore", None)
         mesh = DeviceRef("ttnn.MeshDevice", (1, 8))
         one = case("ttnn.all_gather", input_tensor=tensor(32, 32), semaphore=unknown, mesh=mesh)
@@ -210,8 +210,8 @@ class TestTensors:
         places = tensor(1, 32, dtype="uint32")
         one = case("ttnn.embedding", input_tensor=places, cos=tensor(32, 32, number=1))
         fillings = {
-            "input_tensor": Filling(Numbers.WHOLE, 1000),
-            "cos": Filling(Numbers.COSINES),
+            "input_tensor": Filling(DrawnValues.WHOLE, 1000),
+            "cos": Filling(DrawnValues.COSINES),
         }
         (text,) = texts(recorded(one, fillings=fillings))
         assert "values=whole(1000)" in text
@@ -270,7 +270,7 @@ class TestLeftOut:
             (Handle("ttnn.SubDevice", None), "made by the program that uses it"),
             (Struct("user:mine.Config", ()), "belongs to a program"),
             (Struct("ttnn.MatmulParams", ()), "no constructor of ttnn.MatmulParams"),
-            (Symbol("ttnn.Layout", "A B"), "no name"),
+            (Symbol("ttnn.Layout", "A B"), "not a name"),
         ],
     )
     def test_cases_are_named_with_the_part_that_no_expression_makes(self, part, reason):
@@ -290,7 +290,7 @@ class TestLeftOut:
             case("ttnn.relu", input_tensor=part), device=DeviceParameters(mesh_shape=(2, 4))
         )
         (left,) = generate([one]).left_out
-        assert left.reason == "it lies on a part of the mesh only"
+        assert left.reason == "it is only on a part of the mesh"
 
     def test_cases_that_name_a_file_of_the_model_are_named(self):
         dumped = case("ttnn.dump_tensor", file_name=Text("/models/w.tensorbin"), tensor=tensor(32))
@@ -351,7 +351,7 @@ def test_files_pass_the_linter_and_the_formatter(tmp_path):
         "ttnn.MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig",
         tuple((f"a_field_with_a_long_name_{number}", value(number)) for number in range(9)),
     )
-    fillings = {f"x{place}": Filling(each, 9) for place, each in enumerate(Numbers)}
+    fillings = {f"x{place}": Filling(each, 9) for place, each in enumerate(DrawnValues)}
     filled = case(
         "ttnn.many",
         **{name: tensor(32, 32, number=at) for at, name in enumerate(fillings)},

@@ -41,7 +41,7 @@ for (const table of document.querySelectorAll("table.grid")) {
 
 for (const input of document.querySelectorAll("input[type=search]")) {
   const rows = Array.from(document.getElementById(input.dataset.table).tBodies[0].rows);
-  const told = input.closest(".find").querySelector("output");
+  const count = input.closest(".find").querySelector("output");
   input.addEventListener("input", () => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
@@ -50,7 +50,7 @@ for (const input of document.querySelectorAll("input[type=search]")) {
       row.hidden = !words.every((word) => text.includes(word));
       shown += row.hidden ? 0 : 1;
     }
-    told.textContent = words.length ? `${shown} of ${rows.length}` : "";
+    count.textContent = words.length ? `${shown} of ${rows.length}` : "";
   });
 }
 

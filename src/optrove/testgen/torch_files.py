@@ -1,0 +1,202 @@
+"""Generate pytest files of recorded cases of torch's operations; they need torch and pytest only.
+
+A file tests the cases of one operation: each is called with random numbers from a seed, the specs
+of its outputs have to be as recorded, and its numbers close to the same operation in float64 on
+the CPU. A tensor is a ``Spec``; fields with their default values are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from importlib.resources import files
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+from optrove.frameworks.input_values import way_to_draw
+from optrove.frameworks.torch.domains import domain_of
+from optrove.frameworks.torch.reference import UNINITIALIZED, last_name
+from optrove.model.values import (
+    List,
+    Struct,
+    TensorSpec,
+    TorchPlacement,
+    Tuple,
+    walk,
+)
+from optrove.report.wording import SHORT_ID, plural
+from optrove.testgen.expressions import NotExpressible, expression_of, flat, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from optrove.model.values import Value
+    from optrove.testgen.cases import RecordedCase
+
+_OP: Final = re.compile(r"torch\.ops(\.[A-Za-z_][A-Za-z0-9_]*){3}")
+_PLACE: Final = re.compile(r"arg(\d+)")
+_INTEGERS: Final = re.compile(r"torch\.(u?int|bool)")
+_DRAWN: Final = frozenset({"normal", "whole", "positive", "share", "positive_definite"})
+_IMPORTS: Final = """\
+# ruff: noqa
+import sys
+from dataclasses import dataclass
+from math import prod
+
+import pytest
+import torch
+"""
+
+
+def is_torch_op(op: str) -> bool:
+    """Return whether an op is one of torch."""
+    return op.startswith("torch.")
+
+
+def check_torch(recorded: RecordedCase) -> None:
+    """Raise NotExpressible for a case that no Python makes."""
+    _Writer(recorded).text()
+
+
+def torch_file(cases: Sequence[RecordedCase], mark: str) -> str:
+    """Return the text of a file that tests cases of one operation."""
+    op = cases[0].case.op
+    counted = sum(each.calls or 0 for each in cases)
+    about = f"{mark} {plural(len(cases), 'case')}, {plural(counted, 'call')}, most called first."
+    names = _ids(cases)
+    rows = "".join(
+        f"    pytest.param({_Writer(each).text()}, id={quoted(name)}),\n"
+        for each, name in zip(cases, names, strict=True)
+    )
+    parts = files("optrove.testgen").joinpath("templates/torch_parts.py.jinja").read_text("utf-8")
+    uninitialized = last_name(op) in UNINITIALIZED
+    function = re.sub(r"\W", "_", last_name(op)).strip("_") or "op"
+    return (
+        f'"""Test {op} as models call it.\n\n{about} Needs torch and pytest only.\n"""\n\n'
+        f"{_IMPORTS}\n"
+        f"OP = {op}\n"
+        f"NOT_INITIALIZED = {uninitialized}\n"
+        f"{parts}\n\n"
+        f"CASES = [\n{rows}]\n\n\n"
+        f'@pytest.mark.parametrize(("call", "outputs"), CASES)\n'
+        f"def test_{function}(call, outputs):\n"
+        f"    check(OP, call, outputs)\n\n\n"
+        f'if __name__ == "__main__":\n'
+        f"    sys.exit(pytest.main([__file__, *sys.argv[1:]]))\n"
+    )
+
+
+def torch_file_name(op: str, case_id: str | None = None) -> str:
+    """Return the name of the file of an operation, or of one of its cases."""
+    stem = re.sub(r"\W", "_", op.removeprefix("torch.ops."))
+    return f"test_torch_{stem}{'' if case_id is None else f'_{case_id[:SHORT_ID]}'}.py"
+
+
+def by_operation(cases: Iterable[RecordedCase]) -> dict[str, list[RecordedCase]]:
+    """Return cases by operation."""
+    found: defaultdict[str, list[RecordedCase]] = defaultdict(list)
+    for each in cases:
+        found[each.case.op].append(each)
+    return found
+
+
+def _ids(cases: Sequence[RecordedCase]) -> list[str]:
+    """Return a readable name for each case: the shapes and dtypes of its tensors."""
+    texts = []
+    for each in cases:
+        specs = [part for _, part in each.parts if isinstance(part, TensorSpec)]
+        shown = "-".join(
+            f"{'x'.join(map(str, spec.shape)) or 'scalar'}_{spec.dtype.removeprefix('torch.')}"
+            for spec in specs[:3]
+        )
+        texts.append(shown or "no_tensors")
+    counted = Counter(texts)
+    return [
+        text if counted[text] == 1 else f"{text}-{each.case_id[:8]}"
+        for text, each in zip(texts, cases, strict=True)
+    ]
+
+
+class _Writer:
+    """Writes the arguments and outputs of one case as Python."""
+
+    def __init__(self, recorded: RecordedCase) -> None:
+        self._recorded = recorded
+        self._arguments: Mapping[str, Value] = dict(recorded.case.arguments)
+        self._domain = domain_of(recorded.case.op, self._arguments)
+        specs = [part for _, part in recorded.parts if isinstance(part, TensorSpec)]
+        self._identities = Counter(spec.identity for spec in specs)
+        self._storages = Counter(spec.storage for spec in specs)
+
+    def text(self) -> str:
+        """Return the call and its outputs; NotExpressible if a part cannot be written."""
+        op = self._recorded.case.op
+        if not _OP.fullmatch(op):
+            reason = "tests are written of the dispatcher's operations: trace with --level aten"
+            raise NotExpressible("$.op", f"{op}: {reason}")
+        placed = [name for name in self._arguments if _PLACE.fullmatch(name)]
+        placed.sort(key=lambda name: int(name[3:]))
+        given = "".join(f"{self._argument(name)}, " for name in placed)
+        named = ", ".join(
+            f"{quoted(name)}: {self._argument(name)}"
+            for name in self._arguments
+            if name not in placed
+        )
+        return f"(({given}), {{{named}}}), {self._outputs()}"
+
+    def _argument(self, name: str) -> str:
+        return self._value(self._arguments[name], name, "")
+
+    def _value(self, value: Value, name: str, path: str) -> str:
+        match value:
+            case TensorSpec(placement=TorchPlacement() as placement):
+                return self._spec(value, placement, name, path)
+            case List(items):
+                inner = [self._value(item, name, f"{path}[{n}]") for n, item in enumerate(items)]
+                return f"[{', '.join(inner)}]"
+            case Tuple(items):
+                inner = [self._value(item, name, f"{path}[{n}]") for n, item in enumerate(items)]
+                return f"({''.join(f'{each}, ' for each in inner)})"
+            case Struct("torch.device"):
+                return "DEVICE"
+            case Struct("torch.Size", (("sizes", sizes),)):
+                return f"torch.Size({self._value(sizes, name, path)})"
+        return flat(expression_of(value, f"$.arguments.{name}{path}"))
+
+    def _spec(self, spec: TensorSpec, placement: TorchPlacement, name: str, path: str) -> str:
+        if placement.layout != "strided":
+            raise NotExpressible(f"$.arguments.{name}{path}", f"a {placement.layout} tensor")
+        integers = bool(_INTEGERS.match(spec.dtype))
+        draw, below = self._domain(name, path, integers) or way_to_draw(
+            name, self._arguments, integers=integers
+        )
+        numbers = getattr(draw, "__name__", "normal")
+        shared = self._storages[spec.storage] > 1
+        options = {
+            "strides": None if placement.strides == _contiguous(spec.shape) else placement.strides,
+            "offset": placement.offset or None,
+            "numbers": quoted(numbers) if numbers in _DRAWN - {"normal"} else None,
+            "below": max(1, below) if integers and below != 8 else None,  # noqa: PLR2004 - the default of Spec
+            "identity": spec.identity if self._identities[spec.identity] > 1 else None,
+            "storage": spec.storage if shared else None,
+            "conjugate": placement.conjugate or None,
+            "negative": placement.negative or None,
+        }
+        more = "".join(f", {key}={each}" for key, each in options.items() if each is not None)
+        return f"Spec({spec.shape}, {spec.dtype}{more})"
+
+    def _outputs(self) -> str:
+        outputs = self._recorded.outputs
+        if outputs is None:
+            return "None"
+        rows = [
+            f"({part.shape}, {part.dtype}, {part.placement.strides})"
+            for value in outputs
+            for _, part in walk(value)
+            if isinstance(part, TensorSpec) and isinstance(part.placement, TorchPlacement)
+        ]
+        return f"[{', '.join(rows)}]"
+
+
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(prod(max(1, size) for size in shape[n + 1 :]) for n in range(len(shape)))
