@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from optrove import metrics
     from optrove.frameworks.ttnn.board.mock import mock_board
+    from optrove.frameworks.ttnn.board.simulator import sim_board
     from optrove.replay.replay import replay_op_record
     from optrove.runconfig.jsonable import TensorRef, from_jsonable, to_jsonable
     from optrove.tracing.trace import (
@@ -28,6 +29,7 @@ __all__ = [
     "metrics",
     "mock_board",
     "replay_op_record",
+    "sim_board",
     "to_jsonable",
     "trace",
 ]
@@ -43,6 +45,7 @@ _HOMES = {
     "from_jsonable": "optrove.runconfig.jsonable",
     "mock_board": "optrove.frameworks.ttnn.board.mock",
     "replay_op_record": "optrove.replay.replay",
+    "sim_board": "optrove.frameworks.ttnn.board.simulator",
     "to_jsonable": "optrove.runconfig.jsonable",
 }
 

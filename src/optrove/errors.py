@@ -4,6 +4,7 @@ OptroveError
 +-- BadSetting           an environment variable has a value that is not valid
 +-- UnknownBoard         the name is not in the table of boards
 +-- FrameworkMissing     ttnn or torch is needed and not installed
++-- SimulatorMissing     the simulator is needed and not there, or cannot simulate the board
 +-- UnusableCache        the directory for mock boards' files cannot be used
 +-- FrameworkTooEarly    ttnn was imported before the mock board was set up
 +-- UnusableJournal      the files of a trace cannot be written or read
@@ -13,6 +14,7 @@ OptroveError
 +-- NotFound             a trove holds no match, or more than one
 +-- NotComparable        the two things cannot be compared: other shapes, or not numbers
 +-- NoNumbers            a mock tensor was read whose numbers nothing could compute
++-- UnsupportedOnMock    a call would end the process on a mock board
 +-- NoTrove              there is no trove to read
 +-- NotATrove            the file or database is not a trove
 +-- NewerTrove           the trove was written by a later optrove
@@ -22,6 +24,7 @@ OptroveError
 +-- OpenToOthers         pages would be served to other machines without a token
 +-- UnusableCluster      a Ray cluster cannot be reached
 +-- UnusableAddress      the web server cannot listen at the address
++-- UnusableRelease      a release of a package cannot be found or installed
 +-- NotReplayable        a case cannot be rebuilt or run here; the message says where and why
 +-- UnusableWeights      weight files cannot be written, or their list cannot be read
 +-- BadData              data cannot be read or built; lists every fault with its path
@@ -51,6 +54,10 @@ class UnknownBoard(OptroveError):
 
 class FrameworkMissing(OptroveError):
     """A framework that the request needs is not installed."""
+
+
+class SimulatorMissing(OptroveError):
+    """The simulator that the request needs is missing, or does not simulate the board."""
 
 
 class UnusableCache(OptroveError):
@@ -89,6 +96,10 @@ class NoNumbers(OptroveError):
     """A tensor on a mock board was read, and no torch function could compute its numbers."""
 
 
+class UnsupportedOnMock(OptroveError):
+    """A call of ttnn would end the process on a mock board."""
+
+
 class NoTrove(OptroveError):
     """There is no trove to read."""
 
@@ -123,6 +134,10 @@ class UnusableCluster(OptroveError):
 
 class UnusableAddress(OptroveError):
     """The web server cannot listen at the address."""
+
+
+class UnusableRelease(OptroveError):
+    """A release of a package cannot be found or installed."""
 
 
 class NotReplayable(OptroveError):

@@ -26,18 +26,35 @@ class Variable:
     help: str
 
 
-BOARD = Variable("OPTROVE_BOARD", "mock board to run on where no --board is given")
+BOARD = Variable("OPTROVE_BOARD", "mock board to run on, unless --board is given")
 SHADOW = Variable("OPTROVE_SHADOW", "1: mock boards compute numbers with torch")
+SIM = Variable("OPTROVE_SIM", "directory of the simulator and its compiler, for --device sim")
 CACHE = Variable("OPTROVE_CACHE", "mock boards' files  [default: ~/.cache/optrove]")
-STORE = Variable("OPTROVE_STORE", "trove where no --store is given")
+STORE = Variable("OPTROVE_STORE", "trove to use, unless --store is given")
 MODEL = Variable("HF_MODEL", "name of the model in a trace's source")
 OPS_JSONL = Variable("TT_OP_RESULTS_JSONL", "pytest: append one line per op call to this file")
 MASTER = Variable("TTNN_MASTER_JSON_PATH", "sweep modules: master file or trove to load from")
+TRACE_DIRECTORY = Variable("TTNN_OPERATION_TRACE_DIR", "--trace-params: directory of the files")
 RESULTS_CSV = Variable("TT_TEST_RESULTS_CSV", "pytest: append one line per test to this CSV file")
 RESET = Variable("TT_SMI_RESET_COMMAND", "resets a board on which an op hangs: 'tt-smi -r 0'")
+INDEX = Variable("PIP_INDEX_URL", "package index of optrove bisect  [default: PyPI]")
 RAY = Variable("RAY_ADDRESS", "Ray cluster of --engine ray  [default: the local one]")
 
-VARIABLES = (BOARD, SHADOW, STORE, CACHE, MODEL, OPS_JSONL, RESULTS_CSV, MASTER, RESET, RAY)
+VARIABLES = (
+    BOARD,
+    SHADOW,
+    SIM,
+    STORE,
+    CACHE,
+    MODEL,
+    OPS_JSONL,
+    RESULTS_CSV,
+    TRACE_DIRECTORY,
+    MASTER,
+    RESET,
+    RAY,
+    INDEX,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +86,30 @@ def model_name() -> str | None:
     return os.environ.get(MODEL.name) or None
 
 
+def trace_directory() -> str | None:
+    """Return the directory of parameter files that TTNN_OPERATION_TRACE_DIR names."""
+    return os.environ.get(TRACE_DIRECTORY.name) or None
+
+
 def reset_command() -> str | None:
     """Return the shell command that resets the boards of this machine."""
     return os.environ.get(RESET.name) or None
 
 
+def package_index() -> str:
+    """Return the address of the package index, as pip knows it."""
+    return os.environ.get(INDEX.name) or "https://pypi.org/simple"
+
+
 def ray_address() -> str | None:
     """Return the address of the Ray cluster that executes Jobs."""
     return os.environ.get(RAY.name) or None
+
+
+def simulator_directory() -> Path | None:
+    """Return the absolute path of the directory that OPTROVE_SIM names."""
+    chosen = os.environ.get(SIM.name)
+    return Path(chosen).expanduser().absolute() if chosen else None
 
 
 def cache_directory() -> Path:
@@ -116,14 +149,27 @@ def _private_directory() -> Path:
 
 
 @contextmanager
-def environment(changes: Mapping[str, str | None]) -> Iterator[None]:
-    """Set variables (None: unset them) inside the block, and restore them afterwards."""
+def environment(changes: Mapping[str, str | None]) -> Iterator[Mapping[str, str | None]]:
+    """Set variables (None: unset them) inside the block, and restore them afterwards.
+
+    Return their values from before.
+    """
     before = {name: os.environ.get(name) for name in changes}
     _apply(changes)
     try:
-        yield
+        yield before
     finally:
         _apply(before)
+
+
+def conceal(name: str, shown: str | None) -> None:
+    """Show Python code another value of a variable (None: no value) than it has.
+
+    C++ code of this process, and processes that are started with its environment, get the value.
+    """
+    value = os.environ[name]
+    _apply({name: shown})
+    os.putenv(name, value)
 
 
 def with_defaults(defaults: Mapping[str, str]) -> dict[str, str]:
@@ -131,8 +177,14 @@ def with_defaults(defaults: Mapping[str, str]) -> dict[str, str]:
     return {**defaults, **os.environ}
 
 
+def with_path(directory: Path) -> dict[str, str]:
+    """Return the environment for another process that finds commands in a directory first."""
+    path = os.pathsep.join((str(directory), os.environ.get("PATH", os.defpath)))
+    return {**os.environ, "PATH": path, "VIRTUAL_ENV": str(directory.parent)}
+
+
 def is_set(name: str) -> bool:
-    """Tell whether the user has set the variable."""
+    """Return whether the user has set the variable."""
     return name in os.environ
 
 
@@ -140,6 +192,7 @@ def _apply(changes: Mapping[str, str | None]) -> None:
     for name, value in changes.items():
         if value is None:
             os.environ.pop(name, None)
+            os.unsetenv(name)  # also where the variable was concealed
         else:
             os.environ[name] = value
 

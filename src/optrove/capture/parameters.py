@@ -5,27 +5,27 @@
      "args": [{"position": 0, "value": ...}], "kwargs": {"dtype": null}, "num_tensors": 3,
      "return_value": ...}
 
-None, booleans, numbers and strings are written as they are, lists, tuples and dictionaries as
-lists and objects, ttnn and torch tensors as objects with a ``type``, and everything else as
-``to_jsonable`` has it. The form is that of tt-metal's guide to operation parameter tracing. The
-tracer in ttnn 0.81 writes other files, and nothing at all in its default fast runtime mode:
+None, booleans, numbers and strings are written unchanged, lists, tuples and dictionaries as lists
+and objects, ttnn and torch tensors as objects with a ``type``, and everything else in the form of
+``to_jsonable``. The form is that of tt-metal's guide to operation parameter tracing. The tracer in
+ttnn 0.81 writes other files, and nothing at all in its default fast runtime mode:
 
 - the guide has ``operation_number``, ``timestamp`` and ``num_tensors``, ttnn ``operation_id`` only;
 - the guide says "bfloat16", "TILE", "DEVICE_STORAGE", ttnn "DataType.BFLOAT16", "Layout.TILE",
   "StorageType.DEVICE"; a torch dtype is "bfloat16" here, "torch.bfloat16" there;
-- ``memory_config`` is ``to_jsonable``'s form here, from which it can be built again, with its
-  shard specification; ttnn writes printed text and a hash;
-- ttnn has ``mesh_device`` in tensors and prints what it has no form for; neither is done here.
+- ``memory_config`` is in the form of ``to_jsonable`` here, with its shard specification, so that it
+  can be rebuilt; ttnn writes printed text and a hash;
+- ttnn has ``mesh_device`` in tensors and prints objects of unknown types; neither is done here.
 
-Chosen where the guide leaves it open: ``num_tensors`` counts every place of a tensor in args,
+Choices where the guide is silent: ``num_tensors`` counts every occurrence of a tensor in args,
 kwargs and return value, as its text says (its example of an addition does not count the result).
 ``return_value`` is left out when the op returned None or raised; a call that raised has ``error``,
-with ``type`` and ``message``. Inner calls come before the call that made them, since calls are
-numbered when they end; the time is that of their beginning, in local time. Tensor methods such as
-``cpu`` have no file, as they are no operations (``tensor[...]`` is one). Values that cannot be
-read are left out and ``values_omitted`` says why; the dtype is then the tensor's own. A tensor in
-several parts has the list of its parts as ``values``, and their number as ``parts``. NaN and
-infinities are the strings "nan", "inf" and "-inf" among values, and {"$float": ...} elsewhere.
+with ``type`` and ``message``. Calls are numbered when they end, so inner calls come before the call
+that made them; the time is that of their start, in local time. Tensor methods such as ``cpu`` have
+no file, since they are not operations (``tensor[...]`` is one). Values that cannot be read are left
+out and ``values_omitted`` says why; the dtype is then the tensor's own. A tensor in several parts
+has the list of its parts as ``values``, and their number as ``parts``. NaN and infinities are the
+strings "nan", "inf" and "-inf" among values, and {"$float": ...} elsewhere.
 
 One line in the journal for each call that has tensors:
 
@@ -33,9 +33,9 @@ One line in the journal for each call that has tensors:
                                  "std": ..., "zero_share": ..., "nan_count": ...},
                                 {"at": "output", "omitted": "why its numbers mean nothing"}]}
 
-``at`` is ``args[N]``, ``kwargs.NAME`` or ``output``; a tensor within a list or a dictionary has
-``[N]`` or ``["KEY"]`` behind that. Numbers are those after the call, so that an argument that was
-updated in place shows its new ones. Infinities are the strings "inf" and "-inf".
+``at`` is ``args[N]``, ``kwargs.NAME`` or ``output``, followed by ``[N]`` or ``["KEY"]`` for a
+tensor within a list or a dictionary. Tensors are read after the call, so an argument that was
+updated in place shows its new numbers. Infinities are the strings "inf" and "-inf".
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ from optrove.model.values import (
 )
 from optrove.serializer.parameter_files import STAMP, file_stem, tensor_count, tensor_form
 from optrove.serializer.wire import encode
+from optrove.settings import trace_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -76,8 +77,8 @@ if TYPE_CHECKING:
 FOLDER: Final = "operation_parameters"
 DEFAULT_ROOT: Final = Path("generated/ttnn")
 
-# What ttnn.CONFIG.root_report_path holds when nobody has set it, by version of ttnn. Set to "",
-# it reads ".", which therefore counts as not set either.
+# The defaults of ttnn.CONFIG.root_report_path in the versions of ttnn. Set to "", it reads ".", so
+# that counts as not set too.
 _UNSET: Final = frozenset({"", ".", "generated/ttnn", "generated/ttnn/reports"})
 
 _METHODS: Final = "ttnn.Tensor."
@@ -88,7 +89,14 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def parameter_directory(config: Any) -> Path:
-    """Return where the files go by ``ttnn.CONFIG`` as it is now, as an absolute path."""
+    """Return the directory of the files, as an absolute path.
+
+    As in ttnn's own tracer, TTNN_OPERATION_TRACE_DIR comes first and is the directory itself; then
+    ``ttnn.CONFIG`` as it is now.
+    """
+    named = trace_directory()
+    if named is not None:
+        return Path(named).absolute()
     for name in ("operation_parameter_log_dir", "root_report_path"):
         chosen = getattr(config, name, None)
         if chosen is not None and os.fspath(chosen) not in _UNSET:
@@ -97,22 +105,18 @@ def parameter_directory(config: Any) -> Path:
 
 
 class ParameterFiles:
-    """The sink of ``--trace-params``; OSError when a file cannot be written.
+    """The sink of ``--trace-params``; OSError if a file cannot be written.
 
-    ``directory`` is asked at each call, since tests change it. Processes may share a directory:
-    each numbers its own calls from 1, and no file is ever written over.
+    ``directory`` is called for each file, since tests change it. Processes may share a directory:
+    each numbers its own calls from 1, and no file is ever overwritten.
     """
 
     __slots__ = ("_directory", "_files", "_made", "_numbers", "_of", "values")
 
     def __init__(
-        self,
-        directory: Callable[[], Path],
-        *,
-        values: bool = False,
-        of: str = "",
+        self, directory: Callable[[], Path], *, values: bool = False, of: str = ""
     ) -> None:
-        """Write files into ``directory``; only of ops whose names begin with ``of``."""
+        """Write files into ``directory``, for ops whose names begin with ``of``."""
         self._directory = directory
         self._of = of
         self.values = values
@@ -121,7 +125,7 @@ class ParameterFiles:
         self._made: list[Path] = []
 
     def completed(self, observed: Observed) -> None:
-        """Write the file of one call; there is none of a tensor method."""
+        """Write the file of one call; tensor methods have no file."""
         method = observed.op.startswith(_METHODS) and observed.op != _INDEXING
         if method or not observed.op.startswith(self._of):
             return
@@ -133,14 +137,14 @@ class ParameterFiles:
         """Do nothing: every file is complete when its call has ended."""
 
     def written(self) -> Counter[Path]:
-        """Return how many files were written to which directory."""
+        """Return the number of files written, by directory."""
         return Counter(path.parent for path in self._files)
 
     def remove(self) -> tuple[Path, ...]:
-        """Remove the files that were written here, and the directories made for them if empty.
+        """Remove the files of this process, and the directories made for them if empty.
 
-        Each process removes its own. Files that are gone already do not matter. Returns the
-        directories that others still use, for ``remove_empty`` when they have ended.
+        Missing files do not matter. Return the directories that other processes still use, for
+        ``remove_empty`` when these have ended.
         """
         while self._files:
             self._files.pop().unlink(missing_ok=True)
@@ -174,7 +178,7 @@ class ParameterFiles:
         return content
 
     def _form(self, live: Any, value: Value) -> Json:
-        """Return how an argument is written; ``value`` is its description, and bounds the work."""
+        """Return the JSON of an argument; ``value`` is its description, and bounds the work."""
         match value:
             case List(items) | Tuple(items) if type(live) in (list, tuple):
                 return [self._form(each, item) for each, item in zip(live, items, strict=True)]
@@ -221,7 +225,7 @@ class ParameterFiles:
 
 
 def _is_new(directory: Path) -> bool:
-    """Make a directory; False if somebody else was faster."""
+    """Create a directory; False if another process did."""
     try:
         directory.mkdir()
     except FileExistsError:
@@ -248,9 +252,9 @@ def _is_gone(directory: Path) -> bool:
 
 
 def _read(live: Any, dtype: str) -> dict[str, Json]:
-    """Return what is written of a tensor's values: them, or why they are not there."""
+    """Return the keys for the values of a tensor, or for the reason why they are omitted."""
     try:
-        parts = spelled(numbers_in_parts(live))
+        parts = json_numbers(numbers_in_parts(live))
     except NoNumbers as lack:
         return {"values_omitted": str(lack)}
     if len(parts) == 1:
@@ -258,21 +262,23 @@ def _read(live: Any, dtype: str) -> dict[str, Json]:
     return {"dtype": numbers_dtype(dtype), "values": parts, "parts": len(parts)}
 
 
-def spelled(nested: Any) -> Json:
-    """Return nested lists of numbers in a form that JSON has."""
+def json_numbers(nested: Any) -> Json:
+    """Return nested data as JSON: numbers that JSON lacks become "nan", "inf" and "-inf"."""
     if isinstance(nested, list):
-        return [spelled(each) for each in nested]
+        return [json_numbers(each) for each in nested]
+    if isinstance(nested, dict):
+        return {name: json_numbers(each) for name, each in nested.items()}
     if isinstance(nested, float) and not math.isfinite(nested):
         return str(nested)
     if isinstance(nested, complex):
-        return {"$complex": [spelled(nested.real), spelled(nested.imag)]}
+        return {"$complex": [json_numbers(nested.real), json_numbers(nested.imag)]}
     return nested
 
 
 class Sketches:
-    """The sink of ``--sketch``; OSError when the journal cannot be written.
+    """The sink of ``--sketch``; OSError if the journal cannot be written.
 
-    ``write`` appends a line to the journal of this process, which is another one after a fork.
+    ``write`` appends a line to the journal of the current process.
     """
 
     __slots__ = ("_write",)
@@ -295,7 +301,7 @@ def _sketched(at: str, live: Any) -> dict[str, Json]:
         facts = sketch(live)
     except NoNumbers as lack:
         return {"at": at, "omitted": str(lack)}
-    return {"at": at, **{name: spelled(fact) for name, fact in facts.items()}}
+    return {"at": at, **json_numbers(facts)}
 
 
 def _tensors(observed: Observed) -> Iterator[tuple[str, Any]]:

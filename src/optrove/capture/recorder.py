@@ -1,22 +1,20 @@
 """Record every call that the probes report, with its call site and config entry.
 
-Frames of the frameworks and of optrove itself do not count: a call that an operator or a
-composite op made on behalf of the user belongs to the user's line.
+The case of a call and a record of the call are in the journal before the call is made; the record
+is completed when the call ends. A repeated call costs a look-up and two stores.
 
-An entry tells that it is being unpacked just before the call that gets its arguments. So the
-place of the record that will be taken next is marked with the entry's number. Recording the call
-itself costs nothing more for it.
+No error of the recorder reaches the traced program. A call whose description failed is recorded
+with the reason; when the journal cannot be written any more, calls are only counted. Both are
+reported at the end.
 
-Limit: where several threads call operations at once, another thread's call may take that record.
-Readers take a mark only if the call is one of the operations that the entry is for, and two
-threads that mark the same record leave it without a mark.
+Call sites: frames of the frameworks and of optrove do not count. A call that an operator or a
+composite op made belongs to the user's line.
 
-The case of a call is in the journal before the call is made, and a record of the call too; the
-record is completed when the call ends. A repeated call costs a look-up and two stores.
-
-Nothing that goes wrong here reaches the program that is traced. A call whose description failed
-is recorded with the reason; when the journal itself cannot be written any more, calls are only
-counted. Both are told at the end.
+Config entries: an entry of a run configuration is unpacked just before the call that gets its
+arguments, so the next free record is marked with the number of the entry. Recording the call
+costs nothing more. If several threads call operations at once, another thread's call may take that
+record. Readers use a mark only if the call is one of the operations of the entry, and two threads
+that mark the same record leave it without a mark.
 """
 
 from __future__ import annotations
@@ -59,10 +57,10 @@ INTERNAL: Final = frozenset({"ttnn", "torch"})
 
 
 class Sites:
-    """The sites of one journal, by the id of a code object and the place of an instruction.
+    """The call sites of one journal, by the id of a code object and the offset of an instruction.
 
-    ``by_code`` has None for code that is not the user's. By id, as hashing a code object takes
-    long; all of them are kept, so that no other object gets their ids.
+    ``by_code`` has None for code that is not the user's. The key is the id, because hashing a code
+    object is slow; all code objects are kept alive, so that no other object gets their ids.
     """
 
     def __init__(self, numbering: Numbering) -> None:
@@ -71,8 +69,8 @@ class Sites:
         self._kept: dict[int, CodeType] = {}
         self._own = (f"{Path(__file__).parents[1]}/", "<frozen")
 
-    def number(self, frame: FrameType) -> int:
-        """Return the number of the nearest user's line at or above ``frame``; 0 if none is."""
+    def number(self, frame: FrameType | None) -> int:
+        """Return the number of the nearest user's line at or above ``frame``, or 0."""
         users, instructions = self._nearest(frame)
         if users is None or instructions is None:
             return 0
@@ -82,7 +80,7 @@ class Sites:
             number = instructions[users.f_lasti] = self._numbering.site(site.file, site.line)
         return number
 
-    def locate(self, frame: FrameType) -> CallSite | None:
+    def locate(self, frame: FrameType | None) -> CallSite | None:
         """Return the nearest user's line at or above ``frame``."""
         users, _ = self._nearest(frame)
         return None if users is None else _site(users)
@@ -100,21 +98,21 @@ class Sites:
         return None, None
 
     def clear(self) -> None:
-        """Forget all sites, since their numbers belong to another journal."""
+        """Forget all sites: their numbers belong to another journal."""
         self.by_code.clear()
         self._kept.clear()
 
     def _learn(self, code: CodeType, frame: FrameType) -> None:
         module = str(frame.f_globals.get("__name__", ""))
         internal = module.partition(".")[0] in INTERNAL
-        # By its file as well: ttnn gives some of its modules names such as ``core``.
+        # Also by file: ttnn gives some of its modules names such as ``core``.
         internal = internal or code.co_filename.startswith((*self._own, *_directories()))
         self.by_code[id(code)] = None if internal else {}
         self._kept[id(code)] = code
 
 
 def _directories() -> Iterator[str]:
-    """Yield where the code of the frameworks lies that have been imported."""
+    """Yield the directories of the frameworks that have been imported."""
     for name in INTERNAL:
         file = getattr(sys.modules.get(name), "__file__", None)
         if isinstance(file, str):
@@ -126,18 +124,18 @@ def _site(frame: FrameType) -> CallSite:
 
 
 class ConfigMarks:
-    """The marks of one process; its files are begun when something is unpacked."""
+    """The marks of one process; their files are created when the first entry is unpacked."""
 
     def __init__(
         self, journal: Journal, numbering: Numbering, fault: Callable[[str, Exception], None]
     ) -> None:
-        """Write into ``journal``; what goes wrong is told to ``fault``."""
+        """Write into ``journal``; report errors to ``fault``."""
         self._numbering = numbering
         self._fault = fault
         self.continue_in(journal)
 
     def continue_in(self, journal: Journal) -> None:
-        """Mark in another journal from now on."""
+        """Write the following marks into another journal."""
         self._journal = journal
         self._lock = Lock()
         self._window: Window | None = None
@@ -146,23 +144,25 @@ class ConfigMarks:
         self._closed = False
 
     def close(self) -> None:
-        """Mark nothing any more."""
+        """Stop marking."""
         self._closed = True
 
     def unpacked(self, path: str, ops: tuple[str, ...]) -> None:
         """Mark the record that this thread will probably take next; never raises."""
-        # What is called within another call, or by ourselves, is not the program's own.
+        # Inside another call, or in optrove itself, the next call is not the program's own.
         if self._closed or CURRENT.get() is not None:
             return
         try:
             number = self._numbering.config(path, ops)
             with self._lock:
                 self._mark(number)
-        except Exception as error:  # noqa: BLE001 - the recorder's border: counted, told at the end, and the call goes on
+        except Exception as error:  # noqa: BLE001 - the recorder's border: counted, reported at the end, and the call goes on
             self._fault("the entries of run configurations", error)
 
     def _mark(self, number: int) -> None:
-        window, memory = self._current()
+        window, memory = self._journal.window, self._memory
+        if window is not self._window or memory is None:
+            window, memory = self._follow(window)
         place = window.taken
         if place is None:
             window, memory = self._follow(self._journal.window_after(window))
@@ -173,12 +173,6 @@ class ConfigMarks:
         self._last = (index, thread)
         MARK.pack_into(memory, place * MARK.size, number)
 
-    def _current(self) -> tuple[Window, mmap.mmap]:
-        window = self._journal.window
-        if window is self._window and self._memory is not None:
-            return window, self._memory
-        return self._follow(window)
-
     def _follow(self, window: Window) -> tuple[Window, mmap.mmap]:
         memory = self._journal.map_configs(window)
         self._window, self._memory = window, memory
@@ -186,13 +180,13 @@ class ConfigMarks:
 
 
 MAX_KNOWN: Final = 16_384
-"""How many different calls are recognised without describing them."""
+"""How many different calls are recognized without describing them."""
 
 MAX_RESULTS: Final = 64
-"""How many different results of one call are recognised without describing them."""
+"""How many different results of one call are recognized without describing them."""
 
 _Described: TypeAlias = "tuple[Arguments, Keywords, Describer | None]"
-"""The arguments of a call, and the session in which they were described, if they were."""
+"""The arguments of a call, and the session that described them, if one did."""
 
 _clock = time.perf_counter_ns
 
@@ -207,9 +201,9 @@ class Recorder:
         left_out: Callable[[str], str | None] = lambda _: None,
         keep_cases: bool = False,
     ) -> None:
-        """Record into ``journal``; ``left_out`` gives the reason why an op is not wanted.
+        """Record into ``journal``; ``left_out`` returns why an op is not recorded, or None.
 
-        With ``keep_cases`` a call's case is at hand in memory as well.
+        With ``keep_cases`` the case of each call also stays in memory.
         """
         self.faults: Counter[str] = Counter()
         self.lost = 0
@@ -232,20 +226,24 @@ class Recorder:
         self.process = journal.process
 
     def remember(self, recall: Recall) -> None:
-        """Take what tells about tensors that need not be described again."""
+        """Use ``recall`` for tensors that need not be described again."""
         self.numbering.recall = recall
 
     def set_scope(self, scope: Scope) -> None:
-        """Attribute the calls from now on, in all threads, to ``scope``."""
+        """Attribute the following calls of all threads to ``scope``."""
         try:
             self.fast_path_state.scope = self.numbering.scope(scope)
         except OSError as error:
             self.fault("the scope of calls", error)
 
     def begin(
-        self, observed: ObservedOp, arguments: Arguments, keywords: Keywords, frame: FrameType
+        self,
+        observed: ObservedOp,
+        arguments: Arguments,
+        keywords: Keywords,
+        frame: FrameType | None,
     ) -> Any:
-        """Note that a call begins; never raises."""
+        """Record that a call begins; never raises."""
         if self._closed:
             return None
         try:
@@ -257,12 +255,12 @@ class Recorder:
             return self._enter(known, frame, observed, (arguments, keywords, session))
         except OSError as error:
             self._lose(error)
-        except Exception as error:  # noqa: BLE001 - the recorder's border: counted, told at the end, and the call goes on
+        except Exception as error:  # noqa: BLE001 - the recorder's border: counted, reported at the end, and the call goes on
             return self._enter_faulty(observed, error, frame)
         return None
 
     def end(self, entered: Any, result: Any) -> None:
-        """Note that a call has returned; never raises."""
+        """Record that a call returned; never raises."""
         stopped = _clock()
         if entered is None:
             return
@@ -275,7 +273,7 @@ class Recorder:
         _write_exit(memory, place, stopped, outputs, layout.RETURNED)
 
     def fail(self, entered: Any, error: BaseException) -> None:
-        """Note that a call has raised; never raises."""
+        """Record that a call raised; never raises."""
         stopped = _clock()
         if entered is None:
             return
@@ -292,16 +290,18 @@ class Recorder:
         call: Call,
         session: Describer | None = None,
     ) -> int:
-        """Return the number of what a call gave, zero if it cannot be told; never raises.
+        """Return the number of the outputs of a call, zero if unknown; never raises.
 
-        ``session`` has described the arguments of this call, where that was done.
+        ``session`` is the one that described the arguments of this call, if one did.
         """
         try:
             if observed.reads or known.kind in (layout.FILTERED, layout.UNTRACEABLE):
                 return 0
             token = CURRENT.set(MUTED)
             try:
-                return self._outputs(observed, known, result, call, session)
+                # One at a time, as the parts that the key leaves in ``known`` are this result's.
+                with self._settling:
+                    return self._outputs(observed, known, result, call, session)
             finally:
                 CURRENT.reset(token)
         except Exception as error:  # noqa: BLE001 - as in begin
@@ -309,7 +309,7 @@ class Recorder:
         return 0
 
     def error(self, error: BaseException) -> int:
-        """Return the number of what a call raised, zero if it cannot be told; never raises."""
+        """Return the number of an exception, zero if unknown; never raises."""
         try:
             with muted():
                 return self.numbering.error(f"{type(error).__name__}: {error}")
@@ -318,7 +318,7 @@ class Recorder:
         return 0
 
     def _enter(
-        self, known: CachedCase, frame: FrameType, observed: ObservedOp, call: _Described
+        self, known: CachedCase, frame: FrameType | None, observed: ObservedOp, call: _Described
     ) -> Any:
         site = self._sites.number(frame)
         window, place = self._take()
@@ -335,7 +335,7 @@ class Recorder:
         return known, memory, place, token, observed, call, op_index
 
     def _take(self) -> tuple[Window, int]:
-        """Return a free record; OSError when there can be none."""
+        """Return a free record; OSError if there can be none."""
         while True:
             window = self.fast_path_state.window
             try:
@@ -345,20 +345,15 @@ class Recorder:
                 for action in self.tidy:
                     action()
 
-    def _enter_faulty(self, observed: ObservedOp, error: Exception, frame: FrameType) -> Any:
+    def _enter_faulty(self, observed: ObservedOp, error: Exception, frame: FrameType | None) -> Any:
         self.fault(f"the arguments of {observed.op}", error)
+        text = f"{observed.op}: {type(error).__name__} while its arguments were described"
         try:
-            return self._enter(
-                self._untraceable(observed.op, error), frame, observed, ((), {}, None)
-            )
+            known = _known(self.numbering.reason("untraceable", text), layout.UNTRACEABLE)
+            return self._enter(known, frame, observed, ((), {}, None))
         except Exception as trouble:  # noqa: BLE001 - as in begin
             self._lose(trouble)
             return None
-
-    def _untraceable(self, op: str, error: Exception) -> CachedCase:
-        text = f"{op}: {type(error).__name__} while its arguments were described"
-        number = self.numbering.reason("untraceable", text)
-        return _known(number, layout.UNTRACEABLE)
 
     def _learn(
         self, observed: ObservedOp, key: Hashable, arguments: Arguments, keywords: Keywords
@@ -382,7 +377,10 @@ class Recorder:
             return _known(self.numbering.reason("filtered", reason), layout.FILTERED), None
         session = Describer(self.tables(), cache=self.cache, recipes=self.recipes)
         bound = observed.bind(arguments, keywords)
-        case = self.numbering.case(observed.op, bound, session, keep=self._keep_cases)
+        places = tuple(bound)[: len(arguments)]
+        case = self.numbering.case(
+            observed.op, bound, session, keep=self._keep_cases, places=places
+        )
         if case.number == 0:
             held = ", ".join(sorted(set(case.opaque)))
             number = self.numbering.reason("untraceable", f"{observed.op} holds {held}")
@@ -394,18 +392,6 @@ class Recorder:
         return known, session
 
     def _outputs(
-        self,
-        observed: ObservedOp,
-        known: CachedCase,
-        result: Any,
-        call: Call,
-        session: Describer | None,
-    ) -> int:
-        # One at a time, as what the key leaves in ``known`` belongs to this result.
-        with self._settling:
-            return self._settle(observed, known, result, call, session)
-
-    def _settle(
         self,
         observed: ObservedOp,
         known: CachedCase,
@@ -437,7 +423,7 @@ class Recorder:
         return session
 
     def continue_in(self, journal: Journal) -> None:
-        """Record into another journal from now on, as a process must that was forked off."""
+        """Record into another journal from now on, as a forked process has to."""
         self._journal = journal
         self.process = journal.process
         self.faults.clear()
@@ -451,18 +437,18 @@ class Recorder:
         self.fast_path_state.window = journal.window
 
     def close(self) -> None:
-        """Record nothing any more, whoever still calls a probe."""
+        """Stop recording, even if a probe is still called."""
         self._closed = True
         self.marks.close()
         # So that the fast path finds no cached case and calls ``begin``.
         self.fast_path_state.forget()
 
     def fault(self, where: str, error: Exception) -> None:
-        """Count something that went wrong in the tracing itself."""
+        """Count an error of the tracing itself."""
         self.faults[f"{where}: {type(error).__name__}: {_text(error)}"] += 1
 
     def _lose(self, error: Exception) -> None:
-        """Count a call that cannot be recorded, since the journal cannot be written."""
+        """Count a call that cannot be recorded because the journal cannot be written."""
         self.fault("the journal cannot be written", error)
         with self._losing:
             self.lost += 1
@@ -479,7 +465,7 @@ def _known(number: int, kind: int) -> CachedCase:
 def _text(error: Exception) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - an exception of the user's own making, which cannot be printed
+    except Exception:  # noqa: BLE001 - an exception class of the user that cannot be printed
         return "it cannot be printed"
 
 

@@ -1,20 +1,18 @@
-"""Make the record of a Run that begins: what is run, by which software, on which board."""
+"""The record of a new Run: its command, the software that runs it, and the board."""
 
 from __future__ import annotations
 
 import platform
 import subprocess
-import sys
 import uuid
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from optrove.frameworks.ttnn.board.mock import board_in_use
+from optrove.frameworks.installed import version_of
+from optrove.frameworks.ttnn.board.mock import device_in_use
 from optrove.frameworks.ttnn.board.table import find_board
-from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
 from optrove.model.ops import op_pattern
-from optrove.model.records import DeviceKind, Environment, Run, RunKind, now
+from optrove.model.records import Environment, Run, RunKind, now
 from optrove.settings import model_name
 from optrove.version import __version__
 
@@ -32,7 +30,7 @@ def new_run(
     run_id: str | None = None,
     model: str | None = None,
 ) -> Run:
-    """Return the Run that begins now; the model is HF_MODEL's where none is named."""
+    """Return the Run that begins now; the default of ``model`` is HF_MODEL."""
     named = model or model_name()
     return Run(
         id=run_id or uuid.uuid4().hex,
@@ -44,19 +42,18 @@ def new_run(
     )
 
 
-def settled(run: Run) -> Run:
-    """Return the Run with the board that ttnn has turned out to run on in this process."""
-    ttnn = sys.modules.get("ttnn")
-    if ttnn is None:
+def with_board(run: Run) -> Run:
+    """Return the Run with the board that ttnn runs on in this process."""
+    found = device_in_use()
+    if found is None:
         return run
-    name = board_in_use()
+    kind, name = found
     if name is None:
-        return replace(run, environment=replace(run.environment, device_kind=DeviceKind.HARDWARE))
+        return replace(run, environment=replace(run.environment, device_kind=kind))
     board = find_board(name)
-    shadow = hasattr(ttnn, SHADOW_ATTRIBUTE)
     environment = replace(
         run.environment,
-        device_kind=DeviceKind.SHADOW if shadow else DeviceKind.MOCK,
+        device_kind=kind,
         board=board.name,
         arch=board.arch,
         device_series=board.name,
@@ -68,9 +65,9 @@ def settled(run: Run) -> Run:
 def filter_of(
     include: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> Callable[[str], str | None]:
-    """Return what gives the reason why an op is not wanted, None if it is.
+    """Return a function that returns why an op is not recorded, or None if it is.
 
-    Names may come with or without ``ttnn.`` in front, and with ``*`` for anything.
+    Names may have ``ttnn.`` in front or not, and ``*`` for any text.
     """
     wanted, unwanted = (tuple(map(op_pattern, names)) for names in (include, exclude))
 
@@ -99,16 +96,8 @@ def _environment(command_line: Sequence[str]) -> Environment:
     )
 
 
-def version_of(package: str) -> str | None:
-    """Return the version of an installed package without importing it; None if it is not."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
 def git(*words: str, directory: Path | None = None) -> str:
-    """Return what git says about a directory, by default the current one; nothing without git."""
+    """Return the output of git in a directory, by default the current one; "" if it fails."""
     try:
         done = subprocess.run(  # noqa: S603 - our own words
             ["git", *words],  # noqa: S607 - the git that the user has on the path

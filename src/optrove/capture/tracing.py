@@ -1,169 +1,52 @@
-"""Attach probes as frameworks get imported, and detach them.
+"""Switch tracing on and off: attach probes when frameworks are imported, and detach them.
 
-One trace at a time, because the probes are patches of the whole process. A second one is refused
-(AlreadyTracing). A process that was forked off goes on in a journal of its own.
+A process has one trace at a time, because the probes patch the whole process; a second one is
+refused (AlreadyTracing). A forked process continues in its own journal.
 """
 
 from __future__ import annotations
 
 import os
-import time
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 from optrove.capture.recorder import Recorder
-from optrove.capture.sinks import DescribedCall, Observed
+from optrove.capture.runs import with_board
+from optrove.capture.sinks import Observing
 from optrove.errors import AlreadyTracing, UnusableJournal
 from optrove.frameworks.import_hooks import when_imported
-from optrove.frameworks.probe_protocol import CONFIG_UNPACKING, CURRENT, muted
-from optrove.journal.format import FILTERED
+from optrove.frameworks.probe_protocol import ATEN, CONFIG_UNPACKING
 from optrove.journal.writer import Journal
-from optrove.model.records import Scope
-from optrove.serializer.describe import Describer
+from optrove.model.records import Scope, now
 from optrove.serializer.records import record_to_builtins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
-    from types import FrameType, ModuleType
+    from types import ModuleType
 
-    from optrove.capture.sinks import Described, Sink
-    from optrove.frameworks.probe_protocol import (
-        Arguments,
-        CachedCase,
-        Call,
-        FastPathState,
-        Keywords,
-        Listener,
-        ObservedOp,
-    )
-    from optrove.model.records import CallSite, DeviceParameters, Run, TestResult
+    from optrove.capture.sinks import Sink
+    from optrove.frameworks.probe_protocol import Listener
+    from optrove.model.records import DeviceParameters, Run, TestResult
     from optrove.serializer.text import Json
-
-
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """A call that was told to the recorder and has not ended yet."""
-
-    entered: Any
-    observed: ObservedOp
-    call: Call
-    described: DescribedCall
-    above: tuple[int, int] | None
-    call_site: CallSite | None
-    wall_ns: int
-    clock_ns: int
-
-
-class Observing:
-    """A listener in front of a recorder; slow, as every call is described."""
-
-    fast_path_state: FastPathState | None = None
-
-    def __init__(
-        self, recorder: Recorder, sinks: Sequence[Sink], run_id: str, scope: Callable[[], Scope]
-    ) -> None:
-        self.site = recorder.site
-        self.outputs = recorder.outputs
-        self.error = recorder.error
-        self._recorder = recorder
-        self._sinks = sinks
-        self._run_id = run_id
-        self._scope = scope
-
-    def begin(
-        self, observed: ObservedOp, arguments: Arguments, keywords: Keywords, frame: FrameType
-    ) -> _Begun | None:
-        """Note that a call begins; never raises."""
-        above = CURRENT.get()
-        entered = self._recorder.begin(observed, arguments, keywords, frame)
-        if entered is None:
-            return None
-        recorder = self._recorder
-        with muted():
-            session = Describer(recorder.tables(), cache=recorder.cache, recipes=recorder.recipes)
-            described = DescribedCall(session, arguments, keywords)
-        site, call = recorder.locate(frame), (arguments, keywords)
-        clock = time.time_ns(), time.perf_counter_ns()
-        return _Begun(entered, observed, call, described, above, site, *clock)
-
-    def end(self, begun: _Begun | None, result: Any) -> None:
-        """Note that a call has returned; never raises."""
-        stopped = time.perf_counter_ns()
-        if begun is not None:
-            self._recorder.end(begun.entered, result)
-            with muted():
-                described = begun.described.returned(result)
-            self._hand_over(begun, described, stopped, result, None)
-
-    def fail(self, begun: _Begun | None, error: BaseException) -> None:
-        """Note that a call has raised; never raises."""
-        stopped = time.perf_counter_ns()
-        if begun is not None:
-            self._recorder.fail(begun.entered, error)
-            self._hand_over(begun, begun.described.raised(), stopped, None, error)
-
-    def _hand_over(
-        self,
-        begun: _Begun,
-        described: Described,
-        stopped: int,
-        result: Any,
-        error: BaseException | None,
-    ) -> None:
-        known: CachedCase = begun.entered[0]
-        if known.kind == FILTERED:
-            return
-        parent, depth = begun.above or (0, 0)
-        scope = self._scope()
-        observed = Observed(
-            op_index=begun.entered[-1],
-            process=self._recorder.process,
-            op=begun.observed.op,
-            arguments=begun.call[0],
-            keywords=begun.call[1],
-            result=result,
-            error=error,
-            case=known.case,
-            described=described,
-            test_id=scope.test_id,
-            phase=scope.phase,
-            module=scope.module,
-            mode=scope.mode,
-            call_site=begun.call_site,
-            parent=parent - 1 if parent else None,
-            depth=depth,
-            started_ns=begun.wall_ns,
-            duration_ns=stopped - begun.clock_ns,
-            run_id=self._run_id,
-        )
-        for sink in self._sinks:
-            self._give(sink, observed)
-
-    def _give(self, sink: Sink, observed: Observed) -> None:
-        try:
-            with muted():
-                sink.completed(observed)
-        except Exception as trouble:  # noqa: BLE001 - the recorder's border: counted, told at the end, and the program goes on
-            self._recorder.fault(f"{type(sink).__name__} of {observed.op}", trouble)
 
 
 BACKENDS: Final = ("auto", "ttnn", "torch")
 
 
 class _Active:
-    """The trace of this process, if there is one; the lock makes sure that there is one only."""
+    """The trace of this process, if there is one; the lock makes sure that it is the only one."""
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.tracing: Tracing | None = None
 
 
-# Of the process, as the patches are.
+# One per process, as the patches are.
 _ACTIVE: Final = _Active()
 
 
@@ -172,37 +55,35 @@ def active_tracing() -> Tracing | None:
     return _ACTIVE.tracing
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to be traced: which framework's operations, and which of them not."""
-
-    backend: str = "auto"
-    left_out: Callable[[str], str | None] = lambda _: None
-
-
-EVERYTHING: Final = Wanted()
-
-
 class Tracing:
     """The tracing of one process, from ``start`` to ``stop``."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a trace consists of
         self,
         directory: Path,
         run: Run,
         *,
-        wanted: Wanted = EVERYTHING,
+        backend: str = "auto",
+        left_out: Callable[[str], str | None] = lambda _: None,
         sinks: Sequence[Sink] = (),
         process: int = 0,
-        settle: Callable[[Run], Run] = lambda run: run,
+        level: str = ATEN,
+        meanwhile: Callable[[Tracing], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        """Trace into journals in ``directory``; ``settle`` completes the run when it ends."""
+        """Trace into journals in ``directory``.
+
+        ``backend`` is one of BACKENDS, ``level`` one of LEVELS; ``left_out`` returns the reason why
+        an op is not recorded, or None. The context manager of ``meanwhile`` is entered while the
+        trace is on.
+        """
         self.directory = directory
         self.run = run
-        self._wanted = wanted
+        self._backend = backend
+        self._left_out = left_out
         self._sinks = tuple(sinks)
         self._process = process
-        self._settle = settle
+        self._level = level
+        self._meanwhile = meanwhile
         self._scope = Scope()
         self._afterwards = ExitStack()
         self._undo = ExitStack()
@@ -212,7 +93,7 @@ class Tracing:
         self.journal: Journal
 
     def start(self) -> None:
-        """Begin; AlreadyTracing or UnusableJournal when that cannot be."""
+        """Start tracing; raise AlreadyTracing or UnusableJournal if that is not possible."""
         with _ACTIVE.lock:
             if _ACTIVE.tracing is not None:
                 raise AlreadyTracing(
@@ -222,19 +103,20 @@ class Tracing:
             self.journal = Journal(self.directory, self._process, self._first_line())
             _ACTIVE.tracing = self
         self.recorder = Recorder(
-            self.journal, left_out=self._wanted.left_out, keep_cases=bool(self._sinks)
+            self.journal, left_out=self._left_out, keep_cases=bool(self._sinks)
         )
-        # Registered for good, so it must not keep what the trace holds.
+        # Cannot be unregistered, so it must not keep the trace alive.
         alive = ref(self)
         os.register_at_fork(after_in_child=lambda: _after_fork(alive()))
         self._listener: Listener = self.recorder
         if self._sinks:
             self._listener = Observing(self.recorder, self._sinks, self.run.id, lambda: self._scope)
         CONFIG_UNPACKING.on_unpack = self.recorder.marks.unpacked
+        self._undo.enter_context(self._meanwhile(self))
         self._wait_for_frameworks()
 
     def stop(self, exit_code: int | None = None) -> None:
-        """Take everything back and close the journal; does nothing the second time."""
+        """Detach the probes and close the journal; does nothing the second time."""
         with _ACTIVE.lock:
             if _ACTIVE.tracing is not self:
                 return
@@ -242,8 +124,8 @@ class Tracing:
         CONFIG_UNPACKING.on_unpack = None
         self._undo.close()
         self.recorder.close()
-        finished_at = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%S.%f}Z"
-        run = replace(self._settle(self.run), finished_at=finished_at, exit_code=exit_code)
+        finished_at = now()
+        run = replace(with_board(self.run), finished_at=finished_at, exit_code=exit_code)
         end = {
             "finished_at": finished_at,
             "exit_code": exit_code,
@@ -261,16 +143,16 @@ class Tracing:
             self._afterwards.close()
 
     def on_stop(self, action: Callable[[], object]) -> None:
-        """Do something when the trace has ended and its files are closed."""
+        """Run ``action`` when the trace has ended and its files are closed."""
         self._afterwards.callback(action)
 
     def enter(self, scope: Scope) -> None:
-        """Attribute the calls from now on to a test; the device stays as it is."""
+        """Attribute the following calls to a test; the device stays the same."""
         self._scope = replace(scope, device=self._scope.device)
         self.recorder.set_scope(self._scope)
 
     def record_test(self, result: TestResult) -> None:
-        """Note how a test ended."""
+        """Record the result of a test."""
         try:
             self.journal.write({"test": record_to_builtins(result)})
         except OSError as error:
@@ -280,10 +162,9 @@ class Tracing:
         return {"run": record_to_builtins(self.run)}
 
     def _wait_for_frameworks(self) -> None:
-        wanted = self._wanted.backend
-        if wanted in ("auto", "ttnn"):
+        if self._backend in ("auto", "ttnn"):
             self._when_imported("ttnn", self._attach_ttnn)
-        if wanted in ("auto", "torch"):
+        if self._backend in ("auto", "torch"):
             self._when_imported("torch", self._attach_torch)
 
     def _when_imported(self, name: str, attach: Callable[[ModuleType], None]) -> None:
@@ -296,8 +177,8 @@ class Tracing:
         from optrove.frameworks.ttnn.probe.probe import attach
 
         self._ttnn = True
-        if self._torch is not None and self._wanted.backend == "auto":
-            # What a model of ttnn does in torch is its reference.
+        if self._torch is not None and self._backend == "auto":
+            # The torch calls of a ttnn model are its reference.
             self._torch.pause()
         attachment = attach(ttnn, self._listener, self.recorder, self._device_opened)
         self._undo.callback(attachment.remove)
@@ -305,10 +186,10 @@ class Tracing:
     def _attach_torch(self, torch: ModuleType) -> None:
         from optrove.frameworks.torch.probe import TorchProbe
 
-        if self._ttnn and self._wanted.backend == "auto":
+        if self._ttnn and self._backend == "auto":
             return
-        self._torch = TorchProbe(torch, self._listener)
-        self._torch.install()
+        self._torch = TorchProbe(torch, self._listener, level=self._level)
+        self._torch.install(in_forks=True)
         self.recorder.tidy.append(self._torch.fingerprints.tidy)
         self._undo.callback(self._torch.remove)
 
@@ -317,11 +198,11 @@ class Tracing:
         self.recorder.set_scope(self._scope)
 
     def continue_in_child(self) -> None:
-        """Begin a journal of this process, which was forked off; without one, trace no more."""
+        """Start a journal for this forked process; stop tracing if there can be no journal."""
         try:
             self.journal = Journal(self.directory, os.getpid(), self._first_line())
         except UnusableJournal:
-            # The records of the other process are not to be written by two.
+            # Two processes must not write to one journal.
             self.recorder.close()
             raise
         self.recorder.continue_in(self.journal)
@@ -331,7 +212,7 @@ class Tracing:
 def _after_fork(tracing: Tracing | None) -> None:
     if tracing is None:
         return
-    # Also of a trace that was just being stopped by a thread that is not here.
+    # Also for a trace that another thread was stopping; that thread is not in this process.
     tracing.journal.leave_to_parent()
     if _ACTIVE.tracing is tracing:
         tracing.continue_in_child()

@@ -40,10 +40,10 @@ from optrove.cli.options import (
     all_ops_option,
     case_filters,
     json_option,
+    log,
+    log_recovered,
     nested_option,
     store_option,
-    tell,
-    tell_recovered,
 )
 from optrove.cli.options import (
     show as show_answer,
@@ -83,11 +83,11 @@ def ops(*, store: str | None, as_json: bool, **chosen: Any) -> None:
     """
     from optrove.report.listings import ops_data, ops_document
     from optrove.trove.opening import reading
-    from optrove.trove.query import Asked, ops_asked
+    from optrove.trove.query import CaseFilters, matching_ops
 
-    asked = Asked(**chosen)
-    with reading(store, tell_recovered) as reader:
-        rows, left = ops_asked(reader, asked)
+    asked = CaseFilters(**chosen)
+    with reading(store, log_recovered) as reader:
+        rows, left = matching_ops(reader, asked)
     every = asked.all_ops
     document = ops_document(rows, left, all_ops=every)
     show_answer(document, lambda: ops_data(rows, all_ops=every), as_json=as_json)
@@ -119,7 +119,7 @@ def show(
 ) -> None:
     """Show the exact configurations of an op, most called first.
 
-    OP is ttnn.add, ttnn::add, add, or with * for anything; CASE the beginning of a case's id, six
+    OP is ttnn.add, ttnn::add or add; * is a wildcard. CASE is the beginning of a case's id, six
     digits or more. N shows one configuration of the list only. --dtype, --layout, --memory, --shape
     and --mesh must all hold for the same tensor: the one of --argument, else any.
 
@@ -134,14 +134,14 @@ def show(
     """
     from optrove.report import cases
     from optrove.trove.opening import reading
-    from optrove.trove.query import Asked, select, several_ops
+    from optrove.trove.query import CaseFilters, select, several_ops
 
     if number is not None and (families or limit):
         raise click.UsageError("N shows one configuration: leave out --families and --limit")
     if pictures is not None and (families or as_json):
         raise click.UsageError("--svg draws what is shown as text: leave out --families and --json")
-    with reading(store, tell_recovered) as reader:
-        answers = select(reader, Asked(**chosen))
+    with reading(store, log_recovered) as reader:
+        answers = select(reader, CaseFilters(**chosen))
         if number is not None and len(answers) > 1:
             raise several_ops(answers)
         if families:
@@ -190,10 +190,10 @@ def who(*, store: str | None, as_json: bool, by: str | None, **chosen: Any) -> N
     from optrove.trove import query
     from optrove.trove.opening import reading
 
-    asked = query.Asked(**chosen)
-    with reading(store, tell_recovered) as reader:
+    asked = query.CaseFilters(**chosen)
+    with reading(store, log_recovered) as reader:
         answers = query.select(reader, asked)
-        # Only a list of tests has to tell tests apart, which costs time.
+        # Only a list of tests distinguishes tests, which costs time.
         by_run = by not in (None, "test")
         found = chain.from_iterable(
             query.configurations(reader, each.query, by_run=by_run) for each in answers
@@ -233,9 +233,9 @@ def diff(  # noqa: PLR0913 - one for each option of the command
 ) -> None:
     """Compare the cases of runs, models, troves or files.
 
-    A and B are each a file (master JSON, op lines, text export), a trove by path or URL, the
-    beginning of a run's id, or a model. A file takes precedence; run:ID and model:NAME are
-    explicit. A changed case computes the same with other memory, layout or program configs.
+    A and B are each a file that "optrove import" reads, a trove by path or URL, the beginning of a
+    run's id, or a model. A file takes precedence; run:ID and model:NAME are explicit. A changed
+    case computes the same with other memory, layout or program configs.
 
     Exit code 1 if anything differs, else 0.
 
@@ -248,10 +248,8 @@ def diff(  # noqa: PLR0913 - one for each option of the command
     from optrove.model.records import Query
     from optrove.report.diff import comparing, diff_data, diff_document
 
-    query = Query(outermost_only=not nested, hidden_ops=all_ops)
-    with comparing(
-        (a, b), store, tell_recovered, _warn, query=query, calls=not cases_only
-    ) as found:
+    query = Query(outermost_only=not nested, data_movement=all_ops)
+    with comparing((a, b), store, log_recovered, _warn, query=query, calls=not cases_only) as found:
         show_answer(diff_document(found, brief=brief), lambda: diff_data(found), as_json=as_json)
         is_equal = found.difference.is_equal
     sys.exit(0 if is_equal else FAILED)
@@ -259,7 +257,7 @@ def diff(  # noqa: PLR0913 - one for each option of the command
 
 def _warn(found: Fidelity) -> None:
     parts = f"{found.partly:,} have parts that were kept verbatim, {found.refused:,} were refused"
-    tell(
+    log(
         f"of {found.configurations:,} configurations in {found.file}, {found.understood:,} were "
         f"understood, {parts}"
     )
@@ -284,10 +282,10 @@ def runs(*, store: str | None, as_json: bool, **chosen: bool) -> None:
     from optrove.model.ops import Counting
     from optrove.report.listings import runs_data, runs_document
     from optrove.trove.opening import reading
-    from optrove.trove.query import runs_asked
+    from optrove.trove.query import recorded_runs
 
-    with reading(store, tell_recovered) as reader:
-        rows = runs_asked(reader, Counting(**chosen))
+    with reading(store, log_recovered) as reader:
+        rows = recorded_runs(reader, Counting(**chosen))
     show_answer(runs_document(rows), lambda: runs_data(rows), as_json=as_json)
 
 
@@ -308,10 +306,10 @@ def models(*, store: str | None, as_json: bool, **chosen: bool) -> None:
     from optrove.model.ops import Counting
     from optrove.report.listings import models_data, models_document
     from optrove.trove.opening import reading
-    from optrove.trove.query import models_asked
+    from optrove.trove.query import recorded_models
 
-    with reading(store, tell_recovered) as reader:
-        rows = models_asked(reader, Counting(**chosen))
+    with reading(store, log_recovered) as reader:
+        rows = recorded_models(reader, Counting(**chosen))
     show_answer(models_document(rows), lambda: models_data(rows), as_json=as_json)
 
 
@@ -351,17 +349,17 @@ def serve(*, store: str | None, port: int, host: str, token: str | None) -> None
     check_safe(host, token)
     place = located(store)
     for recovered in recover(place):
-        tell_recovered(recovered)
+        log_recovered(recovered)
     try:
         from optrove.web import server as serving
     except ModuleNotFoundError as error:
         raise web_missing(error) from error
 
-    serving.serve(place, host=host, port=port, token=token, store=store, tell=_tell_address)
+    serving.serve(place, host=host, port=port, token=token, store=store, on_ready=_log_address)
 
 
-def _tell_address(address: str) -> None:
-    tell(f"open {address} in a browser; stop with Ctrl-C")
+def _log_address(address: str) -> None:
+    log(f"open {address} in a browser; stop with Ctrl-C")
 
 
 COMMANDS: Final = (ops, show, who, diff, runs, models, serve)

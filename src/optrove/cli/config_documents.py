@@ -11,7 +11,7 @@ from optrove.model.values import Struct, Value
 from optrove.report.describe import ArgumentChange, argument_changes, value_text
 from optrove.report.document import Change, Field, Fields, Paragraph, Section, paragraphs
 from optrove.report.wording import plural
-from optrove.runconfig.files import gathered
+from optrove.runconfig.checking import gathered
 from optrove.serializer.wire import encode
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from optrove.cli.options import FAILED, json_option, tell
+from optrove.cli.options import FAILED, json_option, log
 from optrove.cli.options import show as show_answer
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def check(*, files: Sequence[Path], weights: Path | None, as_json: bool) -> None
     found = check_files(files, weights)
     show_answer(checks_document(found), lambda: checks_data(found), as_json=as_json)
     if not all(each.signatures for each in found):
-        tell(
+        log(
             "ttnn is not installed, so arguments were not checked against its signatures; "
             "install optrove[ttnn]"
         )

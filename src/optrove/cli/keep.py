@@ -12,39 +12,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from optrove.cli.options import json_option, show, store_option, tell_recovered
+from optrove.cli.options import json_option, log_recovered, show, store_option
+from optrove.interop.formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
-@click.command()
-@click.argument("file", metavar="FILE")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(("master", "jsonl", "text", "params", "superset")),
-    default="master",
-    show_default=True,
-    help="What to write.",
+_SUPERSET: Final = "superset"
+_FORMAT_LINES: Final = "\n    ".join(
+    (
+        *(f"{each.name:14} {each.about}" for each in FORMATS),
+        f"{_SUPERSET:14} a directory: SQL views, and a bundle for Apache Superset",
+    )
 )
-@click.option("--op", metavar="OP", help="Only this op; * stands for anything.")
-@click.option("--model", metavar="NAME", help="Only calls of this model.")
-@click.option("--run", metavar="RUN", help="Only this run; the beginning of its id is enough.")
-@click.option("--board", metavar="NAME", help="Only calls on this board.")
-@click.option("--scrub", is_flag=True, help="Without paths, host names and user names.")
-@click.option("--install", is_flag=True, help="superset: create the views in the trove, too.")
-@store_option
-@json_option
-def export(*, file: str, form: str, store: str | None, as_json: bool, **given: Any) -> None:
-    """Write cases, or the calls of runs, to a file.
+
+
+@click.command(
+    help=f"""Write cases, or the calls of runs, to a file.
 
     \b
-    master   the JSON that tt-metal's sweeps load
-    text     one line per case, sorted: for git, and for diff
-    jsonl    one line per call, as --ops-jsonl writes them
-    params   a directory with one JSON file per call
-    superset a directory: SQL views for BI tools, a bundle for Apache Superset
+    {_FORMAT_LINES}
 
     FILE may be - for stdout. An existing file is replaced when the export is complete.
 
@@ -56,17 +43,38 @@ def export(*, file: str, form: str, store: str | None, as_json: bool, **given: A
       optrove export public.json --scrub
       optrove export bi --format superset --install
     """
-    from optrove.interop.exporting import Selection, export_to
+)
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice((*(each.name for each in FORMATS), _SUPERSET)),
+    default="master",
+    show_default=True,
+    help="What to write.",
+)
+@click.option("--op", "name", metavar="OP", help="Only this op; * is a wildcard.")
+@click.option("--model", metavar="NAME", help="Only calls of this model.")
+@click.option("--run", metavar="RUN", help="Only this run; the beginning of its id is enough.")
+@click.option("--board", metavar="NAME", help="Only calls on this board.")
+@click.option("--scrub", is_flag=True, help="Remove paths, host names and user names.")
+@click.option("--install", is_flag=True, help="superset: create the views in the trove, too.")
+@store_option
+@json_option
+def export(*, file: str, form: str, store: str | None, as_json: bool, **given: Any) -> None:
+    """Write cases, or the calls of runs, to a file."""
+    from optrove.interop.exporting import export_to
     from optrove.trove.opening import reading
+    from optrove.trove.query import CaseFilters
 
     scrub, install = given.pop("scrub"), given.pop("install")
-    chosen = Selection(**given)
-    if form == "superset":
-        _refuse(scrub or chosen != Selection(), "superset has views of all runs, and no data")
+    chosen = CaseFilters(**given)
+    if form == _SUPERSET:
+        _refuse(scrub or chosen != CaseFilters(), "superset has views of all runs, and no data")
         _export_bi(store, file, install=install, as_json=as_json)
         return
     _refuse(install, "only --format superset has views to install")
-    with reading(store, tell_recovered) as reader:
+    with reading(store, log_recovered) as reader:
         exported = export_to(reader, file, form, chosen, scrub=scrub)
     data = {"file": file, "format": form, "cases": exported.cases, "calls": exported.calls}
     text = f"{exported.cases:,} cases, {exported.calls:,} calls: {file}"
@@ -83,9 +91,9 @@ def _export_bi(store: str | None, directory: str, *, install: bool, as_json: boo
     from optrove.interop.superset import export_bi
     from optrove.report.document import paragraphs
 
-    exported = export_bi(store, directory, tell_recovered, install=install)
+    exported = export_bi(store, directory, log_recovered, install=install)
     sql, bundle = str(exported.sql), str(exported.bundle)
-    data = {"file": directory, "format": "superset", "views": sql, "bundle": bundle}
+    data = {"file": directory, "format": _SUPERSET, "views": sql, "bundle": bundle}
     views = "created in the trove" if install else "create them with --install"
     texts = (
         f"views:  {sql} ({views})",
@@ -113,7 +121,7 @@ def merge(*, troves: Sequence[str], output: str, as_json: bool) -> None:
     from optrove.report.document import Paragraph
     from optrove.trove.merging import merge_into
 
-    merged = merge_into(output, troves, tell_recovered)
+    merged = merge_into(output, troves, log_recovered)
     runs, cases, calls = merged.added.runs, merged.added.cases_new, merged.added.calls
     show(
         [Paragraph(f"added {runs:,} runs, {calls:,} calls, {cases:,} cases to {merged.store}")],
@@ -127,7 +135,7 @@ def merge(*, troves: Sequence[str], output: str, as_json: bool) -> None:
 @store_option
 @json_option
 def rm(*, runs: Sequence[str], store: str | None, as_json: bool) -> None:
-    """Remove runs, and the cases that no other run has.
+    """Remove runs, and the cases that no other run contains.
 
     RUN is the id that "optrove runs" lists; its beginning is enough. All are removed, or none if
     one of them is not found.
@@ -139,7 +147,7 @@ def rm(*, runs: Sequence[str], store: str | None, as_json: bool) -> None:
     from optrove.report.document import paragraphs
     from optrove.trove.merging import remove_runs
 
-    removed = remove_runs(store, runs, tell_recovered)
+    removed = remove_runs(store, runs, log_recovered)
     show(
         paragraphs(
             f"removed {run}: {each.calls:,} calls, {each.cases:,} cases of its own"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Any, Final
 
 import click
@@ -67,6 +69,9 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command and show its errors; other exceptions keep their traceback."""
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # Names of files, models and tests may hold characters that the terminal cannot show.
+            sys.stdout.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
         except OptroveError as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from optrove.report.document import Node
     from optrove.trove.opening import Recovered
@@ -87,23 +87,23 @@ def table_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def tell(text: str) -> None:
+def log(text: str) -> None:
     """Print a message to stderr."""
     click.echo(f"optrove: {text}", err=True)
 
 
-def tell_recovered(recovered: Recovered) -> None:
+def log_recovered(recovered: Recovered) -> None:
     """Report on stderr that a run of a dead process was recovered, or why it was not."""
-    from optrove.report.wording import plural
+    from optrove.report.wording import SHORT_ID, plural
 
-    name = recovered.directory.name[:12]
+    name = recovered.directory.name[:SHORT_ID]
     if recovered.problem is not None:
         journals = f"the journals of run {name} in {recovered.directory}"
-        tell(f"{journals} cannot be recovered: {recovered.problem}")
+        log(f"{journals} cannot be recovered: {recovered.problem}")
         return
     added = recovered.added
     found = f"{plural(added.calls, 'call')}, {plural(added.cases_new, 'new case')}"
-    tell(f"recovered run {name}, whose process had died: {found}")
+    log(f"recovered run {name}, whose process had died: {found}")
 
 
 def together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
@@ -147,6 +147,12 @@ def case_filters(*board: str) -> Callable[[_Command], _Command]:
     )
 
 
+scale_option = click.option(
+    "--scale",
+    type=click.Choice(("small",)),
+    help="Run the ops at the smallest shapes that ttnn accepts, not as recorded.",
+)
+
 running_options = together(
     seed_option,
     click.option(
@@ -165,32 +171,104 @@ running_options = together(
 """The options of commands that execute cases."""
 
 
-def device_options(*, modules: bool = False) -> Callable[[_Command], _Command]:
+DEVICES: Final = ("hw", "mock", "shadow", "sim")
+"""The kinds of devices that --device takes."""
+
+
+def device_options(*, modules: bool = False, torch: bool = True) -> Callable[[_Command], _Command]:
     """Return a decorator that adds the options that select a device.
 
-    A command that also takes sweep ``modules`` has other defaults for them.
+    A command that also takes sweep ``modules`` has other defaults for them. Without ``torch`` it
+    has no cases of torch.
     """
     kinds = (
         "hw: the board of this machine. mock: ttnn itself on a mock board, which checks arguments, "
-        "memory and output specs. shadow: the same with numerics computed and checked by torch."
+        "memory and output specs. shadow: the same with numerics computed and checked by torch. "
+        "sim: the real kernels on a simulated board of one chip, from OPTROVE_SIM."
     )
+    if torch:
+        kinds += " For cases of torch: cpu, cuda, mps, xpu, meta or another device of torch."
     default = "mock with --board or OPTROVE_BOARD; else hw if there is a board, else mock"
     if modules:
         default += "; for a module shadow in place of mock, since it checks numerics itself"
     board = "OPTROVE_BOARD, else the recorded one" + ("; for a module n150" if modules else "")
-    return together(
-        click.option(
-            "--device",
-            type=click.Choice(("hw", "mock", "shadow")),
-            help=f"{kinds}  [default: {default}]",
-        ),
+    of_torch = "" if not torch else "; for torch the recorded device"
+    device = click.option(
+        "--device",
+        metavar="NAME" if torch else None,
+        type=None if torch else click.Choice(DEVICES),
+        callback=_device if torch else None,
+        help=f"{kinds}  [default: {default}{of_torch}]",
+    )
+    own = (
+        device,
         click.option(
             "--board",
             "mock_board",
             metavar="NAME",
-            help=f"Mock board to run on  [default: {board}]",
+            help=f"Mock or simulated board to run on  [default: {board}]",
         ),
     )
+    if not torch:
+        return together(*own)
+    return together(
+        *own,
+        click.option(
+            "--map",
+            "mapped",
+            metavar="OLD=NEW",
+            multiple=True,
+            callback=_device_pairs,
+            help="Run cases of torch that were recorded on device OLD on NEW, as cuda=cpu.",
+        ),
+        click.option(
+            "--compile",
+            "compiler",
+            metavar="BACKEND",
+            help="Run cases of torch through torch.compile: inductor, aot_eager, ...",
+        ),
+        click.option(
+            "--import",
+            "imports",
+            metavar="MODULE",
+            multiple=True,
+            help="Import MODULE first, which registers ops or a backend of torch.",
+        ),
+    )
+
+
+def _device(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    from optrove.model.torch_target import is_device
+
+    if given is None or given in DEVICES or is_device(given):
+        return given
+    raise click.BadParameter(f"{given!r} is neither {', '.join(DEVICES)} nor as cuda:0")
+
+
+def _device_pairs(
+    _: click.Context, __: click.Parameter, given: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    from optrove.model.torch_target import device_pair
+
+    try:
+        return tuple(device_pair(text) for text in given)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def chosen_device(given: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return the kind of device of ttnn and the text of the target of torch that were given."""
+    from optrove.model.torch_target import TorchTarget
+
+    device = given["device"]
+    kind = device if device in DEVICES else None
+    target = TorchTarget(
+        device=None if kind is not None else device,
+        mapped=given["mapped"],
+        compiler=given["compiler"],
+        imports=given["imports"],
+    )
+    return kind, target.text
 
 
 def nanoseconds(seconds: float | None) -> int | None:

@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from optrove.cli.options import tell
+from optrove.cli.options import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,14 +56,14 @@ class CaseProgress:
             rate, failed = _per_second(self._rate()), f"{self._failed:,} failed"
             self._bar.update(self._task, advance=1, rate=rate, failed=failed)
         elif self._pace.is_due():
-            tell(self._line())
+            log(self._line())
 
-    def tell(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """Print a message above the bar."""
         if self._bar is not None:
             self._bar.console.print(f"optrove: {text}", markup=False, highlight=False)
         else:
-            tell(text)
+            log(text)
 
     def _rate(self) -> float:
         seconds = time.monotonic() - (self._began or 0.0)
@@ -113,7 +113,7 @@ def transfer_progress() -> Iterator[Callable[[Shared, Shared], object]]:
         def lines(sent: Shared, total: Shared) -> None:
             if pace.is_due():
                 runs = f"{sent.runs:,} of {total.runs:,} runs"
-                tell(f"sent {runs}, {sent.calls:,} calls, {sent.attempts:,} attempts")
+                log(f"sent {runs}, {sent.calls:,} calls, {sent.attempts:,} attempts")
 
         yield lines
         return

@@ -5,7 +5,7 @@
     target, kind        what was named; "pytest", "script", or with --from "journals", "lines"
     source, run_id      what was run, with the model, and the id of the run; null if unknown
     model, board        their names or null
-    device              "hw", "mock", "shadow", "host", or null if unknown
+    device              "hw", "mock", "shadow", "sim", "host", or null if unknown
     exit_code           what optrove ends with for this target
     ending              how the process ended, as text; null with --from
     signal, timed_out, interrupted      the number of the signal or null; two booleans
@@ -29,8 +29,8 @@
 
 ``--json`` of import prints ``{"store", "files": [{"file", "format", "runs", "calls", "new_cases",
 "known_cases", "configurations", "cases", "understood", "partly", "refused", "verbatim": [{"kind",
-"count", "path", "text"}], "notes": {text: count}}]}``; for journals and troves, all keys from
-``configurations`` on are null.
+"count", "path", "text"}], "notes": {text: count}, "refusals": [{"path", "problem"}]}]}``; for
+journals and troves, all keys from ``configurations`` on are null.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ from optrove.cli.options import (
     all_ops_option,
     echo_document,
     json_option,
+    log,
+    log_recovered,
     nested_option,
     show,
     store_option,
-    tell,
-    tell_recovered,
 )
 from optrove.cli.progress import Pace
 from optrove.errors import OptroveError
+from optrove.interop.formats import FILES, OWN_FILES
 from optrove.model.ops import Counting
 from optrove.settings import read_settings
 
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from optrove.tracing.results import TraceResult
 
 _REST: Final = "optrove.trace.arguments"
-_MOST_VERBATIM: Final = 8
+_MAX_VERBATIM: Final = 8
 _STDERR: Final = 2
 
 
@@ -82,7 +83,7 @@ class _WithArguments(click.Command):
 
 
 def _names(_: click.Context, __: click.Parameter, given: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of comma lists."""
+    """Return the names in comma-separated lists."""
     return tuple(name.strip() for each in given for name in each.split(",") if name.strip())
 
 
@@ -95,11 +96,19 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 @store_option
 @click.option("--board", metavar="NAME", help="Mock board to run on  [default: OPTROVE_BOARD]")
 @click.option("--shadow", is_flag=True, help="Compute numerics with torch on the mock board.")
+@click.option("--sim", metavar="BOARD", help="Simulated board to run on, with real kernels.")
 @click.option(
     "--backend",
     type=click.Choice(("auto", "ttnn", "torch")),
     default="auto",
     help="Framework whose ops are recorded; auto: ttnn if it gets imported, else torch.",
+)
+@click.option(
+    "--level",
+    type=click.Choice(("aten", "api")),
+    default="aten",
+    help="What is recorded of torch: aten, the operations that the dispatcher runs; api, also the "
+    "public functions that call them, which makes torch leave some fast paths.",
 )
 @click.option("--model", metavar="NAME", help="Name of the model  [default: HF_MODEL]")
 @click.option("--include", metavar="OPS", multiple=True, callback=_names, help="Only these ops.")
@@ -135,8 +144,8 @@ def trace(ctx: click.Context, /, **given: Any) -> None:
     in its own process and gets the arguments after --. After a crash, a hang or a kill, all calls
     are kept, and the call in flight is shown with its arguments.
 
-    OPS are comma lists of names: ttnn.add, ttnn::add, add, or with * for anything. --from
-    summarizes journals, or a file of --jsonl, that were made elsewhere.
+    OPS are comma-separated names: ttnn.add, ttnn::add or add; * is a wildcard. --from adds and
+    summarizes journals, or a file of --jsonl, from elsewhere.
 
     The exit code is that of the target, the highest of several; 2 if nothing was traced.
 
@@ -156,7 +165,8 @@ def trace(ctx: click.Context, /, **given: Any) -> None:
             break
     # With --json, stdout is for the object alone.
     if given["as_json"]:
-        rows = [each.data() for each in shown]
+        counting = Counting(given["all_ops"], given["nested"])
+        rows = [each.data(counting) for each in shown]
         click.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
     sys.exit(max(each.exit_code for each in shown))
 
@@ -169,7 +179,7 @@ def _check(given: Mapping[str, Any], arguments: Sequence[str]) -> None:
     if given["place"] is None:
         return
     # Of the options of a trace, only --jsonl has a meaning for recorded calls.
-    running = ("board", "shadow", "model", "include", "exclude", "params_dir", "sketch")
+    running = ("board", "shadow", "sim", "model", "include", "exclude", "params_dir", "sketch")
     unused = [name for name in (*running, "keep", "timeout", "targets") if given[name]]
     if unused or arguments:
         raise click.UsageError(
@@ -182,7 +192,7 @@ def _results(given: Mapping[str, Any], arguments: Sequence[str]) -> Iterator[Tra
     from optrove.tracing.results import from_place
 
     if given["place"] is not None:
-        yield from from_place(given["place"], given["jsonl"], given["store"], tell_recovered)
+        yield from from_place(given["place"], given["jsonl"], given["store"], log_recovered)
         return
     request = _request(given)
     for name in given["targets"]:
@@ -199,7 +209,7 @@ def _trace_one(
     try:
         target = find_target(name)
         if not alone:
-            tell(f"tracing {name}")
+            log(f"tracing {name}")
         # The line of pytest's dots has not ended.
         report = _progress("\n" if target.kind is TargetKind.PYTEST else "")
         return trace_target(target, arguments, request, report)
@@ -210,15 +220,21 @@ def _trace_one(
 
 
 def _request(given: Mapping[str, Any]) -> Request:
+    from optrove.frameworks.ttnn.board.simulator import find_simulator, simulated_board
     from optrove.frameworks.ttnn.board.table import find_board
     from optrove.tracing.launch import Request
     from optrove.tracing.trace import TraceOptions
 
-    board = given["board"] or read_settings().board
+    sim = given["sim"]
+    if sim and (given["board"] or given["shadow"]):
+        raise click.UsageError("--sim names a simulated board, --board a mock one: give one")
+    board = None if sim else given["board"] or read_settings().board
+    if sim:
+        find_simulator(simulated_board(sim))
     if given["shadow"] and not board:
         raise click.UsageError("--shadow needs a mock board: add --board NAME")
     jsonl, params_dir = (path and path.absolute() for path in (given["jsonl"], given["params_dir"]))
-    recorded = ("backend", "include", "exclude", "model", "sketch")
+    recorded = ("backend", "level", "include", "exclude", "model", "sketch")
     run = ("store", "shadow", "keep", "timeout")
     return Request(
         TraceOptions(
@@ -228,6 +244,7 @@ def _request(given: Mapping[str, Any]) -> Request:
             **{name: given[name] for name in recorded},
         ),
         board=find_board(board).name if board else None,
+        sim=simulated_board(sim).name if sim else None,
         stdout=_STDERR if given["as_json"] else None,
         **{name: given[name] for name in run},
     )
@@ -272,16 +289,11 @@ def _progress_text(progress: Progress) -> str:
     return ", ".join(facts)
 
 
-@click.command("import")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--strict", is_flag=True, help="Fail where a part is not understood.")
-@store_option
-@json_option
-def import_files(*, files: Sequence[str], strict: bool, store: str | None, as_json: bool) -> None:
-    """Add recordings of other tools to a trove.
+@click.command(
+    "import",
+    help=f"""Add recordings of other tools to a trove.
 
-    A FILE is a master JSON of tt-metal (of either generation), op lines (--jsonl, --ops-jsonl), a
-    directory of operation parameters, a text export, a directory of journals, or another trove.
+    A FILE is one of: {FILES}, {OWN_FILES}.
     The format is detected. Parts that are not understood are kept verbatim, counted and shown with
     their path. All files are added, or none if one of them is bad; adding twice changes nothing.
 
@@ -289,11 +301,18 @@ def import_files(*, files: Sequence[str], strict: bool, store: str | None, as_js
     Example:
       optrove import ttnn_operations_master.json
       optrove import calls.jsonl operation_parameters --store team.db
-    """
+    """,
+)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--strict", is_flag=True, help="Fail where a part is not understood.")
+@store_option
+@json_option
+def import_files(*, files: Sequence[str], strict: bool, store: str | None, as_json: bool) -> None:
+    """Add recordings of other tools to a trove."""
     from optrove.interop.importing import import_all
     from optrove.trove.opening import located
 
-    additions = import_all(store, files, tell_recovered, strict=strict)
+    additions = import_all(store, files, log_recovered, strict=strict)
     place = str(located(store))
     show(
         _import_document(additions, place),
@@ -326,13 +345,16 @@ def _fidelity_nodes(found: Fidelity) -> Iterator[Node]:
     yield Paragraph(f"{found.cases:,} different cases")
 
     def verbatim() -> Iterator[Item]:
-        for each in found.verbatim[:_MOST_VERBATIM]:
+        for each in found.verbatim[:_MAX_VERBATIM]:
             yield Item(each.count, each.kind, parts=(Paragraph(f"such as {each.path}"),))
 
-    more = len(found.verbatim) - _MOST_VERBATIM
+    more = len(found.verbatim) - _MAX_VERBATIM
     if found.verbatim:
         rest = f"{more} more kinds (--json)" if more > 0 else ""
         yield Section("verbatim", (Items(tuple(verbatim()), rest),))
+    if found.refusals:
+        faults = tuple(Paragraph(f"{path}: {problem}") for path, problem in found.refusals)
+        yield Section("refused", faults)
     if found.notes:
         notes = Items(tuple(Item(count, text) for text, count in found.notes))
         yield Section("notes", (notes,))
@@ -351,12 +373,13 @@ def _addition_data(addition: Addition) -> dict[str, Any]:
     counts = ("configurations", "cases", "understood", "partly", "refused")
     data |= {name: None if found is None else getattr(found, name) for name in counts}
     if found is None:
-        return {**data, "verbatim": None, "notes": None}
+        return {**data, "verbatim": None, "notes": None, "refusals": None}
     verbatim = [
         {"kind": each.kind, "count": each.count, "path": each.path, "text": each.text}
         for each in found.verbatim
     ]
-    return {**data, "verbatim": verbatim, "notes": dict(found.notes)}
+    refusals = [{"path": path, "problem": problem} for path, problem in found.refusals]
+    return {**data, "verbatim": verbatim, "notes": dict(found.notes), "refusals": refusals}
 
 
 COMMANDS: Final = (trace, import_files)

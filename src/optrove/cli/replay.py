@@ -1,4 +1,4 @@
-"""The commands that execute recorded cases: replay, check-board, check-release, audit-goldens.
+"""The commands that execute recorded cases, and compare the results of releases.
 
 ``--json`` of replay and check-board prints one object:
 
@@ -8,7 +8,8 @@
                 notes: [supplied parts, and parts that were not compared], outputs: values,
                 measurements: [{name, value, threshold, passed, output}], as_recorded,
                 replayed_case_id, differences: [text], device, board, seed, run_id, started_at,
-                duration_ns, calls, recorded_on, recorded_error}]
+                duration_ns, calls, recorded_on, recorded_error, and for a scaled case
+                scaled_from: ids of the recorded cases}]
     causes      [{op, outcome, cause, cases, calls, example: case_id, command}]
     notes       {note: number of cases}
     left_out    {reason: count} of cases that were not planned
@@ -21,9 +22,14 @@ moved, slower, same, not_run, unlike, only_a, only_b}, broken, fixed, moved, slo
 unlike (on another kind of device): [{op, case_id, before, after: outcomes, change, worse: whether
 it is a regression}], regressions: their number, only_a and only_b: ids of cases.
 
+bisect prints package, releases: those between the two, tested: {release: executions}, unchanged:
+number of cases, changed: [{op, case_id, last_good, first_bad, untested: releases between them,
+before, after: {outcome, cause}, change, kind, worse, confirmed}], not_run: [{op, case_id, cause}],
+environments: [{version, path}] that were kept.
+
 audit-goldens prints planned, interrupted, counts: {sound, cannot_fail, unchecked}, cases: [{op,
 case_id, verdict, detail, perturbed: [{name, value: its PCC, threshold, passed: whether the check
-fails as it should, output}]}].
+fails as it should, output}]}], replaced_goldens: {op: why its golden function is not ttnn's}.
 """
 
 from __future__ import annotations
@@ -41,25 +47,28 @@ from optrove.cli.options import (
     FAILED,
     INTERRUPTED,
     case_filters,
+    chosen_device,
     device_options,
     json_option,
+    log,
+    log_recovered,
     nanoseconds,
     running_options,
+    scale_option,
     show,
     store_option,
-    tell,
-    tell_recovered,
 )
 from optrove.cli.progress import case_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from optrove.model.records import AttemptedCase
     from optrove.replay.check_board import AdaptedPlan
     from optrove.replay.device_choice import TargetDevice
+    from optrove.replay.environments import Environments, Release
     from optrove.replay.planning import PlannedJob
     from optrove.replay.runner import Workers
-    from optrove.report.attempts import Attempted
     from optrove.report.document import Node
     from optrove.trove.place import Place
 
@@ -67,14 +76,14 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @dataclass(slots=True)
-class Execution:
+class ReplaySession:
     """Cases by device, and the attempts at them; ``place`` is the trove that stores them."""
 
     groups: Mapping[TargetDevice, Sequence[PlannedJob]]
     source: str
     place: Place | None = None
     store: str | None = None
-    done: list[Attempted] = field(default_factory=list)
+    done: list[AttemptedCase] = field(default_factory=list)
     interrupted: bool = False
 
     @property
@@ -109,11 +118,11 @@ class Execution:
 
         for target in self.groups:
             reason = "" if target.reason is None else f": {target.reason}"
-            tell(f"on {target}{reason}")
+            log(f"on {target}{reason}")
         total = len(self.planned)
         with case_progress(total, what) as progress:
             attempts = replay_cases(
-                self.groups, self.place, self.source, workers=jobs, tell=progress.tell
+                self.groups, self.place, self.source, workers=jobs, log=progress.log
             )
             try:
                 for attempted in attempts:
@@ -126,7 +135,7 @@ class Execution:
         if self.interrupted:
             count = len(self.done)
             self.done += unattempted(self.groups, self.done)
-            tell(f"interrupted, {count:,} of {total:,} done")
+            log(f"interrupted, {count:,} of {total:,} done")
 
     def commands(self) -> Callable[[str], str | None]:
         """Return the function from case ids to replay commands; None if not in a trove."""
@@ -149,7 +158,7 @@ class Execution:
 
     def data(self) -> dict[str, Any]:
         """Return the facts of the execution besides its results."""
-        from optrove.capture.runs import version_of
+        from optrove.frameworks.installed import version_of
 
         return {
             "runs": self.runs,
@@ -167,6 +176,7 @@ class Execution:
     "--index", metavar="N", type=click.IntRange(min=0), help="Which line, from 0  [default: 0]"
 )
 @device_options()
+@scale_option
 @running_options
 @case_filters("--recorded-on", "board")
 @store_option
@@ -177,8 +187,8 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     every: bool,
     jsonl: Path | None,
     index: int | None,
-    device: str | None,
     mock_board: str | None,
+    scale: str | None,
     seed: int,
     jobs: int | None,
     timeout: float | None,
@@ -191,8 +201,13 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     OP (its most called case, or with --all every case), CASE and the filters are those of "optrove
     show". Without --board, OPTROVE_BOARD or --device, a case runs on the board of this machine, or
     else on a mock of the board on which it was recorded; numerics are compared with the golden
-    functions with --device shadow or hw only. The replayed call is traced, and must be the recorded
-    one. The results are stored in the trove.
+        functions with --device shadow, sim or hw only. The replayed call is traced, and must be the
+    recorded one. Cases of torch run on their recorded device, or on that of --device or --map, and
+    are compared with the same op in float64 on the CPU. The results are stored in the trove.
+
+    --scale small runs each op at the smallest shapes that ttnn accepts on a mock board, with the
+    same layouts, dtypes, kinds of memory and kinds of program configurations. These are not the
+    recorded cases: the answer says what was scaled, and is not stored.
 
     Exit code 0 if all cases passed, 1 if any failed, 2 if none could run.
 
@@ -200,9 +215,11 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     Example:
       optrove replay matmul
       optrove replay 1f3a9c02d4e5 --device shadow
+      optrove replay --all --device sim --board n150 --scale small
       optrove replay 'ttnn.experimental.*' --all --board bh-galaxy --jobs 4
       optrove replay --all
       optrove replay --jsonl op_calls.jsonl --index 0
+      optrove replay addmm --all --compile inductor
     """
     from optrove.replay.device_choice import group_by_device, resolve_device
     from optrove.replay.planning import cases_in_lines
@@ -210,24 +227,44 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     from optrove.trove.opening import located
 
     name = "*" if name is None and jsonl is None and every else name
+    kind, torch = chosen_device(chosen)
+    for option in ("device", "mapped", "compiler", "imports"):
+        del chosen[option]
     _check(name, jsonl, index, chosen, every=every)
-    target = resolve_device(device, mock_board)
+    target = (*resolve_device(kind, mock_board), torch)
     running: dict[str, Any] = {"seed": seed, "timeout_ns": nanoseconds(timeout)}
     if jsonl is not None:
         cases = cases_in_lines(jsonl, None if every else index or 0, **running)
     else:
         cases = _in_trove(store, {"name": name, **chosen}, every=every, **running)
-    place = located(store) if jsonl is None else None
-    done = Execution(group_by_device(cases, *target), f"replay {name or jsonl}", place, store)
+    place = located(store) if jsonl is None and scale is None else None
+    groups = _scaled(group_by_device(cases, *target), scale)
+    done = ReplaySession(groups, f"replay {name or jsonl}", place, store)
     done.execute(jobs, "replaying")
     kept = done.kept() if len(done.done) > 1 else ()
     show(
-        chain(replay_document(done.done), kept),
+        chain(replay_document(done.done, done.planned[0].job.case), kept),
         lambda: {**board_data(done.done, (), done.commands()), **done.data()},
         as_json=as_json,
     )
     # A replay in which no case ran has no answer.
     sys.exit(done.exit_code if done.ran or done.interrupted else COULD_NOT)
+
+
+def _scaled(
+    groups: Mapping[TargetDevice, Sequence[PlannedJob]], scale: str | None
+) -> Mapping[TargetDevice, Sequence[PlannedJob]]:
+    """Return the cases scaled down if asked; they are then other cases, and are not stored."""
+    if scale is None:
+        return groups
+    from optrove.model.records import DeviceKind
+    from optrove.testgen.scale import scale_cases
+
+    if any(target.device_kind is DeviceKind.HARDWARE for target in groups):
+        raise click.UsageError(
+            "--scale is for devices without hardware: add --device sim, mock or shadow"
+        )
+    return scale_cases(groups, log)
 
 
 def _check(
@@ -257,23 +294,31 @@ def _in_trove(
 ) -> tuple[PlannedJob, ...]:
     from optrove.replay.planning import cases_named
     from optrove.trove.opening import reading
-    from optrove.trove.query import Asked
+    from optrove.trove.query import CaseFilters
 
-    with reading(store, tell_recovered) as reader:
-        cases, count = cases_named(reader, Asked(**chosen), every=every, **running)
+    with reading(store, log_recovered) as reader:
+        cases, count = cases_named(reader, CaseFilters(**chosen), every=every, **running)
     if count > len(cases):
-        tell(f"the most called of {count:,} cases; --all replays each")
+        log(f"the most called of {count:,} cases; --all replays each")
     return cases
 
 
 @click.command("check-board")
 @click.argument("board", metavar="BOARD")
-@click.option("--op", "name", metavar="OP", help="Only this op; * stands for anything.")
+@click.option("--op", "name", metavar="OP", help="Only this op; * is a wildcard.")
 @click.option("--model", metavar="NAME", help="Only calls of this model.")
 @click.option("--run", metavar="RUN", help="Only calls of this run.")
 @click.option(
     "--adapt", is_flag=True, help="Adapt the cases that do not run as recorded, and try again."
 )
+@click.option(
+    "--device",
+    type=click.Choice(("mock", "sim")),
+    default="mock",
+    show_default=True,
+    help="A mock board, or a simulated one with real kernels, from OPTROVE_SIM.",
+)
+@scale_option
 @running_options
 @store_option
 @json_option
@@ -281,6 +326,8 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
     *,
     board: str,
     adapt: bool,
+    device: str,
+    scale: str | None,
     seed: int,
     jobs: int | None,
     timeout: float | None,
@@ -296,6 +343,9 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
     failing cases are tried again with DRAM shards on the banks of this board, as many links as it
     has, and on one chip where it has too few; these results are shown separately and not stored.
 
+    With --device sim, the kernels run, too, and results are compared with the golden functions;
+    add --scale small for cases that are too large for a simulator (see "optrove replay --help").
+
     Exit code 0 if the board accepts all cases, else 1.
 
     \b
@@ -305,16 +355,19 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
     """
     from optrove.frameworks.ttnn.board.table import find_board
     from optrove.replay.check_board import plan_for_board
+    from optrove.replay.device_choice import resolve_device
     from optrove.report.replays import board_data, board_document
     from optrove.trove.opening import located, reading
-    from optrove.trove.query import Asked
+    from optrove.trove.query import CaseFilters
 
     name = find_board(board).name
-    with reading(store, tell_recovered) as reader:
+    kind, _ = resolve_device(device, name)
+    with reading(store, log_recovered) as reader:
         groups, left_out = plan_for_board(
-            reader, Asked(**chosen), name, seed=seed, timeout_ns=nanoseconds(timeout)
+            reader, CaseFilters(**chosen), name, kind, seed=seed, timeout_ns=nanoseconds(timeout)
         )
-    done = Execution(groups, f"check-board {name}", located(store), store)
+    place = located(store) if scale is None else None
+    done = ReplaySession(_scaled(groups, scale), f"check-board {name}", place, store)
     done.execute(jobs, f"checking {name}")
     adapted = _adapted(done, name, jobs) if adapt and not done.interrupted else None
     more, more_data = _adapted_answer(adapted)
@@ -330,20 +383,23 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
     sys.exit(done.exit_code)
 
 
-def _adapted(done: Execution, board: str, jobs: int | None) -> tuple[Execution, AdaptedPlan]:
+def _adapted(
+    done: ReplaySession, board: str, jobs: int | None
+) -> tuple[ReplaySession, AdaptedPlan]:
     """Execute the cases that the board does not accept again, adapted to it."""
     from optrove.replay.check_board import plan_adapted
 
     failed = {each.attempt.case_id for each in done.done if not each.passed}
-    plan = plan_adapted((each for each in done.planned if each.case_id in failed), board)
-    again = Execution(plan.groups, "adapted")
+    (kind,) = {target.device_kind for target in done.groups}
+    plan = plan_adapted((each for each in done.planned if each.case_id in failed), board, kind)
+    again = ReplaySession(plan.groups, "adapted")
     if plan.groups:
         again.execute(jobs, f"adapted to {board}")
     return again, plan
 
 
 def _adapted_answer(
-    adapted: tuple[Execution, AdaptedPlan] | None,
+    adapted: tuple[ReplaySession, AdaptedPlan] | None,
 ) -> tuple[Iterator[Node], dict[str, Any] | None]:
     from optrove.report.replays import adapted_data, adapted_document
 
@@ -364,7 +420,7 @@ def check_release(*, a: str, b: str, store: str | None, as_json: bool) -> None:
     """Compare the results of two releases of ttnn: broken, fixed and moved cases.
 
     A and B are each the beginning of a run's id ("optrove runs"), a trove by path or URL (its
-    newest run of cases), or a file that check-board --json or replay --json has printed. A broken
+    newest run of cases), or a file written by check-board --json or replay --json. A broken
     case passed in A and fails in B. Cases that did not run on one side say nothing about ttnn, and
     are counted separately.
 
@@ -381,13 +437,136 @@ def check_release(*, a: str, b: str, store: str | None, as_json: bool) -> None:
     from optrove.report.outcomes import compare_results
     from optrove.report.releases import release_data, release_document
 
-    one, other, found = compare_results((a, b), store, tell_recovered)
+    one, other, found = compare_results((a, b), store, log_recovered)
     show(
         release_document(one, other, found),
         lambda: release_data(one, other, found),
         as_json=as_json,
     )
     sys.exit(FAILED if found.regressions else 0)
+
+
+@click.command()
+@click.argument("name", metavar="[CASE|RUN|OP]", required=False)
+@click.option("--good", metavar="RELEASE", required=True, help="Release to compare with.")
+@click.option("--bad", metavar="RELEASE", required=True, help="Release with another result.")
+@click.option("--command", metavar="COMMAND", help="Run this with each release; 0 is good.")
+@click.option(
+    "--python-package",
+    "package",
+    metavar="NAME",
+    default="ttnn",
+    show_default=True,
+    help="Package whose releases are tested.",
+)
+@click.option("--pre", is_flag=True, help="Test pre-releases, too.")
+@click.option("--keep", is_flag=True, help="Keep the environments for the next time.")
+@device_options(torch=False)
+@running_options
+@store_option
+@json_option
+def bisect(  # noqa: PLR0913 - one for each option of the command
+    *,
+    name: str | None,
+    good: str,
+    bad: str,
+    command: str | None,
+    package: str,
+    pre: bool,
+    keep: bool,
+    device: str | None,
+    mock_board: str | None,
+    seed: int,
+    jobs: int | None,
+    timeout: float | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Find the release of ttnn that changed the result of cases.
+
+    A binary search over the releases of the package index (PIP_INDEX_URL), each in an environment
+    of its own with everything else from this one, made with uv or pip. CASE is a case, RUN every
+    case of a run, OP every case of an op; cases share environments. With --command, the exit code
+    of a shell command decides instead: 0 is good, 125 skips the release. Each change is tested
+    twice. The environments are removed at the end, unless --keep is given.
+
+    Exit code 1 if a result changed, 0 if none did, 2 if no case ran with both releases.
+
+    \b
+    Example:
+      optrove bisect 1f3a9c02d4e5 --good 0.76 --bad 0.81.1
+      optrove bisect matmul --good 0.78 --bad 0.81.1 --device shadow --keep
+      optrove bisect --command "pytest -x tests/test_mlp.py" --good 0.78 --bad 0.81.1
+    """
+    from optrove.replay.bisect import (
+        COMMAND,
+        case_evaluation,
+        check_ends,
+        command_evaluation,
+    )
+    from optrove.replay.bisect import (
+        bisect as bisect_releases,
+    )
+    from optrove.replay.environments import Environments, releases_between
+    from optrove.report.bisection import bisection_data, bisection_document
+
+    if (name is None) == (command is None):
+        raise click.UsageError("name a case, a run or an op, or give --command COMMAND")
+    environments = Environments(package, log)
+    if command is None:
+        groups = _groups_to_bisect(store, str(name), (device, mock_board), seed, timeout)
+        ids = [planned.case_id for cases in groups.values() for planned in cases]
+        evaluate = case_evaluation(groups, environments, jobs=jobs or 1, log=log)
+    else:
+        ids, evaluate = [COMMAND], command_evaluation(command, environments, seconds=timeout)
+    releases = releases_between(package, good, bad, pre=pre)
+    log(_download_text(releases, environments))
+    try:
+        versions = [each.version for each in releases]
+        found = bisect_releases(package, ids, versions, evaluate, log)
+        made = [{"version": each, "path": str(path)} for each, path in environments.made.items()]
+    finally:
+        if not keep:
+            environments.remove()
+    check_ends(found)
+    show(
+        bisection_document(found),
+        lambda: {**bisection_data(found), "environments": made if keep else []},
+        as_json=as_json,
+    )
+    sys.exit(FAILED if found.boundaries else 0)
+
+
+def _groups_to_bisect(
+    store: str | None,
+    name: str,
+    device: tuple[str | None, str | None],
+    seed: int,
+    timeout: float | None,
+) -> Mapping[TargetDevice, Sequence[PlannedJob]]:
+    from optrove.replay.bisect import cases_of
+    from optrove.replay.device_choice import group_by_device, resolve_device
+    from optrove.trove.opening import reading
+
+    target = resolve_device(*device)
+    with reading(store, log_recovered) as reader:
+        cases = cases_of(reader, name, seed=seed, timeout_ns=nanoseconds(timeout))
+    groups = group_by_device(cases, *target)
+    for where, planned in groups.items():
+        log(f"{len(planned):,} cases on {where}")
+    return groups
+
+
+def _download_text(releases: Sequence[Release], environments: Environments) -> str:
+    """Return what a bisection is going to download, at most."""
+    from math import ceil, log2
+
+    new = [each for each in releases if not environments.path(each.version).exists()]
+    steps = 2 + ceil(log2(max(1, len(releases) - 1)))
+    sizes = [each.size for each in new if each.size is not None]
+    size = f" of up to {max(sizes) / 1e6:,.0f} MB and its dependencies" if sizes else ""
+    count = f"{len(releases):,} releases; about {min(steps, len(new))} downloads{size} for a case"
+    return f"{count}, to {environments.directory}"
 
 
 @click.command("audit-goldens")
@@ -418,7 +597,7 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
     """Find checks against golden functions that cannot fail.
 
     The most called cases of each op are executed with numerics. Then their results are perturbed
-    (zeroed, negated, reversed, a tenth of them spoiled), and the check must fail each time; and for
+    (zeroed, negated, reversed, a tenth of them corrupted), and the check must fail each time; for
     other inputs, it must expect other numbers. Ops without a check are listed with the reason. PCC
     does not detect a result that is twice too large; --json has the measured values.
 
@@ -429,23 +608,25 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
       optrove audit-goldens
       optrove audit-goldens softmax layer_norm --cases 10
     """
+    from optrove.frameworks.ttnn.shadow.golden_overrides import replaced_goldens
     from optrove.replay.audit import audit_workers, plan_audit
     from optrove.report.replays import audit_counts, audit_data, audit_document
     from optrove.trove.opening import reading
 
-    with reading(store, tell_recovered) as reader:
+    with reading(store, log_recovered) as reader:
         groups = plan_audit(
             reader, names, board, most=cases, seed=seed, timeout_ns=nanoseconds(timeout)
         )
-    done = Execution(groups, "audit-goldens")
+    done = ReplaySession(groups, "audit-goldens")
     done.execute(audit_workers(jobs, len(done.planned)), "auditing")
+    replaced = replaced_goldens()
     show(
-        audit_document(done.done),
-        lambda: {**audit_data(done.done), "interrupted": done.interrupted},
+        audit_document(done.done, replaced),
+        lambda: {**audit_data(done.done, replaced), "interrupted": done.interrupted},
         as_json=as_json,
     )
     blind = audit_counts(done.done)["cannot_fail"]
     sys.exit(INTERRUPTED if done.interrupted else FAILED if blind else 0)
 
 
-COMMANDS: Final = (replay, check_board, check_release, audit_goldens)
+COMMANDS: Final = (replay, check_board, check_release, bisect, audit_goldens)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from optrove.cli.options import json_option, show, store_option, tell_recovered
+from optrove.cli.options import json_option, log_recovered, show, store_option
 from optrove.cli.progress import transfer_progress
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def pull(*, other: str, store: str | None, as_json: bool) -> None:
     """Fetch the runs that this trove lacks from another one.
 
     STORE is a path or a postgresql:// URL. Like push, in the other direction; after both, the two
-    troves hold the same.
+    troves have the same contents.
 
     \b
     Example:
@@ -94,7 +94,7 @@ def _share(transfer: Transfer, *, as_json: bool) -> None:
     from optrove.trove.sharing import share
 
     with transfer_progress() as progress:
-        done = share(transfer, tell_recovered, progress)
+        done = share(transfer, log_recovered, progress)
     sent = done.sent
     new = f"{sent.calls:,} calls, {sent.attempts:,} attempts, {sent.cases or 0:,} new cases"
     text = f"sent {sent.runs:,} runs to {done.target}: {new}"

@@ -11,7 +11,7 @@
 ``--json`` of results prints one object:
 
     counts        {outcome: count} and not_attempted; zeros are left out, and the sum is ``planned``
-    views         {xfailed, xpassed: count} of suites called xfail_*, which expect failures
+    views         {xfailed, xpassed: count} of suites called xfail*, which expect failures
     cases         [as of "optrove replay --json", with suite, xfail, view: the outcome or xfailed
                   or xpassed, took_ns]
     not_attempted [{op, case_id, suite}]
@@ -40,34 +40,35 @@ from optrove.cli.options import (
     FAILED,
     INTERRUPTED,
     case_filters,
+    chosen_device,
     device_options,
     json_option,
+    log,
+    log_recovered,
     nanoseconds,
     running_options,
     show,
     store_option,
-    tell,
-    tell_recovered,
 )
 from optrove.cli.progress import case_progress
+from optrove.report.wording import SHORT_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from optrove.model.records import Sweep
     from optrove.report.document import Node
-    from optrove.report.releases import Comparison, Side
+    from optrove.report.releases import ReleaseComparison, ReleaseSide
     from optrove.report.results import RunResults
     from optrove.sweep.sweeping import Engine, SweepRun
     from optrove.sweep.vectors import SweepPlan
     from optrove.trove.place import Place
-    from optrove.trove.query import Asked
+    from optrove.trove.query import CaseFilters
 
-    Compared = tuple[Side, Side, Comparison]
+    Compared = tuple[ReleaseSide, ReleaseSide, ReleaseComparison]
 
 _TIME: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", re.IGNORECASE)
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
-_ID_SHOWN: Final = 12
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _NEW_FILE: Final = click.Path(dir_okay=False, writable=True, path_type=Path)
 _PATH: Final = click.Path(path_type=Path)
@@ -112,6 +113,12 @@ def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float 
 @click.option(
     "--budget", metavar="T", callback=_seconds, help="Stop after T, as 10m; the most called first."
 )
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="At most N cases; of modules, a sample.",
+)
 @click.option("--resume", is_flag=True, help="Continue a sweep that was interrupted.")
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @click.option("--summary", is_flag=True, help="Show only the totals and those of each op.")
@@ -149,6 +156,8 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
       optrove sweep softmax layer_norm --model llama --budget 10m
       optrove sweep sweeps/sigmoid.py --result-dest results_export
       optrove sweep --resume
+      optrove sweep --compile inductor
+      optrove sweep --device cuda --perf
     """
     from optrove.report.document import Paragraph
     from optrove.report.results import results_data, results_document, title, totals_document
@@ -156,9 +165,9 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
     from optrove.sweep.sweeping import engine_named, finished
     from optrove.sweep.vectors import SweepPlan
     from optrove.trove.opening import located
-    from optrove.trove.query import Asked
+    from optrove.trove.query import CaseFilters
 
-    asked = Asked(**{name: given[name] for name in Asked.__slots__ if name in given})
+    asked = CaseFilters(**{name: given[name] for name in CaseFilters.__slots__ if name in given})
     asked_sweep, place = _sweep(given, asked), located(store)
     _check(asked_sweep, resume=resume, dry_run=dry_run)
     begun = _resumed(store, asked_sweep) if resume else None
@@ -179,7 +188,7 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
         "interrupted": interrupted,
     }
     document = totals_document(found) if summary else results_document(found, store)
-    stored = Paragraph(f"stored as run {found.run.id[:_ID_SHOWN]} of {place}")
+    stored = Paragraph(f"stored as run {found.run.id[:SHORT_ID]} of {place}")
     show(
         chain([Paragraph(title(found.run))], document, [stored]),
         lambda: {**results_data(found, store), **more},
@@ -188,23 +197,25 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
     sys.exit(INTERRUPTED if interrupted else _exit_code(found))
 
 
-def _sweep(given: Mapping[str, Any], asked: Asked) -> Sweep:
+def _sweep(given: Mapping[str, Any], asked: CaseFilters) -> Sweep:
     """Return the options of the command as they are stored with the run."""
-    from optrove.model.records import DeviceKind, Sweep
-    from optrove.replay.judge import PEAK_L1, WARM
+    from optrove.model.records import E2E_NS, DeviceKind, Sweep
+    from optrove.replay.judge import PEAK_L1
     from optrove.sweep.planning import IN_PROCESS, filters_of
 
     path: Path | None = given["file_path"]
     source = given["vector_source"]
-    measures = ((WARM, given["perf"]), (PEAK_L1, given["measure_memory"]))
+    kind, torch = chosen_device(given)
+    measures = ((E2E_NS, given["perf"]), (PEAK_L1, given["measure_memory"]))
     return Sweep(
         targets=given["targets"],
-        filters=filters_of(asked, given["vector_id"]),
+        filters=filters_of(asked, given["vector_id"], given["limit"]),
         suite=given["suite_name"],
         source="file" if source is None and path is not None else source,
         file=None if path is None else str(path.absolute()),
         engine=given["engine"] if given["vector_id"] is None else IN_PROCESS,
-        device_kind=None if given["device"] is None else DeviceKind(given["device"]),
+        device_kind=None if kind is None else DeviceKind(kind),
+        torch=torch,
         board=given["mock_board"],
         seed=given["seed"],
         order_seed=given["randomize"],
@@ -221,8 +232,9 @@ def _check(asked: Sweep, *, resume: bool, dry_run: bool) -> None:
         raise click.UsageError(f"--resume executes what is left of a sweep; leave out {other}")
     if asked.source == "trove" and asked.file is not None:
         raise click.UsageError("--file-path is for --vector-source file or vectors_export")
-    if asked.source in ("file", "vectors_export") and filters not in ([], ["vector_id"]):
-        raise click.UsageError(f"--{filters[0]} selects recorded cases, and these are files")
+    selecting = [name for name in filters if name not in ("vector_id", "limit")]
+    if asked.source in ("file", "vectors_export") and selecting:
+        raise click.UsageError(f"--{selecting[0]} selects recorded cases, and these are files")
     if (
         asked.board is not None
         and asked.device_kind is not None
@@ -231,16 +243,16 @@ def _check(asked: Sweep, *, resume: bool, dry_run: bool) -> None:
         raise click.UsageError("--board is a mock board and --device hw a real one; give one")
 
 
-def _planned(asked_sweep: Sweep, asked: Asked, store: str | None) -> SweepPlan:
+def _planned(asked_sweep: Sweep, asked: CaseFilters, store: str | None) -> SweepPlan:
     from optrove.sweep.planning import plan_sweep
     from optrove.trove.opening import reading
 
     with ExitStack() as stack:
         plan = plan_sweep(
-            asked_sweep, asked, lambda: stack.enter_context(reading(store, tell_recovered)), store
+            asked_sweep, asked, lambda: stack.enter_context(reading(store, log_recovered)), store
         )
     for note in plan.notes:
-        tell(note)
+        log(note)
     return plan
 
 
@@ -250,16 +262,16 @@ def _resumed(store: str | None, asked: Sweep) -> SweepRun | None:
     from optrove.trove.opening import reading
 
     try:
-        with reading(store, tell_recovered) as reader:
+        with reading(store, log_recovered) as reader:
             found = resumed(reader, asked)
     except NoTrove:
         found = None
     if found is None:
-        tell("there is no such sweep to resume; starting a new one")
+        log("there is no such sweep to resume; starting a new one")
         return None
     left = len(found.left.vectors)
-    name = f"run {found.run.id[:_ID_SHOWN]} ({found.run.source})"
-    tell(f"resuming {name}: {left:,} of {left + found.done:,} cases are left")
+    name = f"run {found.run.id[:SHORT_ID]} ({found.run.source})"
+    log(f"resuming {name}: {left:,} of {left + found.done:,} cases are left")
     return found
 
 
@@ -268,7 +280,7 @@ def _begin(place: Place, asked: Sweep, plan: SweepPlan) -> SweepRun:
 
     for where in dict.fromkeys(plan.where[each.case_id] for each in plan.vectors):
         why = "" if where.reason is None else f": {where.reason}"
-        tell(f"on {where}{why}")
+        log(f"on {where}{why}")
     return begin(place, asked, plan)
 
 
@@ -281,32 +293,28 @@ def _execute(begun: SweepRun, place: Place, execute: Engine, jobs: int | None) -
         return False
     done = 0
     with case_progress(planned, "sweeping") as progress:
-        attempts = swept(begun, place, execute, jobs=jobs, tell=progress.tell)
+        attempts = swept(begun, place, execute, jobs=jobs, log=progress.log)
         try:
-            for each, attempt in attempts:
+            for attempted in attempts:
                 done += 1
-                progress.advance(passed=_is_well(each.suite or "", attempt.outcome.value))
+                progress.advance(passed=attempted.passed)
         except KeyboardInterrupt:
             attempts.close()
             left = planned - done
-            progress.tell(
+            progress.log(
                 f"interrupted, {left:,} cases are left: continue with optrove sweep --resume"
             )
             return True
     if done < planned:
         left = planned - done
-        tell(f"the budget is used up, {left:,} cases were not attempted")
+        log(f"the budget is used up, {left:,} cases were not attempted")
     return False
-
-
-def _is_well(suite: str, outcome: str) -> bool:
-    return outcome == "passed" or (suite.startswith("xfail_") and outcome != "not_run")
 
 
 def _exit_code(found: RunResults) -> int:
     if not any(each.ran for each in found.results):
         return COULD_NOT
-    return 0 if all(each.passed for each in found.results) else FAILED
+    return 0 if all(each.passed or each.skipped for each in found.results) else FAILED
 
 
 def _export(found: RunResults, destination: str | None) -> list[str]:
@@ -317,7 +325,7 @@ def _export(found: RunResults, destination: str | None) -> list[str]:
         return []
     files = [str(path) for path in export_results(found, Path(destination or ""))]
     for path in files:
-        tell(f"written to {path}")
+        log(f"written to {path}")
     return files
 
 
@@ -325,6 +333,7 @@ def _export(found: RunResults, destination: str | None) -> list[str]:
 @click.argument("target", metavar="MODULE|OP")
 @click.option("--suite-name", metavar="SUITE", help="Only this suite of a module.")
 @click.option("--all-cases", is_flag=True, help="Every combination of the traced values.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="A sample of N of them.")
 @click.option("--randomize", metavar="SEED", type=int, help="Shuffle by SEED.")
 @click.option("--dump-file", is_flag=True, help="Write them to vectors_export/, with a manifest.")
 @click.option("-o", "--output", metavar="FILE", type=_FILE, help="Write them to one file.")
@@ -363,10 +372,10 @@ def vectors(
     file = module_file(target)
     found = _of_ops(target, store, **asked) if file is None else _of_module(file, store, **asked)
     for note in found.notes:
-        tell(note)
+        log(note)
     if output is not None:
         write_vectors(found, output)
-        tell(f"written to {output}")
+        log(f"written to {output}")
     exported = export_vectors(found, Path(EXPORT)) if dump_file else ()
     listed = output is None and not dump_file
     show(
@@ -380,24 +389,25 @@ def _of_module(
     file: Path, store: str | None, *, suite_name: str | None, board: str | None, **asked: Any
 ) -> SweepPlan:
     from optrove.model.records import Sweep
-    from optrove.sweep.vectors import module_vectors, shuffled
+    from optrove.sweep.vectors import VectorRequest, module_vectors, shuffled
 
-    seed, all_cases = asked.pop("randomize"), asked.pop("all_cases")
+    seed, all_cases, limit = asked.pop("randomize"), asked.pop("all_cases"), asked.pop("limit")
     given = [f"--{name.replace('_', '-')}" for name, value in asked.items() if value]
     if given:
         raise click.UsageError(
             f"{', '.join(given)} selects recorded cases of ops, and this is a module"
         )
-    request = Sweep(suite=suite_name, board=board)
-    return shuffled(module_vectors(file, request, store, all_cases=all_cases), seed)
+    request = VectorRequest(store=store, all_cases=all_cases, limit=limit, seed=seed or 0)
+    return shuffled(module_vectors(file, Sweep(suite=suite_name, board=board), request), seed)
 
 
 def _of_ops(
     target: str, store: str | None, *, suite_name: str | None, board: str | None, **asked: Any
 ) -> SweepPlan:
-    from optrove.sweep.vectors import op_vectors, shuffled
+    from optrove.sweep.planning import limited
+    from optrove.sweep.vectors import VectorRequest, op_vectors, shuffled
     from optrove.trove.opening import reading
-    from optrove.trove.query import Asked
+    from optrove.trove.query import CaseFilters
 
     if suite_name is not None:
         raise click.UsageError(f"{target!r} is an op, which has no suites; leave --suite-name out")
@@ -405,11 +415,12 @@ def _of_ops(
         raise click.UsageError(
             f"{target!r} is an op, and --board is for modules; choose cases by --recorded-on"
         )
-    seed, all_cases = asked.pop("randomize"), asked.pop("all_cases")
-    question = Asked(name=target, board=asked.pop("recorded_on"), **asked)
-    with reading(store, tell_recovered) as reader:
-        found = op_vectors(reader, question, all_cases=all_cases)
-    return shuffled(found, seed)
+    seed, all_cases, limit = asked.pop("randomize"), asked.pop("all_cases"), asked.pop("limit")
+    question = CaseFilters(name=target, board=asked.pop("recorded_on"), **asked)
+    with reading(store, log_recovered) as reader:
+        request = VectorRequest(all_cases=all_cases, limit=limit, seed=seed or 0)
+        found = op_vectors(reader, question, request)
+    return shuffled(limited([found], limit, seed or 0)[0] if limit else found, seed)
 
 
 @click.command()
@@ -433,7 +444,7 @@ def results(  # noqa: PLR0913 - one for each option of the command
     """Show the results of a sweep or another run of cases.
 
     RUN is the beginning of a run's id ("optrove runs"), by default the newest run that executed
-    cases. --compare takes another run, a trove, or a file of --json. Suites called xfail_* expect
+    cases. --compare takes another run, a trove, or a file of --json. Suites called xfail* expect
     failures: a failing case is good, and a passing one is shown. Faults of the machine ("not run")
     and cases that were not attempted say nothing about an op, and are counted separately. --export
     writes one file if PATH ends in .json, else a file for each op or module into that directory.
@@ -456,18 +467,18 @@ def results(  # noqa: PLR0913 - one for each option of the command
     from optrove.sweep.sweeping import export_results
     from optrove.trove.opening import reading
 
-    with reading(store, tell_recovered) as reader:
+    with reading(store, log_recovered) as reader:
         found = results_of(reader, run_meant(reader, name))
     compared = None
     if compare is not None:
-        compared = compared_with(compare, found, store, tell_recovered)
+        compared = compared_with(compare, found, store, log_recovered)
     if junit is not None:
         _put(junit, junit_xml(found))
     if markdown is not None:
         text = draw_markdown(title(found.run), _results_nodes(found, store, compared))
         _put(markdown, text.encode("utf-8", "replace"))
     for path in () if export is None else export_results(found, export):
-        tell(f"written to {path}")
+        log(f"written to {path}")
     show(
         chain([Paragraph(title(found.run))], _results_nodes(found, store, compared)),
         lambda: {
@@ -511,7 +522,7 @@ def report(
     the message of ttnn and a command that replays an example, and the changes since --compare. Of a
     traced run, it shows the calls and the results of its tests. RUN is by default the newest run
     that executed cases (replay, sweep, check-board), or the newest of all if none did. Without -o,
-    an earlier report.html is replaced, unless it is no report of optrove.
+    an earlier report.html is replaced, unless it is not a report of optrove.
 
     \b
     Example:
@@ -524,11 +535,11 @@ def report(
     replaced = path.exists()
     if replaced and output is None:
         _check_report(path)
-    made = report_of(name, compare, store, tell_recovered)
+    made = report_of(name, compare, store, log_recovered)
     _put(path, made.html.encode("utf-8", "replace"))
     before = ", replaced" if replaced else ""
     click.echo(f"{path}: {len(made.html) / 1000:,.0f} kB{before}", err=True)
-    click.echo(f"of run {made.run.id[:_ID_SHOWN]}: {made.run.source}", err=True)
+    click.echo(f"of run {made.run.id[:SHORT_ID]}: {made.run.source}", err=True)
 
 
 def _check_report(path: Path) -> None:
@@ -545,7 +556,7 @@ def _check_report(path: Path) -> None:
         ) from error
     if not ours:
         raise UnusableResults(
-            f"{str(path)!r} exists and is no report of optrove; choose a file with -o FILE, or "
+            f"{str(path)!r} exists and is not a report of optrove; choose a file with -o FILE, or "
             f"replace it with -o {path}"
         )
 

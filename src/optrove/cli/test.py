@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from optrove.cli.options import (
+    DEVICES,
     case_filters,
     json_option,
+    log,
+    log_recovered,
     seed_option,
     show,
     store_option,
-    tell,
-    tell_recovered,
 )
+from optrove.report.wording import SHORT_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
-_SHOWN: Final = 12
 
 
 @click.command()
@@ -50,12 +51,13 @@ def testgen(
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Write plain pytest files that make recorded calls again.
+    """Write plain pytest files that repeat recorded calls.
 
-    They need only ttnn and torch. Cases are grouped by op and by their arguments; each is a
-    parameter set with a readable id. Inputs come from a seed. Where the device computes, results
-    are compared with ttnn's golden functions; on a mock board only output specs are checked. With
-    --standalone, each case is one file to pass on, for python or pytest.
+    They need only ttnn and torch, those of torch's operations only torch. Cases are grouped by op
+    and by their arguments; each is a parameter set with a readable id. Inputs come from a seed.
+    Where the device computes, results are compared with ttnn's golden functions; on a mock board
+    only output specs are checked. Results of torch are compared with float64. With --standalone,
+    each case is one file to pass on, for python or pytest.
 
     A case that cannot be written in Python is left out; such cases are counted by op and reason,
     and --json names each. Files that testgen has not written are never replaced.
@@ -70,10 +72,10 @@ def testgen(
     from optrove.testgen.documents import tests_data, tests_document
     from optrove.testgen.generate import tests_of, write_tests
     from optrove.trove.opening import reading
-    from optrove.trove.query import Asked
+    from optrove.trove.query import CaseFilters
 
-    with reading(store, tell_recovered) as reader:
-        cases = tests_of(reader, names, Asked(**chosen), limit)
+    with reading(store, log_recovered) as reader:
+        cases = tests_of(reader, names, CaseFilters(**chosen), limit)
     generated = write_tests(cases, output, standalone=standalone)
     show(
         tests_document(generated, output, standalone=standalone),
@@ -86,10 +88,10 @@ def testgen(
 @click.argument("name", metavar="CASE")
 @click.option(
     "--device",
-    type=click.Choice(("hw", "mock", "shadow")),
+    type=click.Choice(DEVICES),
     help="Kind of device on which it fails.",
 )
-@click.option("--board", metavar="NAME", help="Mock board on which it fails.")
+@click.option("--board", metavar="NAME", help="Mock or simulated board on which it fails.")
 @click.option(
     "--trials",
     metavar="N",
@@ -146,14 +148,14 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
     from optrove.testgen.shrink import Limits
     from optrove.testgen.shrink import shrink as shrink_case
     from optrove.trove.opening import reading
-    from optrove.trove.query import Asked
+    from optrove.trove.query import CaseFilters
 
     target = resolve_device(device, board)
-    with reading(store, tell_recovered) as reader:
-        cases, _ = cases_named(reader, Asked(name=name), every=False, seed=seed)
+    with reading(store, log_recovered) as reader:
+        cases, _ = cases_named(reader, CaseFilters(name=name), every=False, seed=seed)
     ((where, (planned,)),) = group_by_device(cases, *target).items()
-    tell(f"case {planned.case_id[:_SHOWN]} on {where}")
-    shrunk = shrink_case(planned, where, Limits(trials, timeout), tell)
+    log(f"case {planned.case_id[:SHORT_ID]} on {where}")
+    shrunk = shrink_case(planned, where, Limits(trials, timeout), log)
     file = None
     if output is not None:
         file = write_reproducer(planned, shrunk.case, output, where.board)

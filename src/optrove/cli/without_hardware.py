@@ -16,7 +16,6 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from enum import Enum
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,7 +24,7 @@ import click
 
 from optrove.cli.options import FAILED, json_option, show, table_width
 from optrove.errors import FrameworkMissing, NotFound
-from optrove.settings import STORE, environment, read_settings
+from optrove.settings import SIM, STORE, environment, read_settings, simulator_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -159,7 +158,7 @@ def _forget(trove: Path) -> None:
     help="With or without numerics, by torch  [default: if torch is installed]",
 )
 def demo(*, shadow: bool | None) -> None:
-    """Trace small models on a mock board, ask, replay, sweep, and write a report.
+    """Trace small models on a mock board, query, replay, sweep, write a report.
 
     Shows each command and runs it. Needs ttnn and pytest, no board, and a minute or two. Its files
     are in .optrove here: demo.db, which each demo recreates, and demo.html.
@@ -283,6 +282,20 @@ with optrove.mock_board(sys.argv[1]):
 """
 
 
+# The same with real kernels; the sum shows that they ran.
+SIMULATOR_TRIAL: Final = """
+import sys, optrove
+with optrove.sim_board(sys.argv[1]):
+    import ttnn
+    device = ttnn.open_device(device_id=0)
+    tile = ttnn.ones([32, 32], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    total = ttnn.add(tile, tile).cpu().to_list()
+    ttnn.close_device(device)
+    if total != [[2.0] * 32] * 32:
+        sys.exit(f"1 + 1 was {total[0][0]}")
+"""
+
+
 _COLORS: Final = {"ok": "green", "missing": "yellow", "broken": "red"}
 
 
@@ -330,6 +343,7 @@ def examine(board: str = "n150") -> Iterator[Finding]:
     yield ttnn
     yield _real_boards()
     yield _mock_boards(board, has_ttnn=ttnn.state is State.OK)
+    yield _simulated_boards(has_ttnn=ttnn.state is State.OK)
     yield _tracing()
     yield Finding("store: SQLite", State.OK, sqlite3.sqlite_version)
     for extra in EXTRAS:
@@ -337,7 +351,7 @@ def examine(board: str = "n150") -> Iterator[Finding]:
 
 
 def is_healthy(findings: tuple[Finding, ...]) -> bool:
-    """Return whether nothing is broken; parts that are not installed do no harm."""
+    """Return whether nothing is broken; parts that are not installed do not matter."""
     return all(finding.state is not State.BROKEN for finding in findings)
 
 
@@ -381,6 +395,42 @@ def _mock_boards(board: str, *, has_ttnn: bool) -> Finding:
     return Finding(part, State.BROKEN, f"{board} did not open: {problem}", remedy)
 
 
+def _simulated_boards(*, has_ttnn: bool) -> Finding:
+    from optrove.frameworks.ttnn.board.simulator import (
+        LIBRARIES,
+        compiler_version,
+        missing_downloads,
+        pinned_compiler,
+    )
+    from optrove.frameworks.ttnn.board.table import BOARDS
+
+    part = "boards: simulated"
+    if not has_ttnn:
+        return Finding(part, State.MISSING, "for --device sim, ttnn missing", "install ttnn")
+    directory = simulator_directory()
+    archs = [
+        arch
+        for arch, library in LIBRARIES.items()
+        if directory is not None and (directory / library).is_file()
+    ]
+    missing = missing_downloads(directory, tuple(archs or LIBRARIES))
+    if missing or directory is None:
+        found = f"{SIM.name} is not set" if directory is None else f"incomplete in {directory}"
+        return Finding(part, State.MISSING, f"for --device sim; {found}", "; ".join(missing))
+    version, pinned = compiler_version(directory / "sfpi"), pinned_compiler()
+    compiler = f"sfpi {version or 'of unknown version'}"
+    remedy = ""
+    if version != pinned.version:
+        compiler += f", and not the {pinned.version} of this ttnn"
+        remedy = f"download {pinned} and unpack it as ${SIM.name}/sfpi"
+    board = next(each.name for each in BOARDS.values() if each.arch == archs[0])
+    problem = _trial(SIMULATOR_TRIAL, board)
+    if problem is not None:
+        found = f"{board} did not run: {problem}; {compiler}"
+        return Finding(part, State.BROKEN, found, remedy or "fix the reported problem")
+    return Finding(part, State.OK, f"{board} ran a kernel; {compiler}", remedy)
+
+
 def _tracing() -> Finding:
     from optrove.frameworks.ttnn.probe.fast_path import is_native
 
@@ -404,21 +454,21 @@ def _trial(script: str, *arguments: str) -> str | None:
         return f"no end within {LIMIT_SECONDS} s"
     if done.returncode == 0:
         return None
-    lines = done.stderr.strip().splitlines()
+    refusals = [line for line in done.stdout.splitlines() if "] ERROR: " in line]
+    lines = done.stderr.strip().splitlines() or refusals
     return lines[-1] if lines else f"exit code {done.returncode}"
 
 
 def _extra(extra: Extra) -> Finding:
+    from optrove.frameworks.installed import version_of
+
     if find_spec(extra.package) is None:
         return Finding(extra.part, State.MISSING, f"for {extra.purpose}", install(extra.extra))
     problem = _trial(f"import {extra.package}")
     if problem is not None:
         remedy = f"pip install --force-reinstall {extra.package}"
         return Finding(extra.part, State.BROKEN, f"cannot be imported: {problem}", remedy)
-    try:
-        return Finding(extra.part, State.OK, version(extra.package))
-    except PackageNotFoundError:
-        return Finding(extra.part, State.OK, "of unknown version")
+    return Finding(extra.part, State.OK, version_of(extra.package) or "of unknown version")
 
 
 def install(extra: str) -> str:
@@ -437,7 +487,7 @@ def doctor(*, board: str | None, as_json: bool) -> None:
     """Check what works on this machine, and how to fix the rest.
 
     Opens one mock board in its own process. Exit code 1 if something that is installed does not
-    work; parts that are not installed do no harm.
+    work; parts that are not installed do not matter.
 
     \b
     Example:

@@ -17,13 +17,25 @@ The dictionary is zlib-compressed JSON with everything that the calls refer to b
 
     {"version": 1, "process": ..., "started_ns": ..., "clock_ns": ...,
      "cases": {number: case_id}, "outputs": {number: [value, ...]}, "errors": {number: text},
-     "sites": {number: [file, line]}, "reasons": {number: [why, text]},
-     "scopes": {number: {"test_id", "phase", "module", "mode", "device"}},
-     "sketches": {op_index: [...]}}
+     "sites": {number: [file, line]},
+     "scopes": {number: {"test_id", "phase", "module", "mode", "device"}}}
+
+Other tables, which the first troves have, are ignored.
+
+and, where they are known, the arguments of each case that were passed by place:
+
+     "places": {number of the case: [name, ...]}
+
+The dictionary of an import, which has no blocks, also has the configurations of the file as they
+were written, each as a JSON text:
+
+     "configurations": {number: [case_id, count, text]}
 """
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 import zlib
 from array import array
@@ -53,7 +65,13 @@ MAX_CLOCK: Final = 2**63
 """An upper bound of clock readings and durations, so that every database can store them."""
 
 VERSION: Final = 1
-TABLES: Final = ("cases", "outputs", "errors", "sites", "reasons", "scopes", "sketches")
+TABLES: Final = ("cases", "outputs", "errors", "sites", "scopes")
+
+_HASH: Final = re.compile(r"[0-9a-f]{8,128}")
+CONFIGURATIONS: Final = "configurations"
+"""The table that only imports have."""
+PLACES: Final = "places"
+_OPTIONAL: Final = (PLACES, CONFIGURATIONS)
 
 _CODES: Final = "QqQQIIII"
 _LEVEL: Final = 1
@@ -213,10 +231,26 @@ def _bad_block(first: int, problem: str) -> BadData:
 def pack_dictionary(numbers: Mapping[str, int], tables: Mapping[str, Mapping[int, str]]) -> bytes:
     """Return a dictionary; the entries of ``tables`` are canonical JSON texts."""
     parts = [f"{write(name)}:{number}" for name, number in sorted(numbers.items())]
-    for name in TABLES:
+    for name in (*TABLES, *(name for name in _OPTIONAL if name in tables)):
         entries = ",".join([f'"{number}":{text}' for number, text in tables[name].items()])
         parts.append(f'"{name}":{{{entries}}}')
     return zlib.compress(f"{{{','.join(parts)}}}".encode("ascii"), _LEVEL)
+
+
+def pack_configurations(configurations: Iterable[tuple[str, int, str]]) -> bytes:
+    """Return the dictionary of an import: case id, count and text of each configuration."""
+    numbers = {**dict.fromkeys(_NUMBERS, 0), "version": VERSION}
+    listed = enumerate(sorted(configurations), start=1)
+    tables: dict[str, dict[int, str]] = {name: {} for name in TABLES}
+    return pack_dictionary(
+        numbers, {**tables, CONFIGURATIONS: {number: write(list(each)) for number, each in listed}}
+    )
+
+
+def configurations_of(dictionary: bytes) -> Iterator[tuple[str, int, str]]:
+    """Yield the configurations of an import; none of a journal."""
+    for _, (case_id, count, text) in Dictionary(dictionary).table(CONFIGURATIONS):
+        yield case_id, count, text
 
 
 def calls_of(dictionary: bytes, blocks: Iterable[CallBlock], run_id: str) -> Iterator[Call]:
@@ -230,6 +264,15 @@ def calls_of(dictionary: bytes, blocks: Iterable[CallBlock], run_id: str) -> Ite
         for op_index, row in unpack(block).rows():
             if layout.has_case(row[0]):
                 yield known.call(op_index, row, run_id)
+
+
+def places_of(dictionary: bytes) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the cases of a journal with the arguments that were passed by place."""
+    known = Dictionary(dictionary)
+    cases = dict(known.table("cases"))
+    for number, names in known.table(PLACES):
+        if number in cases:
+            yield cases[number], tuple(names)
 
 
 class Dictionary:
@@ -255,7 +298,7 @@ class Dictionary:
 
     def table(self, name: str) -> Iterable[tuple[str, Json]]:
         """Return the numbers and entries of one table."""
-        table: dict[str, Json] = self._data[name]
+        table: dict[str, Json] = self._data.get(name, {})
         return table.items()
 
     def entry(self, name: str, number: int) -> Json:
@@ -401,7 +444,7 @@ def _case_ids(packed: bytes) -> dict[str, Json]:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class TableChanges:
     """The changes to the texts, files, test ids, Values and Cases that calls refer to."""
 
     text: Callable[[str], str]
@@ -411,7 +454,7 @@ class Changes:
     cases: Mapping[str, str]
 
 
-def rewritten(packed: bytes, changes: Changes) -> bytes:
+def rewritten(packed: bytes, changes: TableChanges) -> bytes:
     """Return a dictionary with the changes applied; BadData when it cannot be read."""
     dictionary = Dictionary(packed)
     make: dict[str, Callable[[Json], Json]] = {
@@ -419,18 +462,31 @@ def rewritten(packed: bytes, changes: Changes) -> bytes:
         "outputs": lambda values: [encode(changes.value(decode(value))) for value in values],
         "errors": changes.text,
         "sites": lambda site: [changes.file(site[0]), *site[1:]],
-        "reasons": lambda reason: [reason[0], *map(changes.text, reason[1:])],
         "scopes": lambda scope: _changed_scope(scope, changes),
-        "sketches": lambda sketch: sketch,
     }
     tables = {
         name: {int(number): write(make[name](entry)) for number, entry in dictionary.table(name)}
         for name in TABLES
     }
-    return pack_dictionary(dictionary.numbers, tables)
+    hashes = {
+        int(number): write([make["cases"](case_id), count, _hashes_alone(text)])
+        for number, (case_id, count, text) in dictionary.table(CONFIGURATIONS)
+    }
+    places = {int(number): write(names) for number, names in dictionary.table(PLACES)}
+    others = {PLACES: places, CONFIGURATIONS: hashes}
+    return pack_dictionary(
+        dictionary.numbers, tables | {name: table for name, table in others.items() if table}
+    )
 
 
-def _changed_scope(scope: Json, changes: Changes) -> Json:
+def _hashes_alone(text: str) -> str:
+    """Return the hashes of a configuration; its arguments are those of the Case."""
+    data = json.loads(text)
+    names = ("config_hash", "sweep_source_hash")
+    return write({name: data[name] for name in names if _HASH.fullmatch(str(data.get(name)))})
+
+
+def _changed_scope(scope: Json, changes: TableChanges) -> Json:
     test = {"test_id": changes.test(scope["test_id"])} if "test_id" in scope else {}
     module = {"module": changes.text(scope["module"])} if "module" in scope else {}
     return {**scope, **test, **module}

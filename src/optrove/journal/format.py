@@ -10,7 +10,8 @@ refers to it; each kind counts from one, and zero stands for nothing.
      "started_ns": ..., "clock_ns": ...}          the header: wall clock and monotonic clock
     {"run": record}                               the Run, at its start and at its end
     {"value": 1, "is": value}                     an argument, or a tensor by itself
-    {"case": 1, "op": ..., "arguments": {name: reference}, "opaque": [type, ...]}
+    {"case": 1, "op": ..., "arguments": {name: reference}, "opaque": [type, ...],
+     "places": [name, ...]}                       the arguments that were passed by place
     {"outputs": 1, "are": [reference, ...]}
     {"site": 1, "file": ..., "line": ...}
     {"scope": 1, "test_id": ..., "phase": ..., "module": ..., "mode": ..., "device": {...}}
@@ -104,7 +105,7 @@ OUTCOMES: Final = {
     RAISED: CallOutcome.RAISED,
 }
 
-_LONGEST_HEADER: Final = 10_000
+_MAX_HEADER_BYTES: Final = 10_000
 
 
 def word(number: int, kind: int, depth: int = 0) -> int:
@@ -120,7 +121,7 @@ def find_journals(directory: Path) -> tuple[Path, ...]:
 def header_line(lines: Path) -> bytes:
     """Return the first line of a journal; empty when it is not complete."""
     with lines.open("rb") as stream:
-        first = stream.readline(_LONGEST_HEADER)
+        first = stream.readline(_MAX_HEADER_BYTES)
     return first if first.endswith(b"\n") else b""
 
 
@@ -145,7 +146,7 @@ def kind_of(first: int) -> int:
 
 
 def has_case(first: int) -> bool:
-    """Tell whether the call with this first word has a case."""
+    """Return whether the call with this first word has a case."""
     return first >> 32 & 0xFF in (CASE, OPAQUE)
 
 
@@ -235,7 +236,7 @@ def hold_lock(number: int) -> None:
 
 
 def is_being_written(lines: Path) -> bool:
-    """Tell whether the process that writes this journal is still running.
+    """Return whether the process that writes this journal is still running.
 
     False on a file system without locks; UnusableJournal when the file cannot be opened.
     """

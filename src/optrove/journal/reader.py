@@ -27,6 +27,7 @@ from optrove.journal import format as layout
 from optrove.journal.calls import (
     BLOCK_CALLS,
     MAX_CLOCK,
+    PLACES,
     VERSION,
     Columns,
     Dictionary,
@@ -36,7 +37,6 @@ from optrove.journal.calls import (
     pack_dictionary,
 )
 from optrove.model.records import Run, TestResult
-from optrove.model.trove import CallGroup
 from optrove.serializer.described import Part, TensorParts, WrittenParts, describe_parts
 from optrove.serializer.records import record_from_builtins
 from optrove.serializer.text import Json, found, read, write
@@ -51,7 +51,12 @@ if TYPE_CHECKING:
 _TEXT: Final = (str, type(None))
 _FIELDS: Final[dict[str, dict[str, tuple[type, ...]]]] = {
     "value": {},
-    "case": {"op": (str,), "arguments": (dict,), "opaque": (list, type(None))},
+    "case": {
+        "op": (str,),
+        "arguments": (dict,),
+        "opaque": (list, type(None)),
+        "places": (list, type(None)),
+    },
     "outputs": {"are": (list,)},
     "site": {"file": (str,), "line": (int,)},
     "scope": {"test_id": _TEXT, "phase": _TEXT, "module": _TEXT, "mode": _TEXT},
@@ -83,7 +88,7 @@ Reference: TypeAlias = int | TensorKey | Part
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class JournalEnd:
     """The last line of a journal whose process ended in order."""
 
     finished_at: str
@@ -134,7 +139,7 @@ class JournalReader:
         return int(self._lines.header["pid"])
 
     @property
-    def ending(self) -> Ending | None:
+    def ending(self) -> JournalEnd | None:
         """The last line of the journal; None when the process did not end in order."""
         return self._lines.ending
 
@@ -231,25 +236,6 @@ class JournalReader:
         for number, data in sorted(self._lines.plain["error"].items()):
             yield number, True, data["text"]
 
-    def groups(self) -> Iterator[CallGroup]:
-        """Yield the calls that have a case by what they have in common."""
-        for (word, scope, ending, outcome), tally in self.tallies.items():
-            if tally.total_ns >= MAX_CLOCK:
-                fault = Fault("calls", f"a total of {tally.total_ns} ns is out of range")
-                raise BadData((fault,))
-            if layout.has_case(word):
-                yield CallGroup(
-                    case=layout.number_of(word),
-                    scope=scope,
-                    ending=ending,
-                    outcome=layout.OUTCOMES[outcome],
-                    outermost=layout.depth_of(word) == 0,
-                    count=tally.calls,
-                    total_ns=tally.total_ns,
-                    shortest_ns=tally.shortest_ns if outcome else None,
-                    longest_ns=tally.longest_ns if outcome else None,
-                )
-
     def config_calls(self) -> Iterator[tuple[str, int, int]]:
         """Yield calls by the entry that their arguments came from: path, case, how many.
 
@@ -275,11 +261,11 @@ class JournalReader:
                 "outputs": {number: lines.output_text(number) for number in sorted(lines.outputs)},
                 "errors": lines.texts("error", "text"),
                 "sites": lines.texts("site", "file", "line"),
-                "reasons": lines.texts("reason", "why", "text"),
                 "scopes": {each: write(layout.scope_data(scope)) for each, scope in self.scopes()},
-                "sketches": {index: write(of) for index, of in sorted(lines.sketches.items())},
             }
             numbers = {name: lines.header[name] for name in ("process", "started_ns", "clock_ns")}
+            if lines.places:
+                tables[PLACES] = lines.places
             self._dictionary = pack_dictionary({"version": VERSION, **numbers}, tables)
         return self._dictionary
 
@@ -332,8 +318,9 @@ class _Lines:
         self.run: Run | None = None
         self.tests: list[TestResult] = []
         self.sketches: dict[int, Json] = {}
-        self.ending: Ending | None = None
+        self.ending: JournalEnd | None = None
         self.cases: dict[int, _CaseLine] = {}
+        self.places: dict[int, str] = {}
         self.outputs: dict[int, tuple[Reference, ...]] = {}
         self.plain: dict[str, dict[int, dict[str, Json]]] = {kind: {} for kind in _FIELDS}
         """Sites, scopes, errors, configs and reasons as JSON."""
@@ -358,7 +345,7 @@ class _Lines:
         self._take_all(self._new_lines())
 
     def defined(self, kind: str) -> Mapping[int, object]:
-        """Return what is defined of a kind, by number."""
+        """Return the definitions of a kind, by number."""
         if kind == "case":
             return self.cases
         return self.outputs if kind == "outputs" else self.plain[kind]
@@ -417,7 +404,7 @@ class _Lines:
             _check(end, _ENDING, place)
             _check(end["faults"], dict.fromkeys(end["faults"], (int,)), place)
             faults = tuple(sorted(end["faults"].items()))
-            self.ending = Ending(end["finished_at"], end.get("exit_code"), faults)
+            self.ending = JournalEnd(end["finished_at"], end.get("exit_code"), faults)
         else:
             problem = f"a line of no known kind: {', '.join(map(str, data))}"
             raise BadData((Fault(place, problem),))
@@ -433,6 +420,8 @@ class _Lines:
             arguments = tuple([(sys.intern(name), self._reference(each)) for name, each in given])
             opaque = tuple(map(str, data.get("opaque") or ()))
             self.cases[number] = _CaseLine(sys.intern(data["op"]), arguments, opaque)
+            if data.get("places"):
+                self.places[number] = write(list(map(str, data["places"])))
         elif kind == "outputs":
             self.outputs[number] = tuple([self._reference(each) for each in data["are"]])
         else:
@@ -545,9 +534,13 @@ class _Calls:
             if before is None:
                 _check_key(key)
                 before = Tally(0, 0, MAX_CLOCK, 0)
+            total_ns = before.total_ns + sum(each)
+            if total_ns >= MAX_CLOCK:
+                fault = Fault("calls", f"a total of {total_ns} ns is out of range")
+                raise BadData((fault,))
             self.tallies[key] = Tally(
                 before.calls + len(each),
-                before.total_ns + sum(each),
+                total_ns,
                 min(before.shortest_ns, *each),
                 max(before.longest_ns, *each),
             )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -124,14 +125,14 @@ class Journal:
         """Append one line, or nothing and raise OSError when the disk does not take all of it."""
         self.write_text(json_text(data))
 
-    def write_text(self, spelled: str) -> None:
-        """Append one line of JSON that is spelled already."""
-        text = spelled.encode("ascii") + b"\n"
+    def write_text(self, text: str) -> None:
+        """Append one line of JSON, given as text."""
+        line = text.encode("ascii") + b"\n"
         with self._lock:
-            written = os.write(self._lines, text)
-            if written != len(text):
+            written = os.write(self._lines, line)
+            if written != len(line):
                 os.ftruncate(self._lines, os.fstat(self._lines).st_size - written)
-                raise OSError(ENOSPC, f"only {written} of {len(text)} bytes could be written")
+                raise OSError(ENOSPC, f"only {written} of {len(line)} bytes could be written")
 
     def tell_lost(self, count: int) -> None:
         """Store how many calls could not be recorded, where there is room on a full disk too."""
@@ -209,13 +210,16 @@ MAX_CONFIGS: Final = 262_144
 MAX_OPAQUE: Final = 100
 """How many cases are kept of an op that is called with things that nothing is known about."""
 
+_TOKEN: Final = re.compile(r'(?<=")[0-9a-f]{32}(?=")')
+"""Facts that distinguish an opaque argument from others of its type."""
+
 MAX_ERRORS: Final = 64
 MAX_ERROR: Final = 20_000
 """How many characters of an exception's text are kept."""
 
 
 Recall: TypeAlias = Callable[[Any], "tuple[TensorSpec, Hashable, Hashable, Any] | None"]
-"""Given a live tensor: its spec alone, what tells it and its buffer from others, its device."""
+"""Given a live tensor: its spec, the identities of it and its buffer, and its device."""
 
 
 def _nothing(_: Any) -> None:
@@ -226,7 +230,7 @@ def _nothing(_: Any) -> None:
 class NumberedCase:
     """A case's number and arguments, and the types of what nothing is known about.
 
-    The number is zero when too many cases of the op hold such things already.
+    The number is zero if too many cases of the op hold such things, and none of them is alike.
     """
 
     number: int
@@ -255,17 +259,26 @@ class Numbering:
         self._errors: dict[str, int] = {}
         self._configs: dict[tuple[str, tuple[str, ...]], int] = {}
         self._opaque: Counter[str] = Counter()
+        self._alike: dict[str, int] = {}
 
     def case(
-        self, op: str, arguments: Mapping[str, Any], session: Describer, *, keep: bool = False
+        self,
+        op: str,
+        arguments: Mapping[str, Any],
+        session: Describer,
+        *,
+        keep: bool = False,
+        places: tuple[str, ...] = (),
     ) -> NumberedCase:
         """Return the number of a case; the arguments are described in the order of their names.
 
         In that order, because numbers of tensors are given on the way: however a call was
         spelled, they come out the same. With ``keep`` the description is returned as well.
+        ``places`` are the parameters that were passed by place, in their order.
         """
         opaque: list[str] = []
         described: NamedValues = ()
+        placed: dict[str, Json] = {"places": list(places)} if places else {}
         if keep:
             named = [(name, session.describe(arguments[name])) for name in sorted(arguments)]
             references = {name: self._reference(value, opaque) for name, value in named}
@@ -275,11 +288,26 @@ class Numbering:
                 name: self._live(arguments[name], session, opaque) for name in sorted(arguments)
             }
         if opaque:
-            self._opaque[op] += 1
-            if self._opaque[op] > MAX_OPAQUE:
-                return NumberedCase(0, described, tuple(opaque))
-        data = {"arguments": references, **({"opaque": opaque} if opaque else {}), "op": op}
-        return NumberedCase(self._once("case", self._cases, data), described, tuple(opaque))
+            data = {"arguments": references, "opaque": opaque, "op": op, **placed}
+            return NumberedCase(self._opaque_case(op, data), described, tuple(opaque))
+        data = {"arguments": references, "op": op, **placed}
+        return NumberedCase(self._once("case", self._cases, data), described, ())
+
+    def _opaque_case(self, op: str, data: dict[str, Json]) -> int:
+        """Return the number of a case with opaque arguments; zero if its op has too many.
+
+        No two such cases are equal. When an op has too many, a call counts as one more of the last
+        case that differs in the opaque arguments only.
+        """
+        alike = _TOKEN.sub("", write(data))
+        self._opaque[op] += 1
+        if self._opaque[op] > MAX_OPAQUE:
+            return self._alike.get(alike, 0)
+        number = self._once("case", self._cases, data)
+        if len(self._alike) >= MAX_REMEMBERED:
+            self._alike.clear()
+        self._alike[alike] = number
+        return number
 
     def outputs(self, results: Iterable[Any], session: Describer) -> int:
         """Return the number of what a call returned, described after its arguments."""
@@ -324,7 +352,7 @@ class Numbering:
             return number
 
     def continue_in(self, journal: Journal) -> None:
-        """Begin anew in another journal; the lock may be one that a fork left locked."""
+        """Start again in another journal; the lock may be one that a fork left locked."""
         self._begin(journal)
 
     def _live(self, live: Any, session: Describer, opaque: list[str]) -> Json:

@@ -1,11 +1,13 @@
-"""Compare what was computed with what was expected: PCC, allclose, ULP, largest error.
+"""Compare an actual result with the expected one: PCC, allclose, ULP, largest error.
 
-Torch tensors of any dtype, ttnn tensors, numpy arrays, nested lists and numbers are compared with
-one another, in float64. Both must have one shape, else NotComparable is raised. In all of them:
+Torch tensors of any dtype, ttnn tensors, numpy arrays, nested lists and numbers can be compared
+with one another, in float64. Both must have the same shape, otherwise NotComparable is raised. For
+every metric:
 
-- Equal is perfect: PCC 1.0, 0 ULP, no error; so are two empty tensors of one shape.
-- NaN and infinities must stand in the same places, with the same signs. If not, PCC is 0.0, the
-  distance in ULP and the largest error are infinite, and nothing is close. If so, the rest counts.
+- Equal results are perfect: PCC 1.0, 0 ULP, no error; so are two empty tensors of one shape.
+- NaN and infinities must be in the same places, with the same signs. If they are not, PCC is 0.0,
+  the distance in ULP and the largest error are infinite, and nothing is close. If they are, the
+  other numbers count.
 - Whole numbers and truth values (as 0 and 1) are compared like other numbers; one ULP is 1.
 - A complex number counts as two for PCC and ULP, and by the length of the difference otherwise.
 """
@@ -38,10 +40,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What one call of a function of this module found.
+    """The result of one comparison by a function of this module.
 
-    The value of "allclose" is the largest error. ``threshold`` and ``passed`` are None where
-    nothing was asked of the value.
+    The value of "allclose" is the largest error. ``threshold`` and ``passed`` are None if the
+    function does not judge the value.
     """
 
     name: str
@@ -57,10 +59,10 @@ _observers: ContextVar[tuple[Callable[[Comparison], object], ...]] = ContextVar(
 
 @contextmanager
 def observing(callback: Callable[[Comparison], object]) -> Iterator[None]:
-    """Give each comparison made inside the block to ``callback``, once per call.
+    """Pass each comparison made inside the block to ``callback``, once per call.
 
-    A comparison that cannot be made is not given, except to ``check_with_pcc`` and
-    ``assert_with_pcc``, which fail by it. Other threads are not observed.
+    A comparison that raises NotComparable is not passed; in ``check_with_pcc`` and
+    ``assert_with_pcc`` it counts as failed. Other threads are not observed.
     """
     token = _observers.set((*_observers.get(), callback))
     try:
@@ -72,11 +74,11 @@ def observing(callback: Callable[[Comparison], object]) -> Iterator[None]:
 def pcc(expected: Any, actual: Any) -> float:
     """Return Pearson's correlation coefficient, from -1 to 1.
 
-    Scale and offset do not matter to it: a result that is twice too large has PCC 1.0. Where
-    ``expected`` does not vary (one number, or all the same) there is no correlation; the answer
-    then is 1 less the relative error, ``|expected - actual| / max(|expected|, |actual|)`` by the
-    Euclidean norm, and at least 0.0: a constant that is off by a thousandth gives 0.999, a wrong
-    sign or a zero 0.0. Where only ``actual`` does not vary it is 0.0.
+    It ignores scale and offset: a result that is twice too large has PCC 1.0. If ``expected`` is
+    constant (one number, or all equal), there is no correlation; the result is then 1 minus the
+    relative error, ``|expected - actual| / max(|expected|, |actual|)`` with the Euclidean norm, and
+    at least 0.0: a constant that is off by a thousandth has 0.999, a wrong sign or a zero 0.0. If
+    only ``actual`` is constant, the result is 0.0.
     """
     value = _pcc(_pair(expected, actual))
     _report(Comparison("pcc", value))
@@ -90,7 +92,7 @@ def allclose(
     atol: float = 1e-08,
     equal_nan: bool = False,  # noqa: FBT001, FBT002 - the signature that numpy and torch have
 ) -> bool:
-    """Tell whether ``|actual - expected| <= atol + rtol * |expected|`` holds everywhere.
+    """Return whether ``|actual - expected| <= atol + rtol * |expected|`` holds everywhere.
 
     Infinities must be equal; NaN is close to NaN only with ``equal_nan``.
     """
@@ -102,14 +104,14 @@ def allclose(
 
 
 def ulp(expected: Any, actual: Any) -> float:
-    """Return the largest distance in ULP: steps between neighbours in the dtype of ``expected``.
+    """Return the largest distance in ULP: steps between neighbors in the dtype of ``expected``.
 
-    Counted along the numbers of that dtype, so that it is finite, the same in both directions, and
-    0 between 0.0 and -0.0. A number of ``actual`` between two of them counts by its fraction.
-    A replay measures it against what is expected after rounding that to the output's dtype, and
-    ``max_abs_error`` against what is expected before: a result that is off by rounding alone has
-    an ULP of 0 there. ttnn's bfloat8_b and bfloat4_b, whose numbers share an exponent, count as
-    floats with 7 and 3 bits of fraction; a replay has no ULP for them.
+    Steps are counted along the numbers of that dtype, so the distance is finite, the same in both
+    directions, and 0 between 0.0 and -0.0. A number of ``actual`` between two neighbors counts as a
+    fraction of a step. A replay rounds the expected values to the output's dtype before it computes
+    the ULP, but not for ``max_abs_error``: a result that is off by rounding alone has 0 ULP there.
+    ttnn's bfloat8_b and bfloat4_b, whose numbers share an exponent, count as floats with 7 and 3
+    bits of fraction; a replay has no ULP for them.
     """
     value = _ulp(_pair(expected, actual))
     _report(Comparison("ulp", value))
@@ -123,26 +125,18 @@ def max_abs_error(expected: Any, actual: Any) -> float:
     return value
 
 
-def check_with_pcc(
-    expected: Any,
-    actual: Any,
-    pcc: float = 0.9999,
-) -> tuple[bool, str]:
-    """Tell whether PCC is at least ``pcc``, with a message that holds the numbers.
+def check_with_pcc(expected: Any, actual: Any, pcc: float = 0.9999) -> tuple[bool, str]:
+    """Return whether PCC is at least ``pcc``, and a message with the numbers.
 
-    Other shapes are a failed check, not an error.
+    Different shapes are a failed check, not an error.
     """
     comparison, message = _check(expected, actual, pcc)
     _report(comparison)
     return bool(comparison.passed), message
 
 
-def assert_with_pcc(
-    expected: Any,
-    actual: Any,
-    pcc: float = 0.9999,
-) -> tuple[bool, str]:
-    """Raise AssertionError unless shapes agree and PCC is at least ``pcc``; else like check."""
+def assert_with_pcc(expected: Any, actual: Any, pcc: float = 0.9999) -> tuple[bool, str]:
+    """Do as ``check_with_pcc``, but raise AssertionError if the check fails."""
     passed, message = check_with_pcc(expected, actual, pcc)
     if not passed:
         raise AssertionError(message)
@@ -171,10 +165,10 @@ def _report(comparison: Comparison) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The numbers of both.
+    """The numbers of both sides.
 
-    ``agree`` tells whether NaN and infinities are the same; the rows hold zeros in their places,
-    which are those where ``finite`` is false.
+    ``agree`` is True if NaN and infinities are the same on both sides; the rows have zeros in
+    their places, where ``finite`` is false.
     """
 
     expected: Any
@@ -220,10 +214,10 @@ def _pcc(pair: _Pair) -> float:
     if bool((expected == actual).all()):
         return 1.0
     if _is_constant(expected):
-        return _likeness(expected, actual)
+        return _similarity(expected, actual)
     if _is_constant(actual):
         return 0.0
-    one, two = _centred(expected), _centred(actual)
+    one, two = _centered(expected), _centered(actual)
     value = float(one @ two) / (math.sqrt(float(one @ one)) * math.sqrt(float(two @ two)))
     return min(max(value, -1.0), 1.0)
 
@@ -232,8 +226,8 @@ def _is_constant(row: Any) -> bool:
     return bool((row == float(row[:1].sum())).all())
 
 
-def _likeness(expected: Any, actual: Any) -> float:
-    """Return 1 less the relative error of numbers that do not vary."""
+def _similarity(expected: Any, actual: Any) -> float:
+    """Return 1 minus the relative error, for expected numbers that are all equal."""
     scale = max(_scale(expected), _scale(actual))
     one, two = expected / scale, actual / scale
     difference = one - two
@@ -241,10 +235,10 @@ def _likeness(expected: Any, actual: Any) -> float:
     return max(0.0, 1.0 - math.sqrt(float(difference @ difference) / larger))
 
 
-def _centred(row: Any) -> Any:
-    """Return a row less its mean, of a size whose squares and sums neither overflow nor vanish."""
+def _centered(row: Any) -> Any:
+    """Return a row minus its mean, scaled so that squares and sums neither overflow nor vanish."""
     row = row / _scale(row)
-    # Twice: the first mean is rounded, which shows where it is large beside the differences.
+    # Twice: the first mean is rounded, which matters if it is large compared to the differences.
     for _ in range(2):
         row = row - float(row.sum()) / len(row)
     return row / _scale(row)
@@ -288,7 +282,7 @@ def _ulp(pair: _Pair) -> float:
     steps = 2.0**pair.precision.fraction_bits
     exponents, fractions = _places(pair.expected, pair.precision, pair.arithmetic)
     exponents_too, fractions_too = _places(pair.actual, pair.precision, pair.arithmetic)
-    # Differences before sums: where numbers are near, all of this is exact, even for float64.
+    # Differences before sums: for numbers that are close, all of this is exact, even in float64.
     same_side = abs((exponents - exponents_too) * steps + (fractions - fractions_too))
     across_zero = (exponents + exponents_too) * steps + (fractions + fractions_too)
     opposite = (pair.expected < 0.0) != (pair.actual < 0.0)
@@ -296,13 +290,13 @@ def _ulp(pair: _Pair) -> float:
 
 
 def _places(row: Any, precision: Precision, arithmetic: Arithmetic) -> tuple[Any, Any]:
-    """Return where numbers stand in their dtype, as power of two from the least, and steps in it.
+    """Return the position of numbers in their dtype: powers of two above the least, and steps.
 
-    ``power * 2**fraction_bits + steps`` counts the dtype's numbers from zero to there.
+    ``power * 2**fraction_bits + steps`` is the count of the dtype's numbers from zero to there.
     """
     mantissas, exponents = arithmetic.frexp(abs(row))
     powers = exponents - (1.0 + precision.least_exponent)
-    # Zero, and what is less than the least normal number, stands on the steps of the latter.
+    # Zero and subnormal numbers are on the steps of the least normal number.
     below = (powers < 0.0) | (row == 0.0)
     shifts = arithmetic.where((powers < 0.0) & (row != 0.0), powers, 0.0)
     steps = mantissas * 2.0 ** (precision.fraction_bits + 1.0) * 2.0**shifts

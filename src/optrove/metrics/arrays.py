@@ -1,28 +1,29 @@
-"""Turn tensors, arrays, lists and scalars into rows of float64 that metrics compute on.
+"""Turn tensors, arrays, lists and scalars into rows of float64 for the metrics.
 
-Torch and ttnn tensors are computed on by torch, all else by numpy where it is loaded, and by
-plain Python where not: no framework is imported here (``ttnn.to_torch`` imports torch itself).
-Whole numbers beyond 2**53 are taken as the float64 nearest to them.
+Torch computes on rows of torch and ttnn tensors, numpy on all others if it is loaded, and plain
+Python if it is not: no framework is imported here (``ttnn.to_torch`` imports torch itself).
+Whole numbers beyond 2**53 are rounded to the nearest float64.
 """
 
 from __future__ import annotations
 
+import math
+import operator
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from optrove.errors import FrameworkMissing, NotComparable
-from optrove.metrics import rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from types import ModuleType
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Which numbers a dtype holds: its bits of fraction, the exponent of its least normal one."""
+    """The numbers of a dtype: its bits of fraction, the exponent of its least normal number."""
 
     fraction_bits: int
     least_exponent: int
@@ -30,9 +31,9 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """What is computed on rows of one kind beyond operators and methods.
+    """The functions on rows of one kind; rows also have operators and methods.
 
-    ``with_zeros`` puts a zero behind each number; ``quiet`` holds back warnings about overflow.
+    ``with_zeros`` puts a zero behind each number; ``quiet`` suppresses warnings about overflow.
     """
 
     isfinite: Callable[[Any], Any]
@@ -48,8 +49,8 @@ class Arithmetic:
 class Numbers:
     """The numbers of a tensor, in one row of float64.
 
-    A complex number is two of them, its real and its imaginary part. ``precision`` is None for
-    whole numbers and truth values.
+    A complex number takes two places, for its real and its imaginary part. ``precision`` is None
+    for whole numbers and truth values.
     """
 
     shape: tuple[int, ...]
@@ -79,7 +80,7 @@ _BLOCK_PRECISIONS = {"BFLOAT8_B": Precision(7, -126), "BFLOAT4_B": Precision(3, 
 
 
 def numbers_of_both(expected: Any, actual: Any) -> tuple[Numbers, Numbers, Arithmetic]:
-    """Return the numbers of two things in rows of one kind, and what computes on them."""
+    """Return the numbers of both in rows of one kind, and the arithmetic of that kind."""
     both = (expected, actual)
     torch, numpy = _loaded("torch"), _loaded("numpy")
     if _loaded("ttnn") and any(_is(thing, "ttnn", "Tensor") for thing in both):
@@ -93,7 +94,7 @@ def numbers_of_both(expected: Any, actual: Any) -> tuple[Numbers, Numbers, Arith
         first, second = _by_numpy(numpy, expected), _by_numpy(numpy, actual)
         arithmetic = _numpy_arithmetic(numpy)
     else:
-        first, second, arithmetic = _by_rows(expected), _by_rows(actual), _ROWS
+        first, second, arithmetic = _by_rows(expected), _by_rows(actual), _ROW_ARITHMETIC
     if first.is_complex != second.is_complex:
         first, second = _as_complex(first, arithmetic), _as_complex(second, arithmetic)
     return first, second, arithmetic
@@ -113,7 +114,7 @@ def _torch_for_ttnn() -> ModuleType:
         return import_module("torch")
     except ImportError as error:
         raise FrameworkMissing(
-            "ttnn tensors are compared by way of torch, which is not installed; "
+            "ttnn tensors are compared with torch, which is not installed; "
             "install it with pip install 'optrove[torch]'"
         ) from error
 
@@ -180,16 +181,16 @@ def _by_rows(thing: Any) -> Numbers:
         else:
             floats = [float(item) for item in items]
     except (TypeError, ValueError, OverflowError) as error:
-        raise NotComparable(f"cannot compare what holds no float64 numbers: {error}") from error
+        raise NotComparable(f"only float64 numbers can be compared: {error}") from error
     kind = "complex" if is_complex else "int" if whole else "float"
-    return Numbers(shape, kind, None if whole else _DOUBLE, is_complex, rows.Row(floats))
+    return Numbers(shape, kind, None if whole else _DOUBLE, is_complex, Row(floats))
 
 
 def _gather(thing: Any, items: list[Any]) -> tuple[int, ...]:
-    """Append the innermost things of nested lists to ``items``; return their common shape."""
+    """Append the innermost items of nested lists to ``items``; return their common shape."""
     if isinstance(thing, str | bytes) or thing is None:
         raise NotComparable(
-            f"{thing!r} is no number; compare tensors, arrays, lists of numbers or numbers"
+            f"{thing!r} is not a number; compare tensors, arrays, lists of numbers or numbers"
         )
     if not isinstance(thing, list | tuple):
         items.append(thing)
@@ -230,12 +231,98 @@ def _numpy_arithmetic(numpy: Any) -> Arithmetic:
     )
 
 
-_ROWS = Arithmetic(
-    rows.isfinite,
-    rows.isnan,
-    rows.where,
-    rows.hypot,
-    rows.frexp,
-    rows.with_zeros,
-    nullcontext,
+def _elementwise(combine: Callable[[Any, Any], Any]) -> Any:
+    """Return a method that combines a row with another row or with one number."""
+
+    def method(self: Row, other: Any) -> Row:
+        if isinstance(other, Row):
+            return Row(map(combine, self, other))
+        return Row(combine(item, other) for item in self)
+
+    return method
+
+
+class Row:
+    """Numbers or truth values where neither numpy nor torch is loaded.
+
+    It has the part of their arrays' interface that the metrics use.
+    """
+
+    __slots__ = ("_items",)
+    __hash__ = None  # type: ignore[assignment]  # two rows compare to a row, as arrays do
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = tuple(items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __getitem__(self, which: slice | Row) -> Row:
+        if isinstance(which, slice):
+            return Row(self._items[which])
+        return Row(item for item, wanted in zip(self, which, strict=True) if wanted)
+
+    __add__ = __radd__ = _elementwise(operator.add)
+    __sub__ = _elementwise(operator.sub)
+    __mul__ = __rmul__ = _elementwise(operator.mul)
+    __truediv__ = _elementwise(operator.truediv)
+    __eq__ = _elementwise(operator.eq)
+    __ne__ = _elementwise(operator.ne)
+    __lt__ = _elementwise(operator.lt)
+    __le__ = _elementwise(operator.le)
+    __and__ = _elementwise(operator.and_)
+    __or__ = _elementwise(operator.or_)
+
+    def __rpow__(self, base: float) -> Row:
+        return Row(base**item for item in self)
+
+    def __matmul__(self, other: Row) -> float:
+        return math.fsum(self * other)
+
+    def __abs__(self) -> Row:
+        return Row(map(abs, self))
+
+    def __invert__(self) -> Row:
+        return Row(not item for item in self)
+
+    def all(self) -> bool:
+        """Return whether all items are true."""
+        return all(self)
+
+    def any(self) -> bool:
+        """Return whether any item is true."""
+        return any(self)
+
+    def max(self) -> float:
+        """Return the largest number."""
+        return float(max(self))
+
+    def sum(self) -> float:
+        """Return the sum, rounded once."""
+        return math.fsum(self)
+
+
+def _row_where(condition: Row, row: Row | float, other: Row | float) -> Row:
+    first = row if isinstance(row, Row) else [row] * len(condition)
+    second = other if isinstance(other, Row) else [other] * len(condition)
+    chosen = zip(condition, first, second, strict=True)
+    return Row(one if holds else two for holds, one, two in chosen)
+
+
+def _row_frexp(row: Row) -> tuple[Row, Row]:
+    parts = [math.frexp(item) for item in row]
+    return Row(part[0] for part in parts), Row(float(part[1]) for part in parts)
+
+
+_ROW_ARITHMETIC = Arithmetic(
+    isfinite=lambda row: Row(map(math.isfinite, row)),
+    isnan=lambda row: Row(map(math.isnan, row)),
+    where=_row_where,
+    hypot=lambda row, other: Row(map(math.hypot, row, other)),
+    frexp=_row_frexp,
+    with_zeros=lambda row: Row(part for item in row for part in (item, 0.0)),
+    quiet=nullcontext,
 )

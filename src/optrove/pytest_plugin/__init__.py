@@ -1,7 +1,7 @@
 """The options and fixtures of optrove for pytest: ``pytest --ops-jsonl ops.jsonl``.
 
-All is off by default. Without a flag or a variable that asks for a part, nothing else of optrove
-is imported, and nothing patched; ``optrove.plugin`` holds the parts.
+Everything is off by default. Without an option or a variable that switches a part on, nothing else
+of optrove is imported, and nothing is patched.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# The options, by flag; which of them ask for a part is for optrove.pytest_plugin.start to say.
+# The options, by flag; optrove.pytest_plugin.start starts the parts that they switch on.
 _FLAGS: dict[str, dict[str, Any]] = {
     "--optrove-board": {
         "metavar": "NAME",
@@ -23,7 +23,11 @@ _FLAGS: dict[str, dict[str, Any]] = {
     },
     "--optrove-shadow": {
         "action": "store_true",
-        "help": "numbers on the mock board, computed by torch beside each op (env OPTROVE_SHADOW)",
+        "help": "compute numbers on the mock board: torch runs beside each op (env OPTROVE_SHADOW)",
+    },
+    "--optrove-sim": {
+        "metavar": "BOARD",
+        "help": "run ttnn with its real kernels on this simulated board (needs OPTROVE_SIM)",
     },
     "--results-csv": {
         "metavar": "PATH",
@@ -39,7 +43,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     },
     "--trace-params-with-values": {
         "action": "store_true",
-        "help": "with --trace-params: the values of tensors too; large and slow",
+        "help": "with --trace-params: write the values of tensors too; large and slow",
     },
     "--trace-params-keep": {
         "action": "store_true",
@@ -47,11 +51,15 @@ _FLAGS: dict[str, dict[str, Any]] = {
     },
     "--optrove-store": {
         "metavar": "PATH|URL",
-        "help": "trace op calls; their journals go beside this trove",
+        "help": "trace op calls into this trove",
     },
     "--optrove-backend": {
         "choices": ("auto", "ttnn", "torch"),
-        "help": "whose op calls to trace; auto: ttnn's where it gets imported, else torch's",
+        "help": "the framework to trace; auto: ttnn if it is imported, else torch",
+    },
+    "--optrove-level": {
+        "choices": ("aten", "api"),
+        "help": "of torch: aten, what the dispatcher runs; api, also the functions that call it",
     },
     "--optrove-include": {
         "action": "append",
@@ -61,13 +69,13 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "--optrove-exclude": {
         "action": "append",
         "metavar": "OPS",
-        "help": "trace all ops but these",
+        "help": "trace all ops except these",
     },
     "--optrove-model": {
         "metavar": "NAME",
-        "help": "the model's name in the trace's source (env HF_MODEL)",
+        "help": "the name of the model in the source of the trace (env HF_MODEL)",
     },
-    # What `optrove trace` starts pytest with.
+    # The options that `optrove trace` passes to pytest.
     "--optrove-journal": {"metavar": "DIR", "help": argparse.SUPPRESS},
     "--optrove-run-id": {"metavar": "ID", "help": argparse.SUPPRESS},
     "--optrove-params-dir": {"metavar": "DIR", "help": argparse.SUPPRESS},
@@ -76,15 +84,15 @@ _FLAGS: dict[str, dict[str, Any]] = {
 }
 
 OPTIONS = tuple(flag[2:].replace("-", "_") for flag in _FLAGS)
-"""Where argparse keeps their values."""
+"""The names under which argparse keeps their values."""
 
-# The names in optrove.settings, which is not imported for nothing.
+# The names in optrove.settings, which is not imported unless needed.
 VARIABLES = ("OPTROVE_BOARD", "OPTROVE_SHADOW", "TT_OP_RESULTS_JSONL", "TT_TEST_RESULTS_CSV")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add our options, in a group of their own; others may have the same flags."""
-    groups = [*parser._groups, parser._anonymous]  # noqa: SLF001 - pytest tells it nowhere else
+    """Add our options in their own group, except those that others have added already."""
+    groups = [*parser._groups, parser._anonymous]  # noqa: SLF001 - there is no public list of options
     taken = {name for group in groups for option in group.options for name in option.names()}
     ours = parser.getgroup("optrove", "optrove: ops of real models, with or without a board")
     for flag, attributes in _FLAGS.items():
@@ -94,10 +102,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _give_way(parser: pytest.Parser, ours: pytest.OptionGroup) -> None:
-    """Drop an option of ours when somebody else adds it, who would get an error otherwise.
+    """Drop an option of ours when a conftest adds it, which would otherwise be an error.
 
-    tt-metal's conftests add some of them. Ours have been read by then, since they are read
-    before any conftest is imported.
+    tt-metal's conftests add some of them. By then ours have been read, since that happens before
+    any conftest is imported.
     """
     get_group, add = parser.getgroup, parser.addoption
 
@@ -130,7 +138,7 @@ def _drop(parser: pytest.Parser, group: pytest.OptionGroup, names: tuple[str, ..
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Start what is asked for before any conftest or test module can import ttnn."""
+    """Start the requested parts before any conftest or test module can import ttnn."""
     options = early_config.known_args_namespace
     given = any(getattr(options, name, None) not in (None, False) for name in OPTIONS)
     if given or any(os.environ.get(name) for name in VARIABLES):  # noqa: TID251 - settings would have to be imported
@@ -144,13 +152,13 @@ def record_metric(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Record a number that the test measured: ``record_metric("pcc", 0.9998)``.
 
     It becomes a property of the test, as with ``record_property``, and a metric in the line of
-    ``--results-csv``; ``threshold`` and ``passed`` say what was asked of it.
+    ``--results-csv``, with the ``threshold`` and whether it ``passed``.
     """
 
     def record(
         name: str, value: Any, *, threshold: float | None = None, passed: bool | None = None
     ) -> None:
-        # The number of a tensor or of numpy, neither of which travels between processes.
+        # A number of torch or numpy cannot be sent between processes.
         entry = (name, value.item() if hasattr(value, "item") else value)
         request.node.user_properties.append(entry)
         observer = request.config.pluginmanager.get_plugin("optrove-observer")

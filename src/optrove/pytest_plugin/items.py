@@ -1,4 +1,4 @@
-"""Read from a pytest item what it tests: its module, mode, sizes, mesh and parameters."""
+"""The facts about a pytest item: its module, mode, sizes, mesh and parameters."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 _MODE = re.compile(r"(?<![a-z])(prefill|decode)(?![a-z])")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_LONGEST = 500
+_MAX_CHARS = 500
 _DEEPEST = 4
 
 
 def module_name(item: pytest.Item) -> str:
-    """Return the name of what is tested: a class among the parameters and fixtures of the test.
+    """Return the name of the tested class, from the parameters and fixtures of the test.
 
-    That is one whose parameter is called ``module_class`` or ends in ``Class``; where there is
-    none, it is the name of the test's file without ``test_``.
+    It is a class whose parameter is named ``module_class`` or ends in ``Class``; without one, the
+    name is that of the test's file without ``test_``.
     """
-    for name, value in given(item).items():
+    for name, value in parameters_and_fixtures(item).items():
         if isinstance(value, type) and (name == "module_class" or name.endswith("Class")):
             return value.__name__
     return module_of_file(item.nodeid)
@@ -37,16 +37,16 @@ def module_of_file(node_id: str) -> str:
 
 
 def mode(item: pytest.Item) -> str:
-    """Return the test's ``mode`` parameter or fixture, or prefill or decode if its id says so."""
-    value = given(item).get("mode")
+    """Return the ``mode`` parameter or fixture of a test, else prefill or decode from its id."""
+    value = parameters_and_fixtures(item).get("mode")
     return mode_of_id(item.nodeid) if value is None else text(value)
 
 
 def mode_of_id(node_id: str) -> str:
-    """Return prefill or decode if the id of a test says so, else nothing.
+    """Return prefill or decode if the id of a test has that word, else "".
 
-    The parameters in the id come first, then the name of the test, then its file; one that says
-    both says nothing.
+    The parameters in the id count first, then the name of the test, then its file; a part with
+    both words does not count.
     """
     path, _, rest = node_id.partition("::")
     name, _, parameters = rest.partition("[")
@@ -57,9 +57,9 @@ def mode_of_id(node_id: str) -> str:
     return ""
 
 
-def given(item: pytest.Item) -> dict[str, Any]:
-    """Return the parameters and fixtures of a test; of both kinds under one name, the fixture."""
-    return {**parameters(item), **_fixtures(item)}
+def parameters_and_fixtures(item: pytest.Item) -> dict[str, Any]:
+    """Return the parameters and fixtures of a test; a fixture replaces a parameter of its name."""
+    return {**parameters(item), **(getattr(item, "funcargs", None) or {})}
 
 
 def parameters(item: pytest.Item) -> dict[str, Any]:
@@ -68,12 +68,12 @@ def parameters(item: pytest.Item) -> dict[str, Any]:
 
 
 def facts(item: pytest.Item, on_fault: Callable[[Exception], object]) -> dict[str, str]:
-    """Return the columns that tell what a test was run with; those that nothing tells are empty.
+    """Return the columns for the module, sizes and mesh of a test; unknown ones are empty.
 
-    Call it while fixtures live: a mesh that has been closed answers no questions. A fixture that
-    fails to answer is a fault and an empty column.
+    Call it while fixtures are alive: a closed mesh cannot be read. A fixture that raises is a fault
+    and an empty column.
     """
-    values = given(item)
+    values = parameters_and_fixtures(item)
     columns: dict[str, Callable[[], str]] = {
         "module": lambda: module_name(item),
         "mode": lambda: mode(item),
@@ -91,7 +91,7 @@ def facts(item: pytest.Item, on_fault: Callable[[Exception], object]) -> dict[st
 def subject(
     item: pytest.Item, on_fault: Callable[[Exception], object]
 ) -> tuple[str | None, str | None]:
-    """Return the module and the mode of a test, None where nothing tells; never raises."""
+    """Return the module and the mode of a test, None if unknown; never raises."""
     module = _answer(lambda: module_name(item), on_fault)
     return module or None, _answer(lambda: mode(item), on_fault) or None
 
@@ -105,9 +105,9 @@ def text(value: Any) -> str:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Return a value in the form that JSON has for it; classes and enums by name.
+    """Return a value as JSON; classes and enums by name.
 
-    Tensors are told by shape and dtype: to print one may read it from a device.
+    Of tensors, only shape and dtype are shown: printing one may read it from a device.
     """
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -121,18 +121,14 @@ def plain(value: Any, depth: int = 0) -> Any:
         return [plain(part, depth + 1) for part in value]
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{type(value).__name__}(shape={list(value.shape)}, dtype={value.dtype})"
-    # Addresses would make equal parameters differ from run to run.
-    return _ADDRESS.sub("", str(value))[:_LONGEST]
-
-
-def _fixtures(item: pytest.Item) -> dict[str, Any]:
-    return dict(getattr(item, "funcargs", None) or {})
+    # With addresses, equal parameters would differ from run to run.
+    return _ADDRESS.sub("", str(value))[:_MAX_CHARS]
 
 
 def _answer(read: Callable[[], str], on_fault: Callable[[Exception], object]) -> str:
     try:
         return read()
-    except Exception as error:  # noqa: BLE001 - what a user's fixture raises must not fail the test; it is handed on
+    except Exception as error:  # noqa: BLE001 - an error of a user's fixture must not fail the test; it is reported
         on_fault(error)
         return ""
 
@@ -149,7 +145,7 @@ def _longest_sequence(values: Mapping[str, Any]) -> str:
 def _mesh_shape(values: Mapping[str, Any]) -> str:
     for name in ("mesh_device", "device"):
         value = values.get(name)
-        # A parameter that no fixture has turned into a device yet is the shape itself.
+        # Before a fixture turns it into a device, the parameter is the shape.
         shape = value if isinstance(value, tuple) else getattr(value, "shape", None)
         if shape is not None:
             return "x".join(str(int(size)) for size in shape)

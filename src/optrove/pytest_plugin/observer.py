@@ -1,7 +1,7 @@
-"""Observe tests and comparisons in the process that runs them.
+"""Observe tests and their comparisons in the process that runs them.
 
-They are replaced when their modules get imported, and put back at the end. Where one calls
-another, the innermost tells the most: its number and its threshold stand for the whole call.
+The comparison functions of tt-metal are replaced when their modules are imported, and restored at
+the end. If one calls another, the number and threshold of the innermost count for the whole call.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import math
 import re
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from optrove.capture.parameters import json_numbers
 from optrove.frameworks.import_hooks import when_imported
+from optrove.frameworks.ttnn.board.mock import ran_on
 from optrove.metrics import Comparison, observing
+from optrove.model.records import DeviceKind
 from optrove.pytest_plugin.items import facts, parameters, plain
 
 if TYPE_CHECKING:
@@ -35,13 +37,22 @@ MODULES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
-    """One number that a test measured, or in its place the words about it."""
+class RecordedMetric:
+    """One number that a test measured, or the message if it has no number.
+
+    It is ``void``, neither passed nor failed, if a plain mock board had computed no numbers.
+    """
 
     type: str
     value: float | str | None
     threshold: float | None = None
     passed: bool | None = None
+    void: bool = False
+
+    def entry(self) -> dict[str, Any]:
+        """Return the metric as data; ``void`` only if it is."""
+        fields = asdict(self)
+        return fields if self.void else {key: fields[key] for key in fields if key != "void"}
 
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|inf|nan)"
@@ -49,12 +60,12 @@ _PCC = re.compile(rf"\bpcc\b[\s:=]{{0,3}}({_NUMBER})\b", re.IGNORECASE)
 _ERROR = re.compile(rf"\bmax atol delta[\s:=]{{0,3}}({_NUMBER})", re.IGNORECASE)
 _ULP = re.compile(rf"\bmax ulp delta[\s:=]{{0,3}}({_NUMBER})", re.IGNORECASE)
 _NUMBER_ONLY = re.compile(rf"\s*({_NUMBER})\s*", re.IGNORECASE)
-_LONGEST = 500
+_MAX_CHARS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a function measures, how its message says it, and which argument is the threshold."""
+    """The metric of a function, its pattern in messages, and the argument with the threshold."""
 
     type: str
     pattern: re.Pattern[str]
@@ -80,17 +91,15 @@ FUNCTIONS: dict[str, tuple[_Kind, ...]] = {
     "assert_equal": (_EQUAL,),
 }
 
-# What calls from inside the current one have reported; None outside of any.
-_inner: ContextVar[list[Metric] | None] = ContextVar("inner", default=None)
+# The metrics of calls inside the current one; None outside of any call.
+_inner: ContextVar[list[RecordedMetric] | None] = ContextVar("inner", default=None)
 
 
-class Watching:
-    """Comparison functions that report to ``on_metric`` until ``stop``."""
+class ComparisonPatches:
+    """Makes comparison functions report to ``on_metric`` until ``stop``."""
 
     def __init__(
-        self,
-        on_metric: Callable[[Metric], object],
-        on_fault: Callable[[Exception], object],
+        self, on_metric: Callable[[RecordedMetric], object], on_fault: Callable[[Exception], object]
     ) -> None:
         self._on_metric = on_metric
         self._on_fault = on_fault
@@ -100,7 +109,7 @@ class Watching:
         self._undo = [when_imported(name, self._replace_in, on_fault=on_fault) for name in MODULES]
 
     def stop(self) -> None:
-        """Put every function back; those that were imported by name report nothing any more."""
+        """Restore every function; those that were imported by name stop reporting."""
         self._active = False
         for undo in self._undo:
             undo()
@@ -113,7 +122,7 @@ class Watching:
             function = getattr(module, name, None)
             if not inspect.isfunction(function):
                 continue
-            # One that this module imported from another is replaced already.
+            # A function that this module imported from another one is replaced already.
             if function not in self._originals:
                 replacement = self._reporting(function, kinds)
                 self._originals[replacement] = function
@@ -124,10 +133,10 @@ class Watching:
     def _reporting(self, original: Any, kinds: tuple[_Kind, ...]) -> Any:
         @functools.wraps(original)
         def reporting(*args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True  # pytest shows the user's frames, not this one
+            __tracebackhide__ = True  # pytest hides this frame
             if not self._active:
                 return original(*args, **kwargs)
-            outer, inner = _inner.get(), list[Metric]()
+            outer, inner = _inner.get(), list[RecordedMetric]()
             token = _inner.set(inner)
             try:
                 answer = original(*args, **kwargs)
@@ -143,12 +152,12 @@ class Watching:
 
         return reporting
 
-    def _metrics(self, kinds: tuple[_Kind, ...], answer: Any, call: _Call) -> list[Metric]:
-        # An assertion that returns nothing has held.
+    def _metrics(self, kinds: tuple[_Kind, ...], answer: Any, call: _Call) -> list[RecordedMetric]:
+        # An assertion function that returns None has passed.
         passed, about = answer if isinstance(answer, tuple) else (answer is None or answer, None)
         try:
             return [
-                Metric(
+                RecordedMetric(
                     kind.type,
                     _value(about, kind.pattern),
                     call.number(kind.threshold),
@@ -160,7 +169,7 @@ class Watching:
             self._on_fault(error)
             return []
 
-    def _pass_on(self, metrics: list[Metric], outer: list[Metric] | None) -> None:
+    def _pass_on(self, metrics: list[RecordedMetric], outer: list[RecordedMetric] | None) -> None:
         if outer is not None:
             outer.extend(metrics)
             return
@@ -170,14 +179,14 @@ class Watching:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A function with what it was called with."""
+    """A function and its arguments."""
 
     function: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
     def number(self, parameter: str | None) -> float | None:
-        """Return the number that was given for a parameter, or is its default."""
+        """Return the number that was passed for a parameter, or its default."""
         bound = inspect.signature(self.function).bind(*self.args, **self.kwargs)
         bound.apply_defaults()
         value = bound.arguments.get(parameter or "")
@@ -185,42 +194,42 @@ class _Call:
 
 
 def _value(about: Any, pattern: re.Pattern[str]) -> float | str | None:
-    """Return the number that a function returned, or that its message names, or the message."""
+    """Return the number that a function returned, or the one in its message, or the message."""
     if about is None:
         return None
     if not isinstance(about, str):
         return float(about)
     found = pattern.search(about) or _NUMBER_ONLY.fullmatch(about)
-    return float(found[1]) if found else about[:_LONGEST]
+    return float(found[1]) if found else about[:_MAX_CHARS]
 
 
-# The attribute of a report that holds what was seen, as JSON: pytest-xdist sends texts as they are.
+# The attribute of a report with the observations as JSON: pytest-xdist sends texts unchanged.
 SEEN = "optrove_seen"
 _METRIC_NAMES = ("pcc", "allclose", "ulp")
 
 
 @dataclass(slots=True)
 class _Test:
-    """What has been seen of one run of one test."""
+    """The observations of one run of one test."""
 
     item: pytest.Item
     facts: dict[str, str] = field(default_factory=dict)
-    metrics: list[Metric] = field(default_factory=list)
+    metrics: list[RecordedMetric] = field(default_factory=list)
     recorded: list[tuple[str, object]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     times: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
 class Observer:
-    """The part of the plugin that sees tests run."""
+    """The part of the plugin that observes tests."""
 
     def __init__(self) -> None:
         self._test: _Test | None = None
-        self._watching = Watching(self._add, self._add_fault)
+        self._patches = ComparisonPatches(self._add, self._add_fault)
 
     def stop(self) -> None:
-        """Put back what is watched."""
-        self._watching.stop()
+        """Restore the comparison functions."""
+        self._patches.stop()
 
     def record(
         self,
@@ -229,40 +238,40 @@ class Observer:
         threshold: float | None,
         passed: bool | None,  # noqa: FBT001 - always given, by the fixture
     ) -> None:
-        """Take a metric from the fixture ``record_metric``, which made a property of it too."""
+        """Add a metric from the fixture ``record_metric``, which made it a property too."""
         test = self._of(item)
         test.recorded.append(entry)
         name, value = entry
         shown = value if isinstance(value, int | float | None) else str(value)
-        test.metrics.append(Metric(name, shown, threshold, passed))
+        self._add(RecordedMetric(name, shown, threshold, passed))
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Attribute to the test the comparisons that are made until it ends."""
+        """Attribute the comparisons until the end of the test to it."""
         self._test = _Test(item)
         with observing(self._add_own):
             yield
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Begin anew: a test that is run again has not seen anything yet."""
+        """Start from nothing: a test may be run again."""
         self._test = _Test(item)
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Iterator[None]:
-        """Put on the report what has been seen so far."""
+        """Add the observations so far to the report."""
         outcome: Any = yield
         test = self._of(item)
         test.times[call.when] = (call.start, call.stop)
-        # Not at teardown: a closed mesh that is asked for its shape may end the process.
+        # Not at teardown: reading the shape of a closed mesh may end the process.
         if call.when != "teardown":
             test.facts = facts(item, self._add_fault)
         setattr(outcome.get_result(), SEEN, json.dumps(_seen(test)))
 
     def seen_of(self, node_id: str) -> str | None:
-        """Return what has been seen of a test that was cut short."""
+        """Return the observations of a test that did not end, as JSON."""
         if self._test is None or self._test.item.nodeid != node_id:
             return None
         return json.dumps(_seen(self._test))
@@ -272,14 +281,18 @@ class Observer:
             self._test = _Test(item)
         return self._test
 
-    def _add(self, metric: Metric) -> None:
-        # What is compared while files are collected belongs to no test.
+    def _add(self, metric: RecordedMetric) -> None:
+        # Comparisons while files are collected belong to no test.
         if self._test is not None:
+            if ran_on().startswith(DeviceKind.MOCK.value):
+                metric = replace(metric, passed=None, void=True)
             self._test.metrics.append(metric)
 
     def _add_own(self, comparison: Comparison) -> None:
         self._add(
-            Metric(comparison.name, comparison.value, comparison.threshold, comparison.passed)
+            RecordedMetric(
+                comparison.name, comparison.value, comparison.threshold, comparison.passed
+            )
         )
 
     def _add_fault(self, error: Exception) -> None:
@@ -293,28 +306,18 @@ def _seen(test: _Test) -> dict[str, Any]:
     metrics = [*test.metrics, *filter(None, (_metric_of(*entry) for entry in own))]
     return {
         "facts": test.facts,
-        "metrics": [_strict(asdict(metric)) for metric in metrics],
-        "parameters": _strict(plain(parameters(test.item))),
-        "properties": _strict(plain(list(properties))),
+        "ran_on": ran_on(),
+        "metrics": json_numbers([metric.entry() for metric in metrics]),
+        "parameters": json_numbers(plain(parameters(test.item))),
+        "properties": json_numbers(plain(list(properties))),
         "times": test.times,
         "faults": test.faults,
     }
 
 
-def _metric_of(name: str, value: object) -> Metric | None:
-    """Return the metric that a property is by its name, if it is a number."""
+def _metric_of(name: str, value: object) -> RecordedMetric | None:
+    """Return a property as a metric, if its name is that of one and it is a number."""
     if not any(word in name.lower() for word in _METRIC_NAMES):
         return None
     number = value.item() if hasattr(value, "item") else value
-    return Metric(name, number) if isinstance(number, int | float) else None
-
-
-def _strict(value: Any) -> Any:
-    """Return a value of JSON without the numbers that JSON has not: they become texts."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    if isinstance(value, dict):
-        return {key: _strict(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_strict(part) for part in value]
-    return value
+    return RecordedMetric(name, number) if isinstance(number, int | float) else None

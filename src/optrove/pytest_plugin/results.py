@@ -1,9 +1,7 @@
 """Write ``--results-csv``: one row per test, safe for several processes.
 
-A row is one line of the file, whatever its fields hold: line breaks and other control characters
-are written as escapes.
-
-In a session of pytest-xdist the controller writes, from what its workers put on their reports.
+Each row is one line of the file: line breaks and other control characters are written as escapes.
+In a session of pytest-xdist the controller writes them, from the reports of its workers.
 """
 
 from __future__ import annotations
@@ -22,12 +20,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from optrove.capture.runs import git, version_of
+from optrove.capture.runs import git
 from optrove.errors import OptroveError, UnusableResults
+from optrove.frameworks.installed import version_of
 from optrove.model.records import TestOutcome
 from optrove.pytest_plugin.items import mode_of_id, module_of_file
 from optrove.pytest_plugin.observer import SEEN, Observer
-from optrove.pytest_plugin.session import Progress, failure_text, is_worker, run_id
+from optrove.pytest_plugin.session import (
+    EarlyEnd,
+    TestReports,
+    failure_text,
+    is_worker,
+    run_id,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,16 +52,21 @@ class ResultsFile:
         self._header = _line(self._columns)
 
     def prepare(self) -> None:
-        """Make the file if there is none; raise UnusableResults where no row can be appended."""
+        """Create the file if it does not exist; UnusableResults if no row can be appended."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with _locked(self.path) as file:
                 found = os.pread(file, len(self._header), 0)
                 if found == self._header:
                     return
-                # A header that its writer could not finish is finished.
-                torn = self._header.startswith(found) and os.fstat(file).st_size == len(found)
-                if torn:
+                # A file of an earlier version lacks the last column.
+                earlier = _line(self._columns[:-1])
+                if os.pread(file, len(earlier), 0) == earlier:
+                    self._columns, self._header = self._columns[:-1], earlier
+                    return
+                # Complete a header that its writer could not.
+                partial = self._header.startswith(found) and os.fstat(file).st_size == len(found)
+                if partial:
                     _write(file, self._header[len(found) :])
                     return
         except OSError as error:
@@ -65,30 +75,30 @@ class ResultsFile:
             ) from error
         first = found.partition(b"\n")[0].decode(errors="replace")
         raise UnusableResults(
-            f"{self.path} has other columns than the results of tests: it begins with "
+            f"{self.path} does not have the columns of test results: it begins with "
             f"{first[:100]!r}; choose another file or move this one away"
         )
 
     def append(self, row: Mapping[str, str]) -> None:
-        """Append one row; columns that it does not name stay empty. OSError if it cannot."""
+        """Append one row; columns that it lacks stay empty. OSError if it cannot be written."""
         line = _line([row.get(column, "") for column in self._columns])
         with _locked(self.path) as file:
             _write(file, self._missing_before(file) + line)
 
     def _missing_before(self, file: int) -> bytes:
-        """Return what has to be written before a row: a header, or the end of a torn line."""
+        """Return the bytes before a row: a header, or the end of an incomplete line."""
         size = os.fstat(file).st_size
         if size == 0:
             return self._header
-        torn = _last_line(file, size)
-        if not torn:
+        incomplete = _last_line(file, size)
+        if not incomplete:
             return b""
         # Inside quotes a line break would be part of the field, and swallow the next row.
-        return b'"\n' if torn.count(b'"') % 2 else b"\n"
+        return b'"\n' if incomplete.count(b'"') % 2 else b"\n"
 
 
 def _last_line(file: int, size: int) -> bytes:
-    """Return what stands behind the last line break."""
+    """Return the bytes after the last line break."""
     found = b""
     while size > 0:
         start = max(0, size - (_CHUNK if found else 1))
@@ -111,14 +121,14 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _write(file: int, data: bytes) -> None:
-    # One call, unless the system takes only a part.
+    # One call, unless the system writes only a part.
     while data:
         data = data[os.write(file, data) :]
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    """Open the file for appending, with no other process of ours at it."""
+    """Open the file for appending, locked against other processes of optrove."""
     file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -133,6 +143,7 @@ COLUMNS = (
     *("outcome", "duration_sec", "error", "run_id", "session_timestamp", "hostname"),
     *("git_commit", "ttnn_version", "start_timestamp", "end_timestamp"),
     *("setup_sec", "call_sec", "teardown_sec", "worker", "parameters_json", "properties_json"),
+    "ran_on",
 )
 
 
@@ -145,7 +156,7 @@ def start_results(config: pytest.Config, path: Path) -> None:
     config.pluginmanager.register(results, "optrove-results")
 
 
-class Results:
+class Results(EarlyEnd):
     """The part of the plugin that turns reports into rows."""
 
     def __init__(self, file: ResultsFile, observer: Observer) -> None:
@@ -154,14 +165,14 @@ class Results:
         self._writes = False
         self._session_columns: dict[str, str] = {}
         self._begun: dict[str, list[float]] = {}
-        self._running: dict[tuple[str, str], Progress] = {}
-        self._end = "the session ended before the test did"
+        self._running: dict[tuple[str, str], TestReports] = {}
         self._written = 0
+        self._void = 0
         self._faults: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Make the file, or refuse to run tests whose results would have no place."""
+        """Create the file, or refuse to run tests whose results cannot be written."""
         config = session.config
         if is_worker(config) or config.option.collectonly:
             return
@@ -179,39 +190,31 @@ class Results:
         }
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Remember that a test has begun, for the case that nothing else is heard of it."""
+        """Remember that a test has begun, in case there is no report of it."""
         self._begun.setdefault(nodeid, []).append(time.time())
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take a report; write the row with the last one of its test."""
+        """Add a report; write the row after the last one of its test."""
         if not self._writes:
             return
         worker = _worker(report)
         key = (worker, report.nodeid)
-        # A setup after another one is a test that is run again: only its last run counts.
+        # A second setup belongs to a test that is run again: only its last run counts.
         if report.when == "setup" or key not in self._running:
-            self._running[key] = Progress(report.nodeid, worker, self._begin_of(report.nodeid))
-        progress = self._running[key]
-        progress.add(report, getattr(report, SEEN, None))
+            self._running[key] = TestReports(report.nodeid, worker, self._begin_of(report.nodeid))
+        reports = self._running[key]
+        reports.add(report, getattr(report, SEEN, None))
         # A worker that crashed is reported outside of any phase.
         if report.when not in ("setup", "call"):
             del self._running[key]
-            self._write(progress, progress.outcome())
+            self._write(reports, reports.outcome())
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Write a row for a file whose tests cannot be collected."""
         if self._writes and report.failed:
-            progress = Progress(report.nodeid, "", None)
-            progress.errors.append(failure_text(report))
-            self._write(progress, TestOutcome.ERROR)
-
-    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Remember why the session ends early."""
-        self._end = f"the session was interrupted: {excinfo.exconly()}"
-
-    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Remember why the session ends early."""
-        self._end = f"pytest failed: {excinfo.exconly()}"
+            reports = TestReports(report.nodeid, "", None)
+            reports.errors.append(failure_text(report))
+            self._write(reports, TestOutcome.ERROR)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -220,22 +223,27 @@ class Results:
             return
         for nodeid, times in self._begun.items():
             for begin in times:
-                progress = Progress(nodeid, "", begin)
-                self._running[f"begun at {begin}", nodeid] = progress
-        for progress in self._running.values():
-            progress.see(self._observer.seen_of(progress.nodeid))
-            progress.errors.append(self._end)
-            self._write(progress, TestOutcome.UNFINISHED)
+                self._running[f"begun at {begin}", nodeid] = TestReports(nodeid, "", begin)
+        for reports in self._running.values():
+            reports.see(self._observer.seen_of(reports.nodeid))
+            reports.errors.append(self.reason)
+            self._write(reports, TestOutcome.UNFINISHED)
         self._running.clear()
         if self._faults and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say where the rows are, and what is missing in them."""
+        """Show the path of the rows, and the faults."""
         if not self._writes:
             return
         text = f"optrove: {self._written} results appended to {self._file.path}"
         terminalreporter.write_sep("-", text)
+        if self._void:
+            terminalreporter.line(
+                f"optrove: {self._void} comparisons are void, for a plain mock board computes no "
+                f"numbers: add --optrove-shadow",
+                yellow=True,
+            )
         for fault in self._faults:
             terminalreporter.line(f"optrove: {fault}", red=True)
 
@@ -243,43 +251,45 @@ class Results:
         times = self._begun.get(nodeid)
         return times.pop(0) if times else None
 
-    def _write(self, progress: Progress, outcome: TestOutcome) -> None:
+    def _write(self, reports: TestReports, outcome: TestOutcome) -> None:
         try:
-            self._file.append(_row(progress, outcome) | self._session_columns)
+            self._file.append(_row(reports, outcome) | self._session_columns)
         except OSError as error:
-            self._faults.append(f"no row for {progress.nodeid}: {error}")
+            self._faults.append(f"no row for {reports.nodeid}: {error}")
             return
         self._written += 1
-        self._faults.extend(f"{progress.nodeid}: {fault}" for fault in progress.seen["faults"])
+        self._void += sum(metric.get("void", False) for metric in reports.seen["metrics"])
+        self._faults.extend(f"{reports.nodeid}: {fault}" for fault in reports.seen["faults"])
 
 
-def _row(progress: Progress, outcome: TestOutcome) -> dict[str, str]:
-    seen = progress.seen
-    begin, end = progress.begin_and_end()
+def _row(reports: TestReports, outcome: TestOutcome) -> dict[str, str]:
+    seen, durations = reports.seen, reports.durations
+    begin, end = reports.begin_and_end()
     phases = {
-        f"{phase}_sec": f"{progress.durations[phase]:.6f}" if phase in progress.durations else ""
+        f"{phase}_sec": f"{durations[phase]:.6f}" if phase in durations else ""
         for phase in ("setup", "call", "teardown")
     }
     return {
-        "test_nodeid": progress.nodeid,
-        "module": module_of_file(progress.nodeid),
-        "mode": mode_of_id(progress.nodeid),
+        "test_nodeid": reports.nodeid,
+        "module": module_of_file(reports.nodeid),
+        "mode": mode_of_id(reports.nodeid),
         **seen["facts"],
         "metrics_json": json.dumps(seen["metrics"]),
         "outcome": outcome.value,
-        "duration_sec": f"{sum(progress.durations.values()):.6f}" if progress.durations else "",
-        "error": "\n".join(progress.errors),
+        "duration_sec": f"{sum(durations.values()):.6f}" if durations else "",
+        "error": "\n".join(reports.errors),
         "start_timestamp": _timestamp(begin),
         "end_timestamp": _timestamp(end),
         **phases,
-        "worker": progress.worker,
+        "worker": reports.worker,
         "parameters_json": json.dumps(seen["parameters"]),
         "properties_json": json.dumps(seen["properties"]),
+        "ran_on": seen["ran_on"],
     }
 
 
 def _worker(report: Any) -> str:
-    """Return the name of the worker of pytest-xdist that a report comes from, or is about."""
+    """Return the name of the pytest-xdist worker that sent a report, or that crashed."""
     gateway = getattr(getattr(report, "node", None), "gateway", None)
     return str(getattr(report, "worker_id", None) or getattr(gateway, "id", ""))
 

@@ -1,4 +1,4 @@
-"""Facts about a pytest session, and the reports of each test until it ends."""
+"""A pytest session: its id, its processes, its end, and the reports of each test."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 BOARD = "optrove-board"
-"""By which name the mock board of a session is registered."""
+"""The name under which the mock board of a session is registered."""
 
 _RUN_ID: pytest.StashKey[str] = pytest.StashKey()
 _WORKER_INPUT = "optrove_run_id"
 
 
 def run_id(config: pytest.Config) -> str:
-    """Return the id of this session, which its workers share."""
+    """Return the id of this session; its workers have the same."""
     given = _worker_input(config) or {}
     if _WORKER_INPUT in given:
         return str(given[_WORKER_INPUT])
@@ -34,7 +34,7 @@ def run_id(config: pytest.Config) -> str:
 
 
 def is_worker(config: pytest.Config) -> bool:
-    """Tell whether this is a worker of pytest-xdist."""
+    """Return whether this process is a worker of pytest-xdist."""
     return _worker_input(config) is not None
 
 
@@ -44,23 +44,23 @@ def process_number(config: pytest.Config) -> int:
     if given is None:
         return 0
     digits = re.search(r"\d+$", str(given.get("workerid", "")))
-    # A worker may have been given a name of any kind (--tx popen//id=NAME).
+    # A worker can have any name (--tx popen//id=NAME).
     return int(digits[0]) + 1 if digits else os.getpid()
 
 
 def has_workers(config: pytest.Config) -> bool:
-    """Tell whether this is the controller of pytest-xdist, as far as the command line tells."""
+    """Return whether this is the controller of pytest-xdist, by its command line."""
     options = config.known_args_namespace
     asked = getattr(options, "numprocesses", None) or getattr(options, "tx", None)
     return bool(asked) and not is_worker(config)
 
 
 def _worker_input(config: pytest.Config) -> dict[str, Any] | None:
-    """Return what the controller of pytest-xdist has given to this worker; None elsewhere.
+    """Return the input of this worker of pytest-xdist; None in other processes.
 
-    pytest-xdist puts it on the config when conftests have been imported. Before that it is found
-    in the module that execnet runs and that has started this pytest. The environment does not
-    tell: whatever a worker starts inherits it.
+    pytest-xdist sets it on the config after conftests have been imported. Until then it is in the
+    module that execnet runs and that started this pytest. The environment cannot be used: the
+    child processes of a worker inherit it.
     """
     given: dict[str, Any] | None = getattr(config, "workerinput", None)
     if given is not None:
@@ -78,20 +78,36 @@ def _package(frame: FrameType) -> str:
 
 
 class Session:
-    """The part of the plugin that is there whenever another one is."""
+    """The part of the plugin that all others need."""
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Give the session's id to a worker of pytest-xdist."""
+        """Pass the id of the session to a worker of pytest-xdist."""
         node.workerinput[_WORKER_INPUT] = run_id(node.config)
 
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_LONGEST = 10_000
+class EarlyEnd:
+    """A part of the plugin that needs to know why tests did not end."""
+
+    reason = "the session ended before the test did"
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Remember why the session ends early."""
+        self.reason = f"the session was interrupted: {excinfo.exconly()}"
+
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Remember why the session ends early."""
+        self.reason = f"pytest failed: {excinfo.exconly()}"
 
 
-class Progress:
-    """What the reports of one test have told so far."""
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
+_MAX_CHARS = 10_000
+
+
+class TestReports:
+    """The reports of one test so far."""
+
+    __test__ = False  # not a test, despite its name
 
     def __init__(self, nodeid: str, worker: str, begin: float | None) -> None:
         self.nodeid = nodeid
@@ -99,6 +115,7 @@ class Progress:
         self.durations: dict[str, float] = {}
         self.errors: list[str] = []
         self.seen: dict[str, Any] = {
+            "ran_on": "",
             "facts": {},
             "metrics": [],
             "parameters": {},
@@ -110,12 +127,12 @@ class Progress:
         self._results: dict[str, TestOutcome] = {}
 
     def add(self, report: pytest.TestReport, seen: str | None) -> None:
-        """Take one more report, with what was seen of the test until then."""
+        """Add a report, with the observations of the test until then."""
         # A worker that crashed is reported as the phase "???".
         phase = str(report.when)
         self.see(seen)
         result = _result(report)
-        # Parts of a test (pytest's subtests) report as its call too; only what fails counts.
+        # Subtests also report as calls of their test; only failures count.
         if hasattr(report, "context") and result is not TestOutcome.FAILED:
             return
         if self._results.get(phase) is not TestOutcome.FAILED:
@@ -127,30 +144,30 @@ class Progress:
             self.errors.append(where + failure_text(report))
 
     def see(self, seen: str | None) -> None:
-        """Take what was seen of the test; it includes what was seen before."""
+        """Replace the observations of the test with newer ones, which include the older."""
         if seen is not None:
             self.seen = json.loads(seen)
 
     def outcome(self) -> TestOutcome:
-        """Return how the test ended, from its reports."""
+        """Return the outcome of the test, from its reports."""
         results = dict(self._results)
         call = results.pop("call", None)
         if call is TestOutcome.FAILED:
             return call
-        # What fails outside of the test function is an error; so is a worker that crashed.
+        # A failure outside of the test function is an error; so is a worker that crashed.
         if TestOutcome.FAILED in results.values():
             return TestOutcome.ERROR
         return call or results.get("setup", TestOutcome.ERROR)
 
     def begin_and_end(self) -> tuple[float | None, float | None]:
-        """Return when the test began and ended, as far as is known."""
+        """Return the times when the test began and ended; None if unknown."""
         times = list(self.seen["times"].values())
         begin = min((one[0] for one in times), default=self._begin)
         return begin, max((one[1] for one in times), default=None)
 
 
 def failure_text(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """Return the words about a test that failed or was skipped, in short where there is a form."""
+    """Return the text of a failed or skipped test, in a short form if there is one."""
     longrepr = report.longrepr
     crash = getattr(longrepr, "reprcrash", None)
     if hasattr(report, "wasxfail") and not report.failed:
@@ -161,7 +178,7 @@ def failure_text(report: pytest.TestReport | pytest.CollectReport) -> str:
         text = f"{crash.path}:{crash.lineno}: {crash.message}"
     else:
         text = report.longreprtext
-    return _COLOURS.sub("", text)[:_LONGEST]
+    return _COLORS.sub("", text)[:_MAX_CHARS]
 
 
 def _result(report: pytest.TestReport) -> TestOutcome:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from optrove.errors import OptroveError
-from optrove.frameworks.ttnn.board.mock import mock_board
+from optrove.frameworks.probe_protocol import ATEN
+from optrove.frameworks.ttnn.board.mock import mock_board, ran_on
+from optrove.frameworks.ttnn.board.simulator import sim_board
 from optrove.pytest_plugin.session import BOARD, Session, failure_text
 from optrove.report.summary import is_assertion
 from optrove.settings import Settings, read_settings
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
 
 
 _WITH_VALUES = ("trace_params_with_values", "optrove_params_values")
-# Options that say how to trace, but do not start a trace.
-_TUNING = ("backend", "include", "exclude", "model")
+# Options that change a trace, but do not start one.
+_TUNING = ("backend", "level", "include", "exclude", "model")
 
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """What the options ask a session to trace, and where its journals go."""
+    """The trace that the options of a session ask for, and the place of its journals."""
 
     options: TraceOptions
     params: bool
@@ -45,14 +46,14 @@ class TraceRequest:
 
     @property
     def traces(self) -> bool:
-        """Whether anything is to be traced."""
+        """Whether the options switch tracing on."""
         places = (self.options.jsonl, self.options.params_dir, self.journal, self.store)
         return self.params or any(place is not None for place in places)
 
 
 @dataclass(frozen=True, slots=True)
 class JournalPlace:
-    """Where the journals go; temporary ones are removed when everything has ended in order.
+    """The directory of the journals; temporary ones are removed if nothing went wrong.
 
     ``store`` is the trove that they are added to when the session ends.
     """
@@ -62,14 +63,15 @@ class JournalPlace:
     store: Place | None = None
 
 
-def asked_of(config: pytest.Config, settings: Settings) -> TraceRequest | None:
-    """Return what is to be traced, None for nothing; UsageError for options that conflict."""
+def trace_request(config: pytest.Config, settings: Settings) -> TraceRequest | None:
+    """Return the requested trace, or None; UsageError for options that conflict."""
     options = config.known_args_namespace
     base = config.invocation_params.dir
     jsonl = settings.ops_jsonl if _given(options, "ops_jsonl") is None else options.ops_jsonl
     asked = TraceRequest(
         TraceOptions(
             backend=_given(options, "optrove_backend") or "auto",
+            level=_given(options, "optrove_level") or ATEN,
             include=_split(_given(options, "optrove_include")),
             exclude=_split(_given(options, "optrove_exclude")),
             model=_given(options, "optrove_model"),
@@ -87,8 +89,8 @@ def asked_of(config: pytest.Config, settings: Settings) -> TraceRequest | None:
     return asked if asked.traces else None
 
 
-def place_of(asked: TraceRequest, run_id: str) -> JournalPlace:
-    """Return where the journals of a session go; the same in all of its processes."""
+def journal_place(asked: TraceRequest, run_id: str) -> JournalPlace:
+    """Return the place of a session's journals; the same in all of its processes."""
     if asked.journal is not None:
         return JournalPlace(asked.journal, temporary=False)
     if asked.store is not None:
@@ -105,7 +107,7 @@ def _check(asked: TraceRequest, options: Namespace) -> None:
     for name in ("with_values", "keep"):
         if _given(options, f"trace_params_{name}") and not asked.params:
             flag = f"--trace-params-{name.replace('_', '-')}"
-            raise pytest.UsageError(f"{flag} says what --trace-params writes: add --trace-params")
+            raise pytest.UsageError(f"{flag} does nothing alone: add --trace-params")
     if asked.store is not None and not asked.store:
         raise pytest.UsageError("--optrove-store needs a path or a URL, and got an empty one")
     tuned = [f"--optrove-{name}" for name in _TUNING if _given(options, f"optrove_{name}")]
@@ -117,7 +119,7 @@ def _check(asked: TraceRequest, options: Namespace) -> None:
 
 
 def _given(options: Namespace, name: str) -> Any:
-    """Return the value of an option; None where another plugin owns the flag."""
+    """Return the value of an option; None if another plugin owns the flag."""
     return getattr(options, name, None)
 
 
@@ -130,28 +132,73 @@ def _path(base: Path, flag: str, given: str | None) -> Path | None:
 
 
 def _split(given: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of comma lists."""
+    """Return the names in comma-separated lists."""
     names = [name.strip() for listed in given or () for name in listed.split(",")]
     return tuple(name for name in names if name)
 
 
 _REPORT = "optrove_shadow"
 
+RAN_ON = "ran_on"
+"""The property of a test on a mock board: ``mock n150`` or ``shadow n150``."""
 
-def start_board(config: pytest.Config, name: str, *, shadow: bool) -> None:
-    """Put ttnn on the mock board until the session ends."""
+
+def _start_board(config: pytest.Config, options: Namespace, settings: Settings) -> None:
+    """Put ttnn on the mock or simulated board until the session ends."""
+    if options.optrove_sim is not None:
+        if options.optrove_board is not None or options.optrove_shadow:
+            raise pytest.UsageError(
+                "--optrove-sim names a simulated board, --optrove-board a mock one: give one"
+            )
+        _start_simulator(config, options.optrove_sim)
+        return
+    # An empty name is an error in a script, not the same as no option at all.
+    name = settings.board if options.optrove_board is None else options.optrove_board
+    if name is None:
+        if options.optrove_shadow:
+            raise pytest.UsageError("--optrove-shadow needs a mock board: add --optrove-board NAME")
+        return
+    shadow = options.optrove_shadow or settings.shadow
     stack = ExitStack()
     board = stack.enter_context(mock_board(name, shadow=shadow))
     config.add_cleanup(stack.close)
     # `optrove trace`, which sets the directory, prints hints with the names of its own options.
-    hinting = not shadow and getattr(config.known_args_namespace, "optrove_journal", None) is None
+    hinting = not shadow and _given(options, "optrove_journal") is None
     config.pluginmanager.register(MockBoard(board, shadow=shadow, hinting=hinting), BOARD)
+
+
+def _start_simulator(config: pytest.Config, name: str) -> None:
+    """Put ttnn on the simulated board until the session ends.
+
+    The simulator ends the process at once when a kernel does what it does not support, and its
+    last line says why. Captured at the level of file descriptors, that line would be lost.
+    """
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    if capture is not None and capture._method == "fd":  # noqa: SLF001 - pytest has no public name for it
+        capture.stop_global_capturing()
+        capture._method = "sys"  # noqa: SLF001 - likewise
+        capture.start_global_capturing()
+    stack = ExitStack()
+    board = stack.enter_context(sim_board(name))
+    config.add_cleanup(stack.close)
+    config.pluginmanager.register(SimulatedBoard(board), BOARD)
+
+
+class SimulatedBoard:
+    """The simulated board of a session."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def pytest_report_header(self) -> list[str]:
+        """Show the board that the tests run on."""
+        return [f"optrove: simulated board {self._board.name}, {self._board.title}; real kernels"]
 
 
 class MockBoard:
     """The mock board of a session, and the reports of its workers on numerics.
 
-    With ``hinting``, it says at the end how failed comparisons get numbers.
+    With ``hinting``, it prints a hint at the end if comparisons failed for lack of numbers.
     """
 
     def __init__(self, board: Board, *, shadow: bool, hinting: bool) -> None:
@@ -162,8 +209,15 @@ class MockBoard:
 
     def pytest_report_header(self) -> list[str]:
         """Show the board that the tests run on, and whether numbers are computed."""
-        numbers = "numbers by torch" if self._shadow else "kernels do not run: numbers mean nothing"
+        numbers = "no kernel runs, so its numbers mean nothing"
+        if self._shadow:
+            numbers = "torch computes its numbers"
         return [f"optrove: mock board {self._board.name}, {self._board.title}; {numbers}"]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Add what the test runs on to its properties, and so to JUnit reports."""
+        item.user_properties.append((RAN_ON, ran_on()))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Send the report of a pytest-xdist worker to the controller."""
@@ -185,14 +239,16 @@ class MockBoard:
         reports = [report for report in found if report is not None]
         if not reports:
             return
-        computed = sum(report["computed"] for report in reports)
-        missing: Counter[str] = Counter()
+        from optrove.frameworks.ttnn.shadow.shadow import report_lines
+
+        causes: dict[str, tuple[int, int]] = {}
         for report in reports:
-            missing.update(report["missing"])
+            for cause, (own, later) in report["causes"].items():
+                before = causes.get(cause, (0, 0))
+                causes[cause] = (before[0] + own, before[1] + later)
         terminalreporter.section("optrove: numbers on the mock board")
-        terminalreporter.line(f"{computed} op calls computed, {missing.total()} without numbers")
-        for reason, count in missing.most_common():
-            terminalreporter.line(f"{count} x {reason}")
+        for line in report_lines(sum(report["computed"] for report in reports), causes):
+            terminalreporter.line(line)
 
     def _hint(self, terminalreporter: pytest.TerminalReporter) -> None:
         failed = terminalreporter.getreports("failed")
@@ -209,8 +265,8 @@ def _shadow_report() -> dict[str, Any] | None:
     report = active_report()
     if report is None:
         return None
-    missing = {str(reason): count for reason, count in report.missing.items()}
-    return {"computed": report.computed.total(), "missing": missing}
+    causes = {cause: list(counts) for cause, counts in report.by_cause().items()}
+    return {"computed": report.computed.total(), "causes": causes}
 
 
 def start(config: pytest.Config) -> None:
@@ -226,29 +282,18 @@ def start(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
-def _start_board(config: pytest.Config, options: Namespace, settings: Settings) -> None:
-    # An empty name is an error in a script, not the same as no option at all.
-    name = settings.board if options.optrove_board is None else options.optrove_board
-    if options.optrove_shadow and name is None:
-        raise pytest.UsageError("--optrove-shadow needs a mock board: add --optrove-board NAME")
-    if name is not None:
-        start_board(config, name, shadow=options.optrove_shadow or settings.shadow)
-
-
 def _start_results(config: pytest.Config, options: Namespace, settings: Settings) -> None:
-    given = getattr(options, "results_csv", None)
-    path = settings.results_csv if given is None else given
-    if path is None:
-        return
-    if not path:
-        raise pytest.UsageError("--results-csv needs the path of a file, and got an empty one")
-    from optrove.pytest_plugin.results import start_results
+    given = _given(options, "results_csv")
+    base = config.invocation_params.dir
+    path = _path(base, "--results-csv", settings.results_csv if given is None else given)
+    if path is not None:
+        from optrove.pytest_plugin.results import start_results
 
-    start_results(config, config.invocation_params.dir / Path(path).expanduser())
+        start_results(config, path)
 
 
 def _start_tracing(config: pytest.Config, settings: Settings) -> None:
-    asked = asked_of(config, settings)
+    asked = trace_request(config, settings)
     if asked is not None:
         from optrove.pytest_plugin.tracing import start_tracing
 

@@ -1,7 +1,7 @@
 """Trace the op calls of a pytest session and summarize them at its end.
 
 Each process that runs tests traces itself. In a session of pytest-xdist these are the workers;
-their controller traces nothing, sums up what they wrote, and tidies up.
+their controller traces nothing, but summarizes their journals and tidies up.
 """
 
 from __future__ import annotations
@@ -18,31 +18,33 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from optrove.capture.parameters import ParameterFiles, remove_empty
-from optrove.capture.runs import new_run, settled
+from optrove.capture.runs import new_run, with_board
 from optrove.errors import OptroveError
 from optrove.frameworks.installed import loaded_tables
 from optrove.frameworks.probe_protocol import muted
+from optrove.model.ops import add_up
 from optrove.model.records import Measurement, Phase, Scope, TestOutcome, TestResult, now
 from optrove.pytest_plugin.items import parameters, subject
 from optrove.pytest_plugin.observer import SEEN
 from optrove.pytest_plugin.session import (
     BOARD,
-    Progress,
+    EarlyEnd,
+    TestReports,
     has_workers,
     is_worker,
     process_number,
     run_id,
 )
-from optrove.pytest_plugin.start import TraceRequest, place_of
+from optrove.pytest_plugin.start import TraceRequest, journal_place
 from optrove.report.listings import left_out_texts
-from optrove.report.summary import TraceSummary, counted, summarize
+from optrove.report.summary import TraceSummary, summarize
 from optrove.report.wording import plural
 from optrove.serializer.describe import Describer
 from optrove.serializer.records import record_to_builtins
 from optrove.tracing.recorded import Recorded, store_journals
 from optrove.tracing.results import PLUGIN, hints
 from optrove.tracing.trace import TraceOptions, parameter_place
-from optrove.trove.opening import check, make_directory, owning, read_journals
+from optrove.trove.opening import check, make_directory, read_journals, run_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,63 +53,61 @@ if TYPE_CHECKING:
     from optrove.model.case import NamedValues
     from optrove.model.records import Counts
     from optrove.pytest_plugin.start import JournalPlace
-    from optrove.report.summary import InFlight
 
 
 _NO_NUMBER_OF_JSON = ("nan", "inf", "-inf")
 
 
 class TestResults:
-    """The test that runs in this process, until its record is handed to ``record``."""
+    """The test that runs in this process, until its result is passed to ``record``."""
 
-    __test__ = False  # not a test, in spite of its name
+    __test__ = False  # not a test, despite its name
 
     def __init__(self, run_id: str, record: Callable[[TestResult], None]) -> None:
         self._run_id = run_id
         self._record = record
         self._item: pytest.Item | None = None
-        self._begin_anew()
-        self.end = "the session ended before the test did"
+        self._restart()
         self.subject: tuple[str | None, str | None] = (None, None)
 
     def begin(self, item: pytest.Item) -> None:
         """Expect the reports of a test."""
         self._item = item
         self.subject = (None, None)
-        self._begin_anew()
+        self._restart()
 
     def add(self, report: pytest.TestReport) -> None:
-        """Take a report; make the record with the last one of its test."""
+        """Add a report; record the result after the last one of its test."""
         if self._item is None or report.nodeid != self._item.nodeid:
             return
-        # A test that is run again has a setup again: its runs are told apart.
+        # A test that is run again has a setup again, and a result for each run.
         if report.when == "setup":
-            self._begin_anew()
-        self._progress.add(report, getattr(report, SEEN, None))
+            self._restart()
+        self._reports.add(report, getattr(report, SEEN, None))
         if report.when == "teardown":
-            self._hand_over(self._item, self._progress.outcome())
+            self._finish(self._item, self._reports.outcome())
 
-    def cut_short(self) -> None:
-        """Make the record of a test that has begun and will not end."""
-        if self._item is not None and self._handed_over is not self._progress:
-            self._progress.errors.append(self.end)
-            self._hand_over(self._item, TestOutcome.UNFINISHED)
+    def cut_short(self, reason: str) -> None:
+        """Record the result of a test that has begun and will not end."""
+        if self._item is not None and not self._finished:
+            self._reports.errors.append(reason)
+            self._finish(self._item, TestOutcome.UNFINISHED)
 
     def leave(self) -> None:
-        """Expect no more reports of the test; one that was cut short may still be recorded."""
-        if self._handed_over is self._progress:
+        """Expect no more reports of the test; one that did not end may still be recorded."""
+        if self._finished:
             self._item = None
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         nodeid = "" if self._item is None else self._item.nodeid
-        self._progress = Progress(nodeid, "", time.time())
+        self._reports = TestReports(nodeid, "", time.time())
         self._started_at = now()
-        self._handed_over: Progress | None = None
+        self._finished = False
 
-    def _hand_over(self, item: pytest.Item, outcome: TestOutcome) -> None:
-        progress, (module, mode) = self._progress, self.subject
-        durations = {phase: round(took * 1e9) for phase, took in progress.durations.items()}
-        self._handed_over = progress
+    def _finish(self, item: pytest.Item, outcome: TestOutcome) -> None:
+        reports, (module, mode) = self._reports, self.subject
+        durations = {phase: round(took * 1e9) for phase, took in reports.durations.items()}
+        self._finished = True
         self._record(
             TestResult(
                 run_id=self._run_id,
@@ -120,9 +120,9 @@ class TestResults:
                 call_ns=durations.get("call"),
                 teardown_ns=durations.get("teardown"),
                 parameters=_described(parameters(item)),
-                metrics=tuple(_measurements(progress.seen["metrics"])),
+                metrics=tuple(_measurements(reports.seen["metrics"])),
                 properties=_described(dict(item.user_properties)),
-                error="\n".join(progress.errors) or None,
+                error="\n".join(reports.errors) or None,
             )
         )
 
@@ -134,7 +134,7 @@ def _described(values: Mapping[str, Any]) -> NamedValues:
 
 
 def _measurements(metrics: Iterable[Mapping[str, Any]]) -> Iterable[Measurement]:
-    """Yield the metrics that are numbers; of others only the line of the results has the words."""
+    """Yield the metrics that are numbers; the others are only in the file of results."""
     for metric in metrics:
         value = metric["value"]
         if value in _NO_NUMBER_OF_JSON:
@@ -145,7 +145,7 @@ def _measurements(metrics: Iterable[Mapping[str, Any]]) -> Iterable[Measurement]
             yield Measurement(metric["type"], value, bound, metric["passed"])
 
 
-_SHOWN = 5
+_MAX_REASONS = 5
 NOTHING = (
     "not a single op call was traced: were all tests skipped, do they import ttnn (or torch), "
     "is --optrove-backend the right one, do --optrove-include and --optrove-exclude leave any?"
@@ -153,19 +153,19 @@ NOTHING = (
 
 
 @dataclass(slots=True)
-class Files:
-    """How many parameter files were written to which directory, over all processes."""
+class WrittenFiles:
+    """The number of parameter files by directory, over all processes."""
 
     written: Counter[str] = field(default_factory=Counter)
     left: set[str] = field(default_factory=set)
-    """Directories that were made for them and not empty when their process ended."""
+    """Directories that were created for them and not empty when their process ended."""
     problems: list[str] = field(default_factory=list)
 
 
 def read_and_store(place: JournalPlace, made: Sequence[Path]) -> Recorded | OptroveError:
     """Summarize the journals of a session, and add them to its trove if it has one.
 
-    Returns the error when the journals cannot be read.
+    Return the error if the journals cannot be read.
     """
     try:
         if place.store is not None:
@@ -177,9 +177,9 @@ def read_and_store(place: JournalPlace, made: Sequence[Path]) -> Recorded | Optr
 
 
 def section_lines(
-    recorded: Recorded | OptroveError, asked: TraceRequest, place: JournalPlace, files: Files
+    recorded: Recorded | OptroveError, asked: TraceRequest, place: JournalPlace, files: WrittenFiles
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the lines of the terminal section, each with whether it warns."""
+    """Yield the lines of the terminal section, and for each whether it is a warning."""
     summary = None if isinstance(recorded, OptroveError) else recorded.summary
     if summary is None:
         yield f"the journals cannot be summarized: {recorded}", True
@@ -200,7 +200,7 @@ def section_lines(
 
 def _lines_written(summary: TraceSummary | None) -> str:
     if summary is None or summary.faults:
-        # A fault may have been that of a line.
+        # A fault may have prevented a line.
         return "one line per observed call"
     filtered = _total(summary.accounting.filtered)
     lines = summary.accounting.observed - filtered - len(summary.in_flight)
@@ -209,14 +209,14 @@ def _lines_written(summary: TraceSummary | None) -> str:
 
 
 def _places(recorded: Recorded, place: JournalPlace) -> Iterator[tuple[str, bool]]:
-    """Yield where the calls are."""
+    """Yield lines with the trove or the journals that have the calls."""
     stored = place.store is not None and recorded.problem is None
     if place.store is not None and recorded.summary.ops:
         if stored:
-            known = f"{recorded.summary.known_cases} of the cases it knew"
+            known = f"{recorded.summary.known_cases} of the cases were in it already"
             yield f"trove: {place.store}, {known}", False
         else:
-            yield f"the trove could not take the calls in: {recorded.problem}", True
+            yield f"the calls could not be added to the trove: {recorded.problem}", True
     if not stored and not (place.temporary and recorded.in_order):
         yield f"journals: {place.directory}", not recorded.in_order
 
@@ -229,14 +229,16 @@ def _counted(summary: TraceSummary) -> Iterator[tuple[str, bool]]:
     yield from _listed("filtered", summary.accounting.filtered, warns=False)
     yield from _listed("untraceable", summary.accounting.untraceable, warns=True)
     yield from _listed("faults of the tracer", summary.faults, warns=True)
-    for call in summary.in_flight:
-        yield f"did not end: {_placed(call)}", True
+    for call, case in summary.in_flight:
+        site = "" if call.call_site is None else f" at {call.call_site.file}:{call.call_site.line}"
+        test = "" if call.test_id is None else f" in {call.test_id}"
+        yield f"did not end: {case.op}{test}{site}", True
 
 
 def _sums(summary: TraceSummary) -> Iterator[tuple[str, bool]]:
     accounting = summary.accounting
     filtered, untraceable = _total(accounting.filtered), _total(accounting.untraceable)
-    total = counted(summary.ops).amount
+    total = add_up(summary.ops).amount
     calls, ops = plural(total.calls, "call"), plural(total.ops, "op")
     yield f"{calls} of {ops}, {plural(total.cases, 'case')}", False
     for line in left_out_texts(summary.left, options=False):
@@ -250,16 +252,10 @@ def _sums(summary: TraceSummary) -> Iterator[tuple[str, bool]]:
 
 
 def _listed(title: str, counts: Counts, *, warns: bool) -> Iterator[tuple[str, bool]]:
-    for text, count in counts[:_SHOWN]:
+    for text, count in counts[:_MAX_REASONS]:
         yield f"{title}: {count} x {text}", warns
-    if len(counts) > _SHOWN:
-        yield f"{title}: {_total(counts[_SHOWN:])} more for other reasons", warns
-
-
-def _placed(call: InFlight) -> str:
-    site = "" if call.call_site is None else f" at {call.call_site.file}:{call.call_site.line}"
-    test = "" if call.test_id is None else f" in {call.test_id}"
-    return f"{call.op}{test}{site}"
+    if len(counts) > _MAX_REASONS:
+        yield f"{title}: {_total(counts[_MAX_REASONS:])} more for other reasons", warns
 
 
 def _total(counts: Counts) -> int:
@@ -270,7 +266,7 @@ _FILES = "optrove_parameter_files"
 
 
 def start_tracing(config: pytest.Config, asked: TraceRequest) -> None:
-    """Trace this process until its session ends; a controller of pytest-xdist does not."""
+    """Trace this process until its session ends, unless it is a pytest-xdist controller."""
     traced = TracedSession(config, asked)
     traced.own_journals()
     config.add_cleanup(traced.finish)
@@ -278,22 +274,22 @@ def start_tracing(config: pytest.Config, asked: TraceRequest) -> None:
     if not has_workers(config):
         traced.begin()
         return
-    # A file that cannot be written to is refused here, before each worker does.
+    # Refuse a file that cannot be written here, before each worker does.
     for sink in TraceOptions(jsonl=asked.options.jsonl).sinks():
         sink.close()
 
 
-class TracedSession:
-    """The part of the plugin that traces, and says what was traced."""
+class TracedSession(EarlyEnd):
+    """The part of the plugin that traces, and summarizes the trace."""
 
     def __init__(self, config: pytest.Config, asked: TraceRequest) -> None:
         self._config = config
         self._asked = asked
         self._run_id = run_id(config)
-        self._place = place_of(asked, self._run_id)
+        self._place = journal_place(asked, self._run_id)
         self._tracing: Tracing | None = None
         self._parameters: ParameterFiles | None = None
-        self._files = Files()
+        self._files = WrittenFiles()
         self._tests = TestResults(self._run_id, self._record)
         self._made: list[Path] = []
         self._recorded: Recorded | OptroveError | None = None
@@ -301,21 +297,21 @@ class TracedSession:
         self._owned = ExitStack()
 
     def own_journals(self) -> None:
-        """Keep others from taking in the journals that this session is going to.
+        """Keep other processes from adding the journals of this session to the trove.
 
-        OptroveError when the trove is going to refuse them.
+        OptroveError if the trove would refuse them.
         """
         if self._place.store is not None and not is_worker(self._config):
             check(self._place.store)
             self._made = make_directory(self._place.directory)
-            self._owned.enter_context(owning(self._place.directory))
+            self._owned.enter_context(run_lock(self._place.directory))
 
     def begin(self) -> None:
-        """Begin to trace; OptroveError when that cannot be."""
+        """Start tracing; OptroveError if that is not possible."""
         options, config = self._asked.options, self._config
         sinks = []
         if self._asked.params:
-            # As ttnn's own tracer: no files for torch calls, unless only torch is traced.
+            # As in ttnn's own tracer: no files for torch calls, unless only torch is traced.
             of = "" if options.backend == "torch" else "ttnn."
             values = options.params_values
             self._parameters = ParameterFiles(parameter_place, values=values, of=of)
@@ -332,17 +328,17 @@ class TracedSession:
         self._tracing = tracing
 
     def finish(self, exit_code: int | None = None) -> None:
-        """End the trace, sum it up and tidy up; does nothing the second time."""
+        """End the trace, summarize it and tidy up; does nothing the second time."""
         if self._finished:
             return
         self._finished = True
         if self._tracing is not None:
-            self._tests.cut_short()
+            self._tests.cut_short(self.reason)
             self._tracing.stop(exit_code)
-            # Its caches hold objects of ttnn, which complains of those that outlive it.
+            # Its caches hold objects of ttnn, which complains about objects that outlive it.
             self._tracing = None
         self._tidy_parameters()
-        # One that was told where to keep its journals is summed up by whoever told it.
+        # With --optrove-journal, the caller summarizes the journals.
         if not is_worker(self._config) and self._asked.journal is None:
             with self._owned:
                 recorded = self._recorded = read_and_store(self._place, self._made)
@@ -350,13 +346,13 @@ class TracedSession:
                 self._remove_journals()
 
     def pytest_report_header(self) -> str:
-        """Say where the calls go."""
+        """Show the trove or the journals that calls are recorded in."""
         store = self._place.store
         where = f"journals in {self._place.directory}" if store is None else f"into {store}"
         return f"optrove: tracing op calls, {where}"
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Begin now if there are no workers after all, as with ``-n auto --pdb``."""
+        """Start tracing now if there are no workers after all, as with ``-n auto --pdb``."""
         idle = self._tracing is None and not self._finished
         if idle and config.getoption("dist", "no") == "no":
             try:
@@ -365,11 +361,11 @@ class TracedSession:
                 raise pytest.UsageError(str(error)) from error
 
     def pytest_collection_finish(self) -> None:
-        """Note on which board ttnn runs, as it has been imported by now, in case of a crash."""
+        """Record the board in case of a crash; ttnn has been imported by now."""
         tracing = self._tracing
         if tracing is not None:
             try:
-                tracing.journal.write({"run": record_to_builtins(settled(tracing.run))})
+                tracing.journal.write({"run": record_to_builtins(with_board(tracing.run))})
             except OSError as error:
                 tracing.recorder.fault("the record of the run", error)
 
@@ -401,20 +397,12 @@ class TracedSession:
         yield
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take a report; with the last one of a test its result is recorded."""
+        """Add a report; record the result after the last one of its test."""
         self._tests.add(report)
-
-    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Remember why the session ends early."""
-        self._tests.end = f"the session was interrupted: {excinfo.exconly()}"
-
-    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Remember why the session ends early."""
-        self._tests.end = f"pytest failed: {excinfo.exconly()}"
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """End the trace; a worker of pytest-xdist tells its controller what it has written."""
+        """End the trace; a pytest-xdist worker sends its numbers of files to the controller."""
         self.finish(int(session.exitstatus))
         output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
         if output is not None:
@@ -423,7 +411,7 @@ class TracedSession:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take what a worker of pytest-xdist has told; one that crashed has not."""
+        """Receive the numbers of a pytest-xdist worker; a worker that crashed has none."""
         output: dict[str, Any] = getattr(node, "workeroutput", {})
         written, left, problems = output.get(_FILES, ({}, (), ()))
         self._files.written.update(written)
@@ -433,7 +421,7 @@ class TracedSession:
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int
     ) -> None:
-        """Say what was traced and where it is, and warn when it is nothing."""
+        """Show the summary of the trace; warn if there is nothing in it."""
         recorded = self._recorded
         if recorded is None or self._config.option.collectonly:
             return
@@ -466,7 +454,7 @@ class TracedSession:
                 if not self._asked.params_keep:
                     files.left.update(map(str, self._parameters.remove()))
             elif files.left:
-                # What workers have left to one another.
+                # Directories that workers shared.
                 remove_empty(map(Path, files.left))
         except OSError as error:
             files.problems.append(f"parameter files could not be removed: {error}")
@@ -479,6 +467,6 @@ class TracedSession:
             if self._asked.options.jsonl is not None:
                 directory.parent.rmdir()
         except OSError as error:
-            # Another session's journals are there, or it was faster.
+            # The directory has journals of another session, or that session removed it.
             if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
                 self._files.problems.append(f"journals could not be removed: {error}")

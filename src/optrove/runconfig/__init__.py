@@ -1,4 +1,4 @@
-"""Run configurations: weights, op configurations and execution of a model, each by itself.
+"""Run configurations: weights, op configurations and execution of a model, kept apart.
 
     weight_config = MLP.convert_weights(hf_config, state_dict, Path("weights/mlp"), mesh_device)
     model_config = MLP.decode_model_config(hf_config, mesh_device)
@@ -10,9 +10,8 @@ Definitions, ranges and JSON need no ttnn; weights do.
 
 from __future__ import annotations
 
-from optrove.runconfig.create import create_run_config, create_run_configs
+from optrove.runconfig.create import Module, create_run_config, create_run_configs
 from optrove.runconfig.files import load_config, save_config, save_configs
-from optrove.runconfig.module import Module
 from optrove.runconfig.opconfig import (
     FromWeight,
     MeshDeviceStub,
@@ -74,7 +73,7 @@ from optrove.runconfig.weights import (
 )
 
 ConfigBase = OpConfig
-"""As the documents of DeepSeek's code call it."""
+"""The name of OpConfig in DeepSeek's code."""
 
 __all__ = [
     "AddConfig",

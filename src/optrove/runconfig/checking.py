@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from difflib import get_close_matches
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from optrove.errors import Fault
 from optrove.frameworks.installed import is_loaded, loaded_tables
 from optrove.model.values import Callable, Handle, Opaque, TensorSpec, walk
-from optrove.runconfig.opconfig import FromWeight, MeshDeviceStub, OpConfig, is_declared, names_of
-from optrove.runconfig.ranges import children, ends, is_inner, step
+from optrove.runconfig.opconfig import FromWeight, MeshDeviceStub, OpConfig, names_of
+from optrove.runconfig.ranges import children, ends, is_inner, range_text, step
 from optrove.serializer.describe import describe
 
 if TYPE_CHECKING:
@@ -23,17 +24,17 @@ if TYPE_CHECKING:
 
 
 def gathered(paths: Iterable[str]) -> list[str]:
-    """Return paths with runs of numbers written as ranges, in the order in which they came."""
+    """Return paths with runs of numbers written as ranges, in the given order."""
     rows = [tuple(path.split(".")) for path in dict.fromkeys(paths)]
     longest = max(map(len, rows), default=0)
-    # From the end: layers whose experts are the same ranges can be put together afterwards.
+    # From the end: layers whose experts are the same ranges can be joined afterwards.
     for place in reversed(range(longest)):
         rows = _gathered_at(rows, place)
     return [".".join(row) for row in rows]
 
 
 def gathered_faults(faults: Iterable[Fault]) -> list[Fault]:
-    """Return faults with those put together that say the same about a range of layers."""
+    """Return faults; equal ones of several layers become one, with a range in its path."""
     by_problem: dict[str, list[str]] = {}
     for fault in faults:
         by_problem.setdefault(fault.problem, []).append(fault.path)
@@ -49,29 +50,25 @@ def _gathered_at(rows: list[tuple[str, ...]], place: int) -> list[tuple[str, ...
             found.setdefault((row[:place], row[place + 1 :]), []).append(int(row[place]))
         else:
             found[(row,)] = []
-    result: list[tuple[str, ...]] = []
-    for key, numbers in found.items():
-        if numbers:
-            result.append((*key[0], _spelled(sorted(numbers)), *key[1]))
-        else:
-            result.append(key[0])
-    return result
+    return [
+        (*key[0], _ranges_text(sorted(numbers)), *key[1]) if numbers else key[0]
+        for key, numbers in found.items()
+    ]
 
 
-def _spelled(numbers: list[int]) -> str:
+def _ranges_text(numbers: list[int]) -> str:
     """Return ``0-2,5`` for 0, 1, 2, 5."""
     runs = []
     for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
         members = [number for _, number in run]
-        first, last = members[0], members[-1]
-        runs.append(str(first) if first == last else f"{first}-{last}")
+        runs.append(range_text(members[0], members[-1]))
     return ",".join(runs)
 
 
 class Signatures:
-    """What the ops of ttnn take, asked once for each combination of arguments.
+    """The arguments that the ops of ttnn take; each combination is looked up once.
 
-    Without ``parameters`` nothing is known, and nothing refused.
+    Without ``parameters`` every combination is accepted.
     """
 
     def __init__(self, parameters: OpParameters | None) -> None:
@@ -89,7 +86,7 @@ class Signatures:
 
 
 def loaded_signatures() -> Signatures:
-    """Return the signatures of the ttnn that this process has imported, if it has."""
+    """Return the signatures of ttnn if this process has imported it; otherwise empty ones."""
     if not is_loaded("ttnn"):
         return Signatures(None)
     from optrove.frameworks.ttnn.execute.invoking import OpParameters
@@ -98,12 +95,12 @@ def loaded_signatures() -> Signatures:
 
 
 class Checker:
-    """Walks a model configuration and its weights together, and notes what does not fit.
+    """Walks a model configuration and its weights together, and collects the faults.
 
-    ``asked`` are the files that have to be loaded: by the path of the argument, what the weight
-    configuration has for it, and what the model configuration expects of it. ``added`` are the
-    names of those that plain dictionaries of arguments do not have yet, by the dictionary's path;
-    ``changed`` the fields of op configurations that get a weight or the mesh, likewise.
+    ``asked`` has the files to load: by the path of the argument, the entry of the weight
+    configuration and the FromWeight of the model configuration. ``added`` has the names of weights
+    that plain dictionaries of arguments do not have yet, by the path of the dictionary;
+    ``changed`` has the fields of op configurations that get a weight or the mesh, likewise.
     """
 
     def __init__(
@@ -124,7 +121,7 @@ class Checker:
         self._known: dict[int, tuple[frozenset[str], dict[str, Any]]] = {}
 
     def check(self, model: Tree, weights: Tree, path: str) -> None:
-        """Check one part of the configuration; ``weights`` is None where there are none."""
+        """Check one part of the configuration; ``weights`` is None where it has no weights."""
         if isinstance(model, OpConfig):
             self._op(model, weights, path)
         elif not is_inner(model):
@@ -155,11 +152,11 @@ class Checker:
             self._stub(value, path)
 
     def _op(self, config: OpConfig, weights: Tree, path: str) -> None:
-        if not is_declared(config):
-            self._fault(path, f"{type(config).__name__} is no dataclass; declare it as one")
+        if not is_dataclass(config):
+            self._fault(path, f"{type(config).__name__} is not a dataclass; declare it as one")
             return
         if weights is not None and not isinstance(weights, Mapping):
-            self._fault(path, "its weights have to be named: {argument: file}")
+            self._fault(path, "its weights must be named: {argument: file}")
             return
         given, placeholders = self._facts(config)
         names = names_of(type(config))
@@ -177,7 +174,7 @@ class Checker:
             self._fault(path, problem)
 
     def _facts(self, config: OpConfig) -> tuple[frozenset[str], dict[str, Any]]:
-        """Return which fields are given, and what stands for something; layers share configs."""
+        """Return the names of the given fields, and the placeholders; layers share configs."""
         found = self._known.get(id(config))
         if found is None:
             given = frozenset(config)
@@ -225,19 +222,19 @@ class Checker:
 
 
 def is_op_dict(tree: Tree) -> bool:
-    """Tell whether a dictionary holds the arguments of an op, rather than further entries."""
+    """Return whether a dictionary holds the arguments of an op, rather than further entries."""
     return isinstance(tree, Mapping) and not any(
         isinstance(child, OpConfig) or is_inner(child) for child in tree.values()
     )
 
 
 def dynamic_faults(config: Tree, path: str = "") -> list[Fault]:
-    """Return what in a configuration cannot be written as JSON: functions, tensors, handles."""
+    """Return a fault for each part that JSON cannot hold: functions, tensors, handles."""
     tables = loaded_tables()
     found = []
     for place, entry in ends(config, path):
         parts = [(place, entry)]
-        if isinstance(entry, OpConfig) and is_declared(entry):
+        if isinstance(entry, OpConfig) and is_dataclass(entry):
             named = names_of(type(entry))
             parts = [(step(place, name), getattr(entry, name)) for name in named]
         for where, live in parts:

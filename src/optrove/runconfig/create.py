@@ -1,16 +1,18 @@
-"""Join model configurations and weights into a run configuration."""
+"""Run configurations: the base class of modules, and the join of configurations and weights."""
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadConfig, Fault
 from optrove.frameworks.installed import loaded_tables
-from optrove.model.values import DeviceRef, Symbol
+from optrove.frameworks.ttnn.weights import SUFFIX
+from optrove.model.values import Symbol
 from optrove.runconfig.checking import Checker, gathered_faults, loaded_signatures, shape_text
-from optrove.runconfig.opconfig import MeshDeviceStub, OpConfig, bound
+from optrove.runconfig.opconfig import MeshDeviceStub, OpConfig, bound, mesh_shape_of
 from optrove.runconfig.ranges import children, expand, is_inner, step
 from optrove.runconfig.weights import SavedWeight, WeightCache, file_problem, spread
 from optrove.serializer.describe import describe
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 def saved_problems(
     saved: SavedWeight | None, file: Path, mesh_shape: tuple[int, ...] | None, *, verify: bool
 ) -> list[str]:
-    """Return what is wrong with a file before it is loaded; ``saved`` tells how it was written."""
+    """Return the problems of a file before it is loaded; ``saved`` is its entry in the list."""
     if saved is None:
         return [] if file.exists() else [f"there is no file {file}; run convert_weights"]
     problem = file_problem(saved, file, verify=verify)
@@ -42,22 +44,22 @@ def saved_problems(
 def weight_problems(
     facts: WeightFacts, expected: FromWeight | None, mesh_shape: tuple[int, ...]
 ) -> list[str]:
-    """Return in what a weight differs from what the model configuration expects of it."""
+    """Return the differences between a weight and the model configuration's FromWeight."""
     if expected is None:
         return []
-    told = [
+    pairs = [
         ("shape", expected.shape and shape_text(tuple(expected.shape)), shape_text(facts.shape)),
         ("dtype", _dtype(expected.dtype), facts.dtype),
         ("layout", _symbol(expected.layout), facts.layout),
     ]
     problems = [
-        f"its {name} is {found}, expected is {wanted}; convert it so, or expect what it is"
-        for name, wanted, found in told
+        f"its {name} is {found}, expected is {wanted}; convert it again, or expect {found}"
+        for name, wanted, found in pairs
         if wanted is not None and wanted != found
     ]
     memory = expected.memory_config
     if memory is not None and describe(memory, loaded_tables()) != facts.memory:
-        problems.append("its memory configuration is another one than expected")
+        problems.append("its memory configuration is not the expected one")
     if expected.sharding is not None:
         wanted = spread(expected.sharding.dims, mesh_shape, len(facts.shape))
         if wanted != facts.spread:
@@ -81,13 +83,45 @@ def _dtype(live: object) -> str | None:
 
 
 MAX_FAULTS: Final = 200
-"""How many faults are listed, after those of alike layers were put together."""
+"""How many faults are listed, after equal ones of several layers were joined."""
 
-_SUFFIX: Final = ".tensorbin"
+
+class Module(ABC):
+    """One part of a model, in three stages; each of them can run alone.
+
+    ``convert_weights`` writes the weights as ttnn files. ``prefill_model_config`` and
+    ``decode_model_config`` return how each op is called. ``create_run_config`` joins the two, and
+    ``forward`` unpacks the result: ``ttnn.linear(x, **cfg["w1"])``.
+    """
+
+    @staticmethod
+    @abstractmethod
+    def convert_weights(
+        hf_config: Any, state_dict: Any, output_path: Path, mesh_device: Any
+    ) -> Any:
+        """Write the weights below ``output_path``; return their files by op and argument."""
+
+    @staticmethod
+    @abstractmethod
+    def prefill_model_config(hf_config: Any, mesh_device: Any) -> Any:
+        """Return the op configurations of prefill; everything in them can be written as JSON."""
+
+    @staticmethod
+    @abstractmethod
+    def decode_model_config(hf_config: Any, mesh_device: Any) -> Any:
+        """Return the op configurations of decode, in the same structure."""
+
+    @abstractmethod
+    def __init__(self, hf_config: Any, mesh_device: Any) -> None:
+        """Prepare the parts that depend on the run: dynamic configurations, caches."""
+
+    @abstractmethod
+    def forward(self, x: Any, cfg: Any, mesh_device: Any) -> Any:
+        """Execute the module with a run configuration."""
 
 
 class _Entry(dict[str, Any]):
-    """A plain dictionary of arguments that keeps its weights in the cache."""
+    """A plain dictionary of arguments; holds its weights, so that the cache keeps them."""
 
     __slots__ = ("held",)
 
@@ -105,10 +139,10 @@ def create_run_config(
 ) -> Any:
     """Return a model configuration with its ranges expanded and its weights loaded.
 
-    Every op configuration in it is an instance of its own. Numbers are keys: ``cfg["layers"][3]``.
-    Relative paths begin at ``weights_root``, or in the working directory. Files are read whole to
-    compare their checksums, unless ``verify`` is off. Weights that several run configurations share
-    are loaded once if they share a ``cache``. BadConfig names all that is wrong, with its path.
+    Each op configuration in it is a separate instance. Numbers are keys: ``cfg["layers"][3]``.
+    Relative paths start at ``weights_root``, or in the working directory. Files are read whole to
+    compare their checksums, unless ``verify`` is off. Run configurations that share a ``cache``
+    load each weight once. BadConfig lists every fault with its path.
     """
     joining = _Joining(mesh_device, weights_root, cache, verify=verify)
     return joining.create({"": model_config}, weight_config)[""]
@@ -125,7 +159,7 @@ def create_run_configs(
 ) -> dict[str, Any]:
     """Return the run configuration of each mode, prefill and decode; weights are loaded once.
 
-    A weight counts as used if one of them uses it.
+    A weight counts as used if at least one mode uses it.
     """
     joining = _Joining(mesh_device, weights_root, cache, verify=verify)
     return joining.create(dict(model_configs), weight_config)
@@ -160,7 +194,7 @@ class _Joining:
         if not all(each.is_whole for each in (weights, *expanded.values())):
             self._raise_faults()
         asked = self._check({name: each.tree for name, each in expanded.items()}, weights.tree)
-        # Where something is wrong already, files are only looked at.
+        # After a fault, files are checked but not loaded.
         self._loads = not self._faults
         for path, (entry, expected) in asked.items():
             self._load(path, entry, expected)
@@ -180,7 +214,7 @@ class _Joining:
             self._changed |= checker.changed
             unused.append(checker.unused)
         modes = tuple(models)
-        # Paths begin with the mode, by which those of two modes differ.
+        # Paths begin with the mode; without it, those of two modes can be compared.
         bare = [
             {path.removeprefix(f"{name}."): path for path in found}
             for name, found in zip(modes, unused, strict=True)
@@ -194,7 +228,7 @@ class _Joining:
         return asked
 
     def _load(self, path: str, entry: Any, expected: Any) -> None:
-        """Load what the weight configuration has for an argument; looks at each file once."""
+        """Load the weight of an argument; each file is checked once."""
         if not isinstance(entry, (str, os.PathLike)):
             self._fault(path, f"expected the path of a file, found {type(entry).__name__}")
             return
@@ -223,8 +257,7 @@ class _Joining:
             first = str(error).strip().partition("\nbacktrace:")[0].replace("\ninfo:\n", " ")
             return None, [f"ttnn cannot load {file} onto this mesh: {first}"]
         if saved is not None and loaded.facts != saved.facts:
-            other = f"{file} holds something else than was written; run convert_weights again"
-            return loaded, [other]
+            return loaded, [f"{file} is not the file that was written; run convert_weights again"]
         return loaded, self._against(loaded.facts, expected)
 
     def _against(self, facts: WeightFacts, expected: FromWeight | None) -> list[str]:
@@ -232,11 +265,11 @@ class _Joining:
 
     def _file(self, entry: Any) -> Path:
         file = self._root.joinpath(os.fspath(entry))
-        if file.name.endswith(_SUFFIX) or file.exists():
+        if file.name.endswith(SUFFIX) or file.exists():
             return file
-        # As the model calls it; ttnn insists on an ending.
-        with_ending = file.with_name(f"{file.name}{_SUFFIX}")
-        return with_ending if with_ending.exists() else file
+        # The model may leave out the suffix, on which ttnn insists.
+        with_suffix = file.with_name(f"{file.name}{SUFFIX}")
+        return with_suffix if with_suffix.exists() else file
 
     def _built(self, tree: Tree, path: str, mode: str) -> Any:
         if isinstance(tree, OpConfig):
@@ -250,7 +283,7 @@ class _Joining:
         return list(built.values()) if isinstance(tree, list) else self._built_dict(built, path)
 
     def _built_dict(self, built: dict[Any, Any], path: str) -> dict[Any, Any]:
-        """Return a dictionary of arguments with its weights; any other as it is."""
+        """Return a dictionary of arguments with its weights; any other unchanged."""
         names = [name for name in built if step(path, name) in self._loaded]
         names += self._added.get(path, [])
         if not names:
@@ -278,15 +311,7 @@ class _Joining:
     def _raise_faults(self) -> None:
         faults = gathered_faults(self._faults)
         if len(faults) > MAX_FAULTS:
-            more = Fault("...", f"{len(faults) - MAX_FAULTS} more faults, which are not listed")
+            more = Fault("...", f"{len(faults) - MAX_FAULTS} more faults, not listed")
             faults = [*faults[:MAX_FAULTS], more]
         if faults:
             raise BadConfig(tuple(faults))
-
-
-def mesh_shape_of(mesh_device: Any) -> tuple[int, ...] | None:
-    """Return the shape of a mesh or of what stands for one; None where there is none."""
-    if isinstance(mesh_device, MeshDeviceStub):
-        return mesh_device.mesh_shape
-    device = describe(mesh_device, loaded_tables())
-    return device.mesh_shape if isinstance(device, DeviceRef) else None

@@ -9,6 +9,7 @@ decode is taken as that pair.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,12 +20,11 @@ from optrove.runconfig.checking import (
     Checker,
     Signatures,
     dynamic_faults,
-    gathered,
     gathered_faults,
 )
 from optrove.runconfig.create import weight_problems
 from optrove.runconfig.jsonable import inert_from, live_from
-from optrove.runconfig.ops import compact, complete, table_with
+from optrove.runconfig.ops import compact, table_with
 from optrove.runconfig.ranges import ends, expand
 from optrove.runconfig.weights import SavedWeight, file_problem, load_weight_config, write_whole
 from optrove.serializer.describe import describe
@@ -45,9 +45,9 @@ MODES: Final = frozenset({"prefill", "decode"})
 
 
 def save_config(config: Any, file: Path | str) -> None:
-    """Write a model configuration, whole or not at all; OSError if that cannot be.
+    """Write a model configuration, whole or not at all; OSError if it cannot be written.
 
-    BadConfig names what cannot be written, since it depends on the run: functions, tensors, ...
+    BadConfig names the parts that depend on the run, such as functions and tensors.
     """
     _save({"config": _data(config)}, Path(file))
 
@@ -60,15 +60,12 @@ def save_configs(configs: Mapping[str, Any], file: Path | str) -> None:
 def load_config(file: Path | str, mesh_device: Any = None, *, types: Iterable[type] = ()) -> Any:
     """Return the model configuration of a file, with live objects of the installed ttnn.
 
-    ``types`` are your own dataclasses. Of a file with several modes, a dictionary of them.
+    ``types`` are your own dataclasses. For a file with several modes, return a dictionary by mode.
     BadData names every fault; BadTarget if the file cannot be read.
     """
-    found, _ = _read(Path(file))
+    found = _read(Path(file))
     own = table_with(types)
-    live = {
-        name: live_from(each, mesh_device, own=own, complete=complete)
-        for name, each in found.items()
-    }
+    live = {name: live_from(each, mesh_device, own) for name, each in found.items()}
     return live.get("", live)
 
 
@@ -77,12 +74,12 @@ def read_inert(file: Path) -> dict[str, Any]:
 
     Objects of ttnn stay Structs and Symbols in it. BadData names every fault.
     """
-    found, name = _read(file)
+    found = _read(file)
     try:
-        return {mode: inert_from(each, table_with(), complete) for mode, each in found.items()}
+        return {mode: inert_from(each, table_with()) for mode, each in found.items()}
     except BadData as error:
         raise BadData(
-            tuple(Fault(f"{name}: {fault.path}", fault.problem) for fault in error.faults)
+            tuple(Fault(f"{file.name}: {fault.path}", fault.problem) for fault in error.faults)
         ) from error
 
 
@@ -94,38 +91,37 @@ def _data(config: Any, path: str = "") -> Json:
 
 
 def _save(content: dict[str, Json], file: Path) -> None:
-    import json
-
     data = {"format": FORMAT, "version": VERSION, **content}
     write_whole(file, (json.dumps(data, indent=1) + "\n").encode())
 
 
-def _read(file: Path) -> tuple[dict[str, Json], str]:
+def _read(file: Path) -> dict[str, Json]:
     try:
         data = read(file.read_bytes())
     except OSError as error:
         raise BadTarget(f"{file} cannot be read: {error}") from error
     except BadData as error:
-        raise BadTarget(f"{file} is no JSON: {error}") from error
+        raise BadTarget(f"{file} is not JSON: {error}") from error
     if type(data) is not dict:
-        raise BadTarget(f"{file} holds no configuration: expected an object of JSON")
+        raise BadTarget(f"{file} holds no configuration: expected a JSON object")
     if data.get("format") != FORMAT:
-        return (data if data and data.keys() <= MODES else {"": data}), file.name
+        return data if data and data.keys() <= MODES else {"": data}
     if data.get("version") != VERSION:
         raise BadTarget(
             f"{file} has version {data.get('version')!r}, this optrove reads {VERSION}; "
             f"read it with the optrove that wrote it"
         )
     if type(data.get("configs")) is dict:
-        return data["configs"], file.name
+        configs: dict[str, Json] = data["configs"]
+        return configs
     if "config" not in data:
         raise BadTarget(f'{file} has neither "config" nor "configs"; was it cut off?')
-    return {"": data["config"]}, file.name
+    return {"": data["config"]}
 
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """The configuration of one mode in a file, as recorded values by their paths."""
+    """The configuration of one mode in a file: recorded values by their paths."""
 
     file: Path
     mode: str
@@ -133,7 +129,7 @@ class Inspected:
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The file and the mode, for messages."""
         return f"{self.file} {self.mode}".strip()
 
 
@@ -151,10 +147,10 @@ def inspect(file: Path) -> list[Inspected]:
 def config_faults(
     file: Path, parameters: OpParameters | None, weights: Path | None = None
 ) -> list[Fault]:
-    """Return all that is wrong with the configurations of a file; BadData if it cannot be read.
+    """Return the faults of the configurations of a file; BadData if it cannot be read.
 
-    Without ``parameters`` arguments are not held against signatures; without ``weights``, the
-    folder of the files, nothing is said about weights.
+    Without ``parameters`` arguments are not compared with signatures; without ``weights``, the
+    folder of the weight files, weights are not checked.
     """
     given = {} if weights is None else load_weight_config(weights)
     listed = expand(given)
@@ -191,19 +187,16 @@ def _weight_faults(checker: Checker) -> list[Fault]:
             continue
         if entry.path not in seen:
             seen[entry.path] = file_problem(entry, Path(entry.path), verify=True)
-        told = seen[entry.path]
-        problems = [] if told is None else [told]
+        problem_of_file = seen[entry.path]
+        problems = [] if problem_of_file is None else [problem_of_file]
         problems += weight_problems(entry.facts, expected, entry.mesh_shape)
         faults += [Fault(path, problem) for problem in problems]
     return faults
 
 
-__all__ = ["Checked", "check_files", "compared", "gathered", "inspect"]
-
-
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What is wrong with one file; ``signatures`` tells whether ttnn was there to be asked."""
+    """The faults of one file; ``signatures`` is True if ttnn was there to compare with."""
 
     file: Path
     faults: tuple[Fault, ...]
@@ -224,9 +217,9 @@ def check_files(files: Sequence[Path], weights: Path | None) -> list[Checked]:
 def compared(
     files: Sequence[Path], layers: tuple[str, str] | None, paths: tuple[str, str] | None
 ) -> list[tuple[Inspected, Inspected]]:
-    """Return what is to be compared: two files, the two modes of one, or two parts of each.
+    """Return the pairs to compare: two files, the two modes of one, or two parts of each.
 
-    NotComparable where there are no two.
+    NotComparable if there are not two of them.
     """
     found = [inspected for file in files for inspected in inspect(file)]
     if paths is not None:
@@ -243,10 +236,10 @@ def compared(
     return [_two([each for each in found if each.mode == mode], mode) for mode in sorted(modes)]
 
 
-def _two(found: list[Inspected], told: str) -> tuple[Inspected, Inspected]:
+def _two(found: list[Inspected], subject: str) -> tuple[Inspected, Inspected]:
     if len(found) != 2:  # noqa: PLR2004 - a comparison is of two
         raise NotComparable(
-            f"{told or 'found'}: {len(found)} to compare; give two files, one with prefill and "
+            f"{subject or 'found'}: {len(found)} to compare; give two files, one with prefill and "
             f"decode, or --layers A B or --paths A B for two parts of one"
         )
     return found[0], found[1]
@@ -268,7 +261,7 @@ def _part(inspected: Inspected, path: str) -> Inspected:
 
 
 def _layers(inspected: Inspected, layers: tuple[str, str]) -> str:
-    """Return the path before the numbers of layers: the outermost numbers that there are."""
+    """Return the path before the numbers of layers, which are the outermost numbers."""
     for path in inspected.entries:
         steps = path.split(".")
         for place, step in enumerate(steps):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from optrove.errors import Fault
 from optrove.frameworks.installed import (
@@ -21,26 +21,16 @@ from optrove.serializer.tables import framework_of
 from optrove.serializer.wire import bad_data, decode_partly, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from optrove.serializer.tables import ConverterTable
     from optrove.serializer.text import Json
 
 
-Complete: TypeAlias = "Callable[[Value], Value]"
+def live_from(data: Json, mesh_device: Any, own: ConverterTable) -> Any:
+    """Return the live object that ``data`` describes; BadData names every fault with its path.
 
-
-def live_from(
-    data: Json,
-    mesh_device: Any = None,
-    *,
-    own: ConverterTable,
-    complete: Complete,
-) -> Any:
-    """Return the live object that ``data`` tells of; BadData names every fault with its path.
-
-    ``own`` are classes of Python to be built, besides those of frameworks that are installed.
-    ``complete`` adds what the data may leave out.
+    ``own`` has the Python classes to build, besides those of the installed frameworks.
     """
     read, unread = decode_partly(data)
     value = complete(read)
@@ -58,8 +48,8 @@ def live_from(
     return build(value, tables, mesh_device, unread=unread)
 
 
-def inert_from(data: Json, own: ConverterTable, complete: Complete) -> Any:
-    """Return what ``data`` tells of without importing anything: only ``own`` is built."""
+def inert_from(data: Json, own: ConverterTable) -> Any:
+    """Return the object that ``data`` describes, importing nothing: only ``own`` is built."""
     read, unread = decode_partly(data)
     return build(complete(read), join((), own), unread=unread)
 
@@ -71,29 +61,29 @@ def frameworks_in(value: Value) -> list[str]:
 
 
 def names_in(value: Value) -> set[str]:
-    """Return the names of all types in ``value`` that a converter may stand for."""
+    """Return the names of all types in ``value`` that may have a converter."""
     kinds = (Struct, Symbol, DeviceRef, Handle)
     return {part.type for _, part in walk(value) if isinstance(part, kinds)}
 
 
 TensorRef = TensorSpec
-"""What stands for a tensor in the data that ``from_jsonable`` returns: its spec, no numbers."""
+"""The spec of a tensor, without its numbers; ``from_jsonable`` returns it for a tensor."""
 
 
 def to_jsonable(obj: Any) -> Json:
     """Return ``obj`` in a form that ``json.dumps`` can write; never reads a tensor's numbers.
 
-    An object that nothing is known about is recorded as such, and refused on the way back.
+    An object of an unknown type is recorded as such, and ``from_jsonable`` refuses it.
     """
     return encode(describe(obj, loaded_tables()))
 
 
 def from_jsonable(data: Json, mesh_device: Any = None, *, types: Iterable[type] = ()) -> Any:
-    """Return what ``to_jsonable`` was given; BadData names every fault with its JSON path.
+    """Return the object that ``to_jsonable`` wrote; BadData names every fault with its JSON path.
 
-    ``mesh_device`` takes the place of recorded devices. ``types`` are your own dataclasses,
-    enums and named tuples to be built; others stay Structs and Symbols, since no name in the
-    data is ever looked up or imported. So do those of a framework that is not installed. The
-    classes of ``optrove.runconfig`` are known.
+    ``mesh_device`` replaces recorded devices. ``types`` are your own dataclasses, enums and named
+    tuples to build; objects of other types, and of frameworks that are not installed, stay Structs
+    and Symbols, since no name in the data is ever looked up or imported. The classes of
+    ``optrove.runconfig`` are built without being listed.
     """
-    return live_from(data, mesh_device, own=table_with(types), complete=complete)
+    return live_from(data, mesh_device, table_with(types))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
@@ -17,15 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-_COLUMNS: Final = -1
-_ROWS: Final = -2
-
-
 @dataclass(frozen=True)
 class Sharding:
-    """Which dimension of a tensor is split along each axis of the mesh; None: copies.
+    """The dimension of a tensor that is split along each axis of the mesh; None: copies.
 
-    Axis 0 are the rows of the mesh, axis 1 its columns.
+    Axis 0 is the rows of the mesh, axis 1 its columns.
     """
 
     axis0: int | None = None
@@ -46,21 +42,17 @@ def replicated() -> Sharding:
 
 
 def column_sharded(axis: int = 1) -> Sharding:
-    """Split the last dimension along an axis of the mesh, as projections usually are."""
-    return _along(axis, _COLUMNS)
+    """Split the last dimension along an axis of the mesh, as is usual for projections."""
+    return sharded(-1, axis)
 
 
 def row_sharded(axis: int = 1) -> Sharding:
-    """Split the last but one dimension along an axis of the mesh, as down projections are."""
-    return _along(axis, _ROWS)
+    """Split the last but one dimension along an axis of the mesh, as for down projections."""
+    return sharded(-2, axis)
 
 
 def sharded(dim: int, axis: int = 1) -> Sharding:
     """Split any dimension along an axis of the mesh."""
-    return _along(axis, dim)
-
-
-def _along(axis: int, dim: int) -> Sharding:
     if axis not in (0, 1):
         raise ValueError(f"a mesh has the axes 0 and 1, not {axis!r}")
     return Sharding(axis0=dim) if axis == 0 else Sharding(axis1=dim)
@@ -69,13 +61,13 @@ def _along(axis: int, dim: int) -> Sharding:
 def splits(
     dims: Sequence[int | None], mesh_shape: Sequence[int], rank: int
 ) -> dict[int, int] | str:
-    """Return into how many parts each dimension is split, or what is wrong with that."""
+    """Return the number of parts of each dimension that is split, or the problem."""
     parts: dict[int, int] = {}
     for axis, dim in enumerate(dims):
         if dim is None:
             continue
         if not -rank <= dim < rank:
-            return f"dimension {dim} is to be split, of {rank}"
+            return f"dimension {dim} cannot be split: the array has {rank} dimensions"
         place = dim % rank
         parts[place] = parts.get(place, 1) * (mesh_shape[axis] if axis < len(mesh_shape) else 1)
     return parts
@@ -84,13 +76,13 @@ def splits(
 def part_shape(
     shape: Sequence[int], dims: Sequence[int | None], mesh_shape: Sequence[int]
 ) -> tuple[int, ...] | str:
-    """Return the shape of the part that each chip holds, or what is in the way."""
+    """Return the shape of the part that each chip holds, or the problem."""
     parts = splits(dims, mesh_shape, len(shape))
     if isinstance(parts, str):
         return parts
     if len(parts) < sum(dim is not None for dim in dims):
         return (
-            "one dimension is to be split along both axes, which ttnn does not do; "
+            "ttnn cannot split one dimension along both axes; "
             "give the array a dimension for each axis"
         )
     for place, count in parts.items():
@@ -102,7 +94,7 @@ def part_shape(
 def whole_shape(
     part: Sequence[int], dims: Sequence[int | None], mesh_shape: Sequence[int]
 ) -> tuple[int, ...]:
-    """Return the shape of a tensor of which each chip holds such a part."""
+    """Return the shape of the whole tensor; ``part`` is the shape that each chip holds."""
     parts = splits(dims, mesh_shape, len(part))
     if isinstance(parts, str):
         return tuple(part)
@@ -111,7 +103,7 @@ def whole_shape(
 
 @dataclass(frozen=True)
 class MeshDeviceStub:
-    """Stands for the mesh device in a model configuration; only its shape is known."""
+    """A placeholder for the mesh device in a model configuration; only its shape is known."""
 
     mesh_shape: tuple[int, ...]
 
@@ -126,9 +118,9 @@ class MeshDeviceStub:
 
 @dataclass(frozen=True, kw_only=True)
 class FromWeight:
-    """Stands for a weight: the weight configuration has to name a file for it.
+    """A placeholder for a weight; the weight configuration has to name its file.
 
-    What is given here is held against what the file holds. ``shape`` is that of the whole weight,
+    Fields that are given here are compared with the file. ``shape`` is that of the whole weight,
     before it is split over the mesh.
     """
 
@@ -149,9 +141,9 @@ _HELD = "_held"
 class OpConfig(Mapping[str, Any]):
     """The arguments of one op call that are known beforehand; ``ttnn.linear(x, **config)``.
 
-    Derive a dataclass from it, with one field per argument, None where it is not given: None
-    fields are left out when the config is unpacked. ``ops`` are the operations that it is for, by
-    their names in ttnn; their signatures tell which fields there can be.
+    Derive a dataclass with one field per argument and None as the default: fields that are None
+    are left out when the config is unpacked. ``ops`` names the operations of ttnn that the config
+    is for; its fields are checked against their signatures.
     """
 
     ops: ClassVar[tuple[str, ...]] = ()
@@ -169,10 +161,9 @@ class OpConfig(Mapping[str, Any]):
         return value
 
     def keys(self) -> Any:
-        """Return the names of the fields that are given.
+        """Return the names of the fields that are not None.
 
-        That is how unpacking begins, so whoever records calls learns where their arguments come
-        from.
+        Unpacking starts with this call, so the recorder learns here where arguments come from.
         """
         on_unpack = CONFIG_UNPACKING.on_unpack
         if on_unpack is not None:
@@ -185,46 +176,49 @@ class OpConfig(Mapping[str, Any]):
         return tuple([name for name in names_of(type(self)) if getattr(self, name) is not None])
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether all fields are equal; tensors, devices and handles: the same ones."""
+        """Return whether all fields are equal; tensors, devices and handles: identical."""
         if type(other) is not type(self):
             return NotImplemented
         return all(
             _is_same(getattr(self, name), getattr(other, name)) for name in names_of(type(self))
         )
 
-    __hash__ = None  # type: ignore[assignment]  # as for any mapping: equal ones may hold lists
+    __hash__ = None  # type: ignore[assignment]  # as for any mapping: a field may be a list
 
     def __repr__(self) -> str:
-        """Show what is given; never the numbers of a tensor."""
+        """Show the fields that are not None; never the numbers of a tensor."""
         shown = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in self._given())
         return f"{type(self).__qualname__}({shown})"
 
     def unchecked(self) -> frozenset[str]:
-        """Return the given fields that no op takes, since the model itself reads them."""
+        """Return the given fields that no op takes; the model itself reads them."""
         return frozenset()
 
 
 def bound(config: Config, path: str, changes: Mapping[str, Any], held: tuple[Any, ...]) -> Config:
-    """Return a fresh config that knows its path in the run configuration.
+    """Return a copy of a config that knows its path in the run configuration.
 
-    ``held`` is kept alive as long as the config is.
+    ``held`` stays alive as long as the copy does.
     """
     fresh = copy(config)
-    # Whether or not the dataclass is frozen. What stands beside the fields is no part of its value.
+    # The dataclass may be frozen. The path and what is held are not fields: no part of its value.
     for name, value in (*changes.items(), (_PATH, path), *([(_HELD, held)] if held else [])):
         object.__setattr__(fresh, name, value)
     return fresh
 
 
 def path_of(config: OpConfig) -> str | None:
-    """Return the path that the config has in its run configuration, None before it is in one."""
+    """Return the path of a config in its run configuration; None if it is not in one."""
     path = vars(config).get(_PATH)
     return path if isinstance(path, str) else None
 
 
-def is_declared(config: OpConfig) -> bool:
-    """Tell whether the class of a config is a dataclass, as it has to be."""
-    return is_dataclass(config)
+def mesh_shape_of(mesh_device: Any) -> tuple[int, ...] | None:
+    """Return the shape of an open mesh or of a MeshDeviceStub; None for anything else."""
+    if isinstance(mesh_device, MeshDeviceStub):
+        return mesh_device.mesh_shape
+    device = describe(mesh_device, loaded_tables())
+    return device.mesh_shape if isinstance(device, DeviceRef) else None
 
 
 @lru_cache(maxsize=1024)

@@ -1,7 +1,7 @@
 """The op configurations: one dataclass for each op that models configure.
 
-A field is called like the argument of the op that it is for, and a test holds each against the
-signatures of the installed ttnn. Activations are no fields: the forward pass gives them.
+A field has the name of the op's argument; a test compares all of them with the signatures of the
+installed ttnn. Activations are not fields: the forward pass gives them.
 """
 
 from __future__ import annotations
@@ -589,7 +589,6 @@ class MeshPartitionConfig(OpConfig):
 
 
 _HOME: Final = "optrove.runconfig"
-_PREFIX: Final = f"python.dataclass:{_HOME}:"
 
 OP_CONFIGS: Final[tuple[type[OpConfig], ...]] = tuple(
     kind
@@ -604,7 +603,7 @@ for _kind in KNOWN:
     _kind.__module__ = _HOME
 
 _FIELDS: Final[dict[str, frozenset[str]]] = {
-    f"{_PREFIX}{kind.__name__}": frozenset(names_of(kind)) for kind in KNOWN
+    f"python.dataclass:{_HOME}:{kind.__name__}": frozenset(names_of(kind)) for kind in KNOWN
 }
 
 
@@ -614,26 +613,25 @@ def _known_table() -> ConverterTable:
 
 
 def table_with(types: Iterable[type] = ()) -> ConverterTable:
-    """Return the converters of these classes and of ours; TypeError for one without a form."""
+    """Return the converters of our classes and of ``types``; TypeError for an unsuitable one."""
     added = tuple(types)
     return user_table((*KNOWN, *added)) if added else _known_table()
 
 
 def complete(value: Value) -> Value:
-    """Return a value whose op configurations have all of their fields, None where left out."""
+    """Return ``value`` with every field of its op configurations; None for missing ones."""
     return rewrite(value, _completed)
 
 
 def compact(value: Value) -> Value:
-    """Return a value whose op configurations have only the fields that are given."""
+    """Return ``value`` with only those fields of its op configurations that are not None."""
     return rewrite(value, _compacted)
 
 
 def _completed(value: Value) -> Value:
-    names = _FIELDS.get(value.type) if isinstance(value, Struct) else None
-    if names is None or not isinstance(value, Struct):
+    if not isinstance(value, Struct) or value.type not in _FIELDS:
         return value
-    missing = names - {name for name, _ in value.fields}
+    missing = _FIELDS[value.type] - {name for name, _ in value.fields}
     return Struct(value.type, (*value.fields, *((name, Null()) for name in missing)))
 
 
@@ -642,9 +640,3 @@ def _compacted(value: Value) -> Value:
         return value
     given = [(name, item) for name, item in value.fields if not isinstance(item, Null)]
     return Struct(value.type, tuple(given))
-
-
-def op_config_class(struct: Struct) -> Any:
-    """Return the class of ours that a Struct names, None if it is another's."""
-    name = struct.type.removeprefix(_PREFIX)
-    return next((kind for kind in OP_CONFIGS if kind.__name__ == name), None)

@@ -1,7 +1,7 @@
-"""Range patterns: ``"0-31"`` and ``"10"`` as keys of a configuration, and what they expand to.
+"""Range patterns: ``"0-31"`` and ``"10"`` as keys of a configuration, and their expansion.
 
-Layers may be in several ranges, as long as no entry is given by two of them. What is expanded
-shares its parts between layers; whoever builds something from it makes them anew.
+Layers may be in several ranges, as long as no entry is given by two of them. The layers of an
+expanded configuration share their parts; the caller copies what it changes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import combinations
 from typing import Any, Final, TypeAlias
 
@@ -32,7 +32,7 @@ _RANGE: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 class Expanded:
     """A configuration without ranges: numbers are keys; ``entries`` counts its ends.
 
-    It is not whole if a part was left out, which would have been too large.
+    ``is_whole`` is False if a part was left out because it would have been too large.
     """
 
     tree: Tree
@@ -53,25 +53,25 @@ class _Range:
 
 
 def expand(config: Tree, path: str = "") -> Expanded:
-    """Return a configuration with its ranges expanded, and all that is wrong with them."""
+    """Return a configuration with its ranges expanded, and the faults of the ranges."""
     expansion = _Expansion()
     tree, entries = expansion.expand(config, path, 0)
     return Expanded(tree, entries, expansion.faults, expansion.is_whole)
 
 
 def step(path: str, key: Any) -> str:
-    """Return the path to what ``key`` leads to: ``model.layers.3.mlp``."""
-    text = key if type(key) is int else _spelled_key(str(key))
+    """Return a path that is one key longer: ``model.layers.3.mlp``."""
+    text = key if type(key) is int else _key_text(str(key))
     return f"{path}.{text}" if path else str(text)
 
 
 @lru_cache(maxsize=4096)
-def _spelled_key(key: str) -> str:
+def _key_text(key: str) -> str:
     return key if _RANGE.fullmatch(key) else key_step(key).removeprefix(".")
 
 
 def is_inner(tree: Tree) -> bool:
-    """Tell whether something has entries within, rather than being one."""
+    """Return whether a part of a configuration has entries, rather than being one."""
     if isinstance(tree, OpConfig):
         return False
     if isinstance(tree, Mapping):
@@ -81,7 +81,7 @@ def is_inner(tree: Tree) -> bool:
 
 
 def children(tree: Tree) -> Iterable[tuple[Any, Tree]]:
-    """Return what is within an inner part of an expanded configuration, by key or place."""
+    """Return the entries of an inner part of an expanded configuration, by key or index."""
     return enumerate(tree) if isinstance(tree, list) else tree.items()
 
 
@@ -131,7 +131,7 @@ class _Expansion:
         return {**_numbered(ranges), **named}, entries
 
     def _numbers(self, key: Any, path: str) -> range | None:
-        """Return the numbers that a key stands for, none where it is a name."""
+        """Return the numbers that a key stands for; None if it is a name."""
         if type(key) is int and key >= 0:
             return range(key, key + 1)
         if type(key) is not str:
@@ -152,7 +152,8 @@ class _Expansion:
             if not shared:
                 continue
             for rest in _given_twice(a.tree, b.tree, ""):
-                place = step(path, _spelled(shared)) + (f".{rest}" if rest else "")
+                numbers = range_text(shared.start, shared.stop - 1)
+                place = step(path, numbers) + (f".{rest}" if rest else "")
                 self._fault(
                     place,
                     f'given by "{a.key}" and by "{b.key}"; ranges may overlap only where no entry '
@@ -173,16 +174,9 @@ def _numbered(ranges: list[_Range]) -> dict[int, Tree]:
     for number in sorted(found):
         places = tuple(found[number])
         if places not in merged:
-            merged[places] = _merged([ranges[place].tree for place in places])
+            merged[places] = reduce(_joined, [ranges[place].tree for place in places])
         result[number] = merged[places]
     return result
-
-
-def _merged(trees: list[Tree]) -> Tree:
-    first, *others = trees
-    for other in others:
-        first = _joined(first, other)
-    return first
 
 
 def _joined(a: Tree, b: Tree) -> Tree:
@@ -207,6 +201,6 @@ def _is_mapping(tree: Tree) -> bool:
     return isinstance(tree, Mapping) and not isinstance(tree, OpConfig)
 
 
-def _spelled(numbers: range) -> str:
-    first, last = numbers.start, numbers.stop - 1
+def range_text(first: int, last: int) -> str:
+    """Return ``3-7``, or ``3`` if both are 3."""
     return str(first) if first == last else f"{first}-{last}"

@@ -19,8 +19,15 @@ from optrove.errors import BadConfig, BadData, Fault, UnusableWeights
 from optrove.frameworks.installed import loaded_tables
 from optrove.frameworks.tensor_values import content_digest, is_array
 from optrove.frameworks.ttnn.weights import SUFFIX, WeightTensors
-from optrove.model.values import DeviceRef, Struct, TensorSpec, TtnnPlacement
-from optrove.runconfig.opconfig import REPLICATED, Sharding, part_shape, whole_shape
+from optrove.model.values import Struct, TensorSpec, TtnnPlacement
+from optrove.runconfig.opconfig import (
+    REPLICATED,
+    MeshDeviceStub,
+    Sharding,
+    mesh_shape_of,
+    part_shape,
+    whole_shape,
+)
 from optrove.runconfig.ranges import children, is_inner
 from optrove.serializer.describe import describe
 from optrove.serializer.hashes import canonical_bytes
@@ -39,9 +46,9 @@ _BLOCK: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A weight to be written: an array of torch or numpy, and how it is kept.
+    """A weight to write: an array of torch or numpy, and its form in ttnn.
 
-    Where nothing is said: bfloat8_b, in tiles, interleaved in DRAM, a copy on every chip.
+    The defaults: bfloat8_b, in tiles, interleaved in DRAM, a copy on every chip.
     """
 
     tensor: Any
@@ -53,7 +60,7 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class WeightFacts:
-    """What a file of a weight holds; ``shape`` is that of the whole, ``spread`` how it is split.
+    """The properties of the tensor in a weight file; ``shape`` is that of the whole tensor.
 
     ``spread`` has the number of parts and the dimension, for each axis along which it is split.
     """
@@ -67,10 +74,10 @@ class WeightFacts:
 
 @dataclass(frozen=True, slots=True)
 class SavedWeight(os.PathLike[str]):
-    """A file of a weight, as it was written; stands for its path wherever a path is wanted.
+    """A weight file as it was written; can be used wherever a path is expected.
 
-    ``source`` is a hash of the numbers that it was made from, ``recipe`` one of these and of all
-    that was asked of the file.
+    ``source`` is a hash of the numbers of the array, ``recipe`` a hash of these, the form and the
+    mesh.
     """
 
     path: str
@@ -91,7 +98,7 @@ class SavedWeight(os.PathLike[str]):
 
 
 def tensor_facts(tensor: Any) -> WeightFacts:
-    """Return what a live tensor of ttnn holds; TypeError if it is none."""
+    """Return the facts of a live ttnn tensor; TypeError for anything else."""
     spec = describe(tensor, loaded_tables())
     if not isinstance(spec, TensorSpec) or not isinstance(spec.placement, TtnnPlacement):
         raise TypeError(f"expected a tensor of ttnn, found {type(tensor).__name__}")
@@ -110,7 +117,7 @@ def tensor_facts(tensor: Any) -> WeightFacts:
 def spread(
     dims: Sequence[int | None], mesh_shape: Sequence[int], rank: int
 ) -> tuple[tuple[int, int], ...]:
-    """Return along which axes something is split: the number of parts, and the dimension."""
+    """Return the number of parts and the dimension, for each axis along which it is split."""
     return tuple(
         (size, dim % rank)
         for dim, size in zip(dims, mesh_shape, strict=False)
@@ -120,20 +127,21 @@ def spread(
 
 def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file; OSError if it cannot be read."""
-    told = sha256()
+    digest = sha256()
     with path.open("rb") as stream:
         while block := stream.read(_BLOCK):
-            told.update(block)
-    return told.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def file_problem(weight: SavedWeight, path: Path, *, verify: bool) -> str | None:
-    """Return what is wrong with the file of a weight; with ``verify`` all of it is read."""
+    """Return the problem of a weight file, if it has one; ``verify`` reads all of it."""
     again = "run convert_weights again"
     try:
         size = path.stat().st_size
         if size != weight.size:
-            return f"{path} has {size:,} bytes, {weight.size:,} were written: it is torn; {again}"
+            sizes = f"has {size:,} bytes, {weight.size:,} were written"
+            return f"{path} {sizes}: it is incomplete; {again}"
         if verify and file_digest(path) != weight.sha256:
             return f"{path} was changed after it was written; {again}"
     except FileNotFoundError:
@@ -153,7 +161,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class WeightList:
-    """The weights of a folder, by key; ``source`` is what the model calls its checkpoint."""
+    """The weights of a folder, by key; ``source`` is the model's name for its checkpoint."""
 
     weights: Mapping[tuple[str, ...], SavedWeight]
     ttnn: str
@@ -163,8 +171,8 @@ class WeightList:
 def load_weight_config(folder: Path | str, *, source: str | None = None) -> dict[str, Any]:
     """Return the weight configuration of a folder that ``save_weights`` has written.
 
-    UnusableWeights where there is none, where it is another program's, or where it was made from
-    another ``source`` than the given one.
+    UnusableWeights if the folder has no list, if the list cannot be read, or if it was made from
+    another ``source``.
     """
     found = read_list(Path(folder))
     if found is None:
@@ -187,7 +195,7 @@ def load_weight_config(folder: Path | str, *, source: str | None = None) -> dict
 
 
 def read_list(folder: Path) -> WeightList | None:
-    """Return the list in a folder, None where there is none; UnusableWeights if it is no list."""
+    """Return the list in a folder, None if it has no list; UnusableWeights if it is unreadable."""
     file = folder / NAME
     try:
         text = file.read_bytes()
@@ -200,13 +208,13 @@ def read_list(folder: Path) -> WeightList | None:
         return _list(data, folder)
     except (BadData, ValueError, KeyError, TypeError) as error:
         raise UnusableWeights(
-            f"{file} is no list of weights that this optrove has written ({error}); choose "
+            f"{file} is not a list of weights that optrove wrote ({error}); choose "
             f"another folder, or delete the file and run convert_weights again"
         ) from error
 
 
 def write_list(found: WeightList, folder: Path) -> None:
-    """Write a list into its folder, whole or not at all; OSError if that cannot be."""
+    """Write a list into its folder, whole or not at all; OSError if it cannot be written."""
     root = folder.absolute()
     data = {
         "format": FORMAT,
@@ -221,7 +229,7 @@ def write_list(found: WeightList, folder: Path) -> None:
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Write a file so that nobody ever sees a part of it; OSError if that cannot be."""
+    """Write a file so that nobody ever sees a part of it; OSError if it cannot be written."""
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         with draft.open("wb") as stream:
@@ -266,7 +274,7 @@ def _list(data: Json, folder: Path) -> WeightList:
         raise ValueError(f"its version is {data.get('version')!r}, this optrove reads {VERSION}")
     source = data["source"]
     if source is not None and type(source) is not str:
-        raise TypeError("its source is no text")
+        raise TypeError("its source is not text")
     weights = {_key(entry): _weight(entry, folder) for entry in data["weights"]}
     return WeightList(weights, str(data["ttnn"]), source)
 
@@ -274,18 +282,19 @@ def _list(data: Json, folder: Path) -> WeightList:
 def _key(entry: Json) -> tuple[str, ...]:
     key = entry["key"]
     if not key or type(key) is not list or not all(type(part) is str for part in key):
-        raise TypeError("a key is no list of names")
+        raise TypeError("a key is not a list of names")
     return tuple(key)
 
 
 def _weight(entry: Json, folder: Path) -> SavedWeight:
     if not all(type(entry[name]) is str for name in _TEXTS):
-        raise TypeError("a part that has to be text is none")
+        wrong = next(name for name in _TEXTS if type(entry[name]) is not str)
+        raise TypeError(f"{wrong} is not text")
     relative = PurePosixPath(entry["path"])
     if relative.is_absolute() or ".." in relative.parts or not relative.parts:
         raise ValueError(f"the path {entry['path']!r} leads out of the folder")
     if not _DIGEST.fullmatch(entry["sha256"]):
-        raise ValueError("a checksum is none")
+        raise ValueError("a checksum does not have 64 hexadecimal digits")
     facts = WeightFacts(
         _numbers(entry["shape"]),
         entry["dtype"],
@@ -307,7 +316,7 @@ def _weight(entry: Json, folder: Path) -> SavedWeight:
 
 def _numbers(data: Json) -> tuple[int, ...]:
     if type(data) is not list or not all(type(number) is int and number >= 0 for number in data):
-        raise TypeError("a list of whole numbers is none")
+        raise TypeError(f"expected a list of whole numbers, found {data!r}")
     return tuple(data)
 
 
@@ -316,13 +325,13 @@ def _memory(data: Json) -> Struct | None:
         return None
     value, faults = decode_partly(data)
     if faults or not isinstance(value, Struct):
-        raise ValueError("a memory configuration is none")
+        raise ValueError("a memory configuration cannot be read")
     return value
 
 
 _LOG: Final = logging.getLogger(__name__)
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
-_LEAST_KEYS: Final = 2
+_MIN_KEYS: Final = 2
 
 
 def save_weights(
@@ -335,22 +344,22 @@ def save_weights(
     """Write weights below ``output_path``; return the weight configuration, of the same structure.
 
     ``weights`` has a Weight for each argument: ``{"w1": {"input_tensor_b": Weight(...)}}`` becomes
-    the file ``w1.input_tensor_b.tensorbin``. Keys before the last two are folders. What is there
-    already and was made from the same numbers in the same way is kept. ``source`` names the
-    checkpoint, for ``load_weight_config`` to compare.
+    the file ``w1.input_tensor_b.tensorbin``. Keys before the last two are folders. A file that
+    exists and was made from the same numbers in the same form is kept. ``source`` names the
+    checkpoint; ``load_weight_config`` compares it.
 
-    BadConfig names every weight that cannot be written so; UnusableWeights if the disk refuses.
+    BadConfig names every unsuitable weight; UnusableWeights if a file cannot be written.
     """
     folder = Path(output_path)
     tensors = WeightTensors()
     writer = _Writer(folder, mesh_device, tensors)
-    wanted = dict(keyed(dict(weights)))
-    writer.refuse_bad(wanted)
+    flat = dict(keyed(dict(weights)))
+    writer.refuse_bad(flat)
     before = read_list(folder)
     if before is not None and before.ttnn == tensors.version:
         writer.known = before.weights
     try:
-        saved = {key: writer.save(key, weight) for key, weight in wanted.items()}
+        saved = {key: writer.save(key, weight) for key, weight in flat.items()}
         write_list(WeightList(saved, tensors.version, source), folder)
     except OSError as error:
         raise UnusableWeights(
@@ -367,7 +376,7 @@ def _nested(tree: Any, saved: Mapping[tuple[str, ...], Any], key: tuple[str, ...
 
 
 class _Writer:
-    """Writes the weights of one folder; ``known`` are those that the folder holds already."""
+    """Writes the weights of one folder; ``known`` has those that the folder holds already."""
 
     def __init__(self, folder: Path, mesh_device: Any, tensors: WeightTensors) -> None:
         self.known: Mapping[tuple[str, ...], SavedWeight] = {}
@@ -375,13 +384,20 @@ class _Writer:
         self._folder = folder
         self._mesh = mesh_device
         self._tensors = tensors
-        self._mesh_shape = _open_mesh_shape(mesh_device)
+        shape = None if isinstance(mesh_device, MeshDeviceStub) else mesh_shape_of(mesh_device)
+        if shape is None:
+            found = type(mesh_device).__name__
+            raise UnusableWeights(
+                f"weights are spread over an open mesh device, given is {found}; "
+                f"open one, a mock board will do: with optrove.mock_board('galaxy'): ..."
+            )
+        self._mesh_shape = shape
 
-    def refuse_bad(self, wanted: Mapping[tuple[str, ...], Any]) -> None:
+    def refuse_bad(self, weights: Mapping[tuple[str, ...], Any]) -> None:
         """Raise BadConfig if something cannot be a weight, before anything is written."""
         faults = [
             Fault(".".join(key) or "the weights", problem)
-            for key, weight in wanted.items()
+            for key, weight in weights.items()
             for problem in [self._problem(key, weight)]
             if problem
         ]
@@ -391,7 +407,7 @@ class _Writer:
     def _problem(self, key: tuple[str, ...], weight: Any) -> str | None:
         if not isinstance(weight, Weight):
             return f"expected a Weight, found {type(weight).__name__}"
-        if len(key) < _LEAST_KEYS:
+        if len(key) < _MIN_KEYS:
             return 'a weight needs the keys of its op and argument: {"w1": {"input_tensor_b": ...}}'
         if not all(_NAME.fullmatch(part) for part in key):
             return "a key cannot be part of a file name: use letters, digits, _ . and -"
@@ -401,7 +417,7 @@ class _Writer:
         return part if isinstance(part, str) else None
 
     def save(self, key: tuple[str, ...], weight: Weight) -> SavedWeight:
-        """Return the file of a weight, written now or before."""
+        """Return the file of a weight; write it unless it exists."""
         packing = self._tensors.packing(
             weight.dtype, weight.layout, weight.memory_config, weight.sharding.dims
         )
@@ -424,7 +440,7 @@ class _Writer:
         return SavedWeight(str(file), facts, self._mesh_shape, size, digest, source, recipe)
 
     def _write(self, tensor: Any, file: Path) -> tuple[int, str]:
-        """Write a file under another name first, so that nobody ever sees a part of it."""
+        """Write a file so that nobody ever sees a part of it; return its size and digest."""
         draft = file.with_name(f".{os.getpid()}.{file.name}")
         try:
             self._tensors.dump(tensor, draft)
@@ -438,42 +454,32 @@ class _Writer:
         return size, digest
 
 
-def _open_mesh_shape(mesh_device: Any) -> tuple[int, ...]:
-    device = describe(mesh_device, loaded_tables())
-    if not isinstance(device, DeviceRef):
-        raise UnusableWeights(
-            f"weights are spread over an open mesh device, given is {type(mesh_device).__name__}; "
-            f"open one, a mock board will do: with optrove.mock_board('galaxy'): ..."
-        )
-    return device.mesh_shape
-
-
 def _recipe(source: str, packing: Packing, mesh_shape: tuple[int, ...]) -> str:
-    asked = (packing.dtype, packing.layout, packing.memory_config, packing.dims, mesh_shape)
-    told = sha256(source.encode())
-    told.update(canonical_bytes(describe(asked, loaded_tables())))
-    return told.hexdigest()
+    form = (packing.dtype, packing.layout, packing.memory_config, packing.dims, mesh_shape)
+    digest = sha256(source.encode())
+    digest.update(canonical_bytes(describe(form, loaded_tables())))
+    return digest.hexdigest()
 
 
 _Key: TypeAlias = "tuple[str, int, int, Hashable]"
 
 
 class LoadedWeight:
-    """A tensor that was loaded from a file. Unlike the tensor itself, it can be held weakly."""
+    """A tensor that was loaded from a file; unlike the tensor, it can be referenced weakly."""
 
     __slots__ = ("__weakref__", "_mesh_device", "facts", "tensor")
 
     def __init__(self, tensor: Any, facts: WeightFacts, mesh_device: Any) -> None:
         self.tensor = tensor
         self.facts = facts
-        # So that the number of the mesh stays its own.
+        # Keeps the mesh alive, so that no other mesh gets its id.
         self._mesh_device = mesh_device
 
 
 class WeightCache:
-    """The weights that are loaded; give it to each ``create_run_config`` that shares them.
+    """The loaded weights; pass it to each ``create_run_config`` that shares them.
 
-    A tensor goes when the last configuration that holds it does.
+    A tensor is freed with the last configuration that holds it.
     """
 
     def __init__(self) -> None:
@@ -488,7 +494,7 @@ class WeightCache:
         """Return the weight of a file on a mesh; OSError or RuntimeError if it cannot be loaded."""
         state = path.stat()
         device = loaded_tables().device_key(mesh_device)
-        # The time, so that a file that was written anew is loaded anew.
+        # With the time of the file, so that a file that was rewritten is loaded again.
         key = (os.path.realpath(path), state.st_mtime_ns, state.st_size, device)
         found = self._loaded.get(key)
         if found is None:

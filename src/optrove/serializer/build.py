@@ -145,10 +145,10 @@ MakeTensor: TypeAlias = "Function[[TensorSpec, str], Any]"
 _ADVISED: Final = 20
 """How many faults suggest similar names; finding these takes longer than the rest."""
 
-_LONGEST_NAME: Final = 200
+_MAX_NAME_CHARS: Final = 200
 """Longer names are not typing errors."""
 
-_LONGEST_REASON: Final = 1000
+_MAX_REASON_CHARS: Final = 1000
 
 _KNOWN: Final = "known"
 """The problem of a part that was not read, whose fault is listed already."""
@@ -232,7 +232,7 @@ class _Builder:
             self.faults.append(Fault(path, problem))
 
     def _is_sound_since(self, before: int) -> bool:
-        """Tell whether there are still only ``before`` faults."""
+        """Return whether there are still only ``before`` faults."""
         return len(self.faults) == before and before < MAX_FAULTS
 
     def _container(self, value: List | Tuple | Set | FrozenSet | Mapping, path: str) -> Any:
@@ -280,7 +280,7 @@ class _Builder:
         return found
 
     def _is_new(self, live: Any, found: set[Any] | dict[Any, Any], path: str) -> bool:
-        """Tell whether ``live`` can be added to ``found``; notes why not."""
+        """Return whether ``live`` can be added to ``found``; notes why not."""
         try:
             hash(live)  # first, since ``in`` treats a set like a frozen one
             known = live in found
@@ -301,7 +301,7 @@ class _Builder:
         return converter
 
     def _close(self, name: str, known: Iterable[str]) -> list[str]:
-        if len(self.faults) >= _ADVISED or len(name) > _LONGEST_NAME:
+        if len(self.faults) >= _ADVISED or len(name) > _MAX_NAME_CHARS:
             return []
         return get_close_matches(name, known, n=3)
 
@@ -321,7 +321,7 @@ class _Builder:
         if value is UNREAD:
             self._fault(path, _KNOWN)
             return
-        kind = value.type[:_LONGEST_NAME]
+        kind = value.type[:_MAX_NAME_CHARS]
         self._fault(path, f"an object of {kind} that no converter knew when it was recorded")
 
     def _symbol(self, value: Symbol, path: str) -> Any:
@@ -459,7 +459,7 @@ class _Builder:
 def reason(error: Exception) -> str:
     """Return the class and message of an exception, even if its class cannot be printed."""
     try:
-        text = str(error)[:_LONGEST_REASON]
+        text = str(error)[:_MAX_REASON_CHARS]
     except Exception:  # noqa: BLE001 - the user's exception runs here; its class is still named
         text = "no message"
     return f"{class_name(type(error)).path}: {text}"

@@ -71,7 +71,7 @@ _FALSE: Final = Bool(value=False)
 
 def opaque(session: Describer, live: Any) -> Value:  # noqa: ARG001 - the signature of a Handler
     """Describe an object by its type only."""
-    return Opaque(class_name(type(live)).spelled("."), secrets.token_hex(16))
+    return Opaque(class_name(type(live)).joined("."), secrets.token_hex(16))
 
 
 def handler_for(kind: type, tables: Tables) -> Handler:
@@ -139,13 +139,13 @@ def _function(session: Describer, live: Any) -> Value:
     owner = getattr(live, "__self__", None)
     name = function_name(live)
     if (owner is None or isinstance(owner, ModuleType)) and name.leads_to(live):
-        return Callable(name.spelled(":"))
+        return Callable(name.joined(":"))
     return opaque(session, live)
 
 
 def _class(session: Describer, live: type) -> Value:
     name = class_name(live)
-    return Callable(name.spelled(":")) if name.leads_to(live) else opaque(session, live)
+    return Callable(name.joined(":")) if name.leads_to(live) else opaque(session, live)
 
 
 _BUILTIN: Final[dict[type, Handler]] = {

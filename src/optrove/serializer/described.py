@@ -146,7 +146,7 @@ _NOWHERE: Final = '{"kind":"numpy","offset":0,"strides":[]}'
 _PADDED: Final = '"padded_shape":'
 _TENSOR: Final = frozenset({"shape", "dtype", "identity", "storage", "placement"})
 _MAX_SIZE: Final = 2**63
-_MOST_KNOWN: Final = 8192
+_MAX_CACHED: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ def _other_part(value: Value, content: str) -> Part:
 
 
 def is_buildable(value: Value) -> bool:
-    """Tell whether a replay can recreate ``value``."""
+    """Return whether a replay can recreate ``value``."""
     return all(obstacle(path, part) is None for path, part in walk(value))
 
 
@@ -333,7 +333,7 @@ def _sort(key: str, parts: TensorParts) -> _Sort:
 
 
 def _is_usual(data: Json) -> bool:
-    """Tell whether the names, numbers and sizes in data are those of a ttnn tensor."""
+    """Return whether the names, numbers and sizes in data are those of a ttnn tensor."""
     content = data.get("$tensor") if type(data) is dict else None
     if type(content) is not dict or len(data) != 1 or content.keys() != _TENSOR:
         return False
@@ -405,7 +405,7 @@ class Descriptions:
         part = self._known.get(value)
         if part is None:
             part = part_of(value)
-            if len(self._known) >= _MOST_KNOWN:
+            if len(self._known) >= _MAX_CACHED:
                 self._known.clear()
             self._known[value] = part
         return part

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
     from optrove.model.case import Case
 
-_MOST_KNOWN: Final = 8192
-_LONGEST_KNOWN: Final = 8192
+_MAX_CACHED: Final = 8192
+_MAX_CACHED_CHARS: Final = 8192
 
 
 def canonical_text(value: Value) -> str:
@@ -106,9 +106,9 @@ class CanonicalTexts:
         text = self._known.get(value)
         if text is None:
             text = canonical_text(value)
-            if len(self._known) >= _MOST_KNOWN:
+            if len(self._known) >= _MAX_CACHED:
                 self._known.clear()
-            if len(text) <= _LONGEST_KNOWN:
+            if len(text) <= _MAX_CACHED_CHARS:
                 self._known[value] = text
         return text
 
@@ -202,7 +202,7 @@ def project(value: Value) -> Value | None:
 
 
 def is_semantic(type_name: str) -> bool:
-    """Tell whether objects of this type determine the computation, not where or how."""
+    """Return whether objects of this type determine the computation, not where or how."""
     if type_name.startswith("ttnn."):
         return type_name in SEMANTIC_TTNN
     return type_name not in PLACEMENT_TORCH
@@ -219,7 +219,7 @@ def _struct(value: Struct) -> Struct | None:
 
 
 def _holds_semantics(field: Value) -> bool:
-    """Tell whether a field of a configuration holds a type that determines the computation."""
+    """Return whether a field of a configuration holds a type that determines the computation."""
     return any(
         isinstance(part, (Struct, Symbol)) and is_semantic(part.type) for _, part in walk(field)
     )

@@ -191,7 +191,7 @@ def _read_moment(data: Json, path: str, faults: Faults) -> str:
 def _read_duration(data: Json, path: str, faults: Faults) -> float:
     if type(data) in (int, float) and math.isfinite(data) and data >= 0:
         return float(data)
-    faults.append(Fault(path, f"expected a number from 0 on, found {found(data)}"))
+    faults.append(Fault(path, f"expected a non-negative integer, found {found(data)}"))
     return 0.0
 
 

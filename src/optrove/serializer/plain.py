@@ -9,12 +9,14 @@ caller names the class; never from a name in data. Their names show the kind of 
 from __future__ import annotations
 
 import dataclasses
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from enum import Enum, Flag
+from functools import partial
 from os import fspath
 from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any, Final
 
+from optrove.model.values import Callable
 from optrove.serializer.tables import (
     Converter,
     ConverterTable,
@@ -66,7 +68,7 @@ def user_converter(kind: type) -> Converter | None:
 
 
 def _is_stateless(base: type) -> bool:
-    """Tell whether a base of a dataclass adds no state besides the fields.
+    """Return whether a base of a dataclass adds no state besides the fields.
 
     These are dataclasses, protocols, and classes with neither ``__init__``, ``__new__`` nor slots:
     abstract ones, generic ones, those with methods only.
@@ -102,7 +104,7 @@ def _dataclass(kind: type) -> StructConverter:
         return live
 
     return StructConverter(
-        name=f"python.dataclass:{class_name(kind).spelled(':')}",
+        name=f"python.dataclass:{class_name(kind).joined(':')}",
         type=kind,
         fields=lambda live: {name: getattr(live, name) for name in names},
         make=make,
@@ -115,7 +117,7 @@ def _enum(kind: type[Enum]) -> SymbolConverter:
     # By identity, since a member may define its own equality; the first name wins over aliases.
     names = {id(member): name for name, member in reversed(members.items())}
     return SymbolConverter(
-        name=f"python.enum:{class_name(kind).spelled(':')}",
+        name=f"python.enum:{class_name(kind).joined(':')}",
         type=kind,
         members=members,
         name_of=lambda live: names[id(live)],
@@ -125,7 +127,7 @@ def _enum(kind: type[Enum]) -> SymbolConverter:
 def _flag(kind: type[Flag]) -> StructConverter:
     # By value: combinations of members have names from Python 3.11 on only.
     return StructConverter(
-        name=f"python.flag:{class_name(kind).spelled(':')}",
+        name=f"python.flag:{class_name(kind).joined(':')}",
         type=kind,
         # Not ``live.value``, which a member of that name would hide.
         fields=lambda live: {"value": live._value_},
@@ -142,7 +144,7 @@ def _is_named_tuple(kind: type) -> bool:
 def _named_tuple(kind: type) -> StructConverter:
     names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]  # tested by _is_named_tuple
     return StructConverter(
-        name=f"python.namedtuple:{class_name(kind).spelled(':')}",
+        name=f"python.namedtuple:{class_name(kind).joined(':')}",
         type=kind,
         fields=lambda live: dict(zip(names, tuple.__iter__(live), strict=True)),
         make=lambda values: kind(**values),
@@ -211,7 +213,66 @@ def _containers() -> list[Converter]:
             make=lambda values: _ordered_dict(values["entries"]),
             names=("entries",),
         ),
+        StructConverter(
+            name="python.defaultdict",
+            type=defaultdict,
+            fields=lambda live: {"factory": live.default_factory, "entries": list(live.items())},
+            make=_default_dict,
+            names=("factory", "entries"),
+        ),
+        StructConverter(
+            name="python.deque",
+            type=deque,
+            fields=lambda live: {"items": list(live), "maxlen": live.maxlen},
+            make=_deque,
+            names=("items", "maxlen"),
+        ),
+        StructConverter(
+            name="python.partial",
+            type=partial,
+            fields=lambda live: {
+                "function": live.func,
+                "arguments": list(live.args),
+                "keywords": dict(live.keywords),
+            },
+            make=_partial,
+            names=("function", "arguments", "keywords"),
+        ),
     ]
+
+
+_FACTORIES: Final = {
+    f"builtins:{kind.__name__}": kind
+    for kind in (bool, bytes, complex, dict, float, frozenset, int, list, set, str, tuple)
+}
+"""The classes that a recorded name may lead to; no other function is ever looked up."""
+
+
+def _known_class(recorded: Any) -> Any:
+    if recorded is None or recorded in _FACTORIES.values():
+        return recorded
+    found = _FACTORIES.get(recorded.name) if isinstance(recorded, Callable) else None
+    if found is None:
+        raise TypeError("a recorded function is a name, which is not looked up")
+    return found
+
+
+def _default_dict(fields: Fields) -> defaultdict[Any, Any]:
+    return defaultdict(_known_class(fields["factory"]), _ordered_dict(fields["entries"]))
+
+
+def _deque(fields: Fields) -> deque[Any]:
+    items, longest = fields["items"], fields["maxlen"]
+    if type(items) is not list or not (longest is None or type(longest) is int):
+        raise TypeError("expected a list of items, and a number or None as maxlen")
+    return deque(items, longest)
+
+
+def _partial(fields: Fields) -> partial[Any]:
+    arguments, keywords = fields["arguments"], fields["keywords"]
+    if type(arguments) is not list or type(keywords) is not dict:
+        raise TypeError("expected a list of arguments and a dict of keywords")
+    return partial(_known_class(fields["function"]), *arguments, **keywords)
 
 
 def _bytearray(content: Any) -> bytearray:

@@ -76,13 +76,13 @@ class Name:
     module: str
     path: str
 
-    def spelled(self, separator: str) -> str:
+    def joined(self, separator: str) -> str:
         """Return module and path as one name, in valid Unicode."""
         text = f"{self.module}{separator}{self.path}"
         return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
     def leads_to(self, live: Any) -> bool:
-        """Tell whether ``live`` is found under this name; imports nothing and runs no user code."""
+        """Return whether ``live`` is found by this name; imports nothing, runs no user code."""
         module = sys.modules.get(self.module)
         if not issubclass(type(module), ModuleType):
             return False
@@ -105,7 +105,7 @@ def function_name(live: Any) -> Name:
 
 
 def is_readable(name: str) -> bool:
-    """Tell whether ``name`` is valid Unicode, as names in data must be."""
+    """Return whether ``name`` is valid Unicode, as names in data must be."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
@@ -196,7 +196,7 @@ class DeviceConverter:
 
 
 def unobserved(live: Any) -> Fields | None:  # noqa: ARG001 - the signature of HandleConverter.recipe
-    """Return None: the object does not tell how to create another one."""
+    """Return None: the object does not say how to create another one."""
     return None
 
 
@@ -318,7 +318,7 @@ def framework_of(name: str) -> str:
 
 
 def takes_subclasses(converter: Converter) -> bool:
-    """Tell whether ``converter`` also converts subclasses of its class."""
+    """Return whether ``converter`` also converts subclasses of its class."""
     match converter:
         case StructConverter() | SymbolConverter() | CallableConverter():
             return False

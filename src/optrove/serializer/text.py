@@ -76,7 +76,7 @@ Faults: TypeAlias = list[Fault]
 T = TypeVar("T")
 Reader: TypeAlias = Callable[[Json, str, Faults], T]
 
-_SHOWN = 60
+_MAX_CHARS = 60
 _USUAL = 1 << 62
 
 
@@ -89,8 +89,8 @@ def found(data: Json) -> str:
     if type(data) is int and data.bit_length() > MAX_INT_BITS:
         return f"a number of {data.bit_length()} bits"
     if type(data) in (bool, int, float, str):
-        text = ascii(data if type(data) is not str else data[:_SHOWN])
-        return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+        text = ascii(data if type(data) is not str else data[:_MAX_CHARS])
+        return text if len(text) <= _MAX_CHARS else text[:_MAX_CHARS] + "..."
     return f"a Python object of type {type(data).__name__}"
 
 

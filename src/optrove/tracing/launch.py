@@ -33,8 +33,8 @@ from optrove.tracing.results import (
     hints,
     of_recorded,
 )
-from optrove.tracing.targets import Target, TargetKind
-from optrove.trove.opening import check, journals_beside, located, make_directory, owning
+from optrove.tracing.targets import TargetKind, TraceTarget
+from optrove.trove.opening import check, journals_beside, located, make_directory, run_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from optrove.tracing.trace import TraceOptions
 
 _SCOPE: Final = b'"scope":'
-_LONGEST_SCOPE: Final = 10_000
+_MAX_SCOPE_CHARS: Final = 10_000
 _BLOCK: Final = layout.RECORD_SIZE * 16_384
 
 
@@ -69,7 +69,7 @@ class _Growth:
     scopes: dict[int, str | None] = field(default_factory=dict)
 
     def look(self) -> bool:
-        """Read what was appended; tell whether there are new calls."""
+        """Read the appended records; return whether there are new calls."""
         before = self.calls
         self._look_at_lines()
         self._look_at_calls()
@@ -82,7 +82,7 @@ class _Growth:
         complete = added[: added.rfind(b"\n") + 1]
         self.offset += len(complete)
         for line in complete.splitlines():
-            if _SCOPE in line and len(line) < _LONGEST_SCOPE:
+            if _SCOPE in line and len(line) < _MAX_SCOPE_CHARS:
                 data = json.loads(line)
                 if type(data.get("scope")) is int:
                     self.scopes[data["scope"]] = data.get("test_id")
@@ -145,13 +145,14 @@ class Request:
     store: str | None = None
     board: str | None = None
     shadow: bool = False
+    sim: str | None = None
     keep: bool = False
     timeout: float | None = None
     stdout: int | None = None
 
 
 def trace_target(
-    target: Target,
+    target: TraceTarget,
     arguments: Sequence[str],
     request: Request,
     on_progress: Callable[[Progress], object] = lambda _: None,
@@ -162,7 +163,7 @@ def trace_target(
     directory = journals_beside(place) / uuid.uuid4().hex
     made = make_directory(directory)
     command = command_of(target, arguments, request, directory)
-    with owning(directory):
+    with run_lock(directory):
         began = time.monotonic()
         ended = _run(command, request, Follower(directory), on_progress)
         seconds = time.monotonic() - began
@@ -193,7 +194,7 @@ def trace_target(
 
 
 def _error(
-    target: Target, ended: ProcessEnd, summary: TraceSummary, options: TraceOptions
+    target: TraceTarget, ended: ProcessEnd, summary: TraceSummary, options: TraceOptions
 ) -> str | None:
     """Return why a target counts as not traced, with what to do about it; None if it was."""
     if summary.ops:
@@ -202,7 +203,7 @@ def _error(
     if target.kind is TargetKind.PYTEST and ended.returncode in (USAGE_ERROR, NO_TESTS):
         file = name.partition("::")[0]
         return (
-            f"pytest found no test for {name!r}, see its own words above; list what there is "
+            f"pytest found no test for {name!r}, see its output above; list the tests "
             f"with: pytest --collect-only -q {file}"
         )
     if accounting.untraceable:
@@ -213,7 +214,7 @@ def _error(
             f"--exclude"
         )
     advice = _advice(ended, summary, options.backend)
-    return f"not a single op call was seen in {name!r} ({ended}). {advice}"
+    return f"no op call was observed in {name!r} ({ended}). {advice}"
 
 
 def _advice(ended: ProcessEnd, summary: TraceSummary, backend: str) -> str:
@@ -223,7 +224,7 @@ def _advice(ended: ProcessEnd, summary: TraceSummary, backend: str) -> str:
     if summary.faults:
         return f"The tracer could not attach: {summary.faults[0][0]}"
     if ended.exit_code:
-        return "It failed before its first call: see its own words above."
+        return "It failed before its first call; see its output above."
     wanted = "ttnn or torch" if backend == "auto" else backend
     return (
         f"Does it import {wanted} and call its ops, in this process? Was the part that does "
@@ -232,7 +233,7 @@ def _advice(ended: ProcessEnd, summary: TraceSummary, backend: str) -> str:
 
 
 def command_of(
-    target: Target, arguments: Sequence[str], request: Request, directory: Path
+    target: TraceTarget, arguments: Sequence[str], request: Request, directory: Path
 ) -> list[str]:
     """Return the command of the process that traces a target into ``directory``."""
     if target.kind is TargetKind.SCRIPT:
@@ -250,7 +251,9 @@ def _flags(request: Request, directory: Path, prefix: str) -> list[str]:
         "journal": directory,
         "run-id": directory.name,
         "board": request.board,
+        "sim": request.sim,
         "backend": options.backend,
+        "level": options.level,
         "model": options.model,
         "params-dir": options.params_dir,
     }

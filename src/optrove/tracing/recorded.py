@@ -13,14 +13,20 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadData, BadTarget, OptroveError, UnusableResults
-from optrove.interop.op_lines import write_call_lines
+from optrove.interop.op_line_files import write_call_lines
 from optrove.journal.format import FORMAT, LINES, find_journals
 from optrove.journal.reader import JournalReader
 from optrove.report.summary import TraceSummary, summarize, summarize_lines
 from optrove.serializer.described import case_of
 from optrove.serializer.op_lines import read_op_lines
 from optrove.serializer.text import read
-from optrove.trove.opening import keep_journals, known_cases, read_journals, remove_made, take_in
+from optrove.trove.opening import (
+    add_run_journals,
+    keep_journals,
+    known_cases,
+    read_journals,
+    remove_made,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -85,7 +91,7 @@ def store_journals(
         remove_made(directory, made)
     elif problem is None:
         try:
-            take_in(store, directory, journals)
+            add_run_journals(store, directory, journals)
         except OptroveError as error:
             problem = error
     return Recorded(directory, summary, journals, problem)

@@ -43,12 +43,16 @@ _WITHOUT_FAILURE: Final = (0, USAGE_ERROR, NO_TESTS)
 
 
 def hints(summary: TraceSummary, exit_code: int, options: str = TRACE) -> tuple[str, ...]:
-    """Return what to try after a traced program has failed; empty when the cause is unknown."""
+    """Return hints for a traced program that failed; empty if the cause is unknown."""
     kind = None if summary.run is None else summary.run.environment.device_kind
     if kind is DeviceKind.HARDWARE and _lacks_a_board(summary, exit_code):
         found = f"no Tenstorrent device was found in this machine (none in {DEVICE_DIRECTORY})"
         mock = f"{options}board NAME, such as {options}board n150; optrove boards lists them"
         return (f"{found}. To run on a mock board, add {mock}.",)
+    if kind is DeviceKind.SIMULATOR and exit_code == FAILED and summary.in_flight:
+        op = summary.in_flight[0][1].op
+        ends = "The simulator ends the process where a kernel does something that it lacks"
+        return (f"the process ended in {op}. {ends}; its last line, [clock] ERROR, says what.",)
     if kind is DeviceKind.MOCK and summary.asserted:
         return (numbers_hint(summary.asserted, options),)
     return ()
@@ -64,7 +68,7 @@ def numbers_hint(asserted: int, options: str = TRACE) -> str:
 
 
 def _lacks_a_board(summary: TraceSummary, exit_code: int) -> bool:
-    """Tell whether something failed that needs a board."""
+    """Return whether something failed that needs a board."""
     if has_board() or exit_code in _WITHOUT_FAILURE:
         return False
     tests = dict(summary.tests)
@@ -162,7 +166,7 @@ class TraceResult:
             yield from paragraphs(("in flight: nothing, all calls had ended",))
         yield from in_flight_document(calls)
 
-    def data(self) -> dict[str, Json]:
+    def data(self, counting: Counting | None = None) -> dict[str, Json]:
         """Return the result for machines; ``optrove.cli.record`` documents the keys."""
         ended = self.ended
         calls, tensors, omitted = (0, 0, {}) if self.recorded is None else self.recorded.sketches()
@@ -180,7 +184,7 @@ class TraceResult:
             "timed_out": ended is not None and ended.timeout is not None,
             "interrupted": self.interrupted,
             "seconds": self.seconds,
-            **summary_data(self.summary),
+            **summary_data(self.summary, counting),
             "sketches": {"calls": calls, "tensors": tensors, "omitted": _sorted(omitted)},
             "store": self.store,
             "journals": _text(self.journals),

@@ -17,9 +17,10 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from optrove.capture.runs import new_run, settled
+from optrove.capture.runs import new_run, with_board
 from optrove.capture.tracing import BACKENDS
 from optrove.errors import OptroveError
+from optrove.frameworks.probe_protocol import ATEN, LEVELS
 from optrove.tracing.trace import TraceOptions
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _WATCHING = "optrove.frameworks."
 def main(arguments: Sequence[str]) -> int | str | None:
     """Trace a script as the arguments say; return what the process ends with."""
     options = _parser().parse_args(arguments)
-    ending = Ending()
+    ending = ScriptEnding()
     try:
         _prepare(options, ending)
     except OptroveError as error:
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str]) -> int | str | None:
     return ending.keep(_run(options.script, options.arguments))
 
 
-class Ending:
+class ScriptEnding:
     """With what the script ended, for those who ask at the very end."""
 
     def __init__(self) -> None:
@@ -57,8 +58,8 @@ class Ending:
         return code
 
 
-def _prepare(options: Namespace, ending: Ending) -> None:
-    """Put the mock board and the trace in place, to be taken away when the process ends."""
+def _prepare(options: Namespace, ending: ScriptEnding) -> None:
+    """Start the mock or simulated board and the trace, which end with the process."""
     stack = ExitStack()
     # Registered before the script can register anything, so that it is run last.
     atexit.register(stack.close)
@@ -66,10 +67,15 @@ def _prepare(options: Namespace, ending: Ending) -> None:
         from optrove.frameworks.ttnn.board.mock import mock_board
 
         stack.enter_context(mock_board(options.board, shadow=options.shadow))
+    elif options.sim:
+        from optrove.frameworks.ttnn.board.simulator import sim_board
+
+        stack.enter_context(sim_board(options.sim))
     command_line = [options.script, *options.arguments]
     run = new_run(options.script, command_line, run_id=options.run_id, model=options.model)
     asked = TraceOptions(
         backend=options.backend,
+        level=options.level,
         include=tuple(options.include),
         exclude=tuple(options.exclude),
         jsonl=options.ops_jsonl,
@@ -77,7 +83,7 @@ def _prepare(options: Namespace, ending: Ending) -> None:
         params_values=options.params_values,
         sketch=options.sketch,
     )
-    tracing = asked.tracing(options.journal, settled(run))
+    tracing = asked.tracing(options.journal, with_board(run))
     tracing.start()
     stack.callback(lambda: tracing.stop(ending.code))
 
@@ -96,7 +102,7 @@ def _run(script: str, arguments: Sequence[str]) -> int | str | None:
         loader.exec_module(module)
     except SystemExit as leaving:
         return leaving.code
-    except BaseException as error:  # noqa: BLE001 - shown as Python shows what nobody caught, and told by the exit code
+    except BaseException as error:  # noqa: BLE001 - shown as Python shows uncaught exceptions; sets the exit code
         error.__traceback__ = _within(path, error.__traceback__)
         sys.excepthook(type(error), error, error.__traceback__)
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
@@ -135,7 +141,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--run-id", default=None)
     parser.add_argument("--board", default=None)
     parser.add_argument("--shadow", action="store_true")
+    parser.add_argument("--sim", default=None)
     parser.add_argument("--backend", choices=BACKENDS, default="auto")
+    parser.add_argument("--level", choices=LEVELS, default=ATEN)
     parser.add_argument("--model", default=None)
     parser.add_argument("--include", action="append", default=[])
     parser.add_argument("--exclude", action="append", default=[])

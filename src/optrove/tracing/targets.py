@@ -1,4 +1,4 @@
-"""Tell what a target of ``optrove trace`` is: something for pytest, or a Python script.
+"""The targets of ``optrove trace``: tests for pytest, or a Python script.
 
 A node id (with ``::``) and a directory are for pytest. A ``.py`` file is for pytest when pytest
 would find tests in it by its usual rules, which is seen from its name or its source; no code of
@@ -30,15 +30,15 @@ class TargetKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TraceTarget:
     """Something to be traced, as the user named it."""
 
     name: str
     kind: TargetKind
 
 
-def find_target(name: str) -> Target:
-    """Return what ``name`` stands for; BadTarget if there is nothing that can be run."""
+def find_target(name: str) -> TraceTarget:
+    """Return the target called ``name``; BadTarget if there is nothing to run."""
     file, node, _ = name.partition(_NODE)
     path = Path(file)
     if not path.exists():
@@ -50,16 +50,16 @@ def find_target(name: str) -> Target:
             f"{name!r} cannot be traced: it is neither a Python file (.py) nor a directory of "
             f"tests; name a script, a test file, a directory or a pytest node id"
         )
-    return _for_pytest(name) if _holds_tests(path) else Target(name, TargetKind.SCRIPT)
+    return _for_pytest(name) if _holds_tests(path) else TraceTarget(name, TargetKind.SCRIPT)
 
 
-def _for_pytest(name: str) -> Target:
+def _for_pytest(name: str) -> TraceTarget:
     if find_spec("pytest") is None:
         raise BadTarget(
             f"{name!r} is for pytest, which this Python does not have; "
             f"install it with: pip install pytest"
         )
-    return Target(name, TargetKind.PYTEST)
+    return TraceTarget(name, TargetKind.PYTEST)
 
 
 def _near(path: Path) -> str:
@@ -86,7 +86,7 @@ def _holds_tests(path: Path) -> bool:
 
 
 def _is_test(node: ast.stmt) -> bool:
-    """Tell whether a statement defines a test.
+    """Return whether a statement defines a test.
 
     A function that is called just ``test`` does not count: in scripts it is the counterpart of
     ``train``.

@@ -7,16 +7,19 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optrove.capture.op_lines import OpLines
+from optrove.capture.op_line_writer import OpLineWriter
 from optrove.capture.parameters import ParameterFiles, Sketches, parameter_directory
-from optrove.capture.runs import filter_of, new_run, settled
-from optrove.capture.tracing import Tracing, Wanted, active_tracing
+from optrove.capture.runs import filter_of, new_run
+from optrove.capture.tracing import Tracing, active_tracing
 from optrove.errors import UnusableResults
+from optrove.frameworks.probe_protocol import ATEN
+from optrove.tracing.children import traced_children
 from optrove.tracing.recorded import Recorded, store_journals, summarize_directory
-from optrove.trove.opening import check, journals_beside, located, make_directory, owning
+from optrove.trove.opening import check, journals_beside, located, make_directory, run_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,13 +46,14 @@ class TraceOptions:
     params_dir: Path | None = None
     params_values: bool = False
     sketch: bool = False
+    level: str = ATEN
 
     def sinks(self) -> list[Sink]:
         """Return the sinks of these options; UnusableResults if a file cannot be opened."""
         sinks: list[Sink] = []
         if self.jsonl is not None:
             try:
-                sinks.append(OpLines(self.jsonl))
+                sinks.append(OpLineWriter(self.jsonl))
             except OSError as error:
                 raise UnusableResults(
                     f"the lines of op calls cannot be written to {self.jsonl}: {error}; "
@@ -69,10 +73,12 @@ class TraceOptions:
         return Tracing(
             directory,
             run,
-            wanted=Wanted(self.backend, filter_of(self.include, self.exclude)),
+            backend=self.backend,
+            level=self.level,
+            left_out=filter_of(self.include, self.exclude),
             sinks=(*self.sinks(), *sinks),
             process=process,
-            settle=settled,
+            meanwhile=partial(traced_children, self),
         )
 
 
@@ -101,7 +107,7 @@ class Trace:
 
 
 @contextmanager
-def trace(
+def trace(  # noqa: PLR0913 - the options of the command
     store: str | Path | None = None,
     *,
     model: str | None = None,
@@ -109,13 +115,16 @@ def trace(
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     jsonl: str | Path | None = None,
+    level: str = ATEN,
 ) -> Iterator[Trace]:
     """Record every op call that is made inside the block, in any thread.
 
     The calls go to the trove ``store``, a path or a URL (default: OPTROVE_STORE, else
     ``.optrove/trove.db`` here or above), through a journal beside it. ``jsonl`` writes one line
     per call as well. ``backend`` is ``ttnn``, ``torch``, or ``auto``: ttnn where it gets
-    imported, else torch. AlreadyTracing when the process is being traced.
+    imported, else torch. ``level`` is what is recorded of torch: ``aten``, the operations of the
+    dispatcher, or ``api``, also the public functions, which makes torch leave some fast paths.
+    AlreadyTracing when the process is being traced.
 
     >>> import optrove
     >>> with optrove.trace("trove.db", model="encoder") as t:  # doctest: +SKIP
@@ -123,14 +132,14 @@ def trace(
     >>> t.summary().calls  # doctest: +SKIP
     """
     lines = None if jsonl is None else Path(jsonl)
-    options = TraceOptions(backend, tuple(include), tuple(exclude), model, lines)
+    options = TraceOptions(backend, tuple(include), tuple(exclude), model, lines, level=level)
     run = new_run(_program(), sys.argv, model=model)
     place = located(None if store is None else str(store))
     tracing = options.tracing(journals_beside(place) / run.id, run)
     check(place)
     made = make_directory(tracing.directory)
     current = Trace(tracing, place)
-    with owning(tracing.directory):
+    with run_lock(tracing.directory):
         tracing.start()
         try:
             yield current
@@ -157,7 +166,8 @@ _SWITCHES = _Switches()
 def enable_tracing(enable: bool = True) -> None:  # noqa: FBT001, FBT002 - the form that ttnn's own tracer has
     """Write one JSON file per ttnn op call from now on, until switched off or the process ends.
 
-    The files go to ``{directory}/operation_parameters/``, where the directory is that of
+    The files go to the directory that TTNN_OPERATION_TRACE_DIR names, else to
+    ``{directory}/operation_parameters/``, where the directory is that of
     ``ttnn.CONFIG.operation_parameter_log_dir``, else of ``root_report_path``, else
     ``generated/ttnn``. Inside another trace this is refused (AlreadyTracing).
     """
@@ -167,7 +177,7 @@ def enable_tracing(enable: bool = True) -> None:  # noqa: FBT001, FBT002 - the f
         files = ParameterFiles(parameter_place, values=_SWITCHES.values)
         place = tempfile.TemporaryDirectory(prefix="optrove-", ignore_cleanup_errors=True)
         run = new_run(_program(), sys.argv)
-        tracing = Tracing(Path(place.name), run, wanted=Wanted("ttnn"), sinks=(files,))
+        tracing = Tracing(Path(place.name), run, backend="ttnn", sinks=(files,))
         tracing.start()
         tracing.on_stop(place.cleanup)
         _SWITCHES.files = files
@@ -182,7 +192,7 @@ def enable_tensor_value_serialization(enable: bool = True) -> None:  # noqa: FBT
 
 
 def is_tracing_enabled() -> bool:
-    """Tell whether the op calls of this process are being recorded."""
+    """Return whether the op calls of this process are being recorded."""
     return active_tracing() is not None
 
 

@@ -1,8 +1,8 @@
 """Write ``--ops-jsonl``: one JSON line per op call, as soon as the call has ended.
 
 Every line is one ``write`` to a file opened for appending, so that the processes of one session
-share a file and a killed one leaves at most its last line torn. The form of the lines is that of
-``optrove.serializer.op_lines``.
+share a file, and a killed process leaves at most its last line incomplete.
+``optrove.serializer.op_lines`` describes the lines.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import os
 import stat
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from optrove.capture.sinks import op_error
+from optrove.journal.format import moment_of
 from optrove.serializer.hashes import CanonicalTexts, placement_hash
-from optrove.serializer.op_lines import MOMENT, OpLine, op_line
+from optrove.serializer.op_lines import OpLine, op_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     from optrove.capture.sinks import Observed
     from optrove.model.case import Case
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
-
-class OpLines:
-    """The sink of ``--ops-jsonl``; OSError when the file cannot be opened or written."""
+class OpLineWriter:
+    """The sink of ``--ops-jsonl``; OSError if the file cannot be opened or written."""
 
     __slots__ = ("_descriptor", "_ids", "_numbers", "_texts")
 
@@ -47,7 +45,7 @@ class OpLines:
         _append(self._descriptor, op_line(self._line(observed), self._texts))
 
     def close(self) -> None:
-        """Close the file; closing twice does no harm."""
+        """Close the file; may be called twice."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -68,7 +66,7 @@ class OpLines:
             parent=parent,
             depth=observed.depth,
             process=observed.process,
-            started_at=moment(observed.started_ns),
+            started_at=moment_of(observed.started_ns),
             duration_ms=observed.duration_ns / 1e6,
             case_id=None if observed.case is None else self._ids.of(observed.case),
             phase=observed.phase,
@@ -77,22 +75,17 @@ class OpLines:
         )
 
 
-def moment(nanoseconds: int) -> str:
-    """Return a wall-clock time as ISO 8601 text in UTC, cut to microseconds."""
-    return (_EPOCH + timedelta(microseconds=nanoseconds // 1000)).strftime(MOMENT)
-
-
 def _open(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
     status = os.fstat(descriptor)
-    torn = (
+    incomplete = (
         stat.S_ISREG(status.st_mode)
         and status.st_size > 0
         and os.pread(descriptor, 1, status.st_size - 1) != b"\n"
     )
-    if torn:
-        # If another process was in the midst of a line after all, this is an empty line after it.
+    if incomplete:
+        # If another process was still writing that line, this becomes an empty line after it.
         os.write(descriptor, b"\n")
     return descriptor
 
@@ -101,13 +94,13 @@ def _append(descriptor: int, line: bytes) -> None:
     written = os.write(descriptor, line)
     if written == len(line):
         return
-    # Ends the torn line, so that it does not spoil the next one; on a full disk this raises.
+    # Ends the incomplete line, so that the next one is whole; on a full disk this raises.
     os.write(descriptor, b"\n")
     raise OSError(errno.ENOSPC, f"only {written} of {len(line)} bytes of a line were written")
 
 
 class CaseIds:
-    """The placement hashes of the last Cases, by the Case object, which is kept alive here."""
+    """The placement hashes of recent Cases, by the Case object; keeps those objects alive."""
 
     __slots__ = ("_known", "_limit")
 
@@ -116,7 +109,7 @@ class CaseIds:
         self._limit = limit
 
     def of(self, case: Case) -> str:
-        """Return the hash of ``case``; computed once for each object while it is remembered."""
+        """Return the hash of ``case``; computed once per object while it is cached."""
         known = self._known.get(id(case))
         if known is not None:
             return known[1]
@@ -129,7 +122,7 @@ class CaseIds:
 
 @dataclass(slots=True)
 class _Open:
-    """A call that has not ended yet; its index in the process where a call within it told that."""
+    """A call that has not ended yet; ``index``, from an inner call, is its index in the process."""
 
     number: int
     index: int | None
@@ -137,7 +130,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _Count:
-    """The calls of one test: the next number, and the calls that are open, by thread and depth."""
+    """The calls of one test: the next number, and the open calls by thread and depth."""
 
     next: int = 0
     open: defaultdict[int, list[_Open]] = field(default_factory=lambda: defaultdict(list))
@@ -151,11 +144,11 @@ class _Count:
 class TestNumbers:
     """Number the calls of each test from 0 in the order in which they began.
 
-    Calls are seen when they end, so those within others come first. The first one to end tells
-    by its depth how many are open around it, and these get their numbers then.
+    Calls are seen when they end, so inner calls come first. The depth of the first one to end is
+    the number of calls that are open around it; those get their numbers then.
     """
 
-    __test__ = False  # not a test, in spite of its name
+    __test__ = False  # not a test, despite its name
     __slots__ = ("_counts", "_lock")
 
     def __init__(self) -> None:
@@ -163,7 +156,7 @@ class TestNumbers:
         self._lock = Lock()
 
     def of(self, observed: Observed) -> tuple[int, int | None]:
-        """Return the number of a call and that of the call which made it, if any."""
+        """Return the number of a call, and the number of the call that made it, if any."""
         with self._lock:
             count = self._counts[observed.test_id]
             around = count.open[get_ident()]
@@ -179,16 +172,16 @@ class TestNumbers:
 
 
 def _own(observed: Observed, around: list[_Open]) -> int | None:
-    """Return the number that was kept for a call when one within it ended."""
+    """Return the number that was reserved for a call when one within it ended."""
     if len(around) <= observed.depth:
         return None
-    kept = around[observed.depth]
-    # Another index: the call that it was kept for never came to its end.
-    return kept.number if kept.index in (None, observed.op_index) else None
+    reserved = around[observed.depth]
+    # Another index: the call that it was reserved for never ended.
+    return reserved.number if reserved.index in (None, observed.op_index) else None
 
 
 def _expect(observed: Observed, around: list[_Open], count: _Count) -> None:
-    """Keep numbers for the calls around ``observed``, of which one may be another than before."""
+    """Reserve numbers for the calls around ``observed``; the innermost may be another one now."""
     if around and len(around) == observed.depth and observed.parent is not None:
         if around[-1].index is None:
             around[-1].index = observed.parent
