@@ -45,7 +45,7 @@ def typed(block):
 
 
 def pattern_of(line):
-    """Return what matches a line of the page in any other run."""
+    """Return a pattern that matches a line of the page in any run."""
     parts, at = [], 0
     for found in VARYING.finditer(line):
         parts += [re.escape(line[at : found.start()]), PATTERNS[found.lastgroup]]
@@ -66,7 +66,7 @@ def missing(expected, output):
 @pytest.mark.ttnn
 @pytest.mark.torch
 @pytest.mark.slow
-def test_whoever_types_the_tutorial_sees_what_it_shows(tmp_path):
+def test_the_tutorial_shows_what_its_commands_print(tmp_path):
     environment = users_environment()
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     session = [step for block in BLOCK.findall(PAGE.read_text()) for step in typed(block)]

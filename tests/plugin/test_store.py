@@ -81,7 +81,7 @@ def test_no_call_and_no_result_of_a_session_is_lost(pytester, trove, processes):
 def test_sessions_one_after_another_are_runs_of_one_trove(pytester, trove):
     run(pytester)
     result = run(pytester, "-k", "add[3]")
-    result.stdout.fnmatch_lines(["trove: *trove.db, 2 of the cases it knew"])
+    result.stdout.fnmatch_lines(["trove: *trove.db, 2 of the cases were in it already"])
     assert [row.calls for row in trove().runs()] == [4, 64]
 
 

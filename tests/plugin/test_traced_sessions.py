@@ -6,13 +6,11 @@ from pathlib import Path
 import pytest
 
 from optrove.journal.format import find_journals
-from optrove.journal.reader import JournalReader
 from optrove.model.records import TestOutcome
 from optrove.model.values import Int, Text
-from optrove.tracing.recorded import summarize_directory
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
-from tracing import assert_adds_up
+from tracing import journals
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -31,14 +29,6 @@ def lines(pytester):
 
 def ops(pytester):
     return [line["op_name"] for line in lines(pytester)]
-
-
-def journals(pytester, directory):
-    """The readers of all journals below a directory, which must add up."""
-    place = pytester.path / directory
-    for found in {lines.parent for lines in place.rglob("*.lines")}:
-        assert_adds_up(summarize_directory(found))
-    return [reader for found in place.rglob("*.lines") for reader in [JournalReader(found)]]
 
 
 PHASES = """
@@ -65,8 +55,8 @@ def test_calls_belong_to_their_test_and_phase(pytester):
     result.stdout.fnmatch_lines(
         ["*optrove: op calls*", "7 lines, one per observed call: *ops.jsonl"]
     )
-    told = [(line["test_nodeid"], line["phase"], line["op_name"]) for line in lines(pytester)]
-    assert told == [
+    rows = [(line["test_nodeid"], line["phase"], line["op_name"]) for line in lines(pytester)]
+    assert rows == [
         (None, None, "fake.add"),
         *(
             (f"test_phases.py::test_apply[{mode}]", phase, op)
@@ -122,12 +112,12 @@ def test_every_test_has_its_result(pytester, processes):
     pytester.runpytest_subprocess(*options, *processes)
     with open_reader(place_of(str(pytester.path / "trove.db"))) as reader:
         (row,) = reader.runs()
-        told = list(reader.tests(row.run.id))
+        rows = list(reader.tests(row.run.id))
         processes_seen = {call.process for call in reader.calls(row.run.id)}
     assert processes_seen == ({1, 2} if processes else {0})
     assert row.run.model == "m"
     assert f",{row.run.id}," in (pytester.path / "results.csv").read_text()
-    results = {one.test_id.partition("::")[2]: one for one in told}
+    results = {one.test_id.partition("::")[2]: one for one in rows}
     assert {name: result.outcome.value for name, result in results.items()} == {
         "test_passes[3]": "passed",
         "test_fails": "failed",
@@ -179,10 +169,10 @@ def test_what_was_called_before_the_end_is_there(pytester, end, options, outcome
     options = ("--ops-jsonl", "ops.jsonl", "--optrove-journal", "journal", *options)
     pytester.runpytest_subprocess(*options)
     assert ops(pytester) == ["fake.add"] * 2
-    (reader,) = journals(pytester, "journal")
-    told = {result.test_id: result.outcome for result in reader.tests}
+    (reader,) = journals(pytester.path / "journal")
+    rows = {result.test_id: result.outcome for result in reader.tests}
     expected = {"test_ends.py::test_first": TestOutcome.PASSED}
-    assert told == expected | ({"test_ends.py::test_last": outcome} if outcome else {})
+    assert rows == expected | ({"test_ends.py::test_last": outcome} if outcome else {})
     assert (reader.ending is None) == (outcome is None)
 
 
@@ -192,7 +182,7 @@ def test_the_journal_of_a_crashed_worker_stays(pytester):
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["journals: *ops.jsonl.journal*"])
     assert ops(pytester) == ["fake.add"] * 3
-    readers = journals(pytester, "ops.jsonl.journal")
+    readers = journals(pytester.path / "ops.jsonl.journal")
     assert sorted((one.process, one.ending is None) for one in readers) == [(1, True), (2, False)]
 
 
@@ -226,7 +216,7 @@ def test_calls_of_several_sessions_and_workers_share_a_file(pytester, monkeypatc
     assert len(lines(pytester)) == 7 + 7, "the controller of the worker traces nothing"
 
 
-def test_a_parameter_that_cannot_be_told_does_no_harm(pytester):
+def test_a_parameter_that_cannot_be_shown_does_no_harm(pytester):
     pytester.makepyfile(
         test_odd="""
         import pytest
@@ -244,7 +234,7 @@ def test_a_parameter_that_cannot_be_told_does_no_harm(pytester):
     )
     result = pytester.runpytest_subprocess("--optrove-journal", "journal")
     result.assert_outcomes(passed=1)
-    (reader,) = journals(pytester, "journal")
+    (reader,) = journals(pytester.path / "journal")
     assert dict(reader.tests[0].parameters)["kind"] == Text("a")
     assert reader.ending.faults
     assert find_journals(pytester.path / "journal")

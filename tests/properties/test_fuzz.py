@@ -9,7 +9,7 @@ import pytest
 
 from mutations import ends_well, mutate
 from optrove.model.case import Case
-from optrove.model.records import Attempt, Call, Job, Plan, Query, Run, TestResult
+from optrove.model.records import Attempt, Call, Job, Query, Run, TestResult
 from optrove.runconfig import jsonable
 from optrove.runconfig.jsonable import from_jsonable
 from optrove.serializer.op_lines import read_op_lines
@@ -23,7 +23,6 @@ KINDS = {
     "test_result": TestResult,
     "call": Call,
     "job": Job,
-    "plan": Plan,
     "attempt": Attempt,
     "query": Query,
 }

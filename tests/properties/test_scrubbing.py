@@ -20,7 +20,7 @@ BETWEEN = (" ", "'", '"', "(", ")", ":", "=", "\n", ",", "[", "]", "_", "0", "\0
 
 
 @st.composite
-def told(draw):
+def records(draw):
     """Return names, and a text that tells of them."""
     user, host = draw(users), draw(hosts)
     home = draw(homes).format(user=user)
@@ -35,7 +35,7 @@ def told(draw):
     return user, host, home, names, text
 
 
-@given(told())
+@given(records())
 def test_no_name_stays_in_a_text(drawn):
     user, host, home, names, text = drawn
     for scrub in (Scrubber(names).text, Scrubber(names).file, Scrubber(names).source):
@@ -43,7 +43,7 @@ def test_no_name_stays_in_a_text(drawn):
         assert not any(name in found.lower() for name in (user, host, home.lower())), found
 
 
-@given(told(), st.text())
+@given(records(), st.text())
 def test_scrubbing_twice_is_the_same_as_once(drawn, other):
     *_, names, text = drawn
     scrub = Scrubber(names).text

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optrove.errors import NotFound
-from optrove.sweep.traced import Traced, TracedTensor, read_name, write_name
+from optrove.sweep.traced import TracedConfiguration, TracedTensor, read_name, write_name
 from strategies import structs_of, values
 from trove_rows import memory, shard
 
@@ -28,7 +28,7 @@ tensors = st.builds(
     mesh=st.none() | sizes.filter(len),
 )
 traced = st.builds(
-    Traced,
+    TracedConfiguration,
     op=st.sampled_from(["ttnn.add", "ttnn.experimental.x_1"]),
     tensors=st.lists(tensors, min_size=1, max_size=3).map(tuple),
     output=st.none() | memories,

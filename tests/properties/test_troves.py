@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from optrove.journal import format as layout
+from optrove.journal.reader import Tally
 from optrove.model.records import (
     CallOutcome,
     DeviceKind,
@@ -23,7 +25,7 @@ from optrove.model.records import (
     TestOutcome,
     TestResult,
 )
-from optrove.model.trove import CallBlock, CallGroup, PlannedCase
+from optrove.model.trove import CallBlock, PlannedCase
 from optrove.serializer.described import describe_case
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
@@ -70,12 +72,19 @@ class Journal:
     def config_calls(self):
         return ((f"w{number}", number, count) for number, *_, count in self.counts if number)
 
-    def groups(self):
+    @property
+    def tallies(self):
+        found = {}
         for number, scope, outcome, outermost, count in self.counts:
             if not number:
                 continue
             ending = 0 if outcome is CallOutcome.UNFINISHED else 1
-            yield CallGroup(number, scope, ending, outcome, outermost, count, 10 * count, 9, 11)
+            word = layout.word(number, layout.CASE, 0 if outermost else 1)
+            (code,) = (code for code, each in layout.OUTCOMES.items() if each is outcome)
+            before = found.get((word, scope, ending, code), Tally(0, 0, 9, 11))
+            calls = before.calls + count
+            found[word, scope, ending, code] = Tally(calls, 10 * calls, 9, 11)
+        return found
 
     @property
     def blocks(self):
@@ -92,21 +101,21 @@ class Journal:
 class Import:
     """An imported file."""
 
-    told: object
+    original: object
 
     def add_to(self, trove):
-        trove.add_imported(self.told)
+        trove.add_imported(self.original)
 
 
 @dataclass(frozen=True)
 class Attempts:
     """An import, and attempts at its cases."""
 
-    told: object
+    original: object
     attempts: tuple
 
     def add_to(self, trove):
-        trove.add_imported(self.told)
+        trove.add_imported(self.original)
         trove.add_attempts(run_of("replay"), self.attempts)
 
 

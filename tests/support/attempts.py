@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from optrove.model.records import Attempt, DeviceKind, Outcome
-from optrove.report.attempts import Attempted
+from optrove.model.records import Attempt, AttemptedCase, DeviceKind, Outcome
 from optrove.serializer.described import describe_case
 from trove_rows import case, tensor
 
@@ -14,11 +13,12 @@ def add(number=0):
 
 
 def attempted(outcome=Outcome.PASSED, detail=None, one=None, calls=1, **facts):
-    """Return what came of a case; what is not said is as usual on a mock board."""
+    """Return an attempt at a case; the defaults are those of a mock board."""
     one = add() if one is None else one
-    case_id = describe_case(one).case_id
+    described = describe_case(one)
+    case_id = described.case_id
     usual = {"run_id": "run", "device_kind": DeviceKind.MOCK, "board": "n150"}
     if outcome is not Outcome.NOT_RUN:
         usual["replayed_case_id"] = case_id
     attempt = Attempt(case_id=case_id, outcome=outcome, detail=detail, **{**usual, **facts})
-    return Attempted(one, attempt, calls)
+    return AttemptedCase(one.op, attempt, calls, described.content)

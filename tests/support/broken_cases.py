@@ -49,7 +49,7 @@ def memory(buffer, layout="INTERLEAVED", spec=None):
     )
 
 
-def tensor(number, shape, dtype="bfloat16", lies=None, layout="TILE"):
+def tensor(number, shape, dtype="bfloat16", stored_in=None, layout="TILE"):
     """Return a tensor on one chip."""
     padded = [*shape[:-2], *(-(-size // 32) * 32 for size in shape[-2:])]
     tile = Tile((32, 32), (16, 16)) if layout == "TILE" else None
@@ -58,7 +58,7 @@ def tensor(number, shape, dtype="bfloat16", lies=None, layout="TILE"):
         layout,
         tile,
         "device",
-        lies or memory(DRAM),
+        stored_in or memory(DRAM),
         (1, 1),
         None,
         0,
@@ -69,7 +69,7 @@ def tensor(number, shape, dtype="bfloat16", lies=None, layout="TILE"):
 def heights(rows, width, cores, shard=None):
     """Return a tensor in L1 whose rows are spread over cores."""
     spec = shards(shard or (rows // cores, width), min(cores, 8), -(-cores // 8))
-    return tensor(0, (1, 1, rows, width), lies=memory(L1, "HEIGHT_SHARDED", spec))
+    return tensor(0, (1, 1, rows, width), stored_in=memory(L1, "HEIGHT_SHARDED", spec))
 
 
 def matmul(one, other):
@@ -101,14 +101,14 @@ def grid_too_large():
     """Yield tensors on more cores than there are."""
     for (rows, width), columns in product(SIZES, (9, 12, 13, 16, 20, 64)):
         spec = shards((rows, width), columns, 10)
-        lies = memory(L1, "HEIGHT_SHARDED", spec)
-        yield unary("ttnn.relu", tensor(0, (1, 1, rows * columns * 10, width), lies=lies))
+        stored_in = memory(L1, "HEIGHT_SHARDED", spec)
+        yield unary("ttnn.relu", tensor(0, (1, 1, rows * columns * 10, width), stored_in=stored_in))
 
 
 def too_large_for_l1():
     """Yield tensors that no L1 holds."""
     for (rows, width), op in product(SIZES, ("ttnn.relu", "ttnn.exp", "ttnn.neg")):
-        yield unary(op, tensor(0, (1, 1, rows * 1024, width * 64), lies=memory(L1)))
+        yield unary(op, tensor(0, (1, 1, rows * 1024, width * 64), stored_in=memory(L1)))
 
 
 def shards_across_tiles():

@@ -34,14 +34,14 @@ def run(directory, *command):
 
 
 def traced(directory, test_file, *options):
-    """Return what is told of the trace of an example's test, which must have passed."""
+    """Return the JSON summary of the trace of an example's test, which must have passed."""
     target = str(EXAMPLES / test_file)
     done = run(directory, "optrove", "trace", target, "--store", "trove.db", "--json", *options)
     assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(done.stdout)
-    assert told["accounting"]["untraceable"] == {}
-    assert told["faults"] == {}
-    return told
+    answer = json.loads(done.stdout)
+    assert answer["accounting"]["untraceable"] == {}
+    assert answer["faults"] == {}
+    return answer
 
 
 def replayed(directory, *options):
@@ -53,12 +53,12 @@ def replayed(directory, *options):
     words = ("optrove", "replay", "*", "--all", "--all-ops", "--nested", "--json", *options)
     done = run(directory, *words, "--jobs", "1", "--store", "trove.db")
     assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(done.stdout)
-    assert told["counts"] == {"passed": told["planned"]}
-    assert len(told["cases"]) == told["planned"]
-    for each in told["cases"]:
+    answer = json.loads(done.stdout)
+    assert answer["counts"] == {"passed": answer["planned"]}
+    assert len(answer["cases"]) == answer["planned"]
+    for each in answer["cases"]:
         assert each["replayed_case_id"] == each["case_id"], each["op"]
-    return told["cases"]
+    return answer["cases"]
 
 
 def replayed_well(directory, board):

@@ -7,7 +7,6 @@ from dataclasses import replace
 from example_runs import run, traced
 from optrove.model.records import DeviceKind, Outcome, RunKind, Sweep
 from optrove.model.trove import PlannedCase
-from optrove.trove.browsing_runs import executed
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 from optrove.trove.trove import open_trove
@@ -33,7 +32,7 @@ def _replay_later(place):
     """Add a replay in which one case is refused and another takes long."""
     with open_reader(place) as reader:
         (first,) = (row.run for row in reader.runs() if row.run.kind is RunKind.REPLAY)
-        attempts = [row.attempt for row in executed(reader, first.id)]
+        attempts = [row.attempt for row in reader.attempted_cases(first.id)]
     began = first.started_at.replace("20", "21", 1)
     later = replace(first, id=LATER, started_at=began, finished_at=began)
     again = [replace(each, run_id=LATER, started_at=began) for each in attempts]
@@ -47,7 +46,7 @@ def sweep_on(place, tried):
     """Begin a sweep over what was replayed, or go on with it, until so many are tried."""
     with open_reader(place) as reader:
         (row,) = (row for row in reader.runs() if row.run.id == LATER)
-        attempts = [each.attempt for each in executed(reader, LATER)]
+        attempts = [each.attempt for each in reader.attempted_cases(LATER)]
     run = replace(row.run, id=SWEEP, kind=RunKind.SWEEP, finished_at=None)
     plan = [PlannedCase(each.case_id, DeviceKind.SHADOW, "n300") for each in attempts]
     passed = [

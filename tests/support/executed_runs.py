@@ -62,7 +62,7 @@ def run(run_id, kind=RunKind.REPLAY, **facts):
 
 
 def attempt(one, run_id, outcome=Outcome.PASSED, detail=None, *, pcc=None, **facts):
-    """Return what came of a case in a run."""
+    """Return the attempt at a case in a run."""
     measured = ()
     if pcc is not None:
         measured = (Measurement("pcc", pcc, 0.99, passed=pcc >= 0.99, output=0),)

@@ -1,4 +1,4 @@
-"""Kill forked children while they record, and tell which of their calls had returned.
+"""Kill forked children while they record, and report which of their calls had returned.
 
 ``python killed.py DIRECTORY HOW COUNT SEED`` prints one JSON list ``[directory, returned, status]``
 per child. Each child stores after every call, in memory that outlives it, how many have returned.
@@ -101,7 +101,7 @@ def tell_and_wait(returned):
 
 
 def calls_in(returned):
-    """Return how many calls a child has told of."""
+    """Return how many calls a child has reported."""
     return int.from_bytes(returned[:8], sys.byteorder)
 
 

@@ -33,7 +33,7 @@ def memory(layout="INTERLEAVED", buffer="DRAM", shards="None"):
     }
 
 
-def tensor(shape=(1, 1, 30, 64), dtype="BFLOAT8_B", layout="TILE", lies=None, **changes):
+def tensor(shape=(1, 1, 30, 64), dtype="BFLOAT8_B", layout="TILE", stored_in=None, **changes):
     """Return a tensor of version 2."""
     return {
         "type": "ttnn.Tensor",
@@ -41,7 +41,7 @@ def tensor(shape=(1, 1, 30, 64), dtype="BFLOAT8_B", layout="TILE", lies=None, **
         "original_dtype": f"DataType.{dtype}",
         "layout": f"Layout.{layout}",
         "storage_type": "StorageType.DEVICE",
-        "memory_config": memory() if lies is None else lies,
+        "memory_config": memory() if stored_in is None else stored_in,
         "tensor_placement": {
             "placement": "['PlacementReplicate', 'PlacementShard(-1)']",
             "distribution_shape": "[4, 8]",
@@ -59,22 +59,22 @@ def semaphore(address):
 
 def old_tensor():
     """Return a tensor of a list, which has its mesh in another form."""
-    told = tensor(dtype="BFLOAT16")
-    del told["tensor_placement"]
+    data = tensor(dtype="BFLOAT16")
+    del data["tensor_placement"]
     spread = {
         "placements": ["PlacementShard(2)", "PlacementReplicate"],
         "distribution_shape": [4, 8],
         "shape": [4, 8],
         "device_ids": [0, 1],
     }
-    return {**told, "mesh_device": spread, "shape": [1, 1, 30, 64], "dtype": "DataType.BFLOAT16"}
+    return {**data, "mesh_device": spread, "shape": [1, 1, 30, 64], "dtype": "DataType.BFLOAT16"}
 
 
 EVERYTHING = {
     "arg0": tensor(),
     "arg1": tensor((7, 5), "INT32", "ROW_MAJOR"),
     "arg2": [old_tensor(), old_tensor()],
-    "arg10": tensor(lies=memory("WIDTH_SHARDED", "L1", SHARDS)),
+    "arg10": tensor(stored_in=memory("WIDTH_SHARDED", "L1", SHARDS)),
     "batch_idx": 3,
     "compute_kernel_config": {
         "math_fidelity": "MathFidelity.HiFi2",
@@ -124,12 +124,12 @@ EVERYTHING = {
 
 def configuration(arguments, *, number=1, executions=None, **changes):
     """Return a configuration of version 2."""
-    told = {"source": "models/demo.py", "machine_info": GALAXY, "count": 10}
+    data = {"source": "models/demo.py", "machine_info": GALAXY, "count": 10}
     return {
         "config_id": number,
         "config_hash": f"{number:064x}",
         "arguments": arguments,
-        "executions": [told] if executions is None else executions,
+        "executions": [data] if executions is None else executions,
         **changes,
     }
 
@@ -159,18 +159,18 @@ def printed_memory(layout="INTERLEAVED", shards='"std::nullopt"', nd='"std::null
     )
 
 
-def printed_tensor(lies, *, dtype="BFLOAT16", alignment="[32, 32]", shape="[1, 1, 49, 24]"):
+def printed_tensor(stored_in, *, dtype="BFLOAT16", alignment="[32, 32]", shape="[1, 1, 49, 24]"):
     """Return a tensor as C++ prints it."""
     tile = '{"tile_shape":"{32, 32}","face_shape":"{16, 16}","num_faces":4}'
     return (
         f'{{"Tensor":{{"storage":{{}},"tensor_spec":{{"logical_shape":{shape},'
         f'"tensor_layout":{{"dtype":"DataType::{dtype}","page_config":{{"config":{{"tile":{tile}}}}},'
-        f'"memory_config":{lies},"alignment":{alignment}}}}}}}}}'
+        f'"memory_config":{stored_in},"alignment":{alignment}}}}}}}}}'
     )
 
 
 def unparsed(name, text):
-    """Return what version 1 has for an argument that its writer could not parse."""
+    """Return the entry of version 1 for an argument that its writer could not parse."""
     return {
         "UnparsedElement": {
             "error": "Expecting ',' delimiter: line 1 column 363 (char 362)",
@@ -180,12 +180,15 @@ def unparsed(name, text):
 
 
 def unsupported(kind):
-    """Return what C++ prints instead of a value that it cannot print."""
+    """Return the text that C++ prints instead of a value that it cannot print."""
     return f"[ unsupported type , std::reference_wrapper<{kind}>]"
 
 
-def rows_of(runs):
-    """Return the Cases of Runs with their executions, as a trove hands them out."""
+def rows_of(runs, *, as_written=True):
+    """Return the Cases of Runs with their executions, as a trove hands them out to an export.
+
+    Without ``as_written``, an export writes the configurations from the Cases alone.
+    """
     found = {}
     for imported in runs:
         for each in imported.cases:
@@ -206,6 +209,8 @@ def rows_of(runs):
                 total_ns=None,
                 outputs=None,
                 error=None,
+                provenance=imported.run.provenance,
+                configuration=each.configuration if as_written else None,
             )
             found.setdefault(each.case, []).append(row)
     return list(found.items())

@@ -1,8 +1,10 @@
-"""Finished calls as the recorder hands them to sinks, with as little said as a test needs."""
+"""Finished calls as the recorder hands them to sinks, with defaults for all facts."""
 
 from __future__ import annotations
 
-from optrove.capture.sinks import DescribedCall, Observed
+from dataclasses import replace
+
+from optrove.capture.sinks import Observed, described_call
 from optrove.frameworks.installed import loaded_tables
 from optrove.serializer.describe import Describer
 
@@ -11,8 +13,8 @@ STARTED_NS = 1_768_473_976_345_678_912
 
 
 def observed(*arguments, op="fake.add", keywords=None, tables=None, **facts):
-    """Return a call that returned None, of no test, but for the given facts."""
-    told = {
+    """Return a call that returned None outside of any test, with the given facts."""
+    call = {
         "op_index": 0,
         "process": 0,
         "result": None,
@@ -29,7 +31,11 @@ def observed(*arguments, op="fake.add", keywords=None, tables=None, **facts):
         "duration_ns": 1_500_000,
         "run_id": "run",
     }
-    told |= facts
-    begun = DescribedCall(Describer(tables or loaded_tables()), arguments, keywords or {})
-    told["described"] = begun.raised() if told["error"] else begun.returned(told["result"])
-    return Observed(op=op, arguments=arguments, keywords=keywords or {}, **told)
+    call |= facts
+    session = Describer(tables or loaded_tables())
+    described = described_call(session, arguments, keywords or {})
+    if not call["error"]:
+        described = replace(described, output=session.describe(call["result"]))
+    return Observed(
+        op=op, arguments=arguments, keywords=keywords or {}, described=described, **call
+    )

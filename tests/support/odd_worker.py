@@ -43,12 +43,12 @@ class OddExecutor:
             os.kill(os.getpid(), signal.SIGSEGV)
         return ()
 
-    def execute(self, asked, tell):
-        case = asked.case
+    def execute(self, job, on_stage):
+        case = job.case
         hangs = case.op in ("odd.hang", "odd.wedge")
         # The time for opening does not count: that of what hangs runs from the call on, however
         # busy the machine is before it.
-        tell(Stage.OPENING if hangs else Stage.MAKING)
+        on_stage(Stage.OPENING if hangs else Stage.MAKING)
         if case.op == "odd.unbuildable":
             raise NotReplayable("$.arguments.a: no converter knows it")
         if case.op == "odd.faulty":
@@ -61,7 +61,7 @@ class OddExecutor:
         answers = not board.exists()
         if answers and case.op == "odd.wedge":
             board.touch()
-        tell(Stage.CALLING)
+        on_stage(Stage.CALLING)
         end(case.op)
         if not answers:
             return Executed(case, raised=Raised("RuntimeError", "Read 0xffffffff from PCIE"))

@@ -1,7 +1,7 @@
 """A worker process whose operation refuses large and oddly scaled inputs, for shrinking.
 
 ``picky.take`` has no room for more than 1,000 elements, says another thing without its ``scale``,
-and crashes when it is told to; it passes everything else.
+and crashes on request; it passes everything else.
 """
 
 import os
@@ -19,13 +19,13 @@ class PickyExecutor:
     def open(self, wanted):
         return ()
 
-    def execute(self, asked, tell):
-        case = asked.case
-        tell(Stage.MAKING)
+    def execute(self, job, on_stage):
+        case = job.case
+        on_stage(Stage.MAKING)
         given = dict(case.arguments)
         if given.get("note") == Text("unbuildable"):
             raise NotReplayable("$.arguments.note: no converter knows it")
-        tell(Stage.CALLING)
+        on_stage(Stage.CALLING)
         if given.get("note") == Text("crash"):
             os.kill(os.getpid(), signal.SIGSEGV)
         if "scale" not in given:

@@ -32,9 +32,9 @@ def send_all(source, target, done=lambda: None):
         open_reader(place_of(source)) as reader,
         open_trove(place_of(target), create=True) as trove,
     ):
-        parts = TroveParts(reader.source)
+        parts = TroveParts(reader.connection)
         with parts.snapshot():
-            for _ in send(trove, parts, trove.lacking(parts), SMALL):
+            for _ in send(trove, parts, trove.missing_parts(parts), SMALL):
                 done()
 
 
@@ -43,10 +43,10 @@ def killed(source, target, transactions, seconds):
 
     The child waits after one more, so that it does not end before it is killed.
     """
-    told, tell = os.pipe()
+    receiver, tell = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(told)
+        os.close(receiver)
         left = itertools.count(transactions, -1)
 
         def done():
@@ -57,7 +57,7 @@ def killed(source, target, transactions, seconds):
         send_all(source, target, done)
         os._exit(0)
     os.close(tell)
-    with os.fdopen(told, "rb", buffering=0) as heard:
+    with os.fdopen(receiver, "rb", buffering=0) as heard:
         while transactions and heard.read(1):
             transactions -= 1
         time.sleep(seconds)

@@ -52,7 +52,7 @@ def run_of(run_id, source, *, model=None, board=None, started_at="2026-01-02T03:
 
 
 def imported(run, cases):
-    """Return what a file might say: a run, and cases with the number of their calls."""
+    """Return an import: a run, and cases with the number of their calls."""
     machine = Machine("Wormhole", run.environment.board)
     found = tuple(ImportedCase(one, count, "$") for one, count in cases)
     return Imported(run, machine, found)

@@ -16,6 +16,7 @@ from optrove.journal.reader import JournalReader
 from optrove.journal.writer import Journal
 from optrove.report.summary import summarize
 from optrove.serializer.described import case_of
+from optrove.tracing.recorded import summarize_directory
 
 KINDS = {
     layout.CASE: "case",
@@ -147,20 +148,20 @@ def assert_adds_up(summary):
     accounting = summary.accounting
     assert accounting.adds_up(), accounting
     left = summary.left.moving.calls + summary.left.nested.calls
-    recorded = sum(count.calls + count.nested_calls for count in summary.ops)
+    recorded = sum(each.calls + each.nested_calls for each in summary.ops)
     assert summary.calls + left == recorded <= accounting.observed
     assert min(accounting.stored, accounting.deduplicated, accounting.observed) >= 0
-    assert sum(count.cases for count in summary.ops if not count.hidden) == summary.cases
+    assert sum(each.cases for each in summary.ops if not each.hidden) == summary.cases
 
 
 def assert_data_adds_up(data):
     """Check the same of what ``optrove trace --json`` prints."""
-    told = data["accounting"]
-    filtered, untraceable = (sum(told[name].values()) for name in ("filtered", "untraceable"))
-    assert told["observed"] == told["new"] + told["repeated"] + filtered + untraceable
+    sums = data["accounting"]
+    filtered, untraceable = (sum(sums[name].values()) for name in ("filtered", "untraceable"))
+    assert sums["observed"] == sums["new"] + sums["repeated"] + filtered + untraceable
     left = sum(each["calls"] for each in data["left_out"].values())
     recorded = sum(op["executed"] + op["nested"] for op in data["ops"])
-    assert data["calls"] + left == recorded <= told["observed"]
+    assert data["calls"] + left == recorded <= sums["observed"]
     assert sum(op["unique"] for op in data["ops"] if not op["hidden"]) == data["cases"]
     assert data["new_cases"] + data["known_cases"] == data["cases"]
 
@@ -209,3 +210,11 @@ def summary_of(directory):
     summary = summarize(readers_in(directory))
     assert_adds_up(summary)
     return summary
+
+
+def journals(directory):
+    """Return the readers of all journals below a directory; their summaries must add up."""
+    files = sorted(directory.rglob("*.lines"))
+    for each in {file.parent for file in files}:
+        assert_adds_up(summarize_directory(each))
+    return [JournalReader(file) for file in files]

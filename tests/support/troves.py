@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 
 from optrove.capture.recorder import Recorder
@@ -43,7 +44,7 @@ def run_of(run_id="run", **changes):
 
 
 def imported(run_id, *cases, machine=None, **changes):
-    """Return what a file might say: cases, or pairs of a case and the number of its calls."""
+    """Return an import of cases, or of pairs of a case and the number of its calls."""
     pairs = [pair if isinstance(pair, tuple) else (pair, 1) for pair in cases]
     found = tuple(ImportedCase(case, count, "$") for case, count in pairs)
     run = run_of(run_id, kind=RunKind.IMPORT, **changes)
@@ -51,7 +52,7 @@ def imported(run_id, *cases, machine=None, **changes):
 
 
 def attempt_of(case_id, run_id="run", outcome=Outcome.PASSED, **changes):
-    """Return an Attempt with two measurements, one of which is no number."""
+    """Return an Attempt with two measurements, one of which is not a number."""
     measured = (Measurement("pcc", 0.999, 0.99, passed=True), Measurement("ulp", float("nan")))
     facts = {"run_id": run_id, "case_id": case_id, "outcome": outcome, "started_at": STARTED}
     facts |= {"device_kind": DeviceKind.MOCK, "measurements": measured, "outputs": (Int(1),)}
@@ -165,13 +166,64 @@ _DUMPED = {
 }
 
 
+_DERIVED = {
+    "usage": """
+        SELECT r.run_id, c.case_id, u.calls, u.outermost_calls, u.timed_calls, u.total_ns
+        FROM usage u JOIN runs r ON r.key = u.run_key JOIN cases c ON c.key = u.case_key""",
+    "op_usage": """
+        SELECT r.run_id, u.op, u.cases, u.outermost_cases, u.calls, u.outermost_calls,
+            u.timed_calls, u.total_ns
+        FROM op_usage u JOIN runs r ON r.key = u.run_key""",
+    "cases": """
+        SELECT c.case_id, c.calls, c.outermost_calls, c.last_outcome, t.members, o.members
+        FROM cases c LEFT JOIN tensor_sets t ON t.key = c.tensor_set_key
+        LEFT JOIN origin_sets o ON o.key = c.origin_set_key""",
+    "tensor_sets": "SELECT members FROM tensor_sets",
+    "origin_sets": "SELECT members FROM origin_sets",
+    "origins": "SELECT model, board FROM origins",
+    "last_attempts": """
+        SELECT c.case_id, l.board, l.device_kind, l.op, a.attempt_id, l.outcome
+        FROM last_attempts l JOIN cases c ON c.key = l.case_key
+        JOIN attempts a ON a.key = l.attempt_key""",
+    "op_attempts": """
+        SELECT r.run_id, o.op, o.outcome, o.attempts, o.board, o.timed, o.total_ns, o.outputs,
+            CAST(round(1000000 * o.total_pcc) AS BIGINT), o.least_pcc, o.most_pcc
+        FROM op_attempts o JOIN runs r ON r.key = o.run_key""",
+    "results": """
+        SELECT r.run_id, c.case_id, a.attempt_id, v.verdict_id, x.took_ns, x.outputs, x.pcc
+        FROM results x JOIN runs r ON r.key = x.run_key JOIN cases c ON c.key = x.case_key
+        JOIN attempts a ON a.key = x.attempt_key JOIN verdicts v ON v.key = x.verdict_key""",
+}
+
+
+def derived_of(place):
+    """Return the derived rows of the trove at a place, by ids that mean the same in every trove."""
+    with open_reader(place) as reader, reader.connection.snapshot():
+        labels = {
+            key: f"{model} on {board}"
+            for key, model, board in reader.connection.fetch(
+                "SELECT key, model, board FROM origins"
+            )
+        }
+        found = {}
+        for table, sql in _DERIVED.items():
+            rows = [list(row) for row in reader.connection.rows(sql, {})]
+            ((count,),) = reader.connection.rows(f"SELECT count(*) FROM {table}", {})  # noqa: S608 - one of ours
+            assert len(rows) == count, table
+            if table in ("cases", "origin_sets"):
+                for row in rows:
+                    row[-1] = row[-1] and sorted(labels[key] for key in json.loads(row[-1]))
+            found[table] = sorted(rows, key=repr)
+        return found
+
+
 def content(reader):
     """Return all that a trove holds, by ids that mean the same in every trove."""
     found = {}
-    with reader.source.snapshot():
+    with reader.connection.snapshot():
         for table, sql in _DUMPED.items():
-            rows = [tuple(map(_plain, row)) for row in reader.source.rows(sql, {})]
-            ((count,),) = reader.source.rows(f"SELECT count(*) FROM {table}", {})  # noqa: S608 - one of ours
+            rows = [tuple(map(_plain, row)) for row in reader.connection.rows(sql, {})]
+            ((count,),) = reader.connection.rows(f"SELECT count(*) FROM {table}", {})  # noqa: S608 - one of ours
             # What refers to nothing would be missing from the answer.
             assert len(rows) == count, table
             found[table] = sorted(rows, key=repr)

@@ -68,9 +68,9 @@ def executed(run_id, board, version, day, device=DeviceKind.SHADOW):
 
 
 def attempts_at(run, cases):
-    """Return what came of cases: ``outcome`` is PASSED where only a PCC and a time are given."""
-    for number, (one, told) in enumerate(cases):
-        outcome, pcc, took = told
+    """Return attempts at cases: ``outcome`` is PASSED if only a PCC and a time are given."""
+    for number, (one, results) in enumerate(cases):
+        outcome, pcc, took = results
         detail = None if outcome is Outcome.PASSED else f"TT_FATAL: {outcome.value} by {run.id[:6]}"
         yield Attempt(
             run_id=run.id,
@@ -106,7 +106,7 @@ def _fill(trove, directory):
     trove.add_journal(_program(directory))
     matmuls = [one for one, _ in LLAMA_CASES[:3]]
     passed, rejected = Outcome.PASSED, Outcome.REJECTED
-    told = {
+    results = {
         BEFORE: ((passed, 0.9999, 10_000), (passed, 0.9999, 1_000_000), (rejected, None, None)),
         AFTER: ((rejected, None, None), (passed, 0.9999, 90_000_000), (passed, 0.995, 1_000)),
         ELSEWHERE: (
@@ -121,7 +121,7 @@ def _fill(trove, directory):
         executed(ELSEWHERE, "t3k", "0.81.0", 3),
     )
     for run in runs:
-        cases = list(zip(matmuls, told[run.id], strict=True))
+        cases = list(zip(matmuls, results[run.id], strict=True))
         cases += [(one, (passed, 0.999, 5_000 + n)) for n, (one, _) in enumerate(SOFTMAX_CASES)]
         trove.add_attempts(run, attempts_at(run, cases))
     mocked = executed(MOCKED, "n150", "0.81.0", 5, DeviceKind.MOCK)

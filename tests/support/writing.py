@@ -45,31 +45,31 @@ def write(place, process, turns, tell):
 
 def start(place, process, turns):
     """Start a child that writes; return its number, and where it tells of what is there."""
-    told, tell = os.pipe()
+    received, tell = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(told)
+        os.close(received)
         write(place, process, turns, tell)
         os._exit(0)
     os.close(tell)
-    return child, os.fdopen(told)
+    return child, os.fdopen(received)
 
 
 def together(place, processes, turns):
-    """Let children write at once; return the status of each, and how many turns it told of."""
+    """Let children write at once; return the status of each, and how many turns it reported."""
     writers = [start(place, process, turns) for process in range(processes)]
-    told = []
+    received = []
     for child, heard in writers:
         with heard:
             turns = len(heard.readlines())
-        told.append((os.waitpid(child, 0)[1], turns))
-    return told
+        received.append((os.waitpid(child, 0)[1], turns))
+    return received
 
 
 def killed(place, first, count, seed):
-    """Kill children while they write, two at a time; return what they told of."""
+    """Kill children while they write, two at a time; return what they reported."""
     chance = random.Random(seed)  # noqa: S311 - moments, not secrets
-    told = []
+    received = []
     for pair in range(first, first + count, 2):
         # Few turns, so that the trove stays small; more than they live for.
         writers = {process: start(place, process, 40) for process in (pair, pair + 1)}
@@ -81,8 +81,8 @@ def killed(place, first, count, seed):
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
                 lines += heard.readlines()
-            told += [(process, int(line)) for line in lines]
-    return told
+            received += [(process, int(line)) for line in lines]
+    return received
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def trace(*words):
 
 
 def traced(*words):
-    """Trace from within this process; return the exit code and what was told to machines."""
+    """Trace from within this process; return the exit code and the JSON."""
     done = CliRunner().invoke(main, ["trace", "--json", *words])
     assert done.stdout, done.stderr
     data = json.loads(done.stdout)
@@ -101,7 +101,7 @@ def plain_python(*words):
 
 def cases_in(store):
     with open_reader(place_of(store)) as reader:
-        return reader.count(Query(hidden_ops=True, outermost_only=False))
+        return reader.count(Query(data_movement=True, outermost_only=False))
 
 
 def runs_in(store):
@@ -282,7 +282,7 @@ def test_an_interrupt_reaches_the_target_and_ends_the_rest():
 def test_a_trace_without_calls_is_an_error_with_advice(working_directory):
     done = trace(write("model.py", "print('hello')"))
     assert done.returncode == 2
-    assert "not a single op call was seen in 'model.py'" in done.stderr
+    assert "no op call was observed in 'model.py'" in done.stderr
     assert "Does it import ttnn or torch" in done.stderr
     assert [path.name for path in working_directory.iterdir()] == ["model.py"]
 
@@ -370,7 +370,7 @@ def test_the_trove_of_a_directory_above_is_found(working_directory, monkeypatch)
     assert second["store"] == first["store"]
 
 
-def test_a_trove_that_cannot_be_used_is_told_before_anything_runs():
+def test_a_trove_that_cannot_be_used_is_reported_before_anything_runs():
     write("trove.db", "not a trove, but dear to somebody")
     write("model.py", SCRIPT + 'open("ran", "w")')
     assert "trove.db" in refused("model.py", "--store", "trove.db")
@@ -460,8 +460,8 @@ def test_lines_that_are_wrong_are_refused_and_nothing_is_added():
 
 @pytest.mark.parametrize("content", ["", "hello\n", "[]\n", '{"format": "optrove-journal"}\n'])
 def test_what_is_no_record_is_refused(content):
-    told = refused("--from", write("calls.jsonl", content))
-    assert "'calls.jsonl' does not begin as a file of op calls does" in told
+    message = refused("--from", write("calls.jsonl", content))
+    assert "'calls.jsonl' does not begin as a file of op calls does" in message
 
 
 def test_a_place_without_journals_is_refused(tmp_path):
@@ -469,22 +469,22 @@ def test_a_place_without_journals_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ((), "name what to trace"),
         (("model.py", "--with-values"), "--with-values writes into the files of --params-dir"),
         (("model.py", "--shadow"), "--shadow needs a mock board"),
         (("model.py", "--board", "n3000"), "no board is called 'n3000'"),
-        (("model.py", "--store", "ftp://x/y"), "is no kind of place for a trove"),
+        (("model.py", "--store", "ftp://x/y"), "is not a kind of place for a trove"),
         (("--from", "x", "--board", "n150"), "--from runs nothing"),
         (("--from", "x", "model.py"), "--from runs nothing"),
         (("nothing.py",), "there is no file 'nothing.py'"),
         (("model.py", "--store", "model.py/trove.db"), "no journals can be kept"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_advice(words, told):
+def test_what_makes_no_sense_is_refused_with_advice(words, message):
     write("model.py", SCRIPT)
-    assert told in refused(*words)
+    assert message in refused(*words)
 
 
 TESTS = """

@@ -66,6 +66,17 @@ def device(mesh, ttnn):
 
 
 @pytest.fixture
+def make(ttnn, device):
+    """Create a tensor of zeros, in tiles on one chip."""
+
+    def make(*shape, **keywords):
+        options = {"dtype": ttnn.bfloat16, "layout": ttnn.TILE_LAYOUT, "device": device} | keywords
+        return ttnn.zeros(shape or (32, 32), **options)
+
+    return make
+
+
+@pytest.fixture
 def report(ttnn):
     """The report of the shadow, which is on during the test."""
     with optrove.mock_board("galaxy", shadow=True):

@@ -14,17 +14,6 @@ from tracing import tracing
 pytestmark = pytest.mark.ttnn
 
 
-@pytest.fixture
-def make(ttnn, device):
-    """Make a tensor in tiles on one chip."""
-
-    def make(*shape, **keywords):
-        given = {"dtype": ttnn.bfloat16, "layout": ttnn.TILE_LAYOUT, "device": device} | keywords
-        return ttnn.zeros(shape or (32, 32), **given)
-
-    return make
-
-
 def here():
     """Return the number of the caller's line."""
     return sys._getframe(1).f_lineno

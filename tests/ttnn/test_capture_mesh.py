@@ -90,7 +90,7 @@ def test_semaphores_made_before_are_counted_as_not_replayable(tmp_path, ttnn, ro
     assert all(obstacles(call.case) for call in calls)
 
 
-def test_which_of_two_meshes_a_tensor_lies_on_makes_no_difference(tmp_path, ttnn, mesh, row):
+def test_which_of_two_meshes_a_tensor_is_on_makes_no_difference(tmp_path, ttnn, mesh, row):
     other = mesh.create_submesh(ttnn.MeshShape(1, 8), ttnn.MeshCoordinate(3, 0))
     half = mesh.create_submesh(ttnn.MeshShape(1, 4), ttnn.MeshCoordinate(0, 0))
     tensors = [zeros(ttnn, part, 32, 32) for part in (row, other, half)]

@@ -17,17 +17,6 @@ from tracing import tracing
 pytestmark = pytest.mark.ttnn
 
 
-@pytest.fixture
-def make(ttnn, device):
-    """Make a tensor in tiles on one chip."""
-
-    def make(*shape, **keywords):
-        given = {"dtype": ttnn.bfloat16, "layout": ttnn.TILE_LAYOUT, "device": device} | keywords
-        return ttnn.zeros(shape or (32, 32), **given)
-
-    return make
-
-
 @pytest.fixture(params=["in C", "in Python"])
 def either_way(request, monkeypatch):
     """Record by the part that is written in C, and by the one in Python."""
@@ -38,7 +27,7 @@ def either_way(request, monkeypatch):
 
 
 def fingerprints_in_use(ttnn):
-    """Return what the trace that is going on knows about ttnn's objects."""
+    """Return the creations that the current trace has observed."""
     return ttnn.__optrove_attachment__._probe._fingerprints
 
 
@@ -80,7 +69,7 @@ def table_of_calls(ttnn, make, device):
         "method": lambda: a.reshape([1, 1, 32, 32]),
         "matmul": lambda: ttnn.matmul(a, b),
         "matmul configured": lambda: ttnn.matmul(a, b, compute_kernel_config=kernel),
-        "matmul configured anew": lambda: ttnn.matmul(a, b, program_config=program(ttnn)),
+        "matmul with another config": lambda: ttnn.matmul(a, b, program_config=program(ttnn)),
         "linear": lambda: ttnn.linear(a, b, activation="relu"),
         "transposed": lambda: ttnn.matmul(a, b, transpose_b=True),
         "softmax": lambda: ttnn.softmax(wide, dim=-1),
@@ -123,11 +112,11 @@ def program(ttnn, out=1):
 
 
 def grouped(traced):
-    """Return what is to be the same of calls, by the scope they were made in."""
+    """Return the facts of calls that have to agree, by scope."""
     groups = {}
     for call in traced.calls:
-        told = (call.op, call.hash, call.call.outputs, call.outcome, call.call.depth, call.line)
-        groups.setdefault(call.call.test_id, []).append(told)
+        facts = (call.op, call.hash, call.call.outputs, call.outcome, call.call.depth, call.line)
+        groups.setdefault(call.call.test_id, []).append(facts)
     return groups
 
 
@@ -145,7 +134,7 @@ def test_a_call_is_the_same_case_however_it_is_recorded(tmp_path, ttnn, device, 
     for name in calls:
         first, *others = [groups[f"{name}: {turn}"] for turn in range(5)]
         assert others == [first] * 4, name
-    outcomes = {name for name in calls for told in groups[f"{name}: 0"] if told[3] == "raised"}
+    outcomes = {name for name in calls for facts in groups[f"{name}: 0"] if facts[3] == "raised"}
     assert outcomes == {"wrong shapes", "wrong types"}
 
 
@@ -247,14 +236,14 @@ def test_the_slow_mode_gives_the_same_calls_also_when_switched_meanwhile(
         for slow in (False, True, False, True, True):
             slowly(slow)
             work()
-    told = [(call.op, call.hash, call.call.outputs, call.line) for call in traced.calls]
-    assert [op for op, *_ in told[:4]] == [
+    facts = [(call.op, call.hash, call.call.outputs, call.line) for call in traced.calls]
+    assert [op for op, *_ in facts[:4]] == [
         "ttnn.add",
         "ttnn.relu",
         "ttnn.matmul",
         "ttnn.Tensor.cpu",
     ]
-    assert told == told[:4] * 5
+    assert facts == facts[:4] * 5
     assert {call.file for call in traced.calls} == {__file__}
     before = traced.summary.accounting.observed
     work()
@@ -286,10 +275,10 @@ ttnn.relu(a)
 @pytest.mark.torch  # which the slow mode cannot do without
 def test_a_ttnn_that_was_imported_in_slow_mode_is_traced_all_the_same(tmp_path, run_python):
     overrides = '{"enable_fast_runtime_mode": false}'
-    told = run_python(SLOW_FROM_THE_BEGINNING, str(tmp_path), TTNN_CONFIG_OVERRIDES=overrides)
+    facts = run_python(SLOW_FROM_THE_BEGINNING, str(tmp_path), TTNN_CONFIG_OVERRIDES=overrides)
     ops = ["ttnn.Tensor.__getitem__", "ttnn.add", "ttnn.relu", "ttnn.slice"]
     expected = f"{[(op, 3, 1) for op in ops]} ()"
-    assert told.splitlines() == [expected] * 2
+    assert facts.splitlines() == [expected] * 2
 
 
 def test_calls_above_the_shadow_are_the_same_as_without_it(tmp_path, ttnn, make):
@@ -303,7 +292,7 @@ def test_calls_above_the_shadow_are_the_same_as_without_it(tmp_path, ttnn, make)
         ttnn.from_device(read, queue_id=None).to(ttnn.ROW_MAJOR_LAYOUT).to_torch()
         read.cpu().to_list()
 
-    def told(traced):
+    def facts(traced):
         return [(call.op, call.hash, call.call.outputs, call.line) for call in traced.calls]
 
     with tracing(tmp_path / "without", backend="ttnn") as without:
@@ -318,8 +307,8 @@ def test_calls_above_the_shadow_are_the_same_as_without_it(tmp_path, ttnn, make)
         with optrove.mock_board("galaxy", shadow=True):
             work()
         work()
-    assert told(before) == told(without)
-    assert told(meanwhile) == told(without) * 3
+    assert facts(before) == facts(without)
+    assert facts(meanwhile) == facts(without) * 3
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from dataclasses import is_dataclass
 
 import pytest
 
-from optrove.frameworks.ttnn.convert import table as classes
 from optrove.frameworks.ttnn.convert import table as values
 from optrove.model.values import Opaque, walk
 from optrove.runconfig.jsonable import from_jsonable, to_jsonable
@@ -21,7 +20,7 @@ EXCUSED = values.NOT_CONVERTIBLE | values.NOT_CONFIGURATIONS
 
 @pytest.fixture(scope="module")
 def found(ttnn):
-    return classes.find(ttnn)
+    return values.find(ttnn)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +129,7 @@ def test_the_samples_differ_from_the_defaults(ttnn, found, table):
 
 
 def _is_dead(cls, name):
-    """Tell whether ttnn says that a field is kept for old callers only and never changes."""
+    """Return whether ttnn says that a field is kept for old callers only and never changes."""
     member = vars(cls).get(name)
     return isinstance(member, property) and "no-op" in (member.fget.__doc__ or "")
 

@@ -13,7 +13,7 @@ EXAMPLE = EXAMPLES / "deepseek_moe"
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory):
-    """The directory of a trove with all calls, and what was told of them."""
+    """The directory of a trove with all calls, and their JSON summary."""
     directory = tmp_path_factory.mktemp("traced")
     options = ("--board", "galaxy", "--shadow", "--store", "trove.db", "--json")
     done = run(directory, "optrove", "trace", str(EXAMPLE / "test_deepseek_moe.py"), *options)
@@ -23,11 +23,11 @@ def traced(tmp_path_factory):
 
 
 def test_on_32_chips_everything_passes_and_every_argument_is_traced(traced):
-    told = traced[1]
-    assert told["tests"] == {"passed": 6}
-    assert told["accounting"]["untraceable"] == {}
-    assert told["faults"] == {}
-    ops = {each["op"] for each in told["ops"]}
+    answer = traced[1]
+    assert answer["tests"] == {"passed": 6}
+    assert answer["accounting"]["untraceable"] == {}
+    assert answer["faults"] == {}
+    ops = {each["op"] for each in answer["ops"]}
     assert {"ttnn.all_reduce", "ttnn.reduce_scatter", "ttnn.all_gather"} <= ops
     assert "ttnn.transformer.paged_flash_multi_latent_attention_decode" in ops
 

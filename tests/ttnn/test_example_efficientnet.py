@@ -38,8 +38,8 @@ def wrong_weight():
 def project(tmp_path_factory):
     """A directory with the trove of a small network, with block floats, run twice."""
     directory = tmp_path_factory.mktemp("traced")
-    told = traced(directory, TEST, *BOARD, "--shadow", "--", "-k", "small-bfloat8_b")
-    assert told["tests"] == {"passed": 2}
+    answer = traced(directory, TEST, *BOARD, "--shadow", "--", "-k", "small-bfloat8_b")
+    assert answer["tests"] == {"passed": 2}
     return directory
 
 
@@ -49,8 +49,8 @@ def test_every_case_replays_as_itself_and_has_good_numbers(project):
 
 
 def test_the_whole_network_gives_many_configurations_of_one_operation(tmp_path):
-    told = traced(tmp_path, TEST, *BOARD, "--", "-k", "b0")
-    unique = {each["op"]: each["unique"] for each in told["ops"]}
+    answer = traced(tmp_path, TEST, *BOARD, "--", "-k", "b0")
+    unique = {each["op"]: each["unique"] for each in answer["ops"]}
     assert unique["ttnn.sigmoid_accurate"] >= 28
     assert len(replayed(tmp_path, *BOARD)) > 150
     filters = ("--shape", "1x1x12544x32", "--dtype", "bfloat8_b", "--memory", "L1_HEIGHT_SHARDED")

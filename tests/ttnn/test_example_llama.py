@@ -36,7 +36,7 @@ def wrong_weight():
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory):
-    """The directory of a trove with all calls on two chips, and what was told of them."""
+    """The directory of a trove with all calls on two chips, and their JSON summary."""
     directory = tmp_path_factory.mktemp("traced")
     options = ("--board", "n300", "--shadow", "--store", "trove.db", "--json")
     done = run(directory, "optrove", "trace", str(EXAMPLE / "test_llama.py"), *options)
@@ -46,11 +46,11 @@ def traced(tmp_path_factory):
 
 
 def test_on_two_chips_everything_passes_and_every_argument_is_traced(traced):
-    told = traced[1]
-    assert told["tests"] == {"passed": 8}
-    assert told["accounting"]["untraceable"] == {}
-    assert told["faults"] == {}
-    ops = {each["op"] for each in told["ops"]}
+    answer = traced[1]
+    assert answer["tests"] == {"passed": 8}
+    assert answer["accounting"]["untraceable"] == {}
+    assert answer["faults"] == {}
+    ops = {each["op"] for each in answer["ops"]}
     assert {"ttnn.all_reduce", "ttnn.reduce_scatter", "ttnn.all_gather"} <= ops
 
 

@@ -1,6 +1,6 @@
 """The two hot paths, in C and in Python, record the same and let nothing go wrong.
 
-What the quick ways and the thorough one have in common is told in test_capture_modes.py.
+test_capture_modes.py tests what the fast path and the slow one have in common.
 """
 
 import _thread
@@ -23,10 +23,10 @@ from optrove.frameworks.probe_protocol import ObservedOp
 from optrove.frameworks.ttnn.probe import fast_path
 from optrove.frameworks.ttnn.probe.fingerprints import TtnnFingerprints
 from optrove.frameworks.ttnn.probe.probe import TtnnProbe
+from optrove.journal import format as layout
 from optrove.journal.format import find_journals
 from optrove.journal.reader import JournalReader
 from optrove.journal.writer import WINDOW_RECORDS, Journal
-from optrove.model.records import CallOutcome
 from parts import C_EXTENSION, leave_out
 from tracing import seen_in, start_recorder, tracing
 
@@ -46,17 +46,6 @@ def choose(way, monkeypatch):
 @pytest.fixture(params=WAYS)
 def either_way(request, monkeypatch):
     choose(request.param, monkeypatch)
-
-
-@pytest.fixture
-def make(ttnn, device):
-    """Make a tensor in tiles on one chip."""
-
-    def make(*shape, **keywords):
-        given = {"dtype": ttnn.bfloat16, "layout": ttnn.TILE_LAYOUT, "device": device} | keywords
-        return ttnn.zeros(shape or (32, 32), **given)
-
-    return make
 
 
 class Watch:
@@ -147,7 +136,7 @@ def attempt(call):
 
 
 def first_lines(text):
-    """Return what an error says, without the places in memory that ttnn tells after it."""
+    """Return the text of an error, without the addresses that ttnn adds."""
     return text and text.partition("backtrace:")[0]
 
 
@@ -278,7 +267,7 @@ CALLS = [
 ]
 
 
-def test_calls_that_differ_in_anything_are_told_apart(watch):
+def test_calls_that_differ_in_anything_are_distinguished(watch):
     own = watch(lambda *arguments, **keywords: None)
     for _ in range(4):
         for arguments, keywords in CALLS:
@@ -290,7 +279,7 @@ def test_calls_that_differ_in_anything_are_told_apart(watch):
         assert len({*hashes[number :: len(CALLS)]}) == 1
 
 
-def test_texts_that_are_made_anew_are_recognised(watch):
+def test_new_but_equal_texts_are_recognized(watch):
     own = watch(lambda text: None)
     for number in range(20):
         own(f"text {number % 2}")
@@ -298,7 +287,7 @@ def test_texts_that_are_made_anew_are_recognised(watch):
     assert len(watch.begun) == 2
 
 
-def test_any_number_of_different_calls_is_told_apart(watch):
+def test_any_number_of_different_calls_is_distinguished(watch):
     own = watch(lambda number, text: None)
     numbers = [*range(3000)]
     for _ in range(3):
@@ -401,18 +390,18 @@ def test_a_call_may_outlast_its_window(watch):
     watched(0)
     watched(1)
     reader = watch.reader
-    told = Counter()
-    for group in reader.groups():
-        told[reader.op(group.case), group.outcome] += group.count
-    assert told == {
-        ("own.outer", CallOutcome.RETURNED): 4,
-        ("own.inner", CallOutcome.RETURNED): 4 * (WINDOW_RECORDS + 10),
+    counts = Counter()
+    for (word, *_, outcome), tally in reader.tallies.items():
+        counts[reader.op(layout.number_of(word)), outcome] += tally.calls
+    assert counts == {
+        ("own.outer", layout.RETURNED): 4,
+        ("own.inner", layout.RETURNED): 4 * (WINDOW_RECORDS + 10),
     }
 
 
 @dataclass
 class Fragile:
-    """An object that interrupts whoever describes it, once, when it is armed."""
+    """An object that interrupts its description, once, when it is armed."""
 
     value: int
 
@@ -458,7 +447,7 @@ class Interrupting(Exception):
         raise KeyboardInterrupt
 
 
-def test_an_interrupt_while_an_error_is_told_reaches_the_program(watch):
+def test_an_interrupt_while_an_error_is_recorded_reaches_the_program(watch):
     def fail(given):
         raise given
 
@@ -475,7 +464,7 @@ def test_an_interrupt_while_an_error_is_told_reaches_the_program(watch):
     ]
 
 
-def test_errors_that_cannot_be_told_stay_the_same(watch):
+def test_errors_that_cannot_be_printed_stay_the_same(watch):
     class Unspeakable(Exception):
         def __str__(self):
             raise RuntimeError("no words")
@@ -520,13 +509,13 @@ def test_what_stands_in_for_a_function_has_its_names(tmp_path, ttnn, make, eithe
     a = make()
     names = ("__name__", "__qualname__", "__module__", "__doc__")
 
-    def told():
+    def counts():
         places = (ttnn.Tensor.reshape, a.reshape, ttnn.deallocate.function)
         return [getattr(place, name) for place in places for name in names]
 
-    before = told()
+    before = counts()
     with tracing(tmp_path):
-        assert told() == before
+        assert counts() == before
         assert copy.copy(ttnn.Tensor.reshape) is ttnn.Tensor.reshape
         assert copy.deepcopy(ttnn.Tensor.reshape) is ttnn.Tensor.reshape
         with pytest.raises(AttributeError, match="no_such_name"):

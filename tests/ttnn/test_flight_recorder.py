@@ -27,14 +27,14 @@ with optrove.mock_board("n150"):
 directory, how = Path(sys.argv[1]), sys.argv[2]
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 with (directory / "returned").open("r+b") as file:
-    told = mmap.mmap(file.fileno(), 16)
+    progress = mmap.mmap(file.fileno(), 16)
 device = ttnn.open_device(device_id=0)
 a = ttnn.zeros((32, 32), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
 ttnn.add(a, 0)  # so that its kernels are built
 with optrove.trace(directory / "trove.db"):
     for number in range(1, 1 << 60):
         ttnn.add(a, number // 3)
-        told[:8] = number.to_bytes(8, sys.byteorder)
+        progress[:8] = number.to_bytes(8, sys.byteorder)
         if how == "crash" and number == 30:
             ttnn.deallocate(a)
             ttnn.concat([a, a], 0)
@@ -102,8 +102,8 @@ def test_the_op_in_which_ttnn_crashed_is_named_with_its_arguments(tmp_path):
     *before, freed, last = calls_in(directory)
     assert [call.outcome for call in before] == ["returned"] * 30
     assert (freed.op, freed.outcome) == ("ttnn.deallocate", "returned")
-    (flying,) = summary_of(directory).in_flight
-    assert (flying.op, flying.case) == ("ttnn.concat", last.case)
+    ((_, case),) = summary_of(directory).in_flight
+    assert (case.op, case) == ("ttnn.concat", last.case)
     assert [part.identity for part in last["tensors"].items] == [0, 0]
     assert encode(last["dim"]) == 0
     assert last.outcome == "unfinished"

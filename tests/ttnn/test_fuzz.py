@@ -6,7 +6,6 @@ import random
 import pytest
 
 from mutations import ends_well, mutate, places
-from optrove.frameworks.ttnn.convert import table as classes
 from optrove.frameworks.ttnn.convert import table as values
 from optrove.runconfig.jsonable import from_jsonable, to_jsonable
 from optrove.serializer.tables import StructConverter
@@ -20,7 +19,7 @@ EDGE_DOCUMENTS = 3_000
 
 @pytest.fixture(scope="module")
 def seeds(ttnn):
-    found, table = classes.find(ttnn), values.table()
+    found, table = values.find(ttnn), values.table()
     samples = Samples(ttnn, found, table)
     return [
         to_jsonable(live)
@@ -33,7 +32,7 @@ def seeds(ttnn):
 @pytest.fixture(scope="module")
 def placements(ttnn):
     """Documents of shards, tensor specs and ranges: what ttnn computes with when it is made."""
-    samples = Samples(ttnn, classes.find(ttnn), values.table())
+    samples = Samples(ttnn, values.find(ttnn), values.table())
     live = [
         *sharded_memories(ttnn),
         *sharded_specs(ttnn),

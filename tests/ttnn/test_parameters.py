@@ -7,7 +7,7 @@ import pytest
 
 import optrove
 from observed_calls import observed
-from optrove.capture.op_lines import OpLines
+from optrove.capture.op_line_writer import OpLineWriter
 from optrove.capture.parameters import ParameterFiles, parameter_directory
 from optrove.errors import NoNumbers
 from optrove.frameworks.tensor_values import numbers, sketch
@@ -214,10 +214,10 @@ def test_a_dtype_that_ttnn_itself_cannot_read_says_so(ttnn, torch):
 
 def test_a_sketch_keeps_whole_numbers_exact_and_counts_what_is_no_number(ttnn, torch):
     whole = ttnn.from_torch(torch.tensor([[0, 2**31 - 1], [-(2**31), 0]], dtype=torch.int32))
-    told = sketch(whole)
-    assert (told["min"], told["max"], told["count"]) == (-(2**31), 2**31 - 1, 4)
-    assert isinstance(told["max"], int)
-    assert (told["zero_share"], told["nan_count"]) == (0.5, 0)
+    facts = sketch(whole)
+    assert (facts["min"], facts["max"], facts["count"]) == (-(2**31), 2**31 - 1, 4)
+    assert isinstance(facts["max"], int)
+    assert (facts["zero_share"], facts["nan_count"]) == (0.5, 0)
     floats = torch.tensor([1.0, 3.0, math.nan, -math.inf], dtype=torch.bfloat16)
     assert sketch(floats) == {
         "count": 4,
@@ -261,7 +261,7 @@ def test_ttnns_own_settings_choose_the_directory(ttnn, tmp_path, monkeypatch):
 
 
 def test_a_line_of_an_op_call_is_read_back_with_its_tensors(ttnn, device, torch, tmp_path):
-    sink = OpLines(tmp_path / "ops.jsonl")
+    sink = OpLineWriter(tmp_path / "ops.jsonl")
     tensor = ttnn.from_torch(torch.ones(2, 3), device=device, layout=ttnn.TILE_LAYOUT)
     keywords = {"memory_config": ttnn.L1_MEMORY_CONFIG}
     result = call(ttnn, sink, "add", tensor, tensor, **keywords)

@@ -1,3 +1,5 @@
+import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,45 @@ def test_an_untouched_test_runs_on_the_mock_board(project):
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["optrove: mock board n300, *numbers mean nothing*"])
     assert not (project.path / "generated").exists()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("shadow", [False, True])
+def test_comparisons_on_a_plain_mock_board_are_void(pytester, shadow):
+    pytester.makepyfile(
+        """
+        import torch, ttnn
+        from optrove.metrics import assert_with_pcc
+
+        def test_sum():
+            device = ttnn.open_device(device_id=0)
+            ones = ttnn.ones([32, 32], ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+            output = ttnn.to_torch(ones + ones).float()
+            assert_with_pcc(output, output, 0.99)
+            ttnn.close_device(device)
+        """
+    )
+    options = ["--optrove-board", "n150", "--results-csv", "results.csv", "--junitxml", "junit.xml"]
+    result = pytester.runpytest_subprocess(*options, *["--optrove-shadow"] * shadow)
+    result.assert_outcomes(passed=1)
+    (row,) = csv.DictReader((pytester.path / "results.csv").read_text().splitlines())
+    (metric,) = json.loads(row["metrics_json"])
+    ran_on = "shadow n150" if shadow else "mock n150"
+    assert row["ran_on"] == ran_on
+    assert f'name="ran_on" value="{ran_on}"' in (pytester.path / "junit.xml").read_text()
+    assert (metric["passed"], metric.get("void", False)) == (
+        (True, False) if shadow else (None, True)
+    )
+    assert ("1 comparisons are void" in result.stdout.str()) is not shadow
+
+
+def test_a_plugin_that_imports_ttnn_early_is_told_what_works(pytester):
+    pytester.makepyfile(early="import ttnn", test_one="def test_one(): pass")
+    options = ("--optrove-board", "n150")
+    result = pytester.runpytest_subprocess("-p", "early", *options)
+    result.stderr.fnmatch_lines(["*name the plugin in pytest_plugins of a conftest.py*"])
+    pytester.makeconftest("pytest_plugins = ['early']")
+    pytester.runpytest_subprocess(*options).assert_outcomes(passed=1)
 
 
 def test_the_board_can_come_from_the_environment(project, monkeypatch):

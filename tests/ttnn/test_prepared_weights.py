@@ -107,7 +107,7 @@ def test_weights_that_were_laid_out_beforehand_are_known(
 ):
     pixels, weight, bias = numbers
     config = ttnn.Conv2dConfig(weights_dtype=ttnn.bfloat16)
-    told = {
+    options = {
         "input_memory_config": image.memory_config(),
         "input_layout": image.layout,
         "device": device,
@@ -118,9 +118,9 @@ def test_weights_that_were_laid_out_beforehand_are_known(
     }
     host = [ttnn.from_torch(each, ttnn.float32) for each in (weight, bias)]
     filters = ttnn.prepare_conv_weights(
-        weight_tensor=host[0], weights_format="OIHW", has_bias=True, **told
+        weight_tensor=host[0], weights_format="OIHW", has_bias=True, **options
     )
-    laid_out = ttnn.prepare_conv_bias(bias_tensor=host[1], **told)
+    laid_out = ttnn.prepare_conv_bias(bias_tensor=host[1], **options)
     output, *_ = convolve(image, filters, laid_out, ttnn.bfloat16)
     exact = pixels.bfloat16().float() @ weight.bfloat16().float().reshape(OUTPUTS, INPUTS).T
     expected = (exact + bias.bfloat16().float()).bfloat16()

@@ -89,13 +89,13 @@ def verdicts(attempts):
 def test_the_same_jobs_get_the_same_verdicts_as_on_this_machine(engine):
     jobs = [job("add", number) for number in range(40)]
     jobs += [job("crash"), job("hang", timeout_ns=SHORT_NS), job("refuse"), job("unbuildable")]
-    told = []
-    there = list(engine.run_jobs(jobs, board="galaxy", workers=Workers(4, ODD), tell=told.append))
+    lines = []
+    there = list(engine.run_jobs(jobs, board="galaxy", workers=Workers(4, ODD), log=lines.append))
     here = run_jobs(jobs, board="galaxy", workers=Workers(1, ODD))
     assert len(there) == len(jobs)
     assert verdicts(there) == verdicts(here)
     assert Counter(each.outcome for each in there)[Outcome.PASSED] == 40
-    assert any("odd.hang: no end within 0.5 s" in line for line in told)
+    assert any("odd.hang: no end within 0.5 s" in line for line in lines)
 
 
 def test_real_operations_get_the_same_verdicts_as_on_this_machine(engine):
@@ -130,12 +130,12 @@ def test_each_job_lands_where_its_mesh_is_and_what_is_nowhere_is_not_run(engine)
 
 
 def test_a_board_is_reset_on_the_node_that_has_it(engine, nodes):
-    told = []
+    lines = []
     jobs = [job("wedge", kind=DeviceKind.HARDWARE, timeout_ns=SHORT_NS)]
     jobs += [job("add", number, kind=DeviceKind.HARDWARE) for number in range(3)]
-    attempts = engine.run_jobs(jobs, board="n300", workers=Workers(1, ODD), tell=told.append)
+    attempts = engine.run_jobs(jobs, board="n300", workers=Workers(1, ODD), log=lines.append)
     assert Counter(each.outcome for each in attempts) == {Outcome.HUNG: 1, Outcome.PASSED: 3}
-    assert sum("the board was reset" in line for line in told) == 1
+    assert sum("the board was reset" in line for line in lines) == 1
     assert not nodes.board.exists()
 
 
@@ -148,9 +148,9 @@ def test_a_node_that_cannot_work_is_the_reason_of_all_that_was_not_run(engine):
 
 def test_a_lost_node_costs_nothing_but_time(engine, nodes):
     jobs = [job("add", number) for number in range(60)]
-    told = []
+    lines = []
     attempts = []
-    run = engine.run_jobs(jobs, board="n300", workers=Workers(1, ODD), tell=told.append)
+    run = engine.run_jobs(jobs, board="n300", workers=Workers(1, ODD), log=lines.append)
     with closing(run):
         for attempt in run:
             attempts.append(attempt)
@@ -162,10 +162,10 @@ def test_a_lost_node_costs_nothing_but_time(engine, nodes):
     }
     assert {each.outcome for each in attempts} == {Outcome.PASSED}
     assert len({each.outputs for each in attempts}) == 2, "two processes, one after the other"
-    assert any("was lost; its" in line for line in told)
+    assert any("was lost; its" in line for line in lines)
 
 
-def test_a_node_that_does_not_come_back_is_waited_for_and_then_told(engine, nodes):
+def test_a_node_that_does_not_come_back_is_waited_for_and_then_reported(engine, nodes):
     jobs = [job("add", number) for number in range(60)]
     impatient = replace(engine, wait_seconds=1.0)
     attempts = []

@@ -83,12 +83,12 @@ def test_every_recorded_case_replays_as_itself_with_the_recorded_outputs(recorde
     assert len(attempts) == len(jobs) > 5
     for job in jobs:
         attempt = attempts[placement_hash(job.case)]
-        told = f"{job.case.op}: {attempt.outcome} {attempt.detail}"
-        assert attempt.outcome is Outcome.PASSED, told
-        assert attempt.replayed_case_id == attempt.case_id, told
-        assert attempt.outputs == job.outputs, told
-        assert attempt.detail is None, told
-        assert len(attempt.notes) == (job.case.op in FILES), told
+        answer = f"{job.case.op}: {attempt.outcome} {attempt.detail}"
+        assert attempt.outcome is Outcome.PASSED, answer
+        assert attempt.replayed_case_id == attempt.case_id, answer
+        assert attempt.outputs == job.outputs, answer
+        assert attempt.detail is None, answer
+        assert len(attempt.notes) == (job.case.op in FILES), answer
 
 
 @pytest.mark.slow
@@ -97,9 +97,13 @@ def test_every_recorded_case_replays_as_itself_with_the_recorded_outputs(recorde
 def test_every_recorded_case_has_good_numbers_on_the_shadow(recorded, board):
     # On the shadow, what is read from one chip is a host tensor for any chip.
     apart = ("ttnn.to_device", "ttnn.dump_tensor") if board == "n300" else ()
-    jobs = [job for job in recorded(board) if job.case.op not in apart]
+    jobs = [
+        replace(job, device_kind=DeviceKind.SHADOW)
+        for job in recorded(board)
+        if job.case.op not in apart
+    ]
     measured = Counter()
-    for attempt in run_jobs(jobs, board=board, device_kind=DeviceKind.SHADOW):
+    for attempt in run_jobs(jobs, board=board):
         assert attempt.outcome is Outcome.PASSED, attempt.detail
         assert attempt.replayed_case_id == attempt.case_id
         for each in attempt.measurements:
@@ -138,7 +142,7 @@ def test_deliberately_broken_cases_are_rejected():
 def test_what_a_board_refuses_is_said_in_ttnns_own_words():
     jobs = {
         "rejected": unary("ttnn.relu", heights(128, 64, 4, (31, 64))),
-        "out_of_memory": unary("ttnn.relu", tensor(0, (1, 1, 32768, 8192), lies=memory(L1))),
+        "out_of_memory": unary("ttnn.relu", tensor(0, (1, 1, 32768, 8192), stored_in=memory(L1))),
     }
     attempts = attempts_at([mock(case) for case in jobs.values()], "n150")
     found = {name: attempts[placement_hash(case)] for name, case in jobs.items()}
@@ -281,7 +285,7 @@ def test_the_places_of_c_are_matched_with_keyword_only_parameters(ttnn_executor)
     assert "activations was not recorded; left at its default" in attempt.notes
 
 
-def test_truth_values_of_c_are_none_of_pythons_numbers(ttnn_executor):
+def test_printed_numbers_become_booleans_where_a_parameter_is_one(ttnn_executor):
     attempt = ttnn_executor(
         by_place("ttnn.untilize", tensor(0, (1, 1, 32, 64)), memory("DRAM"), Int(1))
     )
@@ -369,9 +373,9 @@ def test_semaphores_of_which_only_the_address_was_kept_are_supplied_and_said():
     )
     attempt = attempt_at(case, "n300")
     assert attempt.outcome is Outcome.PASSED, attempt.detail
-    told = "\n".join(attempt.notes)
-    assert told.count("the semaphore in multi_device_global_semaphore was made") == 2
-    assert "no fabric was recorded; the mesh was opened with FABRIC_1D" in told
+    answer = "\n".join(attempt.notes)
+    assert answer.count("the semaphore in multi_device_global_semaphore was made") == 2
+    assert "no fabric was recorded; the mesh was opened with FABRIC_1D" in answer
 
 
 @pytest.mark.slow
@@ -397,10 +401,10 @@ def test_small_l1_is_supplied_where_it_is_missed():
     for attempt in (first, second):
         assert attempt.outcome is Outcome.PASSED, attempt.detail
         assert "the device was opened with 24576" in str(attempt.notes)
-    (told,) = run_jobs([mock(case, device=DeviceParameters(l1_small_size=32768))], board="n150")
-    assert told.outcome is Outcome.PASSED
-    assert told.detail is None
-    assert told.notes == ()
+    (answer,) = run_jobs([mock(case, device=DeviceParameters(l1_small_size=32768))], board="n150")
+    assert answer.outcome is Outcome.PASSED
+    assert answer.detail is None
+    assert answer.notes == ()
 
 
 @pytest.mark.slow
@@ -422,12 +426,12 @@ def test_a_crash_of_ttnn_itself_costs_one_case_and_slow_dispatch_helps():
             ("topology", Symbol("ttnn.Topology", "Linear")),
         ),
     )
-    told = []
+    answer = []
     jobs = [mock(crashing), mock(unary("ttnn.relu", spread(0)))]
-    attempts = attempts_at(jobs, "galaxy", tell=told.append)
+    attempts = attempts_at(jobs, "galaxy", log=answer.append)
     assert {each.outcome for each in attempts.values()} == {Outcome.PASSED}
-    if told:  # a later ttnn may be cured
-        assert told[0].startswith("ttnn.point_to_point: the process ended with signal 11")
+    if answer:  # a later ttnn may be cured
+        assert answer[0].startswith("ttnn.point_to_point: the process ended with signal 11")
         noted = str(attempts[placement_hash(crashing)].notes)
         assert "this is with TT_METAL_SLOW_DISPATCH_MODE=1" in noted
 

@@ -90,8 +90,8 @@ def test_an_unknown_spelling_is_counted_and_not_guessed(tmp_path):
     arguments(document)["program_config"]["value"] = "Mystery<8>"
     done = run(tmp_path, document)
     assert done.returncode == 1
-    told = "SoftmaxShardedMultiCoreProgramConfig has no known form: 'Mystery<8>'"
-    assert f"arguments.program_config: {told}" in done.stdout
+    message = "SoftmaxShardedMultiCoreProgramConfig has no known form: 'Mystery<8>'"
+    assert f"arguments.program_config: {message}" in done.stdout
 
 
 def test_an_empty_file_is_no_success(tmp_path):

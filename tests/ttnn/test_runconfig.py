@@ -313,7 +313,7 @@ def test_a_folder_of_weights_can_be_moved_and_every_damage_is_named(
     second.unlink()
     third.write_bytes(bytes(len(third.read_bytes())))
     found = faults(lambda: create_run_config(config, weights, mesh))
-    assert "it is torn" in found["w1.input_tensor_b"]
+    assert "it is incomplete" in found["w1.input_tensor_b"]
     assert "there is no file" in found["w2.input_tensor_b"]
     assert "was changed after it was written" in found["w3.input_tensor_b"]
     unverified = faults(
@@ -336,12 +336,12 @@ def test_only_what_changed_is_written_again(state_dict, mesh, tmp_path, caplog):
 
     import ttnn as loaded
 
-    first, told = written()
-    assert "2 of them written" in told
-    assert written() == (first, told.replace("2 of them", "0 of them"))
+    first, logged = written()
+    assert "2 of them written" in logged
+    assert written() == (first, logged.replace("2 of them", "0 of them"))
     for change in ({"scale": 2.0}, {"dtype": loaded.bfloat16}, {"sharding": column_sharded()}):
-        other, told = written(**change)
-        assert "1 of them written" in told
+        other, logged = written(**change)
+        assert "1 of them written" in logged
         assert other.recipe != first.recipe
     Path(first.path).write_bytes(b"torn")
     assert "1 of them written" in written(sharding=column_sharded())[1]
@@ -423,9 +423,9 @@ def test_the_check_command_finds_wrong_arguments_and_damaged_weights(
 
     def check(*words):
         done = CliRunner().invoke(root, ["config", "check", str(file), "--json", *words])
-        (told,) = json.loads(done.stdout)
-        assert told["signatures"]
-        return done.exit_code, {each["path"]: each["problem"] for each in told["faults"]}
+        (logged,) = json.loads(done.stdout)
+        assert logged["signatures"]
+        return done.exit_code, {each["path"]: each["problem"] for each in logged["faults"]}
 
     save_config(config, file)
     assert check() == (0, {})
@@ -438,7 +438,7 @@ def test_the_check_command_finds_wrong_arguments_and_damaged_weights(
     code, found = check("--weights", str(folder))
     assert code == 1
     assert "does not take" in found["slice"]
-    assert "it is torn" in found["w2.input_tensor_b"]
+    assert "it is incomplete" in found["w2.input_tensor_b"]
     assert "no such entry" in found["w3.input_tensor_b"]
     assert "expected is ttnn.bfloat16" in found["w1.input_tensor_b"]
 
@@ -448,7 +448,7 @@ def test_traced_calls_know_the_entry_that_their_arguments_came_from(
 ):
     from optrove.report.usage import config_groups
     from optrove.trove.opening import reading
-    from optrove.trove.query import Asked, configurations, select, with_configs
+    from optrove.trove.query import CaseFilters, configurations, select, with_configs
 
     model = {"model": {"layers": {"0-1": mlp_class.decode_model_config(HF_CONFIG, mesh)}}}
     weights = {"model": {"layers": {"0-1": weight_config}}}
@@ -471,7 +471,7 @@ def test_traced_calls_know_the_entry_that_their_arguments_came_from(
 
     def calls(op):
         with reading(str(trove)) as reader:
-            (answer,) = select(reader, Asked(name=op))
+            (answer,) = select(reader, CaseFilters(name=op))
             found = configurations(reader, answer.query, by_run=True)
             groups = config_groups(with_configs(reader, found))
         return {group.value: group.calls for group in groups}

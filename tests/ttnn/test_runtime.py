@@ -117,7 +117,7 @@ def damage_everything(fixed):
     "damage",
     [damage_compiler, damage_descriptor, damage_links, damage_link_target, damage_everything],
 )
-def test_damaged_files_are_made_anew(tmp_path, damage):
+def test_damaged_files_are_recreated(tmp_path, damage):
     cache = tmp_path / "cache"
     fixed = prepare(BOARDS["n300"], cache).descriptor.parent
     damage(fixed)

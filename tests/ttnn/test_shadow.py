@@ -15,7 +15,7 @@ from optrove.frameworks.ttnn.shadow.expected_outputs import (
     UNWRITTEN,
     WRITTEN,
 )
-from optrove.frameworks.ttnn.shadow.golden_overrides import OVERRIDES
+from optrove.frameworks.ttnn.shadow.golden_overrides import ADAPTERS, OVERRIDES
 from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirrors
 from optrove.frameworks.ttnn.shadow.shadow import active_report, is_shadow_call, shadow_numerics
 from optrove.frameworks.ttnn.signatures import Signatures
@@ -74,9 +74,9 @@ def test_torch_rounds_to_bfloat16_as_the_packing_of_ttnn_does(ttnn):
     numbers = (whole + steps[:, None]).view(torch.float32)
     packed = ttnn.from_torch(numbers, dtype=ttnn.bfloat16).to_torch()
     assert torch.equal(packed.isnan(), numbers.isnan())
-    told = ~numbers.isnan()
+    defined = ~numbers.isnan()
     rounded = numbers.to(torch.bfloat16)
-    assert torch.equal(packed.view(torch.int16)[told], rounded.view(torch.int16)[told])
+    assert torch.equal(packed.view(torch.int16)[defined], rounded.view(torch.int16)[defined])
 
 
 def test_what_is_read_back_has_the_spec_of_the_device_tensor(ttnn, report, numbers, put):
@@ -180,7 +180,13 @@ def test_an_op_without_a_golden_function_leaves_no_numbers(ttnn, report, numbers
         "ttnn.experimental.nlp_concat_heads_boltz",
         "ttnn.relu",
     ]
-    assert report.lines()[0] == "0 op calls computed, 2 without numbers"
+    assert report.lines() == [
+        "0 op calls computed, 2 without numbers",
+        (
+            "1 x ttnn.experimental.nlp_concat_heads_boltz: it has no golden function; "
+            "1 calls after it have none either"
+        ),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -284,7 +290,7 @@ def test_it_stays_on_until_the_last_block_ends(ttnn, mesh, numbers, put):
     assert patched_names(ttnn) == before
 
 
-def test_its_own_calls_can_be_told_from_the_models(ttnn, report, numbers, put, monkeypatch):
+def test_its_own_calls_are_distinguished_from_the_models(ttnn, report, numbers, put, monkeypatch):
     operation = ttnn.decorators.FastOperation
     original, seen = operation.__call__, []
 
@@ -315,9 +321,12 @@ def test_the_tables_name_ops_that_exist(ttnn):
     assert known.keys() >= MOVES | UNWRITTEN | WRITTEN.keys() | ONLY_IN_TRAINING
     for name, parameters in WRITTEN.items():
         assert parameters <= Signatures().parameters(known[name])
-    for name, stated in OVERRIDES.items():
-        parameters = signature(stated).parameters.keys() - {"positions"}
-        assert parameters <= Signatures().parameters(known[name])
+    for name, stated in (*OVERRIDES.items(), *((n, a.adapt) for n, a in ADAPTERS.items())):
+        found = signature(stated).parameters.values()
+        named = {
+            each.name for each in found if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
+        }
+        assert named - {"is_sharded"} <= Signatures().parameters(known[name])
 
 
 def test_replicated_and_sharded_tensors_compute_chip_by_chip(ttnn, report, row):

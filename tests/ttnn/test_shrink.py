@@ -40,7 +40,7 @@ def ask(store, *words):
 
 @pytest.fixture(scope="module")
 def shrunk(store, tmp_path_factory):
-    """What is told of the case that fails, when it was shrunk."""
+    """The JSON of the failing case after shrinking."""
     directory = str(tmp_path_factory.mktemp("shrunk"))
     name = placement_hash(WRONG)[:12]
     result = ask(store, name, "--board", "n150", "-o", directory, "--json")

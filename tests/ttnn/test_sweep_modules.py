@@ -11,7 +11,7 @@ from optrove.model.records import Outcome, Sweep
 from optrove.replay.runner import run_jobs
 from optrove.sweep import MasterConfigLoader, unpack_traced_config
 from optrove.sweep.vector_files import vectors_from_file, write_vectors
-from optrove.sweep.vectors import module_vectors
+from optrove.sweep.vectors import VectorRequest, module_vectors
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 
@@ -134,12 +134,12 @@ def run(
 
 def shards(rows, width=32):
     grid = [{"start": {"x": 0, "y": 0}, "end": {"x": rows - 1, "y": 0}}]
-    lies = {"grid": grid, "shape": [32, width], "orientation": "ROW_MAJOR"}
-    return memory("HEIGHT_SHARDED", "L1", lies)
+    stored_in = {"grid": grid, "shape": [32, width], "orientation": "ROW_MAJOR"}
+    return memory("HEIGHT_SHARDED", "L1", stored_in)
 
 
 def unary(rows, width, number):
-    given = tensor((1, 1, 32 * rows, width), lies=shards(rows, width), tensor_placement=None)
+    given = tensor((1, 1, 32 * rows, width), stored_in=shards(rows, width), tensor_placement=None)
     return configuration({"input_tensor": given}, number=number)
 
 
@@ -157,7 +157,7 @@ def place(tmp_path_factory):
     adding = [
         configuration({"input_tensor_a": one, "input_tensor_b": other}, number=100 + number)
         for number, other in enumerate(
-            (one, tensor((1, 1, 32, 64), lies=shards(1, 64), tensor_placement=None), 2.0)
+            (one, tensor((1, 1, 32, 64), stored_in=shards(1, 64), tensor_placement=None), 2.0)
         )
     ]
     document = master(*sigmoid, again, op="ttnn.sigmoid_accurate")
@@ -225,7 +225,7 @@ def test_all_cases_gives_live_values_for_every_combination(place, ttnn):
         "input_b_memory_config",
     ]
     sweep = Sweep(suite="model_traced", board="n150")
-    found = module_vectors(place / "sigmoid.py", sweep, all_cases=True)
+    found = module_vectors(place / "sigmoid.py", sweep, VectorRequest(all_cases=True))
     assert len(found.vectors) == prod(counts.values()) == 900
 
 

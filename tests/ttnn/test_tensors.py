@@ -44,7 +44,7 @@ def tables(ttnn):
 
 @pytest.fixture
 def allocate(ttnn, mesh):
-    """Allocate a tensor on the mesh: a padded, tiled bfloat16 one unless told otherwise."""
+    """Allocate a tensor on the mesh: by default a padded, tiled bfloat16 one."""
 
     def make(shape=(1, 1, 50, 64), dtype="BFLOAT16", layout="TILE", memory=None):
         return ttnn.allocate_tensor_on_device(
@@ -159,7 +159,7 @@ def test_a_semaphore_without_a_witness_has_no_recipe(ttnn, mesh, cores, tables):
 
 
 @pytest.mark.parametrize("kind", ["GlobalSemaphore", "GlobalCircularBuffer", "SubDevice"])
-def test_a_handle_is_made_anew_from_its_recipe(ttnn, mesh, cores, tables, kind):
+def test_a_handle_is_recreated_from_its_recipe(ttnn, mesh, cores, tables, kind):
     senders = ttnn.CoreRange(ttnn.CoreCoord(1, 1), ttnn.CoreCoord(2, 1))
     l1 = ttnn.BufferType.L1
     recipes = {
@@ -178,7 +178,7 @@ def test_a_handle_is_made_anew_from_its_recipe(ttnn, mesh, cores, tables, kind):
     assert witnessed.describe(made) == recorded
 
 
-def test_a_mapper_is_made_anew_from_its_recipe(ttnn, mesh, tables):
+def test_a_mapper_is_recreated_from_its_recipe(ttnn, mesh, tables):
     shard = Struct("ttnn.PlacementShard", (("dim", describe(2, tables)),))
     recipe = {
         "placements": List((shard, Struct("ttnn.PlacementReplicate", ()))),
@@ -193,7 +193,7 @@ def test_a_mapper_is_made_anew_from_its_recipe(ttnn, mesh, tables):
     ]
 
 
-def test_the_commonest_mapper_is_made_anew(ttnn, mesh, tables):
+def test_the_commonest_mapper_is_recreated(ttnn, mesh, tables):
     mapper = ttnn.ReplicateTensorToMesh(mesh)
     recorded = describe(mapper, tables)
     replicate = "ttnn.ReplicateTensorToMesh"

@@ -4,7 +4,6 @@ import importlib.util
 
 import pytest
 
-from optrove.frameworks.ttnn.convert import table as classes
 from optrove.frameworks.ttnn.convert import table as values
 from optrove.frameworks.ttnn.execute.files import place_of_file
 from optrove.frameworks.ttnn.execute.invoking import Targets
@@ -64,7 +63,7 @@ def test_every_class_is_found_where_its_expression_names_it(ttnn, table):
 
 
 def test_every_configuration_is_made_again_by_its_text(ttnn, table, tables, made):
-    samples = Samples(ttnn, classes.find(ttnn), table)
+    samples = Samples(ttnn, values.find(ttnn), table)
     converters = [each for each in table.by_name.values() if isinstance(each, StructConverter)]
     wanted = [
         describe(live, tables)

@@ -95,7 +95,7 @@ def test_a_script_on_a_mock_board_gives_files_and_sketches():
 
 def test_numbers_that_mean_nothing_are_not_sketched():
     _, data = traced("demo.py", "--sketch")
-    assert data["sketches"]["tensors"] == 1  # what from_device gave lies on the host
+    assert data["sketches"]["tensors"] == 1  # what from_device gave stored_in on the host
     (reason,) = data["sketches"]["omitted"]
     assert "a mock board computes no numbers" in reason
 

@@ -50,6 +50,20 @@ def test_in_ci_the_run_fails(run, options):
     assert run(TESTS, *options, CI="true") == (1, said)
 
 
+def test_in_ci_the_run_may_lack_an_optional_part(run):
+    without = """
+        from parts import leave_out
+
+        def test_kernel():
+            leave_out("simulator", "OPTROVE_SIM is not set")
+
+        def test_other(): ...
+    """
+    status, last = run(without, CI="true")
+    assert status == 0
+    assert last.startswith("Left out: simulator (1 test: OPTROVE_SIM is not set; set it to a dir")
+
+
 @pytest.mark.parametrize("options", [(), ("-n", "2")])
 def test_a_test_module_that_imports_a_missing_part_is_left_out(run, options):
     hidden = "raise ModuleNotFoundError('there is none', name='ray')"

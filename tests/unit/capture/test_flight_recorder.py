@@ -29,8 +29,8 @@ def end_children(place, how, count):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    return [(Path(directory), returned, status) for directory, returned, status in told]
+    reported = [json.loads(line) for line in done.stdout.splitlines()]
+    return [(Path(directory), returned, status) for directory, returned, status in reported]
 
 
 def recorded(directory):
@@ -42,8 +42,8 @@ def recorded(directory):
             call = seen.call
             (argument, *more) = [encode(value) for _, value in seen.case.arguments]
             ending = [*map(encode, call.outputs)]
-            told = call.error if seen.outcome == "raised" else next(iter(ending), None)
-            yield seen.op, argument, seen.outcome, told, call.parent, more
+            reported = call.error if seen.outcome == "raised" else next(iter(ending), None)
+            yield seen.op, argument, seen.outcome, reported, call.parent, more
 
 
 def compare(directory, returned):
@@ -51,7 +51,7 @@ def compare(directory, returned):
     found = list(recorded(directory))
     place = top = 0
     for number, made in enumerate(islice(killed.sequence(), returned + 1)):
-        for op, argument, outcome, told, parent in killed.expected(*made):
+        for op, argument, outcome, reported, parent in killed.expected(*made):
             if number == returned and place == len(found):
                 break
             top = place if parent is None else top
@@ -60,7 +60,7 @@ def compare(directory, returned):
             assert seen[:2] == (op, argument)
             assert seen[4] == above
             unfinished = number == returned and seen[2] == "unfinished"
-            assert unfinished or seen[2:4] == (outcome, told)
+            assert unfinished or seen[2:4] == (outcome, reported)
             place += 1
     assert place == len(found)
     return place
@@ -91,7 +91,7 @@ def test_the_call_in_which_a_process_ended_is_named_with_its_arguments(tmp_path,
     assert last[:5] == ("fake.last", "the last", "unfinished", None, None)
     assert last[5] == [encode(describe([1, 2.5], loaded_tables()))]
     summary = summary_of(directory)
-    (flying,) = summary.in_flight
-    assert flying.op == "fake.last"
+    ((flying, case),) = summary.in_flight
+    assert case.op == "fake.last"
     assert flying.call_site.file == killed.__file__
-    assert [encode(value) for _, value in flying.case.arguments] == ["the last", last[5][0]]
+    assert [encode(value) for _, value in case.arguments] == ["the last", last[5][0]]

@@ -10,8 +10,8 @@ import pytest
 
 import fakeframework as fake
 import observed_calls
-from optrove.capture import op_lines as oplines
-from optrove.capture.op_lines import CaseIds, OpLines, TestNumbers
+from optrove.capture import op_line_writer as oplines
+from optrove.capture.op_line_writer import CaseIds, OpLineWriter, TestNumbers
 from optrove.model.case import Case
 from optrove.model.records import CallSite, Phase
 from optrove.model.values import Int, List, Null, TensorSpec
@@ -30,7 +30,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def sink(path):
-    sink = OpLines(path)
+    sink = OpLineWriter(path)
     yield sink
     sink.close()
 
@@ -171,12 +171,12 @@ def test_a_case_is_hashed_once_while_it_is_remembered(monkeypatch):
 def test_what_is_in_the_file_stays_and_a_torn_line_gets_its_end(tmp_path):
     path = tmp_path / "ops.jsonl"
     for _ in range(2):
-        sink = OpLines(path)
+        sink = OpLineWriter(path)
         sink.completed(observed(1))
         sink.close()
     with path.open("ab") as stream:
         stream.write(b'{"run_id": "ki')
-    sink = OpLines(path)
+    sink = OpLineWriter(path)
     sink.completed(observed(2))
     sink.close()
     *whole, torn, last = lines(path)
@@ -194,7 +194,7 @@ def test_a_closed_sink_takes_no_more_calls(sink):
 
 def test_a_path_that_cannot_be_written_is_an_error_of_the_system(tmp_path):
     with pytest.raises(IsADirectoryError):
-        OpLines(tmp_path)
+        OpLineWriter(tmp_path)
 
 
 WRITER = textwrap.dedent("""
@@ -203,9 +203,9 @@ WRITER = textwrap.dedent("""
     from observed_calls import observed
     from optrove.serializer import plain
     from optrove.serializer.tables import Tables
-    from optrove.capture.op_lines import OpLines
+    from optrove.capture.op_line_writer import OpLineWriter
     tables = Tables((plain.table(),))
-    sink = OpLines(Path(sys.argv[1]))
+    sink = OpLineWriter(Path(sys.argv[1]))
     process, calls = int(sys.argv[2]), int(sys.argv[3])
     for index in range(calls):
         sink.completed(observed("x" * (index * 97 % 9000), op_index=index, process=process))

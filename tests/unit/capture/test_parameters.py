@@ -10,7 +10,12 @@ import pytest
 import fakeframework as fake
 import observed_calls
 from observed_calls import STARTED_NS
-from optrove.capture.parameters import ParameterFiles, parameter_directory, remove_empty, spelled
+from optrove.capture.parameters import (
+    ParameterFiles,
+    json_numbers,
+    parameter_directory,
+    remove_empty,
+)
 from optrove.serializer import plain
 from optrove.serializer.tables import Tables
 
@@ -111,7 +116,7 @@ def test_what_contains_itself_ends(sink, directory):
     assert inner["$opaque"] == "builtins.list"
 
 
-def test_a_tensor_is_told_by_its_facts(sink, directory):
+def test_a_tensor_is_written_by_its_facts(sink, directory):
     tensor = fake.Tensor((2, 3), memory=fake.Memory("L1"))
     assert value_of(sink, directory, tensor) == {
         "type": "ttnn.Tensor",
@@ -147,9 +152,9 @@ def test_values_that_cannot_be_read_are_left_out_with_the_reason(directory):
 
 def test_values_that_json_lacks_are_strings():
     nested = [[1.5, float("nan")], [float("inf"), float("-inf")], [True, 2]]
-    assert spelled(nested) == [[1.5, "nan"], ["inf", "-inf"], [True, 2]]
-    assert spelled(float("nan")) == "nan"
-    assert spelled([1 + 2j]) == [{"$complex": [1.0, 2.0]}]
+    assert json_numbers(nested) == [[1.5, "nan"], ["inf", "-inf"], [True, 2]]
+    assert json_numbers(float("nan")) == "nan"
+    assert json_numbers([1 + 2j]) == [{"$complex": [1.0, 2.0]}]
 
 
 def test_processes_that_share_a_directory_never_write_over_one_another(directory):
@@ -222,6 +227,13 @@ def test_the_directory_is_the_first_that_is_set(tmp_path, monkeypatch, config, r
     monkeypatch.chdir(tmp_path)
     expected = tmp_path / root / "operation_parameters"
     assert parameter_directory(SimpleNamespace(**config)) == expected
+
+
+def test_a_named_trace_directory_comes_first_and_is_the_directory_itself(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TTNN_OPERATION_TRACE_DIR", "mine")
+    config = SimpleNamespace(operation_parameter_log_dir="/b")
+    assert parameter_directory(config) == tmp_path / "mine"
 
 
 def test_tensor_methods_have_no_file_but_indexing_has(sink, directory):

@@ -66,8 +66,8 @@ def test_a_call_is_in_the_journal_before_it_is_made(recorder, tmp_path):
         assert call.call.outcome is CallOutcome.UNFINISHED
         assert call.call.duration_ns is None
         assert arguments_of(call) == {"a": "now"}
-        (flying,) = summary_of(tmp_path).in_flight
-        assert (flying.op, flying.op_index, flying.case) == ("fake.add", 0, call.case)
+        ((flying, case),) = summary_of(tmp_path).in_flight
+        assert (case.op, flying.op_index, case) == ("fake.add", 0, call.case)
 
     perform(recorder, fake_op(), look, "now")
     assert calls_in(tmp_path)[0].outcome == "returned"
@@ -386,8 +386,19 @@ def test_calls_with_unknown_things_are_counted_when_there_are_too_many_cases(
         perform(recorder, fake_op(), lambda _: None, Thing())
     summary = summary_of(tmp_path)
     assert summary.accounting.observed == 5
-    assert summary.cases == 2
+    assert (summary.cases, summary.calls) == (2, 5)
     assert [count for _, count in summary.accounting.untraceable] == [5]
+
+
+def test_a_call_with_unknown_things_counts_as_none_that_differs_otherwise(
+    recorder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("optrove.journal.writer.MAX_OPAQUE", 2)
+    for number in (1, 2, 3, 2):
+        perform(recorder, fake_op(), lambda *_: None, Thing(), number)
+    summary = summary_of(tmp_path)
+    assert summary.accounting.observed == 4
+    assert (summary.cases, summary.calls) == (2, 3)
 
 
 def test_an_error_that_is_raised_again_is_written_once(recorder, tmp_path):

@@ -59,10 +59,10 @@ def test_show_for_machines_has_every_entry_once(pair):
 
 
 def test_prefill_and_decode_are_compared_entry_by_entry(pair):
-    told = ask("diff", pair, exit_code=1).stdout
-    assert "model.layers.3-60.experts.0-7.w1" in told
-    assert "  memory_config: 'DRAM' -> 'L1'" in told
-    assert "norm" not in told
+    answer = ask("diff", pair, exit_code=1).stdout
+    assert "model.layers.3-60.experts.0-7.w1" in answer
+    assert "  memory_config: 'DRAM' -> 'L1'" in answer
+    assert "norm" not in answer
 
 
 def test_layers_are_compared_with_each_other(pair):
@@ -83,21 +83,21 @@ def test_two_files_are_compared(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "answer"),
     [
         (["--layers", "3", "99"], "has nothing at 'model.layers.99'"),
         (["--paths", "a", "b"], "has nothing at 'a'"),
     ],
 )
-def test_what_is_not_there_cannot_be_compared(pair, words, told):
-    assert told in ask("diff", pair, *words, exit_code=2).stderr
+def test_what_is_not_there_cannot_be_compared(pair, words, answer):
+    assert answer in ask("diff", pair, *words, exit_code=2).stderr
 
 
 def test_a_single_config_has_nothing_to_be_compared_with(tmp_path):
     save_config({"w1": LinearConfig()}, tmp_path / "one.json")
     assert "--layers A B" in ask("diff", tmp_path / "one.json", exit_code=2).stderr
-    told = ask("diff", tmp_path / "one.json", "--layers", 0, 1, exit_code=2).stderr
-    assert "no numbered layers" in told
+    answer = ask("diff", tmp_path / "one.json", "--layers", 0, 1, exit_code=2).stderr
+    assert "no numbered layers" in answer
 
 
 @pytest.fixture
@@ -110,9 +110,9 @@ def without_ttnn(monkeypatch):
 def test_bad_ranges_and_bad_files_are_named(tmp_path):
     file = tmp_path / "bad.json"
     save_config({"0-3": {"w1": LinearConfig()}, "2": {"w1": LinearConfig()}}, file)
-    told = ask("check", file, exit_code=1)
-    assert '2.w1: given by "0-3" and by "2"' in told.stdout
-    assert "were not checked against its signatures" in told.stderr
+    answer = ask("check", file, exit_code=1)
+    assert '2.w1: given by "0-3" and by "2"' in answer.stdout
+    assert "were not checked against its signatures" in answer.stderr
     assert 'given by "0-3"' in ask("show", file, exit_code=2).stderr
     file.write_text("{")
-    assert "is no JSON" in ask("check", file, exit_code=2).stderr
+    assert "is not JSON" in ask("check", file, exit_code=2).stderr

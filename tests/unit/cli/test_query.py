@@ -7,11 +7,10 @@ import subprocess
 import sys
 
 import pytest
-from click.testing import CliRunner
 
-from optrove.capture.tracing import Tracing, Wanted
+import commands
+from optrove.capture.tracing import Tracing
 from optrove.cli.ask import COMMANDS
-from optrove.cli.main import main
 from optrove.model.records import Phase, Scope
 from optrove.serializer.described import describe_case
 from small_trove import (
@@ -41,15 +40,7 @@ def trove(tmp_path_factory):
 
 @pytest.fixture
 def ask(trove):
-    def asked(*words, exit_code=0):
-        result = CliRunner().invoke(main, [*words, "--store", str(trove)])
-        assert result.exit_code == exit_code, result.output
-        if exit_code == 2:
-            assert result.stdout == ""
-            return result.stderr
-        return json.loads(result.stdout) if "--json" in words else result.stdout
-
-    return asked
+    return lambda *words, exit_code=0: commands.ask(*words, "--store", trove, exit_code=exit_code)
 
 
 def id_of(one):
@@ -61,7 +52,7 @@ def texts(lines):
 
 
 class TestOps:
-    def test_are_listed_most_called_first_with_what_is_hidden(self, ask):
+    def test_are_listed_most_called_first_with_what_is_left_out(self, ask):
         assert texts(ask("ops")) == [
             "op                                  cases  calls  complete  models",
             "ttnn.matmul                             3    150      100%  2 models",
@@ -179,7 +170,7 @@ class TestShow:
         (family,) = ask("show", "paged_fill_cache", "--families", "--json")
         assert family["varies"] == {"batch_idx": list(range(8))}
 
-    def test_shows_a_hidden_op_that_is_named(self, ask):
+    def test_shows_a_data_movement_op_that_is_named(self, ask):
         assert "Operation: ttnn.to_device" in ask("show", "to_device")
         assert "to_device" not in ask("show", "*")
         assert "Operation: ttnn.to_device" in ask("show", "*", "--all-ops")
@@ -265,7 +256,7 @@ class TestRunsAndModels:
     def test_an_empty_trove_is_an_error_with_advice(self, tmp_path):
         path = make_trove(tmp_path / "empty.db")
         for words in (["ops"], ["runs"], ["models"]):
-            result = CliRunner().invoke(main, [*words, "--store", str(path)])
+            result = commands.run(*words, "--store", path)
             assert result.exit_code == 2
             assert "optrove trace, optrove import" in result.stderr
 
@@ -305,7 +296,7 @@ class TestDiff:
 
     def test_of_something_unknown_says_where_it_was_looked_for(self, ask):
         error = ask("diff", "llama-3.2-1b-instrukt", LLAMA_RUN, exit_code=2)
-        assert "is no file, no beginning of a run's id, and in no model's name" in error
+        assert "is not a file, the start of a run id, or part of a model's name" in error
         assert f"models like it: {LLAMA}" in error
 
     def test_of_something_ambiguous_lists_what_it_may_be(self, ask, tmp_path):
@@ -315,7 +306,7 @@ class TestDiff:
 
     def test_of_names_without_a_trove_says_so(self, tmp_path):
         missing = str(tmp_path / "none.db")
-        result = CliRunner().invoke(main, ["diff", "a", "b", "--store", missing])
+        result = commands.run("diff", "a", "b", "--store", missing)
         assert result.exit_code == 2
         assert "there is no file 'a', and no run or model either" in result.stderr
 
@@ -346,10 +337,10 @@ def test_files_are_compared_without_a_trove(tmp_path):
     a.write_text(json.dumps(MASTER))
     b.write_text(json.dumps(MASTER).replace('"arg0": 5', '"arg0": 6'))
     missing = str(tmp_path / "none.db")
-    result = CliRunner().invoke(main, ["diff", str(a), str(b), "--store", missing])
+    result = commands.run("diff", a, b, "--store", missing)
     assert result.exit_code == 1, result.output
     assert "cases: 1 added, 1 removed, 0 changed, 0 called more or less often" in result.stdout
-    same = CliRunner().invoke(main, ["diff", str(a), str(a), "--store", missing])
+    same = commands.run("diff", a, a, "--store", missing)
     assert same.exit_code == 0
 
 
@@ -358,7 +349,7 @@ def left_behind(tmp_path):
     """Leave the journal of a run with tests and nested calls beside a trove that is not there."""
     store = tmp_path / "trove.db"
     run = run_of("ee" * 16, "test_fake.py", model="fake", board="n150")
-    tracing = Tracing(tmp_path / "trove.db.journals" / run.id, run, wanted=Wanted("torch"))
+    tracing = Tracing(tmp_path / "trove.db.journals" / run.id, run, backend="torch")
     outer, inner = fake_op("fake.linear", composite=True), fake_op("fake.add")
     tracing.start()
     try:
@@ -376,8 +367,8 @@ def left_behind(tmp_path):
     return store
 
 
-def test_what_a_dead_process_has_left_is_there_and_tests_are_told_apart(left_behind):
-    result = CliRunner().invoke(main, ["who", "linear", "--store", str(left_behind), "--json"])
+def test_what_a_dead_process_has_left_is_there_and_tests_are_distinguished(left_behind):
+    result = commands.run("who", "linear", "--store", left_behind, "--json")
     assert "recovered run eeeeeeeeeeee" in result.stderr
     rows = json.loads(result.stdout)
     assert [(row["test"], row["calls"]) for row in rows] == [
@@ -388,19 +379,19 @@ def test_what_a_dead_process_has_left_is_there_and_tests_are_told_apart(left_beh
 
 def test_calls_by_other_ops_are_counted_on_demand(left_behind):
     def ops(*words):
-        result = CliRunner().invoke(main, ["ops", "--store", str(left_behind), "--json", *words])
+        result = commands.run("ops", "--store", left_behind, "--json", *words)
         return {row["op"]: row["calls"] for row in json.loads(result.stdout)}
 
     assert ops() == {"fake.linear": 3}
     assert ops("--nested") == {"fake.linear": 3, "fake.add": 2}
     store = ("--store", str(left_behind))
-    refused = CliRunner().invoke(main, ["show", "fake.add", *store])
+    refused = commands.run("show", "fake.add", *store)
     assert refused.exit_code == 2
     assert "add --nested" in refused.stderr
-    shown = CliRunner().invoke(main, ["show", "fake.add", "--nested", *store])
+    shown = commands.run("show", "fake.add", "--nested", *store)
     assert "Configuration 1: case" in shown.stdout
     case_id = id_of(case("fake.add", a=1, b=2))
-    assert CliRunner().invoke(main, ["show", case_id, *store]).exit_code == 0
+    assert commands.run("show", case_id, *store).exit_code == 0
 
 
 @pytest.mark.parametrize("command", COMMANDS[:-1], ids=lambda command: command.name)
@@ -411,7 +402,7 @@ def test_every_command_takes_a_store_and_prints_json(command):
 
 def test_a_trove_that_is_not_there_is_an_error_with_advice(tmp_path):
     for words in (["ops"], ["show", "add"], ["who", "add"], ["runs"], ["models"]):
-        result = CliRunner().invoke(main, [*words, "--store", str(tmp_path / "none.db")])
+        result = commands.run(*words, "--store", tmp_path / "none.db")
         assert result.exit_code == 2
         assert "optrove trace, optrove import" in result.stderr
 
@@ -432,7 +423,7 @@ def test_asking_in_a_process_of_its_own_imports_nothing_slow(trove):
 
 
 def on_a_terminal(trove, *words, lines):
-    """Return what a terminal of so many lines shows of a command; paged lines are marked."""
+    """Return the output of a command on a terminal of so many lines; paged lines are marked."""
     master, slave = pty.openpty()
     environment = {**os.environ, "PAGER": "sed s/^/paged:/", "LINES": str(lines), "COLUMNS": "80"}
     command = [sys.executable, "-m", "optrove", *words, "--store", str(trove)]

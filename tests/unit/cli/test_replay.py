@@ -4,9 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from optrove.cli.main import main
+from commands import ask, run
 from optrove.model.case import Case
 from optrove.model.records import DeviceKind, Outcome, RunKind
 from optrove.model.values import Int
@@ -45,14 +44,6 @@ def trove(tmp_path, monkeypatch):
     monkeypatch.setattr(replaying, "run_jobs", run_oddly)
     monkeypatch.setenv("OPTROVE_STORE", str(tmp_path / "trove.db"))
     return make_trove(tmp_path / "trove.db", imported(run_of("1f3a" * 8, "demo.py"), CASES))
-
-
-def ask(*words, exit_code=0):
-    result = CliRunner().invoke(main, [str(word) for word in words])
-    assert result.exit_code == exit_code, result.output + str(result.exception)
-    if "--json" in words and result.stdout:
-        return json.loads(result.stdout)
-    return result.stderr if exit_code == 2 else result.stdout
 
 
 def replays(trove):
@@ -110,7 +101,7 @@ def test_the_counts_add_up_to_what_was_planned(trove):
 
 
 def test_a_replay_that_never_ran_could_not_be_done(trove):
-    result = CliRunner().invoke(main, ["replay", "unbuildable"])
+    result = run("replay", "unbuildable")
     assert result.exit_code == 2
     assert "verdict: not run" in result.stdout
     assert "because: $.arguments.a: no converter knows it" in result.stdout
@@ -134,7 +125,7 @@ def test_an_interrupt_loses_nothing_and_the_rest_counts_as_not_run(trove, monkey
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "answer"),
     [
         ((), "name an op or a case of the trove, or give --all or --jsonl FILE"),
         (("add", "--jsonl", "calls.jsonl"), "a line of a file: give one"),
@@ -149,10 +140,10 @@ def test_an_interrupt_loses_nothing_and_the_rest_counts_as_not_run(trove, monkey
         (("add", "--timeout", "0"), "0.0 is not in the range"),
     ],
 )
-def test_what_cannot_be_replayed_is_an_error_with_advice(trove, words, told, monkeypatch):
+def test_what_cannot_be_replayed_is_an_error_with_advice(trove, words, answer, monkeypatch):
     monkeypatch.chdir(trove.parent)
     Path("calls.jsonl").touch()
-    assert told in ask("replay", *words, exit_code=2)
+    assert answer in ask("replay", *words, exit_code=2)
     assert replays(trove) == []
 
 
@@ -172,7 +163,7 @@ def lines(trove, tmp_path):
         }
         for place, (op, a) in enumerate(calls)
     ]
-    # What it returned is told by a number here, which differs from process to process.
+    # Its result is recorded by a number here, which differs between processes.
     path.write_text(
         "".join(json.dumps({**row, "error": {"type": "E", "message": "m"}}) + "\n" for row in rows)
     )
@@ -204,13 +195,13 @@ def test_lines_that_are_not_there_or_not_lines_are_errors(lines):
 
 
 def test_a_board_has_nothing_to_say_about_other_frameworks(trove):
-    told = ask("check-board", "n150", exit_code=2)
-    assert "none of the 5 cases that are meant is of ttnn" in told
+    answer = ask("check-board", "n150", exit_code=2)
+    assert "none of the 5 selected cases is a call of ttnn" in answer
     assert "Did you mean 'n150'" in ask("check-board", "n151", exit_code=2)
 
 
 def test_there_is_nothing_to_audit_in_other_frameworks(trove):
-    assert "no case of an op of ttnn" in ask("audit-goldens", exit_code=2)
+    assert "no case of a ttnn op" in ask("audit-goldens", exit_code=2)
     assert "no op here is called" in ask("audit-goldens", "softmx", exit_code=2)
 
 
@@ -293,6 +284,6 @@ def test_results_of_another_kind_of_device_are_named_as_such(two_runs, tmp_path)
     path = tmp_path / "other.json"
     cases = [{**each, "device": "hw", "board": "p150"} for each in data["cases"]]
     path.write_text(json.dumps({**data, "cases": cases}))
-    told = ask("check-release", path, older, exit_code=2)
-    assert "hw p150" in told
-    assert f"have {len(CASES)} cases in common, but ran them on other kinds of devices" in told
+    answer = ask("check-release", path, older, exit_code=2)
+    assert "hw p150" in answer
+    assert f"have {len(CASES)} cases in common, but ran them on other kinds of devices" in answer

@@ -3,28 +3,15 @@ import re
 from xml.etree import ElementTree as Xml
 
 import pytest
-from click.testing import CliRunner
 
+from commands import ask, run
 from executed_runs import ADDS, CASES, HOSTILE, NEW, OLD, SWEEP, TRACE, id_of, make_executed
-from optrove.cli.ask import diff
-from optrove.cli.main import Commands
-from optrove.cli.sweep import COMMANDS
 from small_trove import LLAMA_IMPORT, make_trove
-
-GROUP = Commands("optrove", commands={command.name: command for command in (*COMMANDS, diff)})
 
 
 @pytest.fixture(scope="module")
 def trove(tmp_path_factory):
     return make_executed(tmp_path_factory.mktemp("executed") / "trove.db")
-
-
-def ask(*words, exit_code=0):
-    result = CliRunner().invoke(GROUP, [str(word) for word in words])
-    assert result.exit_code == exit_code, result.output + repr(result.exception)
-    if "--json" in words and result.stdout:
-        return json.loads(result.stdout)
-    return result.stderr if exit_code == 2 else result.stdout
 
 
 def test_the_newest_run_is_shown_and_all_its_cases_are_accounted_for(trove):
@@ -122,8 +109,8 @@ def test_export_is_what_tt_metal_writes_to_results_export(trove, tmp_path):
     ask("results", SWEEP, "--export", path, "--store", trove, exit_code=1)
     rows = json.loads(path.read_text())
     assert {row["sweep_name"] for row in rows} == {"eltwise.tanh"}
-    told = [(row["suite_name"], row["status"].removeprefix("TestStatus.")) for row in rows]
-    assert sorted(told) == [
+    answer = [(row["suite_name"], row["status"].removeprefix("TestStatus.")) for row in rows]
+    assert sorted(answer) == [
         ("nightly", "FAIL_ASSERT_EXCEPTION"),
         ("nightly", "NOT_RUN"),
         ("nightly", "PASS"),
@@ -136,7 +123,7 @@ def test_export_is_what_tt_metal_writes_to_results_export(trove, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "answer"),
     [
         (("results", "ffff"), "no run begins with 'ffff'"),
         (("results", TRACE), "nothing was executed in run d4d4d4d4d4d4"),
@@ -145,9 +132,9 @@ def test_export_is_what_tt_metal_writes_to_results_export(trove, tmp_path):
         (("report", TRACE, "--compare", OLD), "has no results to compare"),
     ],
 )
-def test_what_has_no_results_is_an_error_with_advice(trove, words, told, tmp_path):
+def test_what_has_no_results_is_an_error_with_advice(trove, words, answer, tmp_path):
     shown = ask(*words, "--store", trove, exit_code=2)
-    assert told in shown
+    assert answer in shown
 
 
 def test_a_trove_in_which_nothing_was_executed_has_no_results_but_a_report(tmp_path):
@@ -166,19 +153,19 @@ def test_a_report_is_replaced_by_the_next_and_other_files_only_on_demand(
     monkeypatch.chdir(tmp_path)
     report = tmp_path / "report.html"
 
-    def told(*words, exit_code=0):
-        done = CliRunner().invoke(GROUP, ["report", "--store", str(trove), *words])
+    def answer(*words, exit_code=0):
+        done = run("report", "--store", trove, *words)
         assert done.exit_code == exit_code, done.output
         return done.stderr
 
-    first = told()
+    first = answer()
     assert first.startswith("report.html: ")
     assert first.endswith("of run c3c3c3c3c3c3: sweep eltwise.tanh\n")
-    assert "replaced" in told()
+    assert "replaced" in answer()
     report.write_text("<html>mine</html>")
-    assert "no report of optrove; choose a file with -o FILE" in told(exit_code=2)
+    assert "not a report of optrove; choose a file with -o FILE" in answer(exit_code=2)
     assert report.read_text() == "<html>mine</html>"
-    assert "replaced" in told("-o", "report.html")
+    assert "replaced" in answer("-o", "report.html")
     assert "optrove" in report.read_text()
 
 

@@ -11,7 +11,7 @@ from optrove.cli.progress import case_progress
 with case_progress(3, "checking n150") as watch:
     for passed in (True, False, True):
         watch.advance(passed=passed)
-    watch.tell("odd.crash: the process ended with signal 11")
+    watch.log("odd.crash: the process ended with signal 11")
 """
 
 

@@ -32,7 +32,7 @@ def test_other_machines_see_nothing_without_a_token(trove):
     said = failed("--store", trove, "--host", "0.0.0.0")  # noqa: S104 - to be refused
     assert "--token" in said
     assert "on this machine only" in said
-    assert "8 or more letters" in failed("--store", trove, "--token", "short")
+    assert "at least 8 ASCII characters" in failed("--store", trove, "--token", "short")
 
 
 def test_a_trove_that_is_not_there_is_said(tmp_path):

@@ -8,33 +8,16 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+from commands import ask, run
 from executed_runs import make_executed
-from optrove.cli.main import main
 from optrove.interop.superset import superset_uri, write_bundle
 from optrove.trove.place import place_of
 from optrove.trove.views import VIEWS
 from small_trove import LLAMA_IMPORT, RESNET_IMPORT, make_trove
 from troves import content_of
 
-
-@pytest.fixture(autouse=True)
-def working_directory(tmp_path, monkeypatch):
-    """An empty directory without a trove above it that anybody knows of."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("OPTROVE_STORE", raising=False)
-    return tmp_path
-
-
-def run(*words):
-    return CliRunner().invoke(main, words)
-
-
-def done(*words):
-    result = run(*words, "--json")
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
+pytestmark = pytest.mark.usefixtures("working_directory")
 
 
 def contents(bundle):
@@ -45,20 +28,20 @@ def contents(bundle):
 def test_push_and_pull_send_what_the_other_side_lacks():
     make_trove("mine.db", LLAMA_IMPORT)
     make_trove("ours.db", RESNET_IMPORT)
-    sent = done("push", "ours.db", "--store", "mine.db")
+    sent = ask("push", "ours.db", "--store", "mine.db", "--json")
     numbers = {name: sent[name] for name in ("runs", "recordings", "attempts", "cases")}
     assert numbers == {"runs": 1, "recordings": 1, "attempts": 0, "cases": 11}
     assert (sent["from"], sent["to"], sent["calls"]) == ("mine.db", "ours.db", 172)
-    told = run("pull", "ours.db", "--store", "mine.db").stdout
-    assert told == "sent 1 runs to mine.db: 53 calls, 0 attempts, 1 new cases\n"
+    output = run("pull", "ours.db", "--store", "mine.db").stdout
+    assert output == "sent 1 runs to mine.db: 53 calls, 0 attempts, 1 new cases\n"
     assert content_of(place_of("mine.db")) == content_of(place_of("ours.db"))
     again = run("push", "ours.db", "--store", "mine.db")
     assert (again.exit_code, again.stdout) == (0, "nothing new: ours.db has all of it\n")
 
 
-def test_pull_makes_a_trove_where_there_is_none():
+def test_pull_creates_a_missing_trove():
     make_trove("ours.db", LLAMA_IMPORT)
-    assert done("pull", "ours.db")["runs"] == 1
+    assert ask("pull", "ours.db", "--json")["runs"] == 1
     assert content_of(place_of(".optrove/trove.db")) == content_of(place_of("ours.db"))
 
 
@@ -75,9 +58,9 @@ def test_what_cannot_be_reached_is_named_and_nothing_is_made():
 
 
 def test_roles_are_printed_as_sql_and_odd_names_refused():
-    told = run("roles", "--reader", "team-read", "--writer", "team_write").stdout
-    assert "GRANT SELECT ON " in told
-    assert 'CREATE ROLE "team-read" NOLOGIN' in told
+    output = run("roles", "--reader", "team-read", "--writer", "team_write").stdout
+    assert "GRANT SELECT ON " in output
+    assert 'CREATE ROLE "team-read" NOLOGIN' in output
     odd = run("roles", "--reader", 'x"; DROP TABLE runs; --')
     assert odd.exit_code == 2
     assert "cannot be the name of a role" in odd.stderr
@@ -85,9 +68,11 @@ def test_roles_are_printed_as_sql_and_odd_names_refused():
 
 def test_the_superset_bundle_refers_only_to_what_is_in_it():
     make_executed("trove.db")
-    told = done("export", "bi", "--format", "superset", "--install", "--store", "trove.db")
-    assert told["installed"] is True
-    files = contents(Path(told["bundle"]).read_bytes())
+    output = ask(
+        "export", "bi", "--format", "superset", "--install", "--store", "trove.db", "--json"
+    )
+    assert output["installed"] is True
+    files = contents(Path(output["bundle"]).read_bytes())
     datasets = {each["uuid"]: each for name, each in files.items() if "/datasets/" in name}
     charts = {each["uuid"]: each for name, each in files.items() if "/charts/" in name}
     database, dashboard = (
@@ -119,14 +104,14 @@ def test_the_superset_bundle_refers_only_to_what_is_in_it():
 
 def test_the_sql_file_makes_the_same_views_as_install_does():
     make_executed("trove.db")
-    told = done("export", "bi", "--format", "superset", "--store", "trove.db")
+    output = ask("export", "bi", "--format", "superset", "--store", "trove.db", "--json")
     with closing(sqlite3.connect("trove.db")) as connection:
         assert not connection.execute("SELECT * FROM sqlite_master WHERE type = 'view'").fetchall()
         for _ in range(2):
-            connection.executescript(Path(told["views"]).read_text())
+            connection.executescript(Path(output["views"]).read_text())
         made = "SELECT name, trim(sql) FROM sqlite_master WHERE type = 'view' ORDER BY name"
         views = connection.execute(made).fetchall()
-        done("export", "bi", "--format", "superset", "--install", "--store", "trove.db")
+        ask("export", "bi", "--format", "superset", "--install", "--store", "trove.db", "--json")
         assert [name for name, _ in views] == sorted(view.name for view in VIEWS)
         assert connection.execute(made).fetchall() == views
 

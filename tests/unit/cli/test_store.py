@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import masters
-from optrove.cli.main import main
+from commands import ask, run
 from optrove.trove.place import place_of
+from optrove.trove.trove import open_trove
 from small_trove import (
     LLAMA_IMPORT,
     LLAMA_RUN,
@@ -18,33 +18,13 @@ from small_trove import (
     RESNET_RUN,
     make_trove,
 )
-from troves import content_of
+from troves import Program, content_of, run_of
 
-
-@pytest.fixture(autouse=True)
-def working_directory(tmp_path, monkeypatch):
-    """An empty directory without a trove above it that anybody knows of."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("OPTROVE_STORE", raising=False)
-    return tmp_path
-
-
-def run(*words):
-    return CliRunner().invoke(main, words)
-
-
-def done(*words):
-    """Run a command that is to succeed, and return what it prints for machines."""
-    result = run(*words, "--json")
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
+pytestmark = pytest.mark.usefixtures("working_directory")
 
 
 def refused(*words):
-    result = run(*words)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    return result.stderr
+    return ask(*words, exit_code=2)
 
 
 def held(name):
@@ -58,25 +38,25 @@ def write_master(name="master.json", **arguments):
 
 
 def test_a_master_file_is_imported_with_an_account_of_what_was_understood():
-    (file,) = done("import", write_master())["files"]
+    (file,) = ask("import", write_master(), "--json")["files"]
     assert (file["format"], file["configurations"], file["understood"]) == ("master v2", 1, 1)
     assert (file["runs"], file["calls"], file["new_cases"]) == (1, 10, 1)
     assert Path(".optrove/trove.db").exists()
-    (op,) = done("ops")
+    (op,) = ask("ops", "--json")
     assert (op["op"], op["calls"], op["models"]) == ("ttnn.linear", 10, ["models/demo.py"])
 
 
 def test_the_account_is_readable():
-    told = run("import", write_master(odd={"type": "Odd", "value": "<?>"})).stdout
-    assert "1 configurations = 0 understood + 1 with parts kept verbatim + 0 refused" in told
-    assert "  verbatim:\n    1x " in told
-    assert "$.operations" in told
-    assert f"trove: {Path('.optrove/trove.db').absolute()}" in told
+    output = run("import", write_master(odd={"type": "Odd", "value": "<?>"})).stdout
+    assert "1 configurations = 0 understood + 1 with parts kept verbatim + 0 refused" in output
+    assert "  verbatim:\n    1x " in output
+    assert "$.operations" in output
+    assert f"trove: {Path('.optrove/trove.db').absolute()}" in output
 
 
 def test_importing_twice_changes_nothing():
     write_master()
-    done("import", "master.json", "--store", "t.db")
+    ask("import", "master.json", "--store", "t.db", "--json")
     before = held("t.db")
     assert "nothing new" in run("import", "master.json", "--store", "t.db").stdout
     assert held("t.db") == before
@@ -99,7 +79,7 @@ def test_strict_refuses_what_is_not_understood_and_makes_no_trove():
         b"\xff\xfe\x00",
     ],
 )
-def test_a_bad_file_is_told_and_nothing_of_the_good_ones_is_added(content):
+def test_a_bad_file_is_reported_and_nothing_of_the_good_ones_is_added(content):
     make_trove("t.db", LLAMA_IMPORT)
     before = held("t.db")
     Path("bad.json").write_bytes(content)
@@ -107,21 +87,43 @@ def test_a_bad_file_is_told_and_nothing_of_the_good_ones_is_added(content):
     assert held("t.db") == before
 
 
-def test_equal_hashes_of_unequal_configurations_are_refused():
+def test_equal_hashes_of_unequal_configurations_are_kept_and_a_bad_one_is_named():
     one = masters.configuration({"dim": 1})
     other = masters.configuration({"dim": 2})
-    Path("master.json").write_text(json.dumps(masters.master(one, other)))
-    assert "config_hash" in refused("import", "master.json", "--store", "t.db")
-    assert not Path("t.db").exists()
+    bad = masters.configuration(3, number=3)
+    Path("master.json").write_text(json.dumps(masters.master(one, other, bad)))
+    output = run("import", "master.json", "--store", "t.db").stdout
+    assert "3 configurations = 2 understood + 0 with parts kept verbatim + 1 refused" in output
+    assert "configurations[2].arguments: expected an object" in " ".join(output.split())
+    (file,) = ask("import", "master.json", "--store", "u.db", "--json")["files"]
+    assert [each["path"].rpartition(".")[2] for each in file["refusals"]] == ["arguments"]
 
 
-def test_a_file_that_is_not_there_is_told():
+def test_provenance_is_shown_and_exported_as_it_came():
+    trace = {"source": "a.py", "machine_info": {**masters.GALAXY, "tt_kmd": "2.3"}, "count": 1}
+    trace |= {"trace_uid": "t1", "pytest_args": "-k x", "trace_run_ids": [3]}
+    config = masters.configuration({"dim": 1}, executions=[trace], sweep_source_hash="ab" * 32)
+    Path("master.json").write_text(json.dumps(masters.master(config)))
+    ask("import", "master.json", "--store", "t.db", "--json")
+    (shown,) = ask("runs", "--store", "t.db", "--json")
+    assert shown["provenance"] == {"trace_uid": "t1", "pytest_args": "-k x", "trace_run_ids": [3]}
+    assert shown["machine"]["tt_kmd"] == "2.3"
+    for options in ((), ("--scrub",)):
+        ask("export", "again.json", "--store", "t.db", "--json", *options)
+        written = json.loads(Path("again.json").read_text())
+        (again,) = written["operations"]["ttnn.linear"]["configurations"]
+        assert again["executions"] == [trace]
+        assert again["sweep_source_hash"] == "ab" * 32
+        assert again["arguments"] == {"dim": 1}
+
+
+def test_a_file_that_is_not_there_is_reported():
     assert "'missing.json'" in refused("import", "missing.json")
 
 
 def test_another_trove_is_imported():
     make_trove("a.db", LLAMA_IMPORT)
-    (file,) = done("import", "a.db", "--store", "b.db")["files"]
+    (file,) = ask("import", "a.db", "--store", "b.db", "--json")["files"]
     assert (file["format"], file["runs"], file["configurations"]) == ("trove", 1, None)
     assert held("b.db") == held("a.db")
 
@@ -129,11 +131,11 @@ def test_another_trove_is_imported():
 @pytest.mark.parametrize("form", ["master", "text"])
 def test_what_is_exported_is_imported_the_same(form):
     make_trove("a.db", LLAMA_IMPORT, RESNET_IMPORT)
-    told = done("export", "out", "--format", form, "--store", "a.db")
-    assert told == {"file": "out", "format": form, "cases": 13, "calls": 225}
-    done("import", "out", "--store", "b.db")
+    output = ask("export", "out", "--format", form, "--store", "a.db", "--json")
+    assert output == {"file": "out", "format": form, "cases": 13, "calls": 225}
+    ask("import", "out", "--store", "b.db", "--json")
     assert run("diff", "a.db", "b.db", "--all-ops").exit_code == 0
-    done("export", "again", "--format", form, "--store", "b.db")
+    ask("export", "again", "--format", form, "--store", "b.db", "--json")
     if form == "text":
         assert Path("again").read_bytes() == Path("out").read_bytes()
 
@@ -150,18 +152,18 @@ def test_what_is_exported_is_imported_the_same(form):
 )
 def test_what_is_exported_can_be_chosen(chosen, cases):
     make_trove("a.db", LLAMA_IMPORT, RESNET_IMPORT)
-    assert done("export", "out", *chosen, "--store", "a.db")["cases"] == cases
+    assert ask("export", "out", *chosen, "--store", "a.db", "--json")["cases"] == cases
 
 
 def test_counts_are_those_of_what_was_chosen():
     make_trove("a.db", LLAMA_IMPORT, RESNET_IMPORT)
-    assert done("export", "out", "--run", RESNET_RUN, "--store", "a.db")["calls"] == 53
+    assert ask("export", "out", "--run", RESNET_RUN, "--store", "a.db", "--json")["calls"] == 53
 
 
 def test_an_export_that_would_be_empty_is_an_error_and_writes_nothing():
     make_trove("a.db", LLAMA_IMPORT)
-    told = refused("export", "out", "--op", "add", "--store", "a.db")
-    assert "no op here is called 'add'" in told
+    output = refused("export", "out", "--op", "add", "--store", "a.db")
+    assert "no op here is called 'add'" in output
     assert not Path("out").exists()
 
 
@@ -177,12 +179,12 @@ def test_an_export_goes_to_stdout_when_asked():
     make_trove("a.db", LLAMA_IMPORT)
     words = ("export", "-", "--format", "text", "--store", "a.db")
     command = [sys.executable, "-m", "optrove", *words]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert len(told.stdout.splitlines()) == 13
-    assert "12 cases" in told.stderr
+    output = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert len(output.stdout.splitlines()) == 13
+    assert "12 cases" in output.stderr
 
 
-def test_a_file_that_cannot_be_written_is_told():
+def test_a_file_that_cannot_be_written_is_reported():
     make_trove("a.db", LLAMA_IMPORT)
     Path("file").touch()
     assert "cannot be written" in refused("export", "file/out", "--store", "a.db")
@@ -191,11 +193,11 @@ def test_a_file_that_cannot_be_written_is_told():
 def test_troves_are_merged_in_any_order():
     make_trove("a.db", LLAMA_IMPORT)
     make_trove("b.db", RESNET_IMPORT)
-    told = done("merge", "a.db", "b.db", "-o", "ab.db")
-    assert (told["runs"], told["cases"], told["calls"]) == (2, 13, 225)
-    done("merge", "b.db", "a.db", "-o", "ba.db")
+    output = ask("merge", "a.db", "b.db", "-o", "ab.db", "--json")
+    assert (output["runs"], output["cases"], output["calls"]) == (2, 13, 225)
+    ask("merge", "b.db", "a.db", "-o", "ba.db", "--json")
     assert held("ab.db") == held("ba.db")
-    assert done("merge", "ab.db", "-o", "ba.db")["runs"] == 0
+    assert ask("merge", "ab.db", "-o", "ba.db", "--json")["runs"] == 0
 
 
 def test_a_merge_with_what_is_no_trove_makes_nothing():
@@ -207,8 +209,8 @@ def test_a_merge_with_what_is_no_trove_makes_nothing():
 
 def test_a_run_is_removed_with_what_it_alone_has():
     make_trove("a.db", LLAMA_IMPORT, RESNET_IMPORT)
-    (told,) = done("rm", LLAMA_RUN[:8], "--store", "a.db")
-    assert (told["run"], told["cases"]) == (LLAMA_RUN, 11)
+    (output,) = ask("rm", LLAMA_RUN[:8], "--store", "a.db", "--json")
+    assert (output["run"], output["cases"]) == (LLAMA_RUN, 11)
     make_trove("b.db", RESNET_IMPORT)
     assert held("a.db") == held("b.db")
 
@@ -221,13 +223,41 @@ def test_of_several_runs_all_are_removed_or_none():
 
 
 def test_where_there_is_no_trove_the_error_says_how_to_get_one():
-    told = refused("ops")
-    assert "optrove trace" in told
+    output = refused("ops")
+    assert "optrove trace" in output
     assert not Path(".optrove").exists()
 
 
 def test_the_environment_names_the_trove(monkeypatch, tmp_path):
     monkeypatch.setenv("OPTROVE_STORE", str(tmp_path / "elsewhere.db"))
-    done("import", write_master())
+    ask("import", write_master(), "--json")
     assert (tmp_path / "elsewhere.db").exists()
     assert not Path(".optrove").exists()
+
+
+def test_names_that_are_no_valid_unicode_are_shown_escaped():
+    traced = run_of("1f" * 16, source="demo \udc81.py", model="model \udc82")
+    program = Program(Path("journal"), traced)
+    program.call("fake.add", "\udc83", result=2)
+    with open_trove(place_of("trove.db"), create=True) as trove:
+        trove.add_journal(program.end())
+    for words in (("runs",), ("models",), ("ops",), ("show", "fake.add")):
+        result = run(*words, "--store", "trove.db")
+        assert result.exit_code == 0, repr(result.exception)
+        assert r"model \udc82" in result.stdout
+    result = run("export", "calls.jsonl", "--format", "jsonl", "--store", "trove.db")
+    assert result.exit_code == 0, repr(result.exception)
+    assert r"\udc83" in Path("calls.jsonl").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("options", [(), ("--scrub",)])
+def test_a_trace_is_exported_as_its_program_passed_the_arguments(options):
+    program = Program(Path("journal"), run_of("1f" * 16))
+    program.call("fake.add", 1, 2, result=3)
+    with open_trove(place_of("trove.db"), create=True) as trove:
+        trove.add_journal(program.end())
+    ask("export", "master.json", "--store", "trove.db", "--json", *options)
+    written = json.loads(Path("master.json").read_text())
+    (config,) = written["operations"]["fake.add"]["configurations"]
+    assert config["arguments"] == {"arg0": 1, "arg1": 2}
+    assert config["optrove"]["arguments"] == {"a": 1, "b": 2}

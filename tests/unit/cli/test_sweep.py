@@ -3,13 +3,13 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+import commands
 from odd_worker import run_oddly
-from optrove.cli.main import main
 from optrove.model.case import Case
 from optrove.model.records import RunKind
 from optrove.model.values import Int
@@ -46,12 +46,7 @@ def trove(tmp_path, monkeypatch):
     return make_trove(tmp_path / "trove.db", imported(run_of("1f3a" * 8, "demo.py"), CASES))
 
 
-def ask(*words, exit_code=0):
-    result = CliRunner().invoke(main, ["sweep", *map(str, words)])
-    assert result.exit_code == exit_code, result.output + str(result.exception)
-    if "--json" in words and result.stdout:
-        return json.loads(result.stdout)
-    return result.stderr if exit_code == 2 else result.stdout
+ask = partial(commands.ask, "sweep")
 
 
 def sweeps(trove):
@@ -126,25 +121,25 @@ def test_the_order_is_that_of_a_seed_or_of_the_calls(trove):
 
 
 def test_a_budget_leaves_the_rest_unattempted_and_resume_does_it(trove):
-    told = CliRunner().invoke(main, ["sweep", "--budget", "0.000001s"])
-    assert told.exit_code == 2
-    assert "the budget is used up, 5 cases were not attempted" in told.stderr
-    assert "5 cases: 5 not attempted" in told.stdout
+    answer = commands.run("sweep", "--budget", "0.000001s")
+    assert answer.exit_code == 2
+    assert "the budget is used up, 5 cases were not attempted" in answer.stderr
+    assert "5 cases: 5 not attempted" in answer.stdout
     ((row, attempted),) = sweeps(trove)
     assert (attempted, row.complete, row.run.finished_at) == ([], False, None)
     data = ask("--resume", "--json", exit_code=1)
     assert (data["resumed"], data["counts"]) == (True, COUNTS)
     ((row, _),) = sweeps(trove)
     assert row.complete
-    again = CliRunner().invoke(main, ["sweep", "--resume", "--json"])
+    again = commands.run("sweep", "--resume", "--json")
     assert "0 of 5 cases are left" in again.stderr
     assert json.loads(again.stdout)["counts"] == COUNTS
     assert len(sweeps(trove)) == 1
 
 
 def test_resume_goes_on_with_the_sweep_that_is_meant_only(trove):
-    ask("add", "--budget", "0.000001s", exit_code=2)
-    ask("refuse", "--budget", "0.000001s", exit_code=2)
+    for op in ("add", "refuse"):
+        assert commands.run("sweep", op, "--budget", "0.000001s").exit_code == 2
     assert ask("add", "--resume", "--json")["counts"] == {"passed": 2}
     data = ask("crash", "--resume", "--json", exit_code=1)
     assert (data["resumed"], data["counts"]) == (False, {"crashed": 1})
@@ -152,7 +147,7 @@ def test_resume_goes_on_with_the_sweep_that_is_meant_only(trove):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "answer"),
     [
         (("--budget", "soon"), "write a time as 90s, 10m or 1.5h"),
         (("--resume", "--dry-run"), "leave out --dry-run"),
@@ -166,9 +161,9 @@ def test_resume_goes_on_with_the_sweep_that_is_meant_only(trove):
         (("mine.py", "--model", "llama"), "filters are for ops"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_what_to_do(trove, tmp_path, words, told):
+def test_what_cannot_be_meant_is_refused_with_what_to_do(trove, tmp_path, words, answer):
     (tmp_path / "mine.py").write_text("parameters = {}")
-    assert told in ask(*words, exit_code=2)
+    assert answer in ask(*words, exit_code=2)
     assert sweeps(trove) == []
 
 

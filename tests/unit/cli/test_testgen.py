@@ -1,9 +1,6 @@
-import json
-
 import pytest
-from click.testing import CliRunner
 
-from optrove.cli.main import main
+import commands
 from optrove.model.case import Case
 from optrove.model.values import Int, Opaque
 from optrove.serializer.described import describe_case
@@ -39,12 +36,7 @@ def trove(tmp_path_factory):
 def ask(trove, tmp_path):
     def asked(*words, exit_code=0):
         output = [] if "-o" in words else ["-o", str(tmp_path / "tests")]
-        result = CliRunner().invoke(main, [*words, *output, "--store", str(trove)])
-        assert result.exit_code == exit_code, result.output
-        if exit_code == 2:
-            assert result.stdout == ""
-            return result.stderr
-        return json.loads(result.stdout) if "--json" in words else result.stdout
+        return commands.ask(*words, *output, "--store", trove, exit_code=exit_code)
 
     return asked
 

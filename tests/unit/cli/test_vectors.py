@@ -1,10 +1,9 @@
 import json
+from functools import partial
 
 import pytest
-from click.testing import CliRunner
 
-from optrove.cli.main import Commands
-from optrove.cli.sweep import vectors
+import commands
 from small_trove import LLAMA_IMPORT, RESNET_IMPORT, make_trove
 
 
@@ -17,27 +16,17 @@ def trove(tmp_path_factory):
 @pytest.fixture
 def ask(trove, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    main = Commands(commands={"vectors": vectors})
-
-    def asked(*words, exit_code=0):
-        result = CliRunner().invoke(main, ["vectors", *words, "--store", str(trove)])
-        assert result.exit_code == exit_code, result.output
-        if exit_code == 2:
-            assert result.stdout == ""
-            return result.stderr
-        return json.loads(result.stdout) if "--json" in words else result.stdout
-
-    return asked
+    return partial(commands.ask, "vectors", "--store", trove)
 
 
 def test_the_cases_of_an_op_are_its_vectors(ask):
-    told = ask("matmul", "--json")
-    assert (told["name"], told["planned"], told["left_out"]) == ("matmul", 3, [])
-    assert [(each["hardware"], each["vectors"]) for each in told["groups"]] == [("n300", 3)]
-    assert {each["op"] for each in told["vectors"]} == {"ttnn.matmul"}
+    answer = ask("matmul", "--json")
+    assert (answer["name"], answer["planned"], answer["left_out"]) == ("matmul", 3, [])
+    assert [(each["hardware"], each["vectors"]) for each in answer["groups"]] == [("n300", 3)]
+    assert {each["op"] for each in answer["vectors"]} == {"ttnn.matmul"}
     lines = ask("matmul").splitlines()
     assert lines[-1] == "matmul: 3 vectors"
-    assert lines[1].startswith(told["vectors"][0]["id"][:12])
+    assert lines[1].startswith(answer["vectors"][0]["id"][:12])
 
 
 def test_filters_and_the_order_of_a_seed_apply(ask):
@@ -49,8 +38,8 @@ def test_filters_and_the_order_of_a_seed_apply(ask):
 
 
 def test_every_combination_of_an_op_is_made_on_request(ask):
-    told = ask("matmul", "--all-cases", "--json")
-    assert told["planned"] == 2 * 2 * 2
+    answer = ask("matmul", "--all-cases", "--json")
+    assert answer["planned"] == 2 * 2 * 2
 
 
 def test_files_are_written_and_named(ask, tmp_path):

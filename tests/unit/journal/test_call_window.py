@@ -41,7 +41,7 @@ def test_a_few_calls_are_those_that_all_of_them_begin_with(tmp_path):
         zlib.compress(b"x" * 5_000_000),
     ],
 )
-def test_a_dictionary_that_is_none_is_named(tmp_path, dictionary):
+def test_a_bad_dictionary_is_named(tmp_path, dictionary):
     _, (block,) = recorded(tmp_path, 3)
     with pytest.raises(BadData, match="dictionary of calls"):
         calls_within(dictionary, block, 0, 2)

@@ -109,12 +109,12 @@ def test_a_journal_that_cannot_be_written_is_a_fault_that_does_not_reach_the_pro
     (lines,) = find_journals(tmp_path)
     lines.with_suffix(".configs").mkdir()
     call(recorder, **cfg[0]["w1"])
-    ((told, times),) = recorder.faults.items()
-    assert told.startswith("the entries of run configurations: FileExistsError")
+    ((fault, times),) = recorder.faults.items()
+    assert fault.startswith("the entries of run configurations: FileExistsError")
     assert times == 1
 
 
-def test_marks_that_are_none_are_refused(recorder, cfg, tmp_path):
+def test_bad_marks_are_refused(recorder, cfg, tmp_path):
     call(recorder, **cfg[0]["w1"])
     (file,) = tmp_path.glob("*.configs")
     file.write_bytes(b"something else")
@@ -122,7 +122,7 @@ def test_marks_that_are_none_are_refused(recorder, cfg, tmp_path):
         counted(tmp_path)
 
 
-def test_nothing_is_told_after_the_recorder_was_closed(recorder, cfg, tmp_path):
+def test_nothing_is_marked_after_the_recorder_was_closed(recorder, cfg, tmp_path):
     recorder.close()
     dict(cfg[0]["w1"])
     assert counted(tmp_path) == {}

@@ -36,9 +36,9 @@ def start(program, directory, finishing):
         text=True,
     )
     finishing(process)
-    told = process.stdout.readline()
+    words = process.stdout.readline()
     process.stdout.close()
-    return process, told.split()
+    return process, words.split()
 
 
 WAITING = "import time; print('ready', flush=True); time.sleep(60)"
@@ -106,8 +106,8 @@ def by_pid(directory):
 
 
 def test_a_child_that_lives_on_does_not_keep_the_journal_of_its_dead_parent(tmp_path, finishing):
-    process, told = start(FORKING, tmp_path, finishing)
-    parent, child = map(int, told)
+    process, words = start(FORKING, tmp_path, finishing)
+    parent, child = map(int, words)
     try:
         journals = by_pid(tmp_path)
         assert [*map(is_being_written, (journals[parent], journals[child]))] == [True, True]

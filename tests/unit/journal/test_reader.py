@@ -11,7 +11,7 @@ from optrove.capture.recorder import Recorder
 from optrove.errors import BadData, OptroveError, UnusableJournal
 from optrove.journal import format as layout
 from optrove.journal import reader as module
-from optrove.journal.calls import BLOCK_CALLS, Dictionary, calls_of
+from optrove.journal.calls import BLOCK_CALLS, calls_of
 from optrove.journal.format import find_journals
 from optrove.journal.reader import JournalReader
 from optrove.journal.writer import Journal
@@ -97,7 +97,7 @@ def everything(reader):
         *(reader.run, reader.process, reader.pid, reader.tests, reader.complete),
         *(reader.size, reader.calls, reader.lost, reader.ending, summarize([reader])),
         *(reader.digest, cases, dict(reader.scopes())),
-        *(tuple(reader.endings()), tuple(reader.groups()), reader.blocks, reader.dictionary()),
+        *(tuple(reader.endings()), dict(reader.tallies), reader.blocks, reader.dictionary()),
         *(tuple(reader.calls_with_case()), tuple(reader.in_flight())),
         *(tuple(reader.config_calls()), dict(reader.sketches)),
     )
@@ -165,27 +165,18 @@ def test_every_call_comes_back_from_blocks_and_dictionary(lines):
     calls = [*reader.calls_with_case()]
     assert [call.started_at for call in calls] == sorted(call.started_at for call in calls)
     assert all(call.started_at.endswith("Z") for call in calls)
-    known = Dictionary(reader.dictionary())
-    assert [reason for _, reason in known.table("reasons")] == [
-        ["filtered", "why not"],
-        ["untraceable", "fake.bad: ZeroDivisionError while its arguments were described"],
-    ]
-    assert dict(known.table("sketches")) == {"4": [{"at": "output", "count": 1}]}
 
 
-def test_groups_count_every_call_with_a_case_once(lines):
+def test_tallies_count_every_call_once(lines):
     reader = JournalReader(lines)
     expected = {}
     for word, _, scope, entered, _, ended, ending, outcome in records_of(lines).values():
         if layout.kind_of(word) in (layout.CASE, layout.OPAQUE):
-            outermost = layout.depth_of(word) == 0
-            key = (layout.number_of(word), scope, ending, layout.OUTCOMES[outcome], outermost)
-            expected.setdefault(key, []).append(ended - entered)
-    groups = {(g.case, g.scope, g.ending, g.outcome, g.outermost): g for g in reader.groups()}
-    assert {
-        key: (group.count, group.total_ns, group.shortest_ns, group.longest_ns)
-        for key, group in groups.items()
-    } == {key: (len(took), sum(took), min(took), max(took)) for key, took in expected.items()}
+            expected.setdefault((word, scope, ending, outcome), []).append(ended - entered)
+    groups = {key: tally for key, tally in reader.tallies.items() if layout.has_case(key[0])}
+    assert groups == {
+        key: (len(took), sum(took), min(took), max(took)) for key, took in expected.items()
+    }
     assert sum(tally.calls for tally in reader.tallies.values()) == reader.calls
     assert len(groups) < reader.calls
 
@@ -258,9 +249,12 @@ def test_a_journal_that_did_not_end_in_order_is_not_complete(lines, calls, way):
     assert reader.calls == 13
     assert reader.size == lines.stat().st_size
     assert_calls_are_those_of_the_file(reader)
-    unfinished = [g for g in reader.groups() if g.outcome is CallOutcome.UNFINISHED]
-    times = [(g.total_ns, g.shortest_ns, g.longest_ns, g.ending) for g in unfinished]
-    assert times == ([(0, None, None, 0)] if way == "unfinished" else [])
+    times = [
+        (tally.total_ns, ending)
+        for (*_, ending, outcome), tally in reader.tallies.items()
+        if not outcome
+    ]
+    assert times == ([(0, 0)] if way == "unfinished" else [])
     assert [call.op_index for call in reader.in_flight()] == ([2] if times else [])
 
 
@@ -280,7 +274,7 @@ def test_a_journal_without_calls_is_read(tmp_path):
     _, journal = begin(tmp_path)
     journal.close()
     reader = JournalReader(*find_journals(tmp_path))
-    assert (reader.calls, reader.blocks, [*reader.groups()]) == (0, (), [])
+    assert (reader.calls, reader.blocks, dict(reader.tallies)) == (0, (), {})
     assert summarize([reader]).accounting.observed == 0
     assert [*reader.calls_with_case()] == []
 
@@ -331,7 +325,7 @@ def test_more_calls_than_a_block_holds_are_in_several(tmp_path):
     assert [(each.first, each.count) for each in reader.blocks] == [
         *((0, BLOCK_CALLS), (BLOCK_CALLS, 10))
     ]
-    assert [group.count for group in reader.groups()] == [21849, 21849, 21848]
+    assert [tally.calls for tally in reader.tallies.values()] == [21849, 21849, 21848]
     indices = [call.op_index for call in reader.calls_with_case()]
     assert indices == [*range(BLOCK_CALLS + 10)]
 
@@ -408,7 +402,7 @@ def test_what_is_no_journal_is_refused(lines, content):
 
 
 @pytest.mark.parametrize("content", [b"", b"optrove", b"something else" * 1000])
-def test_calls_that_are_none_are_refused(lines, calls, content):
+def test_a_file_without_calls_is_refused(lines, calls, content):
     calls.write_bytes(content)
     with pytest.raises(BadData, match="has no header"):
         JournalReader(lines)

@@ -2,9 +2,9 @@ import pytest
 
 from optrove.model.ops import Amount, Counted, Counting, LeftOut, OpCalls, add_up
 
-MOVED = OpCalls("ttnn.to_device", cases=3, calls=9, outermost_cases=2, outermost_calls=7)
-ADDED = OpCalls("ttnn.add", cases=4, calls=20, outermost_cases=3, outermost_calls=12)
-INNER = OpCalls("ttnn.slice", cases=1, calls=5, outermost_cases=0, outermost_calls=0)
+MOVED = OpCalls("ttnn.to_device", cases=2, calls=7, nested_cases=1, nested_calls=2)
+ADDED = OpCalls("ttnn.add", cases=3, calls=12, nested_cases=1, nested_calls=8)
+INNER = OpCalls("ttnn.slice", cases=0, calls=0, nested_cases=1, nested_calls=5)
 OPS = (MOVED, ADDED, INNER)
 
 

@@ -3,11 +3,14 @@ from optrove import pytest_plugin, settings
 # What alone asks for nothing.
 ONLY_TUNES = {
     "OPTROVE_CACHE",
+    "OPTROVE_SIM",
+    "PIP_INDEX_URL",
     "OPTROVE_STORE",
     "HF_MODEL",
     "TT_SMI_RESET_COMMAND",
     "RAY_ADDRESS",
     "TTNN_MASTER_JSON_PATH",
+    "TTNN_OPERATION_TRACE_DIR",
 }
 
 

@@ -46,7 +46,7 @@ def test_a_header_that_was_not_finished_is_finished(path):
 @pytest.mark.parametrize("text", [b"name,other\n", b"x", b"name,text,more\n", b"name,te\n", b"\n"])
 def test_other_columns_are_refused_and_left_alone(path, text):
     path.write_bytes(text)
-    with pytest.raises(UnusableResults, match="has other columns"):
+    with pytest.raises(UnusableResults, match="does not have the columns"):
         file_at(path)
     assert path.read_bytes() == text
 

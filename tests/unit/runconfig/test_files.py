@@ -67,18 +67,18 @@ def test_plain_json_is_read_and_nothing_of_ttnn_is_needed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
-        ("", "is no JSON"),
-        ("[]", "expected an object"),
+        ("", "is not JSON"),
+        ("[]", "expected a JSON object"),
         ('{"format": "optrove-config", "version": 2}', "has version 2"),
         ('{"format": "optrove-config", "version": 1}', "was it cut off"),
     ],
 )
-def test_a_file_that_is_no_config_says_so(tmp_path, text, told):
+def test_a_file_that_is_no_config_says_so(tmp_path, text, message):
     file = tmp_path / "config.json"
     file.write_text(text)
-    with pytest.raises(BadTarget, match=told):
+    with pytest.raises(BadTarget, match=message):
         load_config(file)
     with pytest.raises(BadTarget, match="cannot be read"):
         load_config(tmp_path / "none.json")
@@ -95,19 +95,19 @@ def test_faults_inside_a_file_are_all_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (None, "run convert_weights"),
         ("{", "choose another folder"),
-        ('{"format": "other"}', "is no list of weights"),
+        ('{"format": "other"}', "is not a list of weights"),
         ('{"format": "optrove-weights", "version": 7}', "its version is 7"),
-        ('{"format": "optrove-weights", "version": 1, "source": null}', "is no list of weights"),
+        ('{"format": "optrove-weights", "version": 1, "source": null}', "is not a list of weights"),
     ],
 )
-def test_a_folder_without_a_list_of_weights_of_ours_says_so(tmp_path, text, told):
+def test_a_folder_without_a_list_of_weights_of_ours_says_so(tmp_path, text, message):
     if text is not None:
         (tmp_path / "weight_config.json").write_text(text)
-    with pytest.raises(UnusableWeights, match=told):
+    with pytest.raises(UnusableWeights, match=message):
         load_weight_config(tmp_path)
 
 
@@ -149,5 +149,5 @@ def test_paths_are_relative_to_the_folder_and_never_lead_out_of_it(tmp_path):
 )
 def test_a_list_with_a_wrong_part_is_refused_as_a_whole(tmp_path, change):
     (tmp_path / "weight_config.json").write_text(weight_list(**change))
-    with pytest.raises(UnusableWeights, match="is no list of weights"):
+    with pytest.raises(UnusableWeights, match="is not a list of weights"):
         load_weight_config(tmp_path)

@@ -27,7 +27,7 @@ def called(*arguments, **keywords):
     return arguments, keywords
 
 
-def test_a_config_unpacks_without_the_fields_that_are_none():
+def test_a_config_unpacks_without_the_fields_that_are_not_given():
     config = LinearConfig(memory_config="DRAM", transpose_b=False)
     assert called("x", **config) == (("x",), {"memory_config": "DRAM", "transpose_b": False})
 

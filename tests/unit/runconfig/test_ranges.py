@@ -91,7 +91,7 @@ def test_lists_of_layers_stay_lists_and_lists_of_arguments_stay_arguments():
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         ({"layers": {"5-3": {"w1": dram()}}}, "layers.5-3: the range ends before it begins"),
         ({"layers": {-1: {"w1": dram()}}}, "the key -1 is neither a name nor a number"),
@@ -100,8 +100,8 @@ def test_lists_of_layers_stay_lists_and_lists_of_arguments_stay_arguments():
         ({"0-99999": {"0-99999": {"w1": dram()}}}, f"more than {MAX_ENTRIES:,} entries"),
     ],
 )
-def test_bad_keys_are_named(config, told):
-    assert told in faults(config)[0]
+def test_bad_keys_are_named(config, message):
+    assert message in faults(config)[0]
 
 
 def test_a_config_that_holds_itself_is_a_fault():

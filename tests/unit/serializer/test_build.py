@@ -124,7 +124,7 @@ def test_a_class_that_changes_what_it_is_given_is_a_fault(live, path):
     assert list(faults_of(from_jsonable, data, types=types)) == [path]
 
 
-def test_a_change_is_told_with_both_values():
+def test_a_change_is_reported_with_both_values():
     problem = faults_of(from_jsonable, to_jsonable(Doubling(3)), types=[Doubling])["$.fields.size"]
     assert "6" in problem
     assert "12" in problem
@@ -199,7 +199,7 @@ def test_keys_that_hold_frozen_sets_come_back(key, wrap):
 
 
 @pytest.mark.parametrize("live", [set(), {1}, frozenset(), frozenset({1}), [frozenset({1}), {1}]])
-def test_sets_and_frozen_sets_are_told_apart(live):
+def test_sets_and_frozen_sets_are_distinguished(live):
     again = from_jsonable(to_jsonable(live))
     assert again == live
     assert type(again) is type(live)

@@ -268,7 +268,7 @@ def test_of_two_classes_with_one_name_only_the_one_found_there_is_known(name, ta
     assert isinstance(describe(one_of(doubles()[name]), tables), Opaque)
 
 
-def test_a_class_that_was_defined_anew_takes_over_the_name(tables, monkeypatch):
+def test_a_class_that_was_redefined_takes_over_the_name(tables, monkeypatch):
     old = Config()
     assert not isinstance(describe(old, tables), Opaque)
     new = doubles()["Config"]

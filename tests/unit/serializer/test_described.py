@@ -158,11 +158,11 @@ def test_cases_that_differ_in_more_than_scalars_are_of_different_families(one, o
         ({"x": tensor(memory=Struct("a", (("b", Opaque("c", "d")),)))}, False),
     ],
 )
-def test_what_cannot_be_made_anew_makes_a_case_not_replayable(arguments, replayable):
+def test_what_cannot_be_recreated_makes_a_case_not_replayable(arguments, replayable):
     assert describe_case(case(y=tensor(), **arguments)).replayable is replayable
 
 
-def test_tensors_are_told_in_the_order_of_arguments():
+def test_tensors_are_listed_in_the_order_of_arguments():
     weights = List((tensor((2, 3)), tensor((4,)), Tuple((tensor(()),))))
     assert facts(b=weights, a=tensor((7, 8), "ttnn.bfloat8_b"), c=Int(1)) == [
         (0, "a", "7x8", "bfloat8_b", "L1_HEIGHT_SHARDED"),
@@ -172,7 +172,7 @@ def test_tensors_are_told_in_the_order_of_arguments():
     ]
 
 
-def test_tensors_without_an_order_are_told_in_that_of_their_spelling():
+def test_tensors_without_an_order_are_sorted_by_their_text():
     items = [(Text(name), tensor((size,))) for name, size in (("b", 1), ("c", 2), ("a", 3))]
     shapes = [fact[2] for fact in facts(x=Mapping(frozenset(items)))]
     assert shapes == ["3", "1", "2"]
@@ -195,12 +195,12 @@ def test_tensors_without_an_order_are_told_in_that_of_their_spelling():
         (TensorSpec((2,), "numpy.float32", NumpyPlacement((4,))), ("strided", "HOST", None)),
     ],
 )
-def test_a_tensor_tells_where_it_lies(spec, expected):
-    (told,) = describe_case(case(x=spec)).tensors
-    assert (told.layout, told.memory, told.mesh) == expected
+def test_a_tensor_has_its_layout_memory_and_mesh(spec, expected):
+    (tensor_facts,) = describe_case(case(x=spec)).tensors
+    assert (tensor_facts.layout, tensor_facts.memory, tensor_facts.mesh) == expected
 
 
 def test_names_that_no_database_takes_are_escaped_where_they_are_searched_by():
     odd = TensorSpec((1,), "a.b\0", TorchPlacement((1,), "x\ny", "z", False))
-    (told,) = describe_case(Case("op", (("\ud800", odd),))).tensors
-    assert told == TensorFacts(0, "\\ud800", "1", "b\\x00", "x\\ny", "z", None)
+    (tensor_facts,) = describe_case(Case("op", (("\ud800", odd),))).tensors
+    assert tensor_facts == TensorFacts(0, "\\ud800", "1", "b\\x00", "x\\ny", "z", None)

@@ -172,7 +172,7 @@ def test_a_line_that_is_no_object_is_refused(data):
         op_line_from_builtins(data)
 
 
-def test_all_faults_of_all_lines_are_told():
+def test_all_faults_of_all_lines_are_reported():
     two_faults = json.dumps({**NEEDED, "op_index": "x", "inputs": [{"$set": 1}]}).encode()
     first, second = scan(two_faults + b"\nnot json\n")
     assert [fault.path for fault in first.faults] == ["$.op_index", "$.inputs[0].$set"]

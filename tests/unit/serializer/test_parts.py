@@ -67,7 +67,7 @@ def test_a_known_sort_of_tensor_is_still_checked_in_what_varies(name, junk):
 
 
 @pytest.mark.parametrize("junk", [None, 1, "12", [True], [-1], [1.0], {}])
-def test_a_padded_shape_that_is_none_is_refused(junk):
+def test_a_bad_padded_shape_is_refused(junk):
     written = WrittenParts()
     good = encode(tensor((1, 2), Null()))
     written.tensor(good)

@@ -4,7 +4,7 @@ import functools
 import json
 import subprocess
 import sys
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import NamedTuple
 
@@ -100,6 +100,10 @@ def function():
         range(1, 10, 2),
         bytearray(b"ab"),
         OrderedDict([("b", 1), ("a", 2)]),
+        defaultdict(list, {"b": [1], "a": []}),
+        defaultdict(None, a=1),
+        deque([1, 2]),
+        deque([1, 2], maxlen=2),
         Ellipsis,
         NotImplemented,
         {"a": {1, 2}, 3: (None, [True])},
@@ -112,6 +116,27 @@ def test_an_object_comes_back_equal_and_of_its_type(live):
     again = from_jsonable(data, types=TYPES)
     assert again == live
     assert type(again) is type(live)
+
+
+def test_what_a_container_does_beyond_its_items_comes_back():
+    default, longest, bound = (
+        defaultdict(list),
+        deque([1], maxlen=2),
+        functools.partial(int, base=2),
+    )
+    again = [from_jsonable(to_jsonable(live)) for live in (default, longest, bound)]
+    assert again[0].default_factory is list
+    assert again[1].maxlen == 2
+    assert again[2]("101") == 5
+
+
+@pytest.mark.parametrize(
+    "live", [functools.partial(print), defaultdict(dataclasses.make_dataclass)]
+)
+def test_a_recorded_function_is_not_looked_up(live):
+    data = to_jsonable(live)
+    with pytest.raises(BadData, match="not looked up"):
+        from_jsonable(data)
 
 
 def test_the_order_of_an_ordered_dict_counts():
@@ -154,7 +179,6 @@ def test_a_type_without_a_known_form_is_refused():
         Undeclared(1),
         Listed(2),
         lambda: None,
-        functools.partial(function),
         [].append,
         iter(()),
         sys,

@@ -204,7 +204,7 @@ def test_immutable_configurations_are_read_once(tables):
     assert all(value == values[0] for value in values)
 
 
-def test_configurations_that_differ_are_told_apart_by_the_cache(tables):
+def test_configurations_that_differ_are_distinguished_by_the_cache(tables):
     cache = DescriptionCache()
     found = [Describer(tables, cache=cache).describe(Grid(x, 1)) for x in (1, 2, 1)]
     assert found[0] == found[2] != found[1]
@@ -212,7 +212,7 @@ def test_configurations_that_differ_are_told_apart_by_the_cache(tables):
     assert len(set(programs)) == 50
 
 
-def test_mutable_configurations_are_described_anew(tables):
+def test_mutable_configurations_are_described_each_time(tables):
     cache = DescriptionCache()
     memory = Memory("dram")
     before = Describer(tables, cache=cache).describe(memory)

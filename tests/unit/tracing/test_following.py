@@ -25,7 +25,7 @@ def test_calls_are_counted_as_they_come(tmp_path):
     assert (again.calls, again.calls_per_second) == (3, 0)
 
 
-def test_the_test_that_made_the_last_call_is_told(tmp_path):
+def test_the_test_that_made_the_last_call_is_reported(tmp_path):
     follower = Follower(tmp_path)
     recorder, _ = start_recorder(tmp_path)
     recorder.set_scope(Scope(test_id="test_a.py::test_one"))

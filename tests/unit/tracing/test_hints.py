@@ -23,7 +23,7 @@ def summary(kind, asserted=0, **tests):
     return replace(summarize([]), run=run, tests=tuple(tests.items()), asserted=asserted)
 
 
-def test_who_needs_a_board_is_told_of_mock_ones(devices):
+def test_a_missing_board_gives_a_hint_about_mock_boards(devices):
     for failed in (
         hints(summary(DeviceKind.HARDWARE, error=2), 1),
         hints(summary(DeviceKind.HARDWARE, failed=3, asserted=2), 1),
@@ -40,7 +40,7 @@ def test_who_needs_a_board_is_told_of_mock_ones(devices):
     assert hints(summary(DeviceKind.HARDWARE, error=2), 1) == ()
 
 
-def test_who_compares_numbers_on_a_mock_board_is_told_of_the_shadow():
+def test_failed_comparisons_on_a_mock_board_give_a_hint_about_the_shadow():
     (hint,) = hints(summary(DeviceKind.MOCK, failed=2, asserted=1), 1)
     assert hint.startswith("assertions failed in 1 test. ")
     assert " --shadow has torch compute them" in hint
