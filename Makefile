@@ -13,9 +13,9 @@ BIN := $(VENV)/bin
 # Applied to build environments too, so that nothing is installed unpinned.
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# With it, each worker of pytest would compile all tests anew in each run.
+# With it, each worker of pytest would compile all tests again in each run.
 unexport PYTHONDONTWRITEBYTECODE
-RECIPE := pyproject.toml constraints.txt hatch_build.py src/optrove/frameworks/_fast_path.c
+RECIPE := pyproject.toml constraints.txt hatch_build.py $(wildcard src/optrove/frameworks/_*.[ch])
 INSTALL := tools/install $(BIN)/python --editable
 
 help:

@@ -1,8 +1,8 @@
 """How fast a journal goes into a trove: SQLite and PostgreSQL, at ten thousand calls and more.
 
-Each journal is taken in by a process of its own, so that the memory it needs can be told. Time is
-that of reading, describing, packing and storing; interpreter start and imports are left out.
-``own`` is what of it this process spent working, which other work on the machine disturbs less.
+Each journal is added by a separate process, so that its memory can be measured. The time is that of
+reading, describing, packing and storing, without interpreter start and imports. ``own`` is the
+processor time of the process, which other work on the machine disturbs less.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SUPPORT = Path(__file__).parents[1] / "tests" / "support"
 def read(lines: Path) -> None:
     """Read and describe all of a journal, and store nothing."""
     journal = JournalReader(lines)
-    for part in (journal.groups(), journal.case_ids(), journal.scopes(), journal.endings()):
+    for part in (journal.tallies, journal.case_ids(), journal.scopes(), journal.endings()):
         for _ in part:
             continue
     assert journal.complete

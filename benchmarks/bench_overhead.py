@@ -184,7 +184,7 @@ def show(name: str, times: dict[str, list[float]]) -> None:
 
 
 def first_sight(ttnn: Any, device: Any) -> float:
-    """Return what the first call of a case costs more than one that is not traced, in us.
+    """Return the extra cost of the first call of a case over an untraced call, in us.
 
     By the best of several operations, traced and untraced; of the calls of each, the median.
     """

@@ -77,7 +77,7 @@ def _add_cases(store: str, lines: Path) -> None:
 
 def _case_ids(store: str) -> list[str]:
     with open_reader(place_of(store)) as reader:
-        return [row.case_id for row in reader.cases(Query(hidden_ops=True))]
+        return [row.case_id for row in reader.cases(Query(data_movement=True))]
 
 
 def _add_sweep(trove: Trove, store: str) -> None:
@@ -122,9 +122,9 @@ def _sent(source: str, target: str) -> Shared:
         open_reader(place_of(source)) as reader,
         open_trove(place_of(target), create=True) as trove,
     ):
-        parts = TroveParts(reader.source)
+        parts = TroveParts(reader.connection)
         with parts.snapshot():
-            *_, last = send(trove, parts, trove.lacking(parts))
+            *_, last = send(trove, parts, trove.missing_parts(parts))
     return last
 
 

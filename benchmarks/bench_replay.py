@@ -2,11 +2,10 @@
 
 Without ``--store`` the cases are those of the encoder example, traced on a mock N300 just before.
 All cases go round several times, and the second half of the rounds counts: by then nearly every
-worker has met every case, so that two workers are as warm as one, and what starting workers and
-opening devices takes, which is told apart, is over. What a machine gives to two processes is seldom
-twice what it gives to one: so the same cases are also called in loops of single processes that know
-nothing of each other, one and then two at once. All four get the machine in turns, and the best
-turn of each counts: on a shared machine single turns may differ by a factor of two.
+worker has met every case, so that two workers are as warm as one. The start of workers and devices
+is reported separately. Two processes seldom get twice the work of one out of a machine, so the
+same cases are also called in independent loops, in one process and in two at once. All four take
+turns, and the best turn of each counts: on a shared machine turns may differ by a factor of two.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,7 +85,7 @@ def _traced(store: Path) -> str:
 
 def _jobs(store: str) -> list[Job]:
     with open_reader(place_of(store)) as reader:
-        query = Query(outermost_only=False, hidden_ops=True)
+        query = Query(outermost_only=False, data_movement=True)
         return [planned.job for planned in planned_cases(reader, query)]
 
 
@@ -119,7 +118,7 @@ def _rate(run: Callable[..., Iterator[Attempt]], jobs: list[Job], board: str) ->
     passed = 0
     half = len(jobs) // 2
     busy = 0.0
-    for attempt in run(jobs, board=board, device_kind=DeviceKind.MOCK):
+    for attempt in run([replace(job, device_kind=DeviceKind.MOCK) for job in jobs], board=board):
         moments.append(time.perf_counter())
         passed += attempt.outcome is Outcome.PASSED
         if len(moments) == half:

@@ -2,9 +2,9 @@
 
     python benchmarks/bench_runconfig.py
 
-Weights are loaded once, so that what remains is expanding ranges, checking arguments against
-ttnn's signatures, looking at each file's list entry, and making every op config anew. Also says
-what unpacking a config costs per call.
+Weights are loaded once, so the rest is expanding ranges, checking arguments against ttnn's
+signatures, checking the list entry of each file, and copying every op config. The cost of unpacking
+a config per call is printed too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How fast a trove takes calls in, how large it gets, and how fast it answers.
 
 A trove of 100,000 cases and ten million calls is filled from journals that the real writer made.
-The share of the store is told apart from that of reading the journals, which ``bench_ingest.py``
-measures. Give ``--calls`` to try a smaller one.
+The time of the store is reported separately from that of reading the journals, which
+``bench_ingest.py`` measures. Use ``--calls`` for a smaller trove.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def _ask(reader: TroveReader, size: int | None = None) -> None:
     print(f"  {'peak memory of this process':<36}{peak:>9,.0f} MB")
     if size is not None:
         print(f"  {'size of the file':<36}{size / 1e6:>9,.0f} MB")
-        told = "SELECT sum(length(content)) FROM call_blocks"
-        ((packed,),) = reader.source.rows(told, {})
+        sql = "SELECT sum(length(content)) FROM call_blocks"
+        ((packed,),) = reader.connection.rows(sql, {})
         print(f"  {'of which calls':<36}{packed / 1e6:>9,.1f} MB")
 
 

@@ -2,7 +2,7 @@
 
 The bare loop makes the tensors of the same cases and calls them, in one process, in the same order
 of devices; it judges and keeps nothing. Times per case are those between the first case and the
-last, so that starting processes and opening the first device, which is told apart, does not count;
+last, so that starting processes and opening the first device, reported separately, do not count;
 both get the machine in turn, and the best of a few rounds counts. Without ``--store`` the cases are
 those of the encoder example, traced on a mock N300 just before.
 """
@@ -25,7 +25,7 @@ from optrove.replay.runner import run_jobs
 from optrove.sweep.planning import plan_sweep
 from optrove.sweep.sweeping import begin, swept
 from optrove.trove.place import place_of
-from optrove.trove.query import Asked
+from optrove.trove.query import CaseFilters
 from optrove.trove.reader import open_reader
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def compare(store: str, board: str, rounds: int) -> int:
 
 def _plan(store: str, board: str) -> SweepPlan:
     with open_reader(place_of(store)) as reader:
-        return plan_sweep(Sweep(board=board), Asked(), lambda: reader, store)
+        return plan_sweep(Sweep(board=board), CaseFilters(), lambda: reader, store)
 
 
 def _sweep(store: str, plan: SweepPlan, workers: int) -> tuple[float, float]:
@@ -102,8 +102,8 @@ def _bare(store: str, board: str) -> tuple[float, float]:
     before = _processor_time()
     words = [sys.executable, __file__, BARE, "--store", store, "--board", board]
     done = subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603 - this file
-    told = json.loads(done.stdout.splitlines()[-1])
-    return told["seconds"], (_processor_time() - before) / told["cases"]
+    answer = json.loads(done.stdout.splitlines()[-1])
+    return answer["seconds"], (_processor_time() - before) / answer["cases"]
 
 
 def bare_loop(store: str, board: str) -> dict[str, float]:
@@ -127,7 +127,7 @@ def bare_loop(store: str, board: str) -> dict[str, float]:
             try:
                 if device_parameters(job).mesh_shape is not None:
                     executor.open(device_parameters(job))
-                executor.execute(job.case, seed=0, tell=lambda _: None)
+                executor.execute(job.case, seed=0, on_stage=lambda _: None)
             except NotReplayable as error:
                 print(error, file=sys.stderr)
             moments.append(time.perf_counter())

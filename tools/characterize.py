@@ -342,17 +342,17 @@ with optrove.mock_board("n150"):
         "dtype": torch.int64,
         "unknown": object,
     }
-    told = {}
+    answers = {}
     for name, value in values.items():
         jsonable = optrove.to_jsonable(value)
         back = optrove.to_jsonable(optrove.from_jsonable(jsonable))
-        told[name] = [jsonable, back == jsonable]
+        answers[name] = [jsonable, back == jsonable]
     with optrove.trace("api.db", model="api") as traced:
         assert optrove.is_tracing_enabled()
         ttnn.add(x, x)
-    told["trace"] = sorted(name for name in dir(traced) if not name.startswith("_"))
+    answers["trace"] = sorted(name for name in dir(traced) if not name.startswith("_"))
     ttnn.close_device(device)
-print(json.dumps(told))
+print(json.dumps(answers))
 """,
     "loading.py": """
 import json
@@ -363,13 +363,13 @@ with optrove.mock_board("n300"):
     from optrove.sweep import MasterConfigLoader, unpack_traced_config, unpack_traced_tensors
 
     loader = MasterConfigLoader()
-    told = {}
+    answers = {}
     for op in ("gelu", "linear", "to_memory_config", "no_such_op"):
         names = loader.get_suite_parameters(op).get("traced_config_name", [])
-        told[op] = [[name, repr(unpack_traced_tensors(name))] for name in names]
-        told[f"{op} all"] = repr(sorted(loader.get_suite_parameters(op, all_cases=True)))
-    told["one"] = repr(unpack_traced_config(told["gelu"][0][0]))
-print(json.dumps(told))
+        answers[op] = [[name, repr(unpack_traced_tensors(name))] for name in names]
+        answers[f"{op} all"] = repr(sorted(loader.get_suite_parameters(op, all_cases=True)))
+    answers["one"] = repr(unpack_traced_config(answers["gelu"][0][0]))
+print(json.dumps(answers))
 """,
     "metrics.py": """
 import json
@@ -379,12 +379,12 @@ import torch
 from optrove import metrics
 
 a, b = torch.arange(8.0), torch.arange(8.0) + torch.tensor([0.0, 0.5] * 4)
-told = {
+answers = {
     name: repr(getattr(metrics, name)(a, b)) for name in ("allclose", "max_abs_error", "pcc", "ulp")
 }
-told["check"] = repr(metrics.check_with_pcc(a, b, 0.999))
-told["same"] = repr(metrics.check_with_pcc(a, a, 0.999))
-print(json.dumps(told))
+answers["check"] = repr(metrics.check_with_pcc(a, b, 0.999))
+answers["same"] = repr(metrics.check_with_pcc(a, a, 0.999))
+print(json.dumps(answers))
 """,
 }
 
@@ -856,7 +856,7 @@ def fill(text: str, facts: Mapping[str, str]) -> str:
 
 
 def command(step: Step) -> list[str]:
-    """Return what a user would type; pytest and python have no --json."""
+    """Return the command that a user would type; pytest and python have no --json."""
     first, *rest = step.words
     if first == "python":
         return [sys.executable, *rest]
@@ -1090,7 +1090,7 @@ def _asked(troves: Path, store: str, *words: str) -> list[Any]:
 
 
 def ignored() -> Any:
-    """Return what shutil has to leave out when it copies programs."""
+    """Return the names that shutil leaves out when it copies programs."""
     return shutil.ignore_patterns("__pycache__", ".pytest_cache")
 
 
@@ -1184,14 +1184,14 @@ class Recording:
 
     def keep(self, scenario: str, done: Done) -> None:
         """Write the exit code and the output of a step."""
-        told: dict[str, Any] = {"command": done.step.line, "exit": done.exit_code}
+        answers: dict[str, Any] = {"command": done.step.line, "exit": done.exit_code}
         name = self.only_name(done.step.named(scenario))
         parsed = parse(done.stdout) if done.step.as_json else None
         if parsed is not None:
-            told["stdout"] = self.plain(stable_doctor(parsed, done.step.verb))
+            answers["stdout"] = self.plain(stable_doctor(parsed, done.step.verb))
         if "--help" in done.step.words:
-            told["options"] = options_of(done.stdout)
-        _write_json(self.out / "json" / f"{name}.json", told)
+            answers["options"] = options_of(done.stdout)
+        _write_json(self.out / "json" / f"{name}.json", answers)
         shown = "" if parsed is not None else done.stdout
         text = f"$ {done.step.line}\n{shown}--- stderr\n{done.stderr}"
         _write(self.out / "text" / f"{name}.txt", self.text(text))
@@ -1274,9 +1274,11 @@ class Recording:
         if not self.fresh:
             return text
         lines = [re.sub(r" {2,}|[\u2500=-]{3,}", "  ", line).strip() for line in text.splitlines()]
-        told = [line for line in lines if line and not PROGRESS.search(line)]
-        timed = iter(sorted(line for line in told if line.startswith("<took>")))
-        return "\n".join(next(timed) if line.startswith("<took>") else line for line in told) + "\n"
+        answers = [line for line in lines if line and not PROGRESS.search(line)]
+        timed = iter(sorted(line for line in answers if line.startswith("<took>")))
+        return (
+            "\n".join(next(timed) if line.startswith("<took>") else line for line in answers) + "\n"
+        )
 
 
 VARYING: Final = re.compile(
@@ -1327,7 +1329,7 @@ def options_of(text: str) -> list[str]:
 
 
 def parse(text: str) -> Any:
-    """Return what JSON text says, or None."""
+    """Return the data of JSON text, or None."""
     try:
         return json.loads(text)
     except ValueError:
@@ -1413,8 +1415,8 @@ def keep_page(recording: Recording, name: str, address: str, page: str) -> None:
     _write(recording.out / "text" / f"{name}.html", recording.text(outline(body)))
     as_json = page + ("&" if "?" in page else "?") + "format=json"
     json_status, json_kind, data = fetched(address + as_json)
-    told = {"page": [status, kind], "json": [json_status, json_kind], "data": parse(data)}
-    _write_json(recording.out / "json" / f"{name}.json", recording.plain(told))
+    answers = {"page": [status, kind], "json": [json_status, json_kind], "data": parse(data)}
+    _write_json(recording.out / "json" / f"{name}.json", recording.plain(answers))
 
 
 @contextmanager

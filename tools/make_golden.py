@@ -17,16 +17,13 @@ from optrove.model.records import (
     Call,
     CallOutcome,
     CallSite,
-    DeviceKey,
     DeviceKind,
     DeviceParameters,
     Environment,
     Job,
-    JobGroup,
     Measurement,
     Outcome,
     Phase,
-    Plan,
     Query,
     Run,
     RunKind,
@@ -78,7 +75,6 @@ KINDS = {
     TestResult: "test_result",
     Call: "call",
     Job: "job",
-    Plan: "plan",
     Attempt: "attempt",
     Query: "query",
 }
@@ -227,11 +223,9 @@ def executed_records() -> list[object]:
     case = CASES["everything"]
     case_id = placement_hash(case)
     job = Job(case, DeviceKind.MOCK, 7, ("pcc", "ulp"), PARAMETERS, 10**9)
-    key = DeviceKey(DeviceKind.MOCK, "galaxy", "wormhole_b0", PARAMETERS)
     return [
         job,
         Job(CASES["add"], DeviceKind.HARDWARE),
-        Plan("p1", (JobGroup(key, (job,)),), (("not replayable", 3),)),
         Attempt(
             *("r1", case_id, Outcome.NUMERICS, DeviceKind.HARDWARE, 7, "n300", "pcc too low"),
             *((MEASUREMENT, Measurement("ulp", float("inf"))), (TENSOR,), case_id, STARTED, 99),

@@ -22,9 +22,9 @@ WIDTH = 100
 HEAD = """\
 # Reference
 
-What Python programs may use, as the code itself tells it (`tools/make_reference.py` writes this
-page). Commands are on the page about [the command line](command-line.md), options of pytest on
-[its own](pytest.md).
+The public Python interface, from the docstrings of the code (`tools/make_reference.py` writes this
+page). [The command line](command-line.md) has the commands, [pytest](pytest.md) the options of the
+pytest plugin.
 """
 
 
@@ -93,7 +93,7 @@ def described(thing: Any) -> str:
 
 
 def is_op_config(thing: Any) -> bool:
-    """Tell whether it is the config of certain ops, of which there are too many for an entry."""
+    """Return whether it is the config of certain ops, of which there are too many for an entry."""
     return inspect.isclass(thing) and issubclass(thing, OpConfig) and thing is not OpConfig
 
 

@@ -1,7 +1,7 @@
 """Take the pictures of the web page that the README and docs show, over a trove of the examples.
 
 Traces two example models on mock boards, replays their cases with numerics and on other boards,
-serves the trove, and takes the pictures with a Chromium: make them anew when a page has changed.
+serves the trove, and takes the pictures with a Chromium: run it again when a page has changed.
 Needs optrove[ttnn,torch,web,test] and a browser (tools/get-browser); takes some minutes.
 """
 

@@ -97,7 +97,7 @@ def kind_of(value: Value) -> str:
 
 
 class Rebuilder:
-    """Makes live objects of parts on an open mesh, and says how they differ from the file."""
+    """Builds live objects of parts on an open mesh, and returns their differences from the file."""
 
     def __init__(self, ttnn: Any, mesh: Any, tables: Tables) -> None:
         self.ttnn = ttnn
@@ -108,7 +108,7 @@ class Rebuilder:
         self.coordinates = tuple(product(range(rows), range(columns)))
 
     def differences(self, value: Value) -> list[str]:
-        """Return what is not as the file says, field by field; empty if all of it is."""
+        """Return the differences from the file, field by field."""
         match value:
             case TensorSpec(placement=TtnnPlacement() as placement):
                 return list(self._tensor(value, placement))
@@ -117,14 +117,14 @@ class Rebuilder:
         live = build(value, self.tables, self.mesh)
         return list(unlike(value, describe(live, self.tables), ""))
 
-    def _tensor(self, told: TensorSpec, placement: TtnnPlacement) -> Iterator[str]:
+    def _tensor(self, recorded: TensorSpec, placement: TtnnPlacement) -> Iterator[str]:
         ttnn = self.ttnn
         if placement.memory is None or placement.mesh is None:
-            yield "the file does not tell where it lies"
+            yield "the file has no placement"
             return
         live = ttnn.allocate_tensor_on_device(
-            ttnn.Shape(told.shape),
-            ttnn.DataType[told.dtype.removeprefix("ttnn.").upper()],
+            ttnn.Shape(recorded.shape),
+            ttnn.DataType[recorded.dtype.removeprefix("ttnn.").upper()],
             ttnn.Layout[placement.layout],
             self.mesh,
             build(placement.memory, self.tables),
@@ -135,31 +135,31 @@ class Rebuilder:
         if not isinstance(found, TensorSpec) or not isinstance(found.placement, TtnnPlacement):
             yield f"described as {found}"
             return
-        lies = found.placement
+        rebuilt = found.placement
         facts = {
-            "shape": (told.shape, found.shape),
-            "dtype": (told.dtype, found.dtype),
-            "layout": (placement.layout, lies.layout),
-            "padded shape": (placement.padded_shape, lies.padded_shape),
-            "tile": (placement.tile, lies.tile),
-            "storage": (placement.storage, lies.storage),
-            "mesh shape": (placement.mesh_shape, lies.mesh_shape),
-            "placement": (placement.mesh, lies.mesh),
+            "shape": (recorded.shape, found.shape),
+            "dtype": (recorded.dtype, found.dtype),
+            "layout": (placement.layout, rebuilt.layout),
+            "padded shape": (placement.padded_shape, rebuilt.padded_shape),
+            "tile": (placement.tile, rebuilt.tile),
+            "storage": (placement.storage, rebuilt.storage),
+            "mesh shape": (placement.mesh_shape, rebuilt.mesh_shape),
+            "placement": (placement.mesh, rebuilt.mesh),
         }
         yield from (f"{name}: {a} became {b}" for name, (a, b) in facts.items() if a != b)
-        yield from unlike(placement.memory, lies.memory, "memory_config")
+        yield from unlike(placement.memory, rebuilt.memory, "memory_config")
 
-    def _topology(self, told: MeshPlacement) -> Any:
+    def _topology(self, recorded: MeshPlacement) -> Any:
         ttnn = self.ttnn
         placements = [
             ttnn.PlacementReplicate() if dim is None else ttnn.PlacementShard(dim)
-            for dim in told.placements
+            for dim in recorded.placements
         ]
         chips = [ttnn.MeshCoordinate(chip) for chip in self.coordinates]
-        return ttnn.TensorTopology(ttnn.MeshShape(told.distribution_shape), placements, chips)
+        return ttnn.TensorTopology(ttnn.MeshShape(recorded.distribution_shape), placements, chips)
 
-    def _handle(self, told: Handle) -> Iterator[str]:
-        """Make a semaphore anew; the file says nothing about how, so a recipe is supplied."""
+    def _handle(self, recorded: Handle) -> Iterator[str]:
+        """Create a semaphore; the file has no recipe, so one is supplied."""
         grid = self.mesh.compute_with_storage_grid_size()
         cores = self.ttnn.CoreRange(self.ttnn.CoreCoord(0, 0), self.ttnn.CoreCoord(grid.x - 1, 0))
         recipe = {
@@ -168,21 +168,21 @@ class Rebuilder:
             "buffer_type": self.ttnn.BufferType.L1,
         }
         fields = tuple((name, describe(item, self.tables)) for name, item in recipe.items())
-        live = build(Handle(told.type, Struct(told.type, fields)), self.tables, self.mesh)
+        live = build(Handle(recorded.type, Struct(recorded.type, fields)), self.tables, self.mesh)
         self.supplied += 1
         found = describe(live, self.tables)
-        if not isinstance(found, Handle) or found.type != told.type:
-            yield f"{told.type} became {found}"
+        if not isinstance(found, Handle) or found.type != recorded.type:
+            yield f"{recorded.type} became {found}"
 
 
-def unlike(told: Value | None, found: Value | None, path: str) -> Iterator[str]:
-    """Yield where ``found`` is not what the file told; fields it does not tell do not count."""
-    if isinstance(told, Struct) and isinstance(found, Struct) and told.type == found.type:
+def unlike(recorded: Value | None, found: Value | None, path: str) -> Iterator[str]:
+    """Yield the differences of ``found`` from the file; fields that the file lacks do not count."""
+    if isinstance(recorded, Struct) and isinstance(found, Struct) and recorded.type == found.type:
         fields = dict(found.fields)
-        for name, value in told.fields:
+        for name, value in recorded.fields:
             yield from unlike(value, fields.get(name), f"{path}.{name}")
-    elif told != found:
-        yield f"{path or 'value'}: {told} became {found}"
+    elif recorded != found:
+        yield f"{path or 'value'}: {recorded} became {found}"
 
 
 def check(part: Part, rebuilder: Rebuilder) -> tuple[str, list[str]]:

@@ -228,7 +228,7 @@ def _scale(hf_config: DeepSeekConfig) -> float:
 
 
 def _projections(hf_config: DeepSeekConfig, memory: Any) -> dict[str, Any]:
-    """Return what prefill and decode have in common, but for the memory."""
+    """Return the configuration that prefill and decode share, except for the memory."""
     hidden, heads, latent = (
         hf_config.hidden_size,
         hf_config.num_attention_heads,

@@ -188,7 +188,7 @@ class MixtureOfExperts(Module):
         return ttnn.reduce_scatter(total, **cfg["reduce"])
 
     def _routed(self, x: Any, weights: Any, cfg: Any) -> Any:
-        """Return what the experts of each column of chips add, for the tokens of each row."""
+        """Return the sums of the experts of each column of chips, for the tokens of each row."""
         every = ttnn.all_gather(x, **cfg["gather_rows"])
         weights = ttnn.permute(ttnn.all_gather(weights, **cfg["gather_rows"]), **cfg["by_expert"])
         for name in ("keep_row", "keep_column"):

@@ -153,7 +153,7 @@ class MLP(Module):
         return ttnn.reduce_scatter(self.partial(x, cfg), **cfg["reduce"])
 
     def partial(self, x: Any, cfg: Any) -> Any:
-        """Return what each chip of a row adds to the result, from a whole hidden state."""
+        """Return the contribution of each chip of a row, from a whole hidden state."""
         gate = ttnn.linear(x, **_program(x, cfg["w1"], self._inner), **cfg["w1"])
         up = ttnn.linear(x, **_program(x, cfg["w3"], self._inner), **cfg["w3"])
         wide = ttnn.mul(gate, up, **cfg["multiply"])

@@ -73,7 +73,7 @@ def part(state_dict: StateDict, prefix: str) -> dict[str, np.ndarray]:
 
 
 def make_tokens(config: DeepSeekConfig, seed: int = 1) -> list[list[np.ndarray]]:
-    """Return what each user says, by taken place and row: a prompt and the tokens after it."""
+    """Return the text of each user by slot and row: a prompt and the tokens after it."""
     random = np.random.default_rng(seed)
     return [
         [random.integers(0, config.vocab_size, length + STEPS) for length in lengths]

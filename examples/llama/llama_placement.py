@@ -26,7 +26,7 @@ def row_of_cores(count: int) -> Any:
 
 
 def dram_sharded(mesh: Any, rows: int, columns: int) -> Any:
-    """Return where a matrix lies whose columns are dealt out to all banks of DRAM."""
+    """Return the memory configuration of a matrix whose columns are spread over all DRAM banks."""
     banks = mesh.dram_grid_size()
     last = ttnn.CoreCoord(banks.x - 1, banks.y - 1)
     width = _tiles(columns, banks.x * banks.y) * TILE
@@ -42,7 +42,7 @@ def dram_sharded(mesh: Any, rows: int, columns: int) -> Any:
 
 
 def width_sharded(columns: int, cores: int = CORES) -> Any:
-    """Return where a row of tiles lies whose columns are dealt out to a row of cores."""
+    """Return the memory configuration of a row of tiles spread over a row of cores."""
     return ttnn.create_sharded_memory_config(
         (TILE, columns // cores),
         core_grid=row_of_cores(cores),

@@ -81,7 +81,7 @@ def make_weights(seed: int = 0) -> Weights:
 
 
 def make_tokens(seed: int = 1) -> tuple[np.ndarray, ...]:
-    """Return what each user says: a prompt and the tokens that follow it."""
+    """Return the text of each user: a prompt and the tokens that follow it."""
     random = np.random.default_rng(seed)
     return tuple(random.integers(0, VOCABULARY, length + STEPS) for length in PROMPTS)
 
