@@ -1,6 +1,6 @@
 from executed_runs import NEW, SWEEP, VECTORS, add_sweep, attempt, id_of, run
 from optrove.model.records import DeviceKind, Outcome
-from optrove.report.outcomes import results_of
+from optrove.report.results import results_of
 from optrove.serializer.described import case_of
 from small_trove import ADD, imported, run_of
 

@@ -434,15 +434,10 @@ def check_release(*, a: str, b: str, store: str | None, as_json: bool) -> None:
       optrove check-board galaxy --json > new.json
       optrove check-release old.json new.json
     """
-    from optrove.report.outcomes import compare_results
-    from optrove.report.releases import release_data, release_document
+    from optrove.report.releases import compare_named, release_data, release_document
 
-    one, other, found = compare_results((a, b), store, log_recovered)
-    show(
-        release_document(one, other, found),
-        lambda: release_data(one, other, found),
-        as_json=as_json,
-    )
+    found = compare_named((a, b), store, log_recovered)
+    show(release_document(found), lambda: release_data(found), as_json=as_json)
     sys.exit(FAILED if found.regressions else 0)
 
 
@@ -500,6 +495,8 @@ def bisect(  # noqa: PLR0913 - one for each option of the command
     """
     from optrove.replay.bisect import (
         COMMAND,
+        bisection_data,
+        bisection_document,
         case_evaluation,
         check_ends,
         command_evaluation,
@@ -508,7 +505,6 @@ def bisect(  # noqa: PLR0913 - one for each option of the command
         bisect as bisect_releases,
     )
     from optrove.replay.environments import Environments, releases_between
-    from optrove.report.bisection import bisection_data, bisection_document
 
     if (name is None) == (command is None):
         raise click.UsageError("name a case, a run or an op, or give --command COMMAND")
@@ -516,7 +512,7 @@ def bisect(  # noqa: PLR0913 - one for each option of the command
     if command is None:
         groups = _groups_to_bisect(store, str(name), (device, mock_board), seed, timeout)
         ids = [planned.case_id for cases in groups.values() for planned in cases]
-        evaluate = case_evaluation(groups, environments, jobs=jobs or 1, log=log)
+        evaluate = case_evaluation(groups, environments, count=jobs or 1, log=log)
     else:
         ids, evaluate = [COMMAND], command_evaluation(command, environments, seconds=timeout)
     releases = releases_between(package, good, bad, pre=pre)

@@ -58,14 +58,12 @@ if TYPE_CHECKING:
 
     from optrove.model.records import Sweep
     from optrove.report.document import Node
-    from optrove.report.releases import ReleaseComparison, ReleaseSide
+    from optrove.report.releases import ReleaseComparison
     from optrove.report.results import RunResults
     from optrove.sweep.sweeping import Engine, SweepRun
     from optrove.sweep.vectors import SweepPlan
     from optrove.trove.place import Place
     from optrove.trove.query import CaseFilters
-
-    Compared = tuple[ReleaseSide, ReleaseSide, ReleaseComparison]
 
 _TIME: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", re.IGNORECASE)
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -460,9 +458,8 @@ def results(  # noqa: PLR0913 - one for each option of the command
     """
     from optrove.report.document import Paragraph
     from optrove.report.draw_markdown import draw_markdown
-    from optrove.report.outcomes import compared_with, results_of, run_meant
-    from optrove.report.releases import release_data
-    from optrove.report.results import results_data, summed, title
+    from optrove.report.releases import compare_with, release_data
+    from optrove.report.results import results_data, results_of, run_meant, summed, title
     from optrove.report.results_files import junit as junit_xml
     from optrove.sweep.sweeping import export_results
     from optrove.trove.opening import reading
@@ -471,7 +468,7 @@ def results(  # noqa: PLR0913 - one for each option of the command
         found = results_of(reader, run_meant(reader, name))
     compared = None
     if compare is not None:
-        compared = compared_with(compare, found, store, log_recovered)
+        compared = compare_with(compare, found, store, log_recovered)
     if junit is not None:
         _put(junit, junit_xml(found))
     if markdown is not None:
@@ -483,23 +480,23 @@ def results(  # noqa: PLR0913 - one for each option of the command
         chain([Paragraph(title(found.run))], _results_nodes(found, store, compared)),
         lambda: {
             **results_data(found, store),
-            "compare": None if compared is None else release_data(*compared),
+            "compare": None if compared is None else release_data(compared),
         },
         as_json=as_json,
     )
-    worse = not summed(found).all_well if compared is None else compared[2].regressions > 0
+    worse = not summed(found).all_well if compared is None else compared.regressions > 0
     sys.exit(FAILED if worse else 0)
 
 
 def _results_nodes(
-    found: RunResults, store: str | None, compared: Compared | None
+    found: RunResults, store: str | None, compared: ReleaseComparison | None
 ) -> Iterator[Node]:
     from optrove.report.releases import release_document
     from optrove.report.results import results_document
 
     yield from results_document(found, store)
     if compared is not None:
-        yield from release_document(*compared)
+        yield from release_document(compared)
 
 
 @click.command()

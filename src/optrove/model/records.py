@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.model.case import Case, NamedValues, by_name
+from optrove.model.causes import cause_in
 from optrove.model.values import Float, Value
 
 if TYPE_CHECKING:
@@ -356,6 +357,11 @@ class Attempt:
     started_at: str | None = None
     duration_ns: int | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def cause(self) -> str | None:
+        """The line of the detail that states why it failed; None if it passed."""
+        return None if self.outcome is Outcome.PASSED else cause_in(self.detail)
 
 
 @dataclass(frozen=True, slots=True)

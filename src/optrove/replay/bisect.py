@@ -10,33 +10,71 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.errors import NotFound, UnusableRelease
-from optrove.model.records import AttemptedCase, Outcome
+from optrove.model.records import Attempt, AttemptedCase, DeviceKind, Outcome
+from optrove.model.values import Opaque, walk
 from optrove.replay.environments import run_in
 from optrove.replay.planning import cases_named, planned_by_id
 from optrove.replay.runner import Workers, run_jobs
-from optrove.report.bisection import Bisection, Boundary
-from optrove.report.releases import Judged, change_of, judged
+from optrove.report.document import Item, Items, Paragraph, Section
+from optrove.report.releases import change_of
+from optrove.report.wording import SHORT_ID, plural
 from optrove.trove.query import CaseFilters
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from optrove.replay.device_choice import TargetDevice
     from optrove.replay.environments import Environments
     from optrove.replay.planning import PlannedJob
+    from optrove.report.document import Node
+    from optrove.report.releases import ResultChange
+    from optrove.serializer.text import Json
     from optrove.trove.reader import TroveReader
 
-Evaluate: TypeAlias = Callable[[str, Sequence[str]], Mapping[str, Judged]]
+Evaluate: TypeAlias = Callable[[str, Sequence[str]], Mapping[str, AttemptedCase]]
 """Returns the results of some cases, by id, with a release."""
 
 Log: TypeAlias = Callable[[str], object]
 
-_OPAQUE: Final = '"$opaque"'
-
 COMMAND: Final = "command"
 SKIP: Final = 125
 """The exit code of a command that cannot judge a release, as with ``git bisect run``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """The two releases between which the result of a case changed.
+
+    ``untested`` are releases between them with which the case could not run. ``confirmed`` says
+    whether a second test of both showed the same.
+    """
+
+    last_good: str
+    first_bad: str
+    change: ResultChange
+    untested: tuple[str, ...] = ()
+    confirmed: bool | None = None
+
+    @property
+    def case_id(self) -> str:
+        """The id of the case."""
+        return self.change.after.attempt.case_id
+
+
+@dataclass(frozen=True, slots=True)
+class Bisection:
+    """The result of a bisection: ``tested`` counts the executions with each release."""
+
+    package: str
+    releases: tuple[str, ...]
+    tested: tuple[tuple[str, int], ...]
+    boundaries: tuple[Boundary, ...]
+    unchanged: int
+    not_run: tuple[AttemptedCase, ...]
 
 
 @dataclass(slots=True)
@@ -62,13 +100,12 @@ def bisect(
     last = len(releases) - 1
     good, bad = search.test(0, ids), search.test(last, ids)
     intervals: dict[str, _Interval] = {}
-    not_run: list[Judged] = []
+    not_run: list[AttemptedCase] = []
     for case_id in ids:
-        kind, _, _ = _change(good[case_id], bad[case_id])
-        if kind == "not_run":
-            lost = bad if bad[case_id].outcome is Outcome.NOT_RUN else good
-            not_run.append(lost[case_id])
-        elif kind is not None:
+        change = _change(good[case_id], bad[case_id])
+        if change is not None and change.kind == "not_run":
+            not_run.append(change.before if change.after.ran else change.after)
+        elif change is not None:
             intervals[case_id] = _Interval(0, last)
     search.narrow(intervals)
     boundaries = search.confirmed(
@@ -91,10 +128,10 @@ class _Search:
         self._releases = releases
         self._evaluate = evaluate
         self._log = log
-        self._results: dict[int, dict[str, Judged]] = {}
+        self._results: dict[int, dict[str, AttemptedCase]] = {}
         self.counts: dict[int, int] = {}
 
-    def test(self, index: int, ids: Sequence[str]) -> Mapping[str, Judged]:
+    def test(self, index: int, ids: Sequence[str]) -> Mapping[str, AttemptedCase]:
         """Return the results of cases with a release."""
         release = self._releases[index]
         self._log(f"{release}: {len(ids):,} to test")
@@ -118,23 +155,22 @@ class _Search:
             for case_id in ids:
                 self._move(intervals[case_id], best, case_id, found[case_id])
 
-    def _move(self, interval: _Interval, index: int, case_id: str, result: Judged) -> None:
-        kind, _, _ = _change(self._results[0][case_id], result)
-        if kind == "not_run":
-            interval.untested.add(index)
-        elif kind is None:
+    def _move(self, interval: _Interval, index: int, case_id: str, result: AttemptedCase) -> None:
+        change = _change(self._results[0][case_id], result)
+        if change is None:
             interval.low = index
+        elif change.kind == "not_run":
+            interval.untested.add(index)
         else:
             interval.high = index
 
     def boundary(self, case_id: str, interval: _Interval) -> Boundary:
         """Return the change of a case whose interval cannot be smaller."""
-        before = self._results[interval.low][case_id]
-        after = self._results[interval.high][case_id]
-        kind, text, worse = _change(before, after)
-        between = self._releases[interval.low + 1 : interval.high]
-        ends = (self._releases[interval.low], self._releases[interval.high])
-        return Boundary(*ends, before, after, str(kind), text, worse=worse, untested=tuple(between))
+        low, high = interval.low, interval.high
+        change = _change(self._results[low][case_id], self._results[high][case_id])
+        assert change is not None  # noqa: S101 - the ends of an interval differ; narrows the type
+        between = tuple(self._releases[low + 1 : high])
+        return Boundary(self._releases[low], self._releases[high], change, between)
 
     def confirmed(self, boundaries: Iterable[Boundary]) -> list[Boundary]:
         """Return the changes with whether a second test of both ends shows the same."""
@@ -146,23 +182,27 @@ class _Search:
             ids = [each.case_id for each in group]
             again = [self.test(self._releases.index(release), ids) for release in ends]
             for each in group:
-                firsts = (each.before, each.after)
+                firsts = (each.change.before, each.change.after)
                 same = all(
-                    _change(first, results[each.case_id])[0] is None
+                    _change(first, results[each.case_id]) is None
                     for first, results in zip(firsts, again, strict=True)
                 )
                 found.append(replace(each, confirmed=same))
         return found
 
 
-def _change(before: Judged, after: Judged) -> tuple[str | None, str, bool]:
-    """Return the kind of change, its text, and whether it is a regression; durations are ignored.
+def _change(before: AttemptedCase, after: AttemptedCase) -> ResultChange | None:
+    """Return the change of a result, without its duration.
 
     Outputs are not compared where this optrove cannot describe the tensors of a release.
     """
-    if _OPAQUE in before.outputs or _OPAQUE in after.outputs:
-        before, after = replace(before, outputs="[]"), replace(after, outputs="[]")
-    return change_of(before, after, timed=False)
+    both = (before.attempt, after.attempt)
+    parts = (part for one in both for output in one.outputs for _, part in walk(output))
+    if any(isinstance(part, Opaque) for part in parts):
+        before, after = (
+            replace(each, attempt=replace(each.attempt, outputs=())) for each in (before, after)
+        )
+    return change_of(before, after)
 
 
 def cases_of(
@@ -187,32 +227,36 @@ def case_evaluation(
     groups: Mapping[TargetDevice, Sequence[PlannedJob]],
     environments: Environments,
     *,
-    jobs: int = 1,
+    count: int = 1,
     log: Log = lambda _: None,
 ) -> Evaluate:
     """Return the function that executes cases with a release, in worker processes."""
 
-    def evaluate(release: str, ids: Sequence[str]) -> dict[str, Judged]:
+    def evaluate(release: str, ids: Sequence[str]) -> dict[str, AttemptedCase]:
         wanted = set(ids)
-        found: dict[str, Judged] = {}
-        cases = [each for planned in groups.values() for each in planned]
-        ops = {planned.case_id: planned.op for planned in cases}
+        found: dict[str, AttemptedCase] = {}
         try:
             python = environments.python(release)
         except UnusableRelease as error:
-            return {each: Judged(ops[each], each, Outcome.NOT_RUN, str(error)) for each in ids}
-        workers = Workers(jobs, (str(python), "-m", "optrove.replay.worker"))
-        for target, planned in groups.items():
-            # What the release of the recording returned does not matter.
-            chosen = [
-                replace(each.job, device_kind=target.device_kind, outputs=None)
+            return {
+                each.case_id: _result(
+                    each.op, each.case_id, Outcome.NOT_RUN, str(error), target.device_kind
+                )
+                for target, planned in groups.items()
                 for each in planned
                 if each.case_id in wanted
+            }
+        workers = Workers(count, (str(python), "-m", "optrove.replay.worker"))
+        for target, planned in groups.items():
+            chosen = {each.case_id: each.job for each in planned if each.case_id in wanted}
+            # What the release of the recording returned does not matter.
+            jobs = [
+                replace(job, device_kind=target.device_kind, outputs=None)
+                for job in chosen.values()
             ]
-            attempts = run_jobs(chosen, board=target.board, workers=workers, log=log)
-            for attempt in attempts:
-                result = AttemptedCase(ops[attempt.case_id], attempt)
-                found[attempt.case_id] = judged(result)
+            for attempt in run_jobs(jobs, board=target.board, workers=workers, log=log):
+                op = chosen[attempt.case_id].case.op
+                found[attempt.case_id] = AttemptedCase(op, attempt)
         return found
 
     return evaluate
@@ -223,11 +267,11 @@ def command_evaluation(
 ) -> Evaluate:
     """Return the function that runs a command with a release: it passes with exit code 0."""
 
-    def evaluate(release: str, _: Sequence[str]) -> dict[str, Judged]:
+    def evaluate(release: str, _: Sequence[str]) -> dict[str, AttemptedCase]:
         try:
             code, output = run_in(environments.python(release), command, seconds)
         except UnusableRelease as error:
-            return {COMMAND: Judged(COMMAND, COMMAND, Outcome.NOT_RUN, str(error))}
+            return {COMMAND: _result(COMMAND, COMMAND, Outcome.NOT_RUN, str(error))}
         last = (output.strip().splitlines() or [""])[-1]
         outcome = Outcome.PASSED if code == 0 else Outcome.RAISED
         cause = None if code == 0 else f"exit code {code}: {last}"
@@ -235,14 +279,89 @@ def command_evaluation(
             outcome, cause = Outcome.HUNG, f"no end within {seconds:g} s" if seconds else "no end"
         if code == SKIP:
             outcome = Outcome.NOT_RUN
-        return {COMMAND: Judged(COMMAND, COMMAND, outcome, cause)}
+        return {COMMAND: _result(COMMAND, COMMAND, outcome, cause)}
 
     return evaluate
+
+
+def _result(
+    op: str, case_id: str, outcome: Outcome, cause: str | None, kind: DeviceKind = DeviceKind.HOST
+) -> AttemptedCase:
+    return AttemptedCase(op, Attempt("", case_id, outcome, kind, detail=cause))
 
 
 def check_ends(found: Bisection) -> None:
     """Raise NotFound if nothing could be compared."""
     if not found.boundaries and not found.unchanged:
-        why = found.not_run[0].cause if found.not_run else "there is no case"
+        why = found.not_run[0].attempt.cause if found.not_run else "there is no case"
         first, last = found.releases[0], found.releases[-1]
         raise NotFound(f"no case ran with both {first} and {last} of {found.package}: {why}")
+
+
+def bisection_document(found: Bisection) -> Iterator[Node]:
+    """Yield the changes, by the pair of releases."""
+    first, last = found.releases[0], found.releases[-1]
+    changed = len(found.boundaries)
+    parts = [f"{changed:,} changed", f"{found.unchanged:,} unchanged"]
+    if found.not_run:
+        parts.append(f"{len(found.not_run):,} did not run with both")
+    total = plural(changed + found.unchanged + len(found.not_run), "case")
+    yield Paragraph(f"{found.package} {first} to {last}: {total}, {', '.join(parts)}")
+    order = {version: place for place, version in enumerate(found.releases)}
+    ranked = sorted(
+        found.boundaries,
+        key=lambda each: (order[each.first_bad], order[each.last_good], _summary(each)),
+    )
+    for (good, bad), group in groupby(ranked, key=lambda each: (each.last_good, each.first_bad)):
+        items = []
+        for text, alike in groupby(group, key=_summary):
+            cases = list(alike)
+            items.append(Item(len(cases), f"{text} (such as {cases[0].case_id[:SHORT_ID]})"))
+        yield Section(f"{found.package} {good} -> {bad}", (Items(tuple(items)),))
+    causes = sorted({each.attempt.cause or "" for each in found.not_run})
+    for cause in causes[:3]:
+        yield Paragraph(f"did not run: {cause.splitlines()[0] if cause else 'no reason recorded'}")
+    tested = ", ".join(version for version, _ in found.tested)
+    yield Paragraph(f"tested {len(found.tested):,} of {len(found.releases):,} releases: {tested}")
+
+
+def _summary(boundary: Boundary) -> str:
+    change = boundary.change
+    text = f"{change.after.op} {change.kind}: {change.text}"
+    if boundary.untested:
+        text += f" (not testable: {', '.join(boundary.untested)})"
+    return text if boundary.confirmed else f"{text}; a second test differed"
+
+
+def bisection_data(found: Bisection) -> dict[str, Json]:
+    """Return a bisection; ``optrove.cli.replay`` describes the keys."""
+    return {
+        "package": found.package,
+        "releases": list(found.releases),
+        "tested": dict(found.tested),
+        "unchanged": found.unchanged,
+        "changed": [
+            {
+                "op": each.change.after.op,
+                "case_id": each.case_id,
+                "last_good": each.last_good,
+                "first_bad": each.first_bad,
+                "untested": list(each.untested),
+                "before": _result_data(each.change.before),
+                "after": _result_data(each.change.after),
+                "change": each.change.text,
+                "kind": each.change.kind,
+                "worse": each.change.worse,
+                "confirmed": each.confirmed,
+            }
+            for each in found.boundaries
+        ],
+        "not_run": [
+            {"op": each.op, "case_id": each.attempt.case_id, "cause": each.attempt.cause}
+            for each in found.not_run
+        ],
+    }
+
+
+def _result_data(one: AttemptedCase) -> Json:
+    return {"outcome": one.attempt.outcome.value, "cause": one.attempt.cause}

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from optrove.model.causes import DIFFERS, cause_in, without_numbers, without_pcc
+from optrove.model.causes import DIFFERS, without_numbers, without_pcc
 from optrove.model.ops import VECTORS, is_vector
 from optrove.model.records import DeviceKind, Outcome
 from optrove.model.torch_target import TorchTarget
@@ -44,9 +44,8 @@ BACKTRACE: Final = "backtrace:"
 
 @dataclass(frozen=True, slots=True)
 class Remarks:
-    """The parts of an Attempt's detail: the cause in a line, further words, notes, differences."""
+    """An Attempt's detail besides its cause: further words, notes, and differences."""
 
-    cause: str | None = None
     words: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
@@ -61,7 +60,7 @@ def remarks_of(attempt: Attempt) -> Remarks:
     notes = tuple(dict.fromkeys(each for each in attempt.notes if not each.startswith(DIFFERS)))
     if attempt.outcome is Outcome.PASSED:
         return Remarks(notes=(*words, *notes), differences=differences)
-    return Remarks(cause_in(attempt.detail), words[1:], notes, differences)
+    return Remarks(words[1:], notes, differences)
 
 
 def is_as_recorded(attempt: Attempt) -> bool:
@@ -110,7 +109,7 @@ def attempt_data(attempted: AttemptedCase) -> dict[str, Json]:
         "op": attempted.op,
         "case_id": attempt.case_id,
         "outcome": attempt.outcome.value,
-        "cause": remarks.cause,
+        "cause": attempt.cause,
         "detail": attempt.detail,
         "notes": list(remarks.notes),
         "outputs": [encode(value) for value in attempt.outputs],
@@ -168,7 +167,7 @@ def causes(attempts: Iterable[AttemptedCase]) -> tuple[Cause, ...]:
     groups: dict[tuple[str, Outcome, str], list[AttemptedCase]] = {}
     for each in attempts:
         if not each.passed:
-            text = remarks_of(each.attempt).cause or UNSAID
+            text = each.attempt.cause or UNSAID
             key = (each.op, each.attempt.outcome, without_numbers(text))
             groups.setdefault(key, []).append(each)
     found = [_cause(op, outcome, each) for (op, outcome, _), each in groups.items()]
@@ -183,7 +182,7 @@ def _cause(op: str, outcome: Outcome, group: list[AttemptedCase]) -> Cause:
     return Cause(
         op=op,
         outcome=outcome,
-        text=without_pcc(remarks_of(ranked[0].attempt).cause or UNSAID),
+        text=without_pcc(ranked[0].attempt.cause or UNSAID),
         calls=sum(each.calls or 0 for each in group),
         example=ranked[0],
         case_ids=tuple(each.attempt.case_id for each in ranked),

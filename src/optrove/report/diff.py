@@ -25,7 +25,7 @@ from optrove.model.records import Query
 from optrove.model.trove import CaseRow
 from optrove.report.describe import argument_changes, argument_fields
 from optrove.report.document import Change, Column, Paragraph, Section, count_cell, table
-from optrove.report.outcomes import EXECUTED
+from optrove.report.results import EXECUTED
 from optrove.report.wording import SHORT_ID, plural
 from optrove.serializer.described import case_of
 from optrove.serializer.text import read

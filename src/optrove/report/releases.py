@@ -1,18 +1,30 @@
 """Compare the results of two runs: broken, fixed, moved, slower.
 
-``compare`` compares two runs case by case. ``RunChanges`` has the database count the changes
-between two runs of a trove, and reads only the requested cases.
+``compare`` compares two runs case by case; they come from troves, or from files that commands have
+written with ``--json``. ``RunChanges`` has the database count the changes between two runs of a
+trove, and reads only the requested cases.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+from optrove.errors import BadData, BadTarget, NotComparable
 from optrove.model.causes import without_numbers
-from optrove.model.records import DeviceKind, Outcome, expects_failure
-from optrove.report.attempts import UNSAID, VERDICTS, remarks_of
+from optrove.model.records import (
+    Attempt,
+    AttemptedCase,
+    DeviceKind,
+    Measurement,
+    Outcome,
+    expects_failure,
+)
+from optrove.model.trove import Verdict
+from optrove.model.values import Float, Int
+from optrove.report.attempts import UNSAID, VERDICTS
 from optrove.report.document import (
     BAD,
     GOOD,
@@ -25,19 +37,25 @@ from optrove.report.document import (
     Tile,
     Tiles,
 )
-from optrove.report.results import took
+from optrove.report.results import results_of, run_meant, took
 from optrove.report.wording import SHORT_ID, duration, number, plural
-from optrove.serializer.text import write
-from optrove.serializer.wire import encode
+from optrove.serializer.text import read, write
+from optrove.serializer.wire import decode, encode
+from optrove.trove.opening import reading
+from optrove.trove.place import is_sqlite_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from optrove.model.records import AttemptedCase, Run
-    from optrove.model.trove import Verdict, VerdictChange
+    from optrove.model.records import Run
+    from optrove.model.trove import VerdictChange
     from optrove.report.document import Node
+    from optrove.report.results import RunResults
     from optrove.serializer.text import Json
+    from optrove.trove.opening import Recovered
     from optrove.trove.reader import TroveReader
+
+    OnRecovered = Callable[[Recovered], object]
 
 
 PCC_MOVED: Final = 1e-3
@@ -49,50 +67,47 @@ _MIN_SLOWER_NS: Final = 10_000_000
 """The least difference of a slower case; smaller ones are noise of the machine."""
 
 _MAX_SHOWN: Final = 50
-_KINDS: Final = ("broken", "fixed", "moved", "slower", "not_run", "unlike")
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The result of a case in one run; ``outputs`` is their canonical text."""
-
-    op: str
-    case_id: str
-    outcome: Outcome
-    cause: str | None = None
-    outputs: str = "[]"
-    pcc: tuple[tuple[int | None, float], ...] = ()
-    took_ns: int | None = None
-    xfail: bool = False
-    """Whether a failure was expected."""
-    device: str | None = None
-    """The kind of device that executed it."""
+_COMPARED: Final = ("broken", "fixed", "moved", "slower")
+KINDS: Final = (*_COMPARED, "not_run", "unlike")
+"""The kinds of changes; cases of the last two were not compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSide:
-    """One of the two runs: its name, its device, and the results of its cases."""
+    """One of the two runs: its name, its device, and the results of its cases by id."""
 
     name: str
-    cases: Mapping[str, Judged]
+    cases: Mapping[str, AttemptedCase]
     ttnn_version: str | None = None
     board: str | None = None
     device: str | None = None
 
     @classmethod
-    def of(cls, run: Run) -> ReleaseSide:
-        """Return a run without the results of its cases."""
+    def of(cls, run: Run, results: Iterable[AttemptedCase] = ()) -> ReleaseSide:
+        """Return a run with the results of its cases."""
         environment = run.environment
-        kind = environment.device_kind.value
-        return cls(run.id, {}, environment.ttnn_version, environment.board, kind)
+        return cls(
+            name=f"run {run.id[:SHORT_ID]}",
+            cases={each.attempt.case_id: each for each in results},
+            ttnn_version=environment.ttnn_version,
+            board=environment.board,
+            device=environment.device_kind.value,
+        )
+
+    def __str__(self) -> str:
+        place = " ".join(filter(None, (self.device, self.board)))
+        version = "unknown" if self.ttnn_version is None else self.ttnn_version
+        facts = (f"ttnn {version}", place, plural(len(self.cases), "case"))
+        return f"{self.name} ({', '.join(filter(None, facts))})"
 
 
 @dataclass(frozen=True, slots=True)
 class ResultChange:
     """A case with different results in the two runs, and the difference in words."""
 
-    before: Judged
-    after: Judged
+    kind: str
+    before: AttemptedCase
+    after: AttemptedCase
     text: str
     worse: bool = False
     """Whether it is a regression."""
@@ -100,75 +115,53 @@ class ResultChange:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseComparison:
-    """The differences of two runs. Every case of either run is in exactly one field.
+    """Two runs and their differences. Every case of either run is counted exactly once.
 
-    ``unlike`` cases ran on different kinds of devices: a mock board accepts calls, and a real one
-    also computes.
+    ``changes`` has all of ``KINDS``. Cases that are ``unlike`` ran on different kinds of devices: a
+    mock board accepts calls, and a real one also computes.
     """
 
-    broken: tuple[ResultChange, ...]
-    fixed: tuple[ResultChange, ...]
-    moved: tuple[ResultChange, ...]
-    slower: tuple[ResultChange, ...]
-    not_run: tuple[ResultChange, ...]
-    unlike: tuple[ResultChange, ...]
-    only_a: tuple[Judged, ...]
-    only_b: tuple[Judged, ...]
+    a: ReleaseSide
+    b: ReleaseSide
+    changes: Mapping[str, Sequence[ResultChange]]
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
     same: int
 
     @property
     def compared(self) -> int:
         """The number of cases that ran in both."""
-        changed = (self.broken, self.fixed, self.moved, self.slower)
-        return sum(map(len, changed)) + self.same
+        return sum(len(self.changes[kind]) for kind in _COMPARED) + self.same
 
     @property
     def regressions(self) -> int:
         """The number of cases that are worse: broken, less exact, or slower on the same board."""
-        changed = (self.broken, self.moved, self.slower)
-        return sum(each.worse for changes in changed for each in changes)
-
-
-def judged(attempted: AttemptedCase) -> Judged:
-    """Return the comparable result of a case."""
-    attempt = attempted.attempt
-    return Judged(
-        op=attempted.op,
-        case_id=attempt.case_id,
-        outcome=attempt.outcome,
-        cause=remarks_of(attempt).cause,
-        outputs=write([encode(value) for value in attempt.outputs]),
-        pcc=tuple((each.output, each.value) for each in attempt.measurements if each.name == "pcc"),
-        took_ns=took(attempt),
-        xfail=attempted.xfail,
-        device=attempt.device_kind.value,
-    )
+        return sum(each.worse for found in self.changes.values() for each in found)
 
 
 def compare(a: ReleaseSide, b: ReleaseSide) -> ReleaseComparison:
     """Return the changes from run A to run B."""
-    kinds: dict[str, list[ResultChange]] = {name: [] for name in _KINDS}
+    changes: dict[str, list[ResultChange]] = {kind: [] for kind in KINDS}
     timed = have_one_clock(a, b)
     on_board = timed and a.device == DeviceKind.HARDWARE.value
-    same = 0
-    for case_id in sorted(a.cases.keys() & b.cases.keys()):
-        before, after = a.cases[case_id], b.cases[case_id]
-        kind, text, worse = change_of(before, after, timed=timed)
-        worse = worse or (kind == "slower" and on_board)
-        if kind is None:
-            same += 1
-        else:
-            kinds[kind].append(ResultChange(before, after, text, worse))
+    both = sorted(a.cases.keys() & b.cases.keys())
+    for case_id in both:
+        change = change_of(a.cases[case_id], b.cases[case_id], timed=timed)
+        if change is not None:
+            slower = change.kind == "slower" and on_board
+            changes[change.kind].append(replace(change, worse=change.worse or slower))
     return ReleaseComparison(
-        **{kind: tuple(sorted(found, key=_order)) for kind, found in kinds.items()},
-        only_a=tuple(a.cases[each] for each in sorted(a.cases.keys() - b.cases.keys())),
-        only_b=tuple(b.cases[each] for each in sorted(b.cases.keys() - a.cases.keys())),
-        same=same,
+        a,
+        b,
+        changes={kind: sorted(found, key=_order) for kind, found in changes.items()},
+        only_a=tuple(sorted(a.cases.keys() - b.cases.keys())),
+        only_b=tuple(sorted(b.cases.keys() - a.cases.keys())),
+        same=len(both) - sum(map(len, changes.values())),
     )
 
 
 def _order(change: ResultChange) -> tuple[str, str, str]:
-    return change.before.op, change.text, change.before.case_id
+    return change.before.op, change.text, change.before.attempt.case_id
 
 
 def have_one_clock(a: ReleaseSide, b: ReleaseSide) -> bool:
@@ -176,53 +169,73 @@ def have_one_clock(a: ReleaseSide, b: ReleaseSide) -> bool:
     return a.device is not None and (a.device, a.board) == (b.device, b.board)
 
 
-def change_of(before: Judged, after: Judged, *, timed: bool) -> tuple[str | None, str, bool]:
-    """Return the kind of change (or None), its text, and whether it is a regression.
-
-    Durations are compared where ``timed`` is set.
-    """
-    found = _change(before, after)
-    if found[0] is None and timed and after.outcome is Outcome.PASSED:
-        one, other = before.took_ns, after.took_ns
-        if one is not None and other is not None and is_slower(one, other):
-            return "slower", f"took {duration(one)}, takes {duration(other)}", False
-    return found
-
-
-def is_slower(one: int, other: int) -> bool:
-    """Return whether the other duration is so much longer that it counts, in nanoseconds."""
-    return other - one >= _MIN_SLOWER_NS and other >= SLOWER * one
-
-
-def _change(before: Judged, after: Judged) -> tuple[str | None, str, bool]:
-    outcomes = (before.outcome, after.outcome)
-    if None not in (before.device, after.device) and before.device != after.device:
-        return "unlike", f"was tried on {before.device}, is on {after.device}", False
-    if Outcome.NOT_RUN in outcomes:
-        return "not_run", _words(after if after.outcome is Outcome.NOT_RUN else before), False
-    if before.outcome is Outcome.PASSED is not after.outcome:
-        if after.xfail:
-            return "moved", f"passed, and is {_words(after)}, as expected", False
-        return "broken", _words(after), True
-    if after.outcome is Outcome.PASSED is not before.outcome:
-        return "fixed", f"was {_words(before)}", False
-    if outcomes[0] is not outcomes[1] or _cause(before) != _cause(after):
-        return "moved", f"was {_words(before)}; is {_words(after)}", False
-    if after.outcome is Outcome.PASSED and before.outputs != after.outputs:
-        return "moved", "its output has another spec", False
-    return _numerics(before, after)
+def change_of(
+    before: AttemptedCase, after: AttemptedCase, *, timed: bool = False
+) -> ResultChange | None:
+    """Return the change of a case, None if there is none; ``timed`` compares durations, too."""
+    kind = _kind_of(_verdict_on(before), _verdict_on(after))
+    if kind is None:
+        return _pcc_change(before, after) or (_slower(before, after) if timed else None)
+    if kind == "unlike":
+        places = (before.attempt.device_kind.value, after.attempt.device_kind.value)
+        text = f"was tried on {places[0]}, is on {places[1]}"
+    elif kind == "not_run":
+        text = _words(before if after.ran else after)
+    elif kind == "broken":
+        text = _words(after)
+    elif kind == "fixed":
+        text = f"was {_words(before)}"
+    elif before.attempt.outcome is Outcome.PASSED is not after.attempt.outcome:
+        text = f"passed, and is {_words(after)}, as expected"
+    elif before.attempt.outcome is Outcome.PASSED:
+        text = "its output has another spec"
+    else:
+        text = f"was {_words(before)}; is {_words(after)}"
+    return ResultChange(kind, before, after, text, worse=kind == "broken")
 
 
-def _numerics(before: Judged, after: Judged) -> tuple[str | None, str, bool]:
+def _kind_of(before: Verdict, after: Verdict) -> str | None:
+    """Return the kind of change between two verdicts, None if they are equal."""
+    passed, not_run = Outcome.PASSED.value, Outcome.NOT_RUN.value
+    if before.device_kind != after.device_kind:
+        return "unlike"
+    if not_run in (before.outcome, after.outcome):
+        return "not_run"
+    if before.outcome == passed != after.outcome:
+        return "moved" if expects_failure(after.suite) else "broken"
+    if after.outcome == passed != before.outcome:
+        return "fixed"
+    causes = (without_numbers(each.cause or UNSAID) for each in (before, after))
+    outputs_moved = after.outcome == passed and before.outputs != after.outputs
+    is_same = before.outcome == after.outcome and len(set(causes)) == 1 and not outputs_moved
+    return None if is_same else "moved"
+
+
+def _verdict_on(attempted: AttemptedCase) -> Verdict:
+    attempt = attempted.attempt
+    return Verdict(
+        outcome=attempt.outcome.value,
+        device_kind=attempt.device_kind.value,
+        cause=attempt.cause,
+        suite=attempted.suite,
+        outputs=write([encode(value) for value in attempt.outputs]),
+    )
+
+
+def _pcc_change(before: AttemptedCase, after: AttemptedCase) -> ResultChange | None:
     """Return the change of the PCC, of the worst output."""
-    old, new = dict(before.pcc), dict(after.pcc)
+    old, new = (
+        {each.output: each.value for each in one.attempt.measurements if each.name == "pcc"}
+        for one in (before, after)
+    )
     pairs = [(old[output], new[output]) for output in old if output in new]
     moved = [(one, other) for one, other in pairs if has_moved(one, other)]
     if not moved:
-        return None, "", False
+        return None
     worse = [pair for pair in moved if math.isnan(pair[1]) or pair[1] < pair[0]]
     one, other = (worse or moved)[0]
-    return "moved", f"PCC was {number(one)}, is {number(other)}", bool(worse) and not after.xfail
+    text = f"PCC was {number(one)}, is {number(other)}"
+    return ResultChange("moved", before, after, text, worse=bool(worse) and not after.xfail)
 
 
 def has_moved(one: float, other: float) -> bool:
@@ -231,32 +244,129 @@ def has_moved(one: float, other: float) -> bool:
     return not both_undefined and not abs(one - other) <= PCC_MOVED
 
 
-def _cause(one: Judged) -> str:
-    return without_numbers(one.cause or UNSAID)
+def _slower(before: AttemptedCase, after: AttemptedCase) -> ResultChange | None:
+    one, other = took(before.attempt), took(after.attempt)
+    if after.attempt.outcome is not Outcome.PASSED or one is None or other is None:
+        return None
+    if not is_slower(one, other):
+        return None
+    text = f"took {duration(one)}, takes {duration(other)}"
+    return ResultChange("slower", before, after, text)
 
 
-def _words(one: Judged) -> str:
-    cause = "" if one.cause is None else f": {one.cause}"
-    return f"{VERDICTS[one.outcome]}{cause}"
+def is_slower(one: int, other: int) -> bool:
+    """Return whether the other duration is so much longer that it counts, in nanoseconds."""
+    return other - one >= _MIN_SLOWER_NS and other >= SLOWER * one
 
 
-def release_document(a: ReleaseSide, b: ReleaseSide, found: ReleaseComparison) -> Iterator[Node]:
+def _words(one: AttemptedCase) -> str:
+    cause = one.attempt.cause
+    return VERDICTS[one.attempt.outcome] + ("" if cause is None else f": {cause}")
+
+
+def compare_named(
+    names: tuple[str, str], store: str | None, on_recovered: OnRecovered
+) -> ReleaseComparison:
+    """Compare two results by name; NotComparable when no case ran in both."""
+    return compared(*(_side(name, store, on_recovered) for name in names))
+
+
+def compare_with(
+    name: str, found: RunResults, store: str | None, on_recovered: OnRecovered
+) -> ReleaseComparison:
+    """Compare an earlier result, by name, with that of a run; NotComparable as above."""
+    b = ReleaseSide.of(found.run, found.results)
+    return compared(_side(name, store, on_recovered), b)
+
+
+def compared(a: ReleaseSide, b: ReleaseSide) -> ReleaseComparison:
+    """Compare two results; NotComparable when no case ran in both."""
+    found = compare(a, b)
+    if found.compared:
+        return found
+    unlike, not_run = len(found.changes["unlike"]), len(found.changes["not_run"])
+    problem = "no case in common; compare runs of the same cases"
+    if unlike:
+        problem = (
+            f"{plural(unlike, 'case')} in common, but ran them on other kinds of devices; "
+            f"compare runs on the same kind (hw, mock, shadow, host)"
+        )
+    elif not_run:
+        problem = (
+            f"{plural(not_run, 'case')} in common, none of which ran in both; compare other runs"
+        )
+    raise NotComparable(f"{a} and {b} have {problem}: optrove runs lists them")
+
+
+def _side(name: str, store: str | None, on_recovered: OnRecovered) -> ReleaseSide:
+    path = Path(name)
+    is_trove = "://" in name or is_sqlite_file(path)
+    if path.is_file() and not is_trove:
+        return _file_side(path)
+    with reading(name if is_trove else store, on_recovered) as reader:
+        run = run_meant(reader, None if is_trove else name)
+        return ReleaseSide.of(run, results_of(reader, run).results)
+
+
+def _file_side(path: Path) -> ReleaseSide:
+    """Return the data of a file that ``check-board --json`` or ``replay --json`` has written."""
+    try:
+        data = read(path.read_bytes())
+        cases = [_case_in_file(each) for each in data["cases"]]
+        version = data.get("ttnn_version")
+    except (BadData, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadTarget(
+            f"{str(path)!r} is not what optrove check-board --json prints: {error!r}; name such a "
+            f"file, a trove, or a run"
+        ) from error
+    places = {(each.get("board"), each.get("device")) for each in data["cases"]}
+    board, device = places.pop() if len(places) == 1 else (None, None)
+    by_id = {each.attempt.case_id: each for each in cases}
+    return ReleaseSide(str(path), by_id, version, board, device)
+
+
+def _case_in_file(data: dict[str, Any]) -> AttemptedCase:
+    """Return the result of a case from a file, as far as results are compared."""
+    pcc = (each for each in data.get("measurements", ()) if each["name"] == "pcc")
+    attempt = Attempt(
+        run_id="",
+        case_id=str(data["case_id"]),
+        outcome=Outcome(data["outcome"]),
+        # The default of check-board, which writes such files.
+        device_kind=DeviceKind(data.get("device", DeviceKind.MOCK.value)),
+        detail=data.get("cause"),
+        measurements=tuple(
+            Measurement("pcc", _number(each["value"]), output=each["output"]) for each in pcc
+        ),
+        outputs=tuple(map(decode, data.get("outputs", ()))),
+        duration_ns=data.get("took_ns", data.get("duration_ns")),
+    )
+    return AttemptedCase(str(data["op"]), attempt, suite="xfail" if data.get("xfail") else None)
+
+
+def _number(data: Json) -> float:
+    value = decode(data)
+    if not isinstance(value, (Float, Int)):
+        raise TypeError(f"{data!r} is not a number")
+    return float(value.value)
+
+
+_SHOWN: Final = {"broken": BAD, "fixed": GOOD, "moved": ODD, "slower": ODD}
+"""The kinds of changes that are shown, with their tones."""
+
+
+def release_document(found: ReleaseComparison) -> Iterator[Node]:
     """Yield both runs, the counts of changes, and the changes by kind."""
-    yield Paragraph(f"A: {side_title(a)}")
-    yield Paragraph(f"B: {side_title(b)}")
+    a, b, changes = found.a, found.b, found.changes
+    yield Paragraph(f"A: {a}")
+    yield Paragraph(f"B: {b}")
     for what in ("board", "device"):
         before, after = getattr(a, what), getattr(b, what)
         if before != after:
             yield Paragraph(f"the {what} is not the same: {before}, {after}", warning=True)
-    kinds = (
-        ("broken", BAD, found.broken),
-        ("fixed", GOOD, found.fixed),
-        ("moved", ODD, found.moved),
-        ("slower", ODD, found.slower),
-    )
     uncompared = {
-        "not run in both": len(found.not_run),
-        "on another kind of device": len(found.unlike),
+        "not run in both": len(changes["not_run"]),
+        "on another kind of device": len(changes["unlike"]),
         "only in A": len(found.only_a),
         "only in B": len(found.only_b),
     }
@@ -266,27 +376,16 @@ def release_document(a: ReleaseSide, b: ReleaseSide, found: ReleaseComparison) -
         (
             Tile("compared", plural(found.compared, "case")),
             *(
-                Tile(name, f"{len(changes):,}", tone=tone if changes else "")
-                for name, tone, changes in kinds
+                Tile(kind, f"{len(changes[kind]):,}", tone=tone if changes[kind] else "")
+                for kind, tone in _SHOWN.items()
             ),
             Tile("the same", f"{found.same:,}"),
             *((Tile("not compared", f"{left:,}", why, IDLE),) if left else ()),
         )
     )
-    for name, tone, changes in kinds:
-        yield from _change_section(name, tone, changes)
-    yield from _change_section("not run in both, and so not compared", IDLE, found.not_run)
-
-
-def side_title(side: ReleaseSide) -> str:
-    """Return a run in a line: its name, version, device and number of cases."""
-    place = " ".join(filter(None, (side.device, side.board)))
-    facts = [
-        "ttnn unknown" if side.ttnn_version is None else f"ttnn {side.ttnn_version}",
-        *([place] if place else []),
-        plural(len(side.cases), "case"),
-    ]
-    return f"{side.name} ({', '.join(facts)})"
+    for kind, tone in _SHOWN.items():
+        yield from _change_section(kind, tone, changes[kind])
+    yield from _change_section("not run in both, and so not compared", IDLE, changes["not_run"])
 
 
 def _change_section(title: str, tone: str, changes: Sequence[ResultChange]) -> Iterator[Section]:
@@ -299,7 +398,7 @@ def _change_section(title: str, tone: str, changes: Sequence[ResultChange]) -> I
             count=len(group),
             text=group[0].text,
             ops=((group[0].before.op, len(group)),),
-            cases=tuple(each.before.case_id[:SHORT_ID] for each in group),
+            cases=tuple(each.before.attempt.case_id[:SHORT_ID] for each in group),
         )
         for group in ranked[:_MAX_SHOWN]
     )
@@ -309,31 +408,18 @@ def _change_section(title: str, tone: str, changes: Sequence[ResultChange]) -> I
         yield Section(title, (Items(items, rest),), tone=tone)
 
 
-def release_data(a: ReleaseSide, b: ReleaseSide, found: ReleaseComparison) -> dict[str, Json]:
+def release_data(found: ReleaseComparison) -> dict[str, Json]:
     """Return the comparison; ``optrove.cli.replay`` describes the keys."""
+    lists = {kind: _changes_data(changes) for kind, changes in found.changes.items()}
+    only = {"only_a": list(found.only_a), "only_b": list(found.only_b)}
+    counts = {name: len(items) for name, items in {**lists, **only}.items()}
     return {
-        "a": _side_data(a),
-        "b": _side_data(b),
-        "counts": {
-            "broken": len(found.broken),
-            "fixed": len(found.fixed),
-            "moved": len(found.moved),
-            "slower": len(found.slower),
-            "same": found.same,
-            "not_run": len(found.not_run),
-            "unlike": len(found.unlike),
-            "only_a": len(found.only_a),
-            "only_b": len(found.only_b),
-        },
-        "broken": _changes_data(found.broken),
-        "fixed": _changes_data(found.fixed),
-        "moved": _changes_data(found.moved),
-        "slower": _changes_data(found.slower),
+        "a": _side_data(found.a),
+        "b": _side_data(found.b),
+        "counts": {**counts, "same": found.same},
+        **lists,
         "regressions": found.regressions,
-        "not_run": _changes_data(found.not_run),
-        "unlike": _changes_data(found.unlike),
-        "only_a": [each.case_id for each in found.only_a],
-        "only_b": [each.case_id for each in found.only_b],
+        **only,
     }
 
 
@@ -351,9 +437,9 @@ def _changes_data(changes: Iterable[ResultChange]) -> list[Json]:
     return [
         {
             "op": each.before.op,
-            "case_id": each.before.case_id,
-            "before": each.before.outcome.value,
-            "after": each.after.outcome.value,
+            "case_id": each.before.attempt.case_id,
+            "before": each.before.attempt.outcome.value,
+            "after": each.after.attempt.outcome.value,
             "change": each.text,
             "worse": each.worse,
         }
@@ -373,9 +459,9 @@ class RunChanges:
         self._reader, self._a, self._b = reader, a, b
         self._counts = reader.result_counts(a, b, _BOUNDS)
         keys = {key for change in self._counts for key in change[:2]}
-        verdicts = {key: _verdict(each) for key, each in reader.verdicts(keys).items()}
+        verdicts = reader.verdicts(keys)
         self._kinds = {
-            change: _kind_of(change, verdicts[change.before], verdicts[change.after], timed=timed)
+            change: _kind_or_same(verdicts[change.before], verdicts[change.after], change, timed)
             for change in self._counts
         }
 
@@ -399,18 +485,10 @@ class RunChanges:
         return self._reader.result_changes(*runs, _BOUNDS, changes, after, limit)
 
 
-def _kind_of(change: VerdictChange, before: Judged, after: Judged, *, timed: bool) -> str:
-    kind = _change(before, after)[0]
+def _kind_or_same(before: Verdict, after: Verdict, change: VerdictChange, timed: bool) -> str:  # noqa: FBT001 - of this module only
+    kind = _kind_of(before, after)
     if kind is None and change.moved:
         return "moved"
-    if kind is None and timed and change.slower and after.outcome is Outcome.PASSED:
+    if kind is None and timed and change.slower and after.outcome == Outcome.PASSED.value:
         return "slower"
     return kind or SAME
-
-
-def _verdict(verdict: Verdict) -> Judged:
-    return Judged(
-        *("", "", Outcome(verdict.outcome), verdict.cause, verdict.outputs or "[]"),
-        xfail=expects_failure(verdict.suite),
-        device=verdict.device_kind,
-    )

@@ -113,7 +113,7 @@ def _attempt_row(attempted: AttemptedCase) -> tuple[str, ...]:
         VERDICTS[attempt.outcome],
         "" if worst is None else number(worst),
         ("yes" if is_as_recorded(attempt) and not attempted.scaled_from else "no") if ran else "",
-        clipped(remarks_of(attempt).cause or "", _MAX_CAUSE_CHARS),
+        clipped(attempt.cause or "", _MAX_CAUSE_CHARS),
         "; ".join(note for note in attempt.notes if "scaled" in note),
     )
 
@@ -162,10 +162,10 @@ def _measurement_field(measurement: Measurement, every: Sequence[Measurement]) -
 def _remark_fields(attempt: Attempt) -> Iterator[Field]:
     remarks = remarks_of(attempt)
     words = [line.strip() for line in remarks.words if line.strip()]
-    below = paragraphs(_readable_words(words, remarks.cause))
-    if remarks.cause is not None:
+    below = paragraphs(_readable_words(words, attempt.cause))
+    if attempt.cause is not None:
         lines = Fields(tuple(Field("", each.text) for each in below))
-        yield Field("because", remarks.cause, parts=(lines,) if below else ())
+        yield Field("because", attempt.cause, parts=(lines,) if below else ())
     yield from (Field("note", line) for line in remarks.notes)
     if attempt.replayed_case_id is not None and attempt.replayed_case_id != attempt.case_id:
         yield from (Field("differs", line) for line in remarks.differences)

@@ -8,9 +8,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from optrove.errors import BadTarget
+from optrove.errors import BadTarget, NotFound
 from optrove.model.ops import is_listed
-from optrove.model.records import Outcome, TestOutcome, now
+from optrove.model.records import Outcome, Query, TestOutcome, now
 from optrove.model.trove import board_text
 from optrove.model.values import TensorSpec, walk
 from optrove.report.attempts import BACKTRACE, UNSAID, by_text, lowest_pcc, remarks_of, supplied
@@ -46,9 +46,9 @@ from optrove.report.document import (
 from optrove.report.draw_html import draw_html
 from optrove.report.draw_text import draw_text
 from optrove.report.listings import source_text
-from optrove.report.outcomes import EXECUTED, compared_with, results_of, run_meant, traced_in
-from optrove.report.releases import release_document
+from optrove.report.releases import compare_with, release_document
 from optrove.report.results import (
+    EXECUTED,
     NOT_ATTEMPTED,
     WORDS,
     XFAILED,
@@ -57,6 +57,8 @@ from optrove.report.results import (
     measurement_text,
     ops_table,
     rerun_commands,
+    results_of,
+    run_meant,
     slowest,
     summary_notes,
     summed,
@@ -82,10 +84,10 @@ if TYPE_CHECKING:
         Run,
         TestResult,
     )
+    from optrove.model.trove import OpRow, RunRow
     from optrove.report.attempts import Cause
     from optrove.report.document import Node, Row, Table
-    from optrove.report.outcomes import TracedRun
-    from optrove.report.releases import ReleaseComparison, ReleaseSide
+    from optrove.report.releases import ReleaseComparison
     from optrove.report.results import RunResults, Summary
     from optrove.trove.opening import Recovered
     from optrove.trove.reader import TroveReader
@@ -144,6 +146,15 @@ _TRACED_OPS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class TracedRun:
+    """A run in which models called ops: its totals, its ops with most calls first, its tests."""
+
+    row: RunRow
+    ops: tuple[OpRow, ...]
+    tests: tuple[TestResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """A run, and its report as HTML."""
 
@@ -172,7 +183,7 @@ def report_of(
                 )
             return _drawn(run, traced_report(traced_in(reader, run)))
         found = results_of(reader, run)
-    compared = None if compare is None else compared_with(compare, found, store, on_recovered)
+    compared = None if compare is None else compare_with(compare, found, store, on_recovered)
     return _drawn(run, results_report(found, store, compared))
 
 
@@ -188,10 +199,23 @@ def _drawn(run: Run, document: Document) -> Report:
     return Report(run, draw_html(replace(document, footer=footer)))
 
 
+def traced_in(reader: TroveReader, run: Run) -> TracedRun:
+    """Return the calls of a run, op by op, and the results of its tests."""
+    with reader.connection.snapshot():
+        (row,) = reader.runs(run.id)
+        ops = reader.ops(Query(run_id=run.id, data_movement=True))
+        tests = tuple(reader.tests(run.id))
+    if not ops and not tests:
+        raise NotFound(
+            f"nothing was called in run {run.id[:SHORT_ID]}; list the runs with: optrove runs"
+        )
+    return TracedRun(row, ops, tests)
+
+
 def results_report(
     found: RunResults,
     store: str | None,
-    compared: tuple[ReleaseSide, ReleaseSide, ReleaseComparison] | None = None,
+    compared: ReleaseComparison | None = None,
 ) -> Document:
     """Return the report of a run that executed cases; ``store`` is the trove that commands name."""
     summary = summed(found)
@@ -205,7 +229,7 @@ def results_report(
             Tiles(_tiles(summary)),
             StackedBar(_shares(found)),
             *paragraphs(_sums(found, summary)),
-            *_changes(compared),
+            *(() if compared is None else (_changes(compared),)),
             *_failures(summary, found, store),
             *_charts(
                 pcc_chart(each for one in found.results for each in one.attempt.measurements),
@@ -285,11 +309,8 @@ def _sums(found: RunResults, summary: Summary) -> Iterator[str]:
     yield from (f"not planned: {count:,} {reason}" for reason, count in found.left_out)
 
 
-def _changes(
-    compared: tuple[ReleaseSide, ReleaseSide, ReleaseComparison] | None,
-) -> Iterator[Section]:
-    if compared is not None:
-        yield Section("Changes", tuple(release_document(*compared)), name="since")
+def _changes(compared: ReleaseComparison) -> Section:
+    return Section("Changes", tuple(release_document(compared)), name="since")
 
 
 def _failures(summary: Summary, found: RunResults, store: str | None) -> Iterator[Section]:
@@ -331,7 +352,7 @@ def _failure(
         parts.append(Paragraph(f"called {calls:,} times by models"))
     return Item(
         count=len(ids),
-        text=remarks.cause or UNSAID,
+        text=example.attempt.cause or UNSAID,
         label=WORDS[outcome.value],
         tone=IDLE if outcome is Outcome.NOT_RUN else BAD,
         ops=tuple((each.op, each.count) for each in group[:_MAX_OPS]),

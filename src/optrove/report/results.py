@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
 
-from optrove.model.records import E2E_NS, DeviceKind, TestOutcome, time_of
+from optrove.errors import NotFound
+from optrove.model.records import E2E_NS, DeviceKind, RunKind, TestOutcome, time_of
 from optrove.model.values import Float
 from optrove.report.attempts import (
     VERDICTS,
@@ -35,6 +36,7 @@ from optrove.report.document import (
 from optrove.report.replays import cause_sections, left_out_by_reason
 from optrove.report.wording import SHORT_ID, duration, moment, number, percent, plural
 from optrove.serializer.wire import encode
+from optrove.trove.query import run_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from optrove.report.attempts import Cause
     from optrove.report.document import Node, Table
     from optrove.serializer.text import Json
+    from optrove.trove.reader import TroveReader
 
 
 NOT_ATTEMPTED: Final = "not_attempted"
@@ -67,6 +70,51 @@ class RunResults:
     def planned(self) -> int:
         """The number of planned cases."""
         return len(self.results) + len(self.waiting)
+
+
+EXECUTED: Final = (RunKind.REPLAY, RunKind.SWEEP)
+"""The kinds of runs in which cases are executed."""
+
+
+def run_meant(reader: TroveReader, name: str | None) -> Run:
+    """Return the run that begins so, or the newest in which cases were executed."""
+    if name is not None:
+        (row,) = reader.runs(run_named(reader, name.removeprefix("run:")))
+        return row.run
+    for row in reader.runs():
+        if row.run.kind in EXECUTED:
+            return row.run
+    raise NotFound(
+        f"{reader.place} has no run in which cases were executed; make one with optrove sweep, "
+        f"optrove replay or optrove check-board"
+    )
+
+
+def results_of(reader: TroveReader, run: Run) -> RunResults:
+    """Return the results of a run; NotFound if it planned and executed nothing."""
+    results: dict[str, AttemptedCase] = {}
+    attempts = 0
+    with reader.connection.snapshot():
+        for each in reader.attempted_cases(run.id):
+            attempts += 1
+            # The last of several Attempts at a case counts.
+            results[each.attempt.case_id] = each
+        rest = tuple(reader.waiting(run.id))
+        sweep = reader.sweep(run.id)
+    if not results and not rest:
+        raise NotFound(
+            f"nothing was executed in run {run.id[:SHORT_ID]}, whose kind is {run.kind.value!r}; "
+            f"name a run of optrove sweep, replay or check-board, or show the calls of this one: "
+            f"optrove report {run.id[:SHORT_ID]}"
+        )
+    return RunResults(
+        run=run,
+        results=tuple(results.values()),
+        waiting=rest,
+        repeated=attempts - len(results),
+        left_out=() if sweep is None else sweep.left_out,
+        modules=() if sweep is None else sweep.modules,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as Xml
 from optrove.model.causes import without_numbers
 from optrove.model.ops import VECTORS, is_vector
 from optrove.model.records import Outcome
-from optrove.report.attempts import UNSAID, measurement_data, remarks_of
+from optrove.report.attempts import UNSAID, measurement_data
 from optrove.report.results import WORDS, XFAILED, XPASSED, title, took
 from optrove.report.wording import SHORT_ID
 from optrove.serializer.text import read
@@ -81,7 +81,7 @@ def _result(run: Run, result: AttemptedCase) -> Json:
     attempt = result.attempt
     failed = attempt.outcome is not Outcome.PASSED
     time = took(attempt)
-    cause = remarks_of(attempt).cause
+    cause = attempt.cause
     return {
         **_head(run, result.op, attempt.case_id, result.suite),
         "status": f"TestStatus.{_STATUSES[result.view]}",
@@ -165,7 +165,7 @@ def _junit_result(suite: Xml.Element, result: AttemptedCase) -> None:
             Xml.SubElement(properties, "property", name=name, value=value)
     if attempt.outcome is Outcome.PASSED:
         return
-    cause = remarks_of(attempt).cause or UNSAID
+    cause = attempt.cause or UNSAID
     if result.view == XFAILED:
         message = _clean(f"{WORDS[XFAILED]}: {cause}")
         Xml.SubElement(case, "skipped", type="xfail", message=message)

@@ -19,8 +19,7 @@ from optrove.replay.judge import MEASURES
 from optrove.replay.planning import PlannedJob, planned_by_id
 from optrove.replay.replay import AttemptWriter, default_workers, new_replay_run
 from optrove.replay.runner import Workers, run_jobs
-from optrove.report.outcomes import results_of
-from optrove.report.results import summed
+from optrove.report.results import results_of, summed
 from optrove.report.results_files import exported
 from optrove.report.wording import SHORT_ID
 from optrove.serializer.described import case_of

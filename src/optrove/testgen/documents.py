@@ -6,7 +6,7 @@ import shlex
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.report.attempts import UNSAID, VERDICTS, remarks_of
+from optrove.report.attempts import UNSAID, VERDICTS
 from optrove.report.describe import argument_fields
 from optrove.report.document import (
     Command,
@@ -104,7 +104,7 @@ def tests_data(generated: GeneratedFiles, directory: Path) -> dict[str, Any]:
 
 def shrunk_document(shrunk: Shrunk, file: Path | None) -> Iterator[Node]:
     """Yield the original case, the shrunk one, and the steps between them."""
-    cause = clipped(remarks_of(shrunk.attempt).cause or UNSAID, _MAX_CAUSE_CHARS)
+    cause = clipped(shrunk.attempt.cause or UNSAID, _MAX_CAUSE_CHARS)
     yield Fields(
         (
             Field("Operation", shrunk.original.op),
@@ -136,7 +136,7 @@ def shrunk_data(shrunk: Shrunk, file: Path | None) -> dict[str, Json]:
         "op": shrunk.original.op,
         "case_id": placement_hash(shrunk.original),
         "outcome": shrunk.attempt.outcome.value,
-        "cause": remarks_of(shrunk.attempt).cause,
+        "cause": shrunk.attempt.cause,
         "steps": list(shrunk.steps),
         "original": _case_data(shrunk.original),
         "shrunk": _case_data(shrunk.case),

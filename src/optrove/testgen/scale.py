@@ -26,7 +26,6 @@ from optrove.replay.device_choice import device_parameters
 from optrove.replay.jobs import attempt_from_reply, tasks_of
 from optrove.replay.messages import JobWriter
 from optrove.replay.workers import WorkerProcess
-from optrove.report.attempts import remarks_of
 from optrove.report.wording import SHORT_ID
 from optrove.serializer.hashes import placement_hash
 from optrove.testgen.shrink import Reduction, alone, reshaped, resized, with_tensors
@@ -114,7 +113,7 @@ def _scaled(planned: PlannedJob, trials: _Trials) -> PlannedJob:
     begun = _on_one_chip(planned)
     first = trials.attempt(begun)
     if first.outcome is not Outcome.PASSED:
-        cause = remarks_of(first).cause or first.outcome.value
+        cause = first.cause or first.outcome.value
         note = f"not scaled, since ttnn does not accept it on a mock board: {cause}"
         return replace(planned, notes=(*planned.notes, note))
 

@@ -37,7 +37,6 @@ from optrove.model.values import (
     walk,
 )
 from optrove.replay.runner import run_jobs
-from optrove.report.attempts import remarks_of
 from optrove.report.wording import SHORT_ID
 from optrove.serializer.hashes import placement_hash
 
@@ -450,7 +449,7 @@ class Failure:
 
 def failure_of(attempt: Attempt) -> Failure:
     """Return how an execution failed, without the numbers and shapes in it."""
-    cause = remarks_of(attempt).cause or ""
+    cause = attempt.cause or ""
     return Failure(attempt.outcome, _ROW.sub("N", without_numbers(cause)))
 
 
@@ -497,7 +496,7 @@ def shrink(
 def _check(planned: PlannedJob, attempt: Attempt, where: TargetDevice) -> None:
     """Raise NotReplayable for a case that there is no failure of to shrink."""
     name = f"case {planned.case_id[:SHORT_ID]} of {planned.op}"
-    cause = remarks_of(attempt).cause or "no reason is recorded"
+    cause = attempt.cause or "no reason is recorded"
     if attempt.outcome is Outcome.PASSED:
         raise NotReplayable(
             f"{name} passes on {where}: there is no failure to shrink; name the board or the kind "

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from optrove.report.releases import ReleaseSide, RunChanges, change_of, have_one_clock, judged
+from optrove.report.releases import ReleaseSide, RunChanges, change_of, have_one_clock
+from optrove.report.results import took
 from optrove.trove.database import storable
 from optrove.web.page_request import PAGE_ROWS, Page, PageView, not_listed
 from optrove.web.parameters import AFTER_CASE, Parameter
@@ -118,8 +119,8 @@ def _results(request: PageRequest, a: RunRow, b: RunRow, after: int) -> _Compare
         key: int,
     ) -> tuple[responses.Side | None, responses.Side | None, str | None]:
         one, other = before.get(key), now.get(key)
-        change = one and other and change_of(judged(one), judged(other), timed=timed)[1]
-        return _side(one), _side(other), cut(storable(change)) if change else None
+        change = one and other and change_of(one, other, timed=timed)
+        return _side(one), _side(other), cut(storable(change.text)) if change else None
 
     return _Compared(counts, kind, keys, sides)
 
@@ -127,12 +128,13 @@ def _results(request: PageRequest, a: RunRow, b: RunRow, after: int) -> _Compare
 def _side(attempted: AttemptedCase | None) -> responses.Side | None:
     if attempted is None:
         return None
-    attempt, found = attempted.attempt, judged(attempted)
+    attempt = attempted.attempt
+    pcc = (each.value for each in attempt.measurements if each.name == "pcc")
     return {
         "outcome": attempt.outcome.value,
         "device": attempt.device_kind.value,
-        "duration_ns": found.took_ns,
-        "pcc": finite(min((value for _, value in found.pcc), default=None)),
+        "duration_ns": took(attempt),
+        "pcc": finite(min(pcc, default=None)),
         "calls": 0,
         "detail": cut(attempt.detail and storable(attempt.detail), _MAX_DETAIL_CHARS),
     }

@@ -9,12 +9,14 @@ import pytest
 
 from optrove.errors import NotFound, UnusableRelease
 from optrove.model.case import Case
-from optrove.model.records import DeviceKind, Job, Outcome
-from optrove.model.values import Int
+from optrove.model.records import Attempt, AttemptedCase, DeviceKind, Job, Outcome
+from optrove.model.values import Int, Opaque
 from optrove.replay import bisect as module
 from optrove.replay.bisect import (
     COMMAND,
     bisect,
+    bisection_data,
+    bisection_document,
     case_evaluation,
     check_ends,
     command_evaluation,
@@ -23,9 +25,7 @@ from optrove.replay.device_choice import TargetDevice
 from optrove.replay.environments import Environments, Release, releases_between, version_key
 from optrove.replay.planning import PlannedJob
 from optrove.replay.runner import run_jobs
-from optrove.report.bisection import bisection_data, bisection_document
 from optrove.report.draw_text import draw_text
-from optrove.report.releases import Judged
 from optrove.serializer.hashes import placement_hash
 
 WORKER = str(Path(__file__).parents[2] / "support" / "release_worker.py")
@@ -56,7 +56,7 @@ def evaluate(monkeypatch):
 def test_each_changed_case_gets_its_pair_of_releases(evaluate):
     function, ids = evaluate
     found = bisect("made", ids, RELEASES, function, lambda _: None)
-    pairs = {each.after.op: (each.last_good, each.first_bad) for each in found.boundaries}
+    pairs = {each.change.after.op: (each.last_good, each.first_bad) for each in found.boundaries}
     assert pairs == {
         "made.up": ("1.2", "1.3"),
         "made.numbers": ("1.1", "1.2"),
@@ -64,7 +64,7 @@ def test_each_changed_case_gets_its_pair_of_releases(evaluate):
     }
     assert found.unchanged == 1
     assert all(each.confirmed for each in found.boundaries)
-    gap = next(each for each in found.boundaries if each.after.op == "made.gap")
+    gap = next(each for each in found.boundaries if each.change.after.op == "made.gap")
     assert gap.untested == ("1.2",)
     assert [version for version, _ in found.tested] == ["1.0", "1.1", "1.2", "1.3", "1.5"]
     text = "\n".join(draw_text(bisection_document(found), 100))
@@ -79,6 +79,10 @@ def test_each_changed_case_gets_its_pair_of_releases(evaluate):
     }
 
 
+def result(op, case_id, outcome, **more):
+    return AttemptedCase(op, Attempt("", case_id, outcome, DeviceKind.HOST, **more))
+
+
 def scripted(bad_from, calls=None, **special):
     """Return an evaluation of one case that is rejected from a release on."""
 
@@ -87,7 +91,7 @@ def scripted(bad_from, calls=None, **special):
             calls.append(release)
         outcome = Outcome.REJECTED if release >= bad_from else Outcome.PASSED
         outcome = special.get(f"r{release.replace('.', '')}", outcome)
-        return {each: Judged("made.up", each, outcome) for each in ids}
+        return {each: result("made.up", each, outcome) for each in ids}
 
     return evaluate
 
@@ -108,7 +112,7 @@ def test_a_change_that_does_not_repeat_is_not_confirmed():
     def evaluate(release, ids):
         seen.append(release)
         bad = release == "1.1" and seen.count("1.1") == 1
-        return {each: Judged("x", each, Outcome.HUNG if bad else Outcome.PASSED) for each in ids}
+        return {each: result("x", each, Outcome.HUNG if bad else Outcome.PASSED) for each in ids}
 
     found = bisect("made", ["a"], ("1.0", "1.1"), evaluate, lambda _: None)
     assert [each.confirmed for each in found.boundaries] == [False]
@@ -117,9 +121,8 @@ def test_a_change_that_does_not_repeat_is_not_confirmed():
 
 def test_outputs_that_cannot_be_described_are_not_compared():
     def evaluate(release, ids):
-        outputs = f'[{{"$opaque":"ttnn.Tensor","token":"{release}"}}]'
-        outputs = outputs if release < "1.3" else "[1]"
-        return {each: Judged("x", each, Outcome.PASSED, outputs=outputs) for each in ids}
+        output = Opaque("ttnn.Tensor", release) if release < "1.3" else Int(1)
+        return {each: result("x", each, Outcome.PASSED, outputs=(output,)) for each in ids}
 
     found = bisect("made", ["a"], RELEASES, evaluate, lambda _: None)
     assert (found.boundaries, found.unchanged) == ((), 1)
@@ -141,7 +144,7 @@ def test_the_exit_code_of_a_command_decides(command, outcome, tmp_path):
             return tmp_path / "bin" / "python"
 
     result = command_evaluation(command, Fake(), seconds=60)("1.0", [COMMAND])[COMMAND]
-    assert result.outcome is outcome
+    assert result.attempt.outcome is outcome
 
 
 def test_a_release_that_cannot_be_installed_is_not_run(tmp_path):
@@ -149,7 +152,7 @@ def test_a_release_that_cannot_be_installed_is_not_run(tmp_path):
         def python(self, release):
             raise UnusableRelease("no space")
 
-    found = command_evaluation("true", Fake(), seconds=None)("1.0", [COMMAND])[COMMAND]
+    found = command_evaluation("true", Fake(), seconds=None)("1.0", [COMMAND])[COMMAND].attempt
     assert (found.outcome, found.cause) == (Outcome.NOT_RUN, "no space")
 
 

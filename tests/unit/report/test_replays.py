@@ -49,8 +49,9 @@ DIFFERENCE = "$.arguments.x: recorded 1, replayed 2"
 
 
 def test_what_failed_has_a_cause_and_the_words_of_ttnn():
-    parts = remarks_of(attempted(Outcome.REJECTED, FATAL).attempt)
-    assert parts.cause == "Not enough banks"
+    one = attempted(Outcome.REJECTED, FATAL).attempt
+    parts = remarks_of(one)
+    assert one.cause == "Not enough banks"
     assert parts.words[0].startswith("RuntimeError: TT_FATAL")
     assert parts.notes == parts.differences == ()
 
@@ -58,7 +59,7 @@ def test_what_failed_has_a_cause_and_the_words_of_ttnn():
 def test_what_passed_has_notes_and_differences_and_no_cause():
     one = attempted(detail=f"{FABRIC}\nnot as recorded: {DIFFERENCE}").attempt
     parts = remarks_of(one)
-    assert (parts.cause, parts.notes, parts.differences) == (None, (FABRIC,), (DIFFERENCE,))
+    assert (one.cause, parts.notes, parts.differences) == (None, (FABRIC,), (DIFFERENCE,))
     assert not is_as_recorded(one)
 
 

@@ -3,8 +3,7 @@ from optrove.model.ops import Amount, LeftOut
 from optrove.model.records import Measurement, RunKind, TestOutcome, TestResult
 from optrove.model.trove import Machine, OpRow, RunRow
 from optrove.report.draw_html import draw_html
-from optrove.report.outcomes import TracedRun
-from optrove.report.report_page import traced_report
+from optrove.report.report_page import TracedRun, traced_report
 
 
 def outcome_of(name, outcome, **facts):
