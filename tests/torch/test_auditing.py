@@ -7,7 +7,7 @@ import torch
 
 from optrove.frameworks.executor import Compared, Executed
 from optrove.model.records import Attempt, DeviceKind, Outcome
-from optrove.replay.audit import PERTURBATIONS, audited
+from optrove.replay.audit import KERNEL, PERTURBATIONS, audited
 from trove_rows import case, tensor
 
 pytestmark = pytest.mark.torch
@@ -55,6 +55,20 @@ def test_what_gives_a_constant_should():
     made = case("ttnn.ones", shape=[8, 32])
     for one in (like, made):
         assert audit(executed(ones), executed(ones), one).outcome is Outcome.PASSED
+
+
+def test_a_golden_function_that_differs_from_the_kernel_is_wrong():
+    on_simulator = replace(BEGUN, device_kind=DeviceKind.SIMULATOR)
+    right, other = random(0), random(1)
+    wrong = audited(on_simulator, SOFTMAX, executed(right, actual=right.flip(0)), executed(other))
+    assert wrong.outcome is Outcome.WRONG_SPEC
+    assert wrong.detail.startswith("output 0: PCC")
+    assert [each.passed for each in wrong.measurements if each.name == KERNEL] == [False]
+    close = audited(
+        on_simulator, SOFTMAX, executed(right, actual=right.bfloat16()), executed(other)
+    )
+    assert close.outcome is Outcome.PASSED
+    assert [each.passed for each in close.measurements if each.name == KERNEL] == [True]
 
 
 def test_a_check_that_passes_on_anything_is_found(monkeypatch):

@@ -27,9 +27,10 @@ number of cases, changed: [{op, case_id, last_good, first_bad, untested: release
 before, after: {outcome, cause}, change, kind, worse, confirmed}], not_run: [{op, case_id, cause}],
 environments: [{version, path}] that were kept.
 
-audit-goldens prints planned, interrupted, counts: {sound, cannot_fail, unchecked}, cases: [{op,
-case_id, verdict, detail, perturbed: [{name, value: its PCC, threshold, passed: whether the check
-fails as it should, output}]}], replaced_goldens: {op: why its golden function is not ttnn's}.
+audit-goldens prints planned, interrupted, counts: {sound, wrong, cannot_fail, unchecked}, cases:
+[{op, case_id, verdict, detail, scaled_from: ids of the recorded cases, perturbed: [{name, value:
+its PCC, threshold, passed: whether the check fails as it should; with the name "kernel", whether
+it passes, output}]}], replaced_goldens: {op: why its golden function is not ttnn's}.
 """
 
 from __future__ import annotations
@@ -575,7 +576,18 @@ def _download_text(releases: Sequence[Release], environments: Environments) -> s
     show_default=True,
     help="At most N cases of each op.",
 )
-@click.option("--board", metavar="NAME", help="Mock board  [default: the recorded one]")
+@click.option(
+    "--device",
+    type=click.Choice(("shadow", "sim")),
+    default="shadow",
+    show_default=True,
+    help="A mock board with torch numerics, or a simulated one with real kernels.",
+)
+@click.option(
+    "--board",
+    metavar="NAME",
+    help="Mock or simulated board  [default: OPTROVE_BOARD, else the recorded one]",
+)
 @running_options
 @store_option
 @json_option
@@ -583,6 +595,7 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
     *,
     names: Sequence[str],
     cases: int,
+    device: str,
     board: str | None,
     seed: int,
     jobs: int | None,
@@ -590,30 +603,37 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Find checks against golden functions that cannot fail.
+    """Find golden functions that are wrong, and checks against them that cannot fail.
 
     The most called cases of each op are executed with numerics. Then their results are perturbed
     (zeroed, negated, reversed, a tenth of them corrupted), and the check must fail each time; for
     other inputs, it must expect other numbers. Ops without a check are listed with the reason. PCC
     does not detect a result that is twice too large; --json has the measured values.
 
-    Exit code 1 if there is a check that cannot fail.
+    With --device sim, the cases are scaled down (see "optrove replay --help") and the real kernels
+    run: a golden function whose result differs from the kernel's is wrong.
+
+    Exit code 1 if a golden function is wrong or a check cannot fail.
 
     \b
     Example:
       optrove audit-goldens
       optrove audit-goldens softmax layer_norm --cases 10
+      optrove audit-goldens --device sim --board n150
     """
     from optrove.frameworks.ttnn.shadow.golden_overrides import replaced_goldens
-    from optrove.replay.audit import audit_workers, plan_audit
+    from optrove.replay.audit import audit_workers, cases_to_audit
+    from optrove.replay.device_choice import group_by_device, resolve_device
     from optrove.report.replays import audit_counts, audit_data, audit_document
     from optrove.trove.opening import reading
 
+    target = resolve_device(device, board)
     with reading(store, log_recovered) as reader:
-        groups = plan_audit(
-            reader, names, board, most=cases, seed=seed, timeout_ns=nanoseconds(timeout)
+        planned = cases_to_audit(
+            reader, names, most=cases, seed=seed, timeout_ns=nanoseconds(timeout)
         )
-    done = ReplaySession(groups, "audit-goldens")
+    groups = group_by_device(planned, *target)
+    done = ReplaySession(_scaled(groups, "small" if device == "sim" else None), "audit-goldens")
     done.execute(audit_workers(jobs, len(done.planned)), "auditing")
     replaced = replaced_goldens()
     show(
@@ -621,8 +641,9 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
         lambda: {**audit_data(done.done, replaced), "interrupted": done.interrupted},
         as_json=as_json,
     )
-    blind = audit_counts(done.done)["cannot_fail"]
-    sys.exit(INTERRUPTED if done.interrupted else FAILED if blind else 0)
+    counts = audit_counts(done.done)
+    faults = counts["wrong"] + counts["cannot_fail"]
+    sys.exit(INTERRUPTED if done.interrupted else FAILED if faults else 0)
 
 
 COMMANDS: Final = (replay, check_board, check_release, bisect, audit_goldens)

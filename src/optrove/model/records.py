@@ -40,7 +40,7 @@ class Outcome(Enum):
     NUMERICS = "numerics"
     WRONG_SPEC = "wrong_spec"
     REJECTED = "rejected"
-    NOT_COMPILED = "not_compiled"
+    COMPILE_FAILED = "compile_failed"
     OUT_OF_MEMORY = "out_of_memory"
     RAISED = "raised"
     HUNG = "hung"

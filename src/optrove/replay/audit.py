@@ -2,13 +2,15 @@
 
 A check that passes whatever comes out is worse than none. Each result of a case is perturbed in
 several ways, and the check must fail each time; and for other inputs it must expect other numbers.
+On a device that runs kernels, the check must pass for the result of the kernel.
 The audit runs in worker processes, whose Attempts then mean this:
 
-    PASSED      every check of the case fails when it should
+    PASSED      every check of the case passes, and fails when it should
+    WRONG_SPEC  the golden function and the kernel differ, and ``detail`` says how
     NUMERICS    a check cannot fail, and ``detail`` says how
     NOT_RUN     there is no check, or the case did not run, and ``detail`` says why
 
-The measurements are the PCC of each perturbed result.
+The measurements are the PCC of each perturbed result, and of the result of the kernel.
 """
 
 from __future__ import annotations
@@ -18,9 +20,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotFound, NotReplayable
-from optrove.model.records import DeviceKind, Measurement, Outcome, Query
+from optrove.model.records import RUNS_KERNELS, Measurement, Outcome, Query
 from optrove.model.values import TensorSpec, walk
-from optrove.replay.device_choice import group_by_device
 from optrove.replay.execute import JobExecutor
 from optrove.replay.judge import headline, measure
 from optrove.replay.planning import planned_cases
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from optrove.frameworks.executor import Compared, Executed, OnStage
     from optrove.model.case import Case
     from optrove.model.records import Attempt, Job
-    from optrove.replay.device_choice import TargetDevice
     from optrove.replay.planning import PlannedJob
     from optrove.trove.reader import TroveReader
 
@@ -50,6 +50,9 @@ CONSTANT: Final = frozenset(
 
 SCALED: Final = "doubled"
 """The one perturbation that PCC cannot detect; it is measured, but not a fault."""
+
+KERNEL: Final = "kernel"
+"""The name of the measurement of a result as the kernel computed it."""
 
 
 def _spoiled(result: Any) -> Any:
@@ -95,18 +98,23 @@ def audited(begun: Attempt, case: Case, executed: Executed, other: Executed) -> 
     ]
     if not checks:
         return replace(begun, detail="\n".join(lacking) or "it has no numbers to check")
+    wrong: list[str] = []
     faults: list[str] = []
     measured: list[Measurement] = []
+    if begun.device_kind in RUNS_KERNELS:
+        computed, wrong, _ = measure(tuple(checks), ("pcc",))
+        measured += [replace(each, name=KERNEL) for each in computed]
     for check in checks:
         for name in PERTURBATIONS:
             found, fault = _perturbed(check, name)
             measured += found
             faults += fault
     faults += _blind(case, executed, other)
+    blind = Outcome.NUMERICS if faults else Outcome.PASSED
     return replace(
         begun,
-        outcome=Outcome.NUMERICS if faults else Outcome.PASSED,
-        detail="\n".join((*faults, *lacking)) or None,
+        outcome=Outcome.WRONG_SPEC if wrong else blind,
+        detail="\n".join((*wrong, *faults, *lacking)) or None,
         measurements=tuple(measured),
     )
 
@@ -156,16 +164,15 @@ class AuditWorker(Worker):
     execution = Audit
 
 
-def plan_audit(
+def cases_to_audit(
     reader: TroveReader,
     names: Iterable[str],
-    board: str | None,
     *,
     most: int,
     seed: int = 0,
     timeout_ns: int | None = None,
-) -> dict[TargetDevice, list[PlannedJob]]:
-    """Return the most called cases of each op, at most so many, by mock board with numerics.
+) -> list[PlannedJob]:
+    """Return the most called cases of each op, at most so many.
 
     Without names they are those of all ops of ttnn. NotFound if there are none.
     """
@@ -182,7 +189,7 @@ def plan_audit(
     ]
     if not cases:
         raise NotFound("the trove has no case of a ttnn op; list its ops with: optrove ops")
-    return group_by_device(cases, DeviceKind.SHADOW, board)
+    return cases
 
 
 def audit_workers(jobs: int | None, cases: int) -> Workers:

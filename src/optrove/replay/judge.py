@@ -75,7 +75,7 @@ _KILLED: Final = {
 }
 
 OUTCOMES: Final[tuple[tuple[re.Pattern[str], Outcome], ...]] = _patterns(
-    (r"failed to generate binaries", Outcome.NOT_COMPILED),
+    (r"failed to generate binaries", Outcome.COMPILE_FAILED),
     (r"timeout (in|waiting for) .*(fetch queue|device|physical cores)", Outcome.HUNG),
     (r"out of memory|not enough space to allocate|bad_alloc", Outcome.OUT_OF_MEMORY),
     (r"beyond max L1 size|clash with L1 buffers", Outcome.OUT_OF_MEMORY),
@@ -141,7 +141,7 @@ def classify(raised: Raised) -> tuple[Outcome, str]:
         return Outcome.NOT_RUN, f"{_machine_failed(fault)}\n{text}"
     meanings = (outcome for pattern, outcome in OUTCOMES if pattern.search(text))
     outcome = next(meanings, Outcome.RAISED)
-    compiled = _COMPILER_ERROR.search(text) if outcome is Outcome.NOT_COMPILED else None
+    compiled = _COMPILER_ERROR.search(text) if outcome is Outcome.COMPILE_FAILED else None
     first = headline(raised) if compiled is None else compiled[0]
     return outcome, f"{first}\n{text}"
 

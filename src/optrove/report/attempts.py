@@ -28,7 +28,7 @@ VERDICTS: Final = {
     Outcome.NUMERICS: "wrong numbers",
     Outcome.WRONG_SPEC: "other output than recorded",
     Outcome.REJECTED: "rejected",
-    Outcome.NOT_COMPILED: "kernel does not compile",
+    Outcome.COMPILE_FAILED: "kernel does not compile",
     Outcome.OUT_OF_MEMORY: "out of memory",
     Outcome.RAISED: "raised",
     Outcome.HUNG: "hung",

@@ -68,10 +68,14 @@ _ATTEMPTS: Final = (
 _SCALED: Final = Column("scaled", flexible=True, prose=True)
 _AUDIT: Final = (
     Column("op"),
-    *(Column(name, right=True) for name in ("cases", "sound", "cannot fail", "unchecked")),
+    *(Column(name, right=True) for name in ("cases", "sound", "wrong", "cannot fail", "unchecked")),
 )
 _ANSWERS: Final = {**VERDICTS, Outcome.PASSED: "accepted", Outcome.REJECTED: "rejected by ttnn"}
-_AUDITED: Final = {Outcome.PASSED: "sound", Outcome.NUMERICS: "cannot_fail"}
+_AUDITED: Final = {
+    Outcome.PASSED: "sound",
+    Outcome.WRONG_SPEC: "wrong",
+    Outcome.NUMERICS: "cannot_fail",
+}
 _UNCHECKED: Final = "unchecked"
 
 
@@ -294,7 +298,7 @@ def adapted_data(
 
 
 def audit_counts(attempts: Sequence[AttemptedCase]) -> dict[str, int]:
-    """Return the number of cases with sound checks, checks that cannot fail, and none."""
+    """Return the number of cases with sound checks, wrong ones, ones that cannot fail, and none."""
     counted = Counter(map(_audited, attempts))
     return {name: counted[name] for name in (*_AUDITED.values(), _UNCHECKED)}
 
@@ -318,6 +322,10 @@ def audit_document(
     counts = audit_counts(attempts)
     parts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
     yield Paragraph(f"{plural(len(attempts), 'case')}: {parts}")
+    scaled = sum(bool(each.scaled_from) for each in attempts)
+    if scaled:
+        yield Paragraph(f"{scaled:,} of them scaled down; the ids are those of recorded cases")
+    yield from _audit_reasons("golden functions that differ from the kernel", "wrong", attempts)
     yield from _audit_reasons("checks that cannot fail", "cannot_fail", attempts)
     yield from _audit_reasons("without a check", _UNCHECKED, attempts)
     cases = Counter(each.op for each in attempts if each.op in replaced)
@@ -334,12 +342,16 @@ def _audit_reasons(title: str, wanted: str, attempts: Sequence[AttemptedCase]) -
     items = tuple(
         Item(
             len(group),
-            f"{op} (such as {group[0].attempt.case_id[:SHORT_ID]}): {_reason(group[0])}",
+            f"{op} (such as {_recorded_id(group[0])[:SHORT_ID]}): {_reason(group[0])}",
         )
         for (op, _), group in sorted(groups.items())
     )
     if items:
         yield Section(title, (Items(items),))
+
+
+def _recorded_id(attempted: AttemptedCase) -> str:
+    return next(iter(attempted.scaled_from), attempted.attempt.case_id)
 
 
 def _reason(attempted: AttemptedCase) -> str:
@@ -361,6 +373,7 @@ def audit_data(attempts: Sequence[AttemptedCase], replaced: Mapping[str, str]) -
                 "verdict": _audited(each),
                 "detail": each.attempt.detail,
                 "perturbed": [measurement_data(one) for one in each.attempt.measurements],
+                "scaled_from": list(each.scaled_from),
             }
             for each in attempts
         ],

@@ -31,7 +31,7 @@ _STATUSES: Final = {
     Outcome.NUMERICS.value: "FAIL_ASSERT_EXCEPTION",
     Outcome.WRONG_SPEC.value: "FAIL_ASSERT_EXCEPTION",
     Outcome.REJECTED.value: "FAIL_ASSERT_EXCEPTION",
-    Outcome.NOT_COMPILED.value: "FAIL_ASSERT_EXCEPTION",
+    Outcome.COMPILE_FAILED.value: "FAIL_ASSERT_EXCEPTION",
     Outcome.RAISED.value: "FAIL_ASSERT_EXCEPTION",
     Outcome.OUT_OF_MEMORY.value: "FAIL_L1_OUT_OF_MEM",
     Outcome.HUNG.value: "FAIL_CRASH_HANG",

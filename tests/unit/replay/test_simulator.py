@@ -31,7 +31,7 @@ def attempt(op, **options):
         ("add", Outcome.PASSED, None),
         ("wrong", Outcome.NUMERICS, "output 0: PCC"),
         ("refused", Outcome.REJECTED, "no"),
-        ("uncompiled", Outcome.NOT_COMPILED, "reader.cpp:36:57: error: division by zero"),
+        ("uncompiled", Outcome.COMPILE_FAILED, "reader.cpp:36:57: error: division by zero"),
         (
             "unimplemented",
             Outcome.NOT_RUN,
