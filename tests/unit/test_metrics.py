@@ -199,3 +199,25 @@ def test_no_framework_is_imported():
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_numbers_of_many_blocks_are_compared_as_a_whole(monkeypatch):
+    generator = np.random.default_rng(0)
+    expected = generator.normal(1000.0, 1.0, 1000)
+    actual = expected + generator.normal(0.0, 0.1, 1000)
+    actual[900] = expected[900] + 5.0
+    found = {}
+    for size in (2**18, 64):
+        monkeypatch.setattr(metrics, "BLOCK", size)
+        found[size] = (
+            metrics.pcc(expected, actual),
+            metrics.max_abs_error(expected, actual),
+            metrics.ulp(expected, actual),
+            metrics.pcc(np.full(1000, 2.0), np.append(np.full(999, 2.0), 3.0)),
+        )
+    assert found[64] == pytest.approx(found[2**18], rel=1e-12)
+    assert found[64][0] == pytest.approx(np.corrcoef(expected, actual)[0, 1], abs=1e-12)
+    assert found[64][1] == pytest.approx(5.0)
+    actual[900] = math.nan
+    assert metrics.pcc(expected, actual) == 0.0
+    assert metrics.max_abs_error(expected, actual) == math.inf

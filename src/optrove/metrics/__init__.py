@@ -18,7 +18,7 @@ import math
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotComparable
 from optrove.metrics.arrays import Arithmetic, Precision, numbers_of_both
@@ -51,6 +51,9 @@ class Comparison:
     threshold: float | None = None
     passed: bool | None = None
 
+
+BLOCK: Final = 2**18
+"""How many numbers are compared at once; even, for complex numbers take two places."""
 
 _observers: ContextVar[tuple[Callable[[Comparison], object], ...]] = ContextVar(
     "observers", default=()
@@ -97,7 +100,7 @@ def allclose(
     Infinities must be equal; NaN is close to NaN only with ``equal_nan``.
     """
     pair = _pair(expected, actual)
-    close = _allclose(pair, rtol, atol) and (equal_nan or not pair.has_nan)
+    close = _allclose(pair, rtol, atol, equal_nan=equal_nan)
     if _observers.get():
         _report(Comparison("allclose", _max_abs_error(pair), passed=close))
     return close
@@ -164,8 +167,8 @@ def _report(comparison: Comparison) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pair:
-    """The numbers of both sides.
+class _Block:
+    """Some numbers of both sides.
 
     ``agree`` is True if NaN and infinities are the same on both sides; the rows have zeros in
     their places, where ``finite`` is false.
@@ -176,10 +179,46 @@ class _Pair:
     finite: Any
     agree: bool
     has_nan: bool
+
+    def finite_numbers(self) -> tuple[Any, Any]:
+        """Return the finite numbers of both sides."""
+        if bool(self.finite.all()):
+            return self.expected, self.actual
+        return self.expected[self.finite], self.actual[self.finite]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The numbers of both sides, which are compared block by block."""
+
+    expected: Any
+    actual: Any
     is_complex: bool
     precision: Precision | None
     arithmetic: Arithmetic
     title: str
+
+    def blocks(self) -> Iterator[_Block]:
+        """Yield the numbers in float64, as many at once as fit into the cache of a processor."""
+        for start in range(0, len(self.expected), BLOCK):
+            yield self._block(slice(start, start + BLOCK))
+
+    def _block(self, part: slice) -> _Block:
+        arithmetic = self.arithmetic
+        one, two = arithmetic.widened(self.expected[part]), arithmetic.widened(self.actual[part])
+        finite, finite_too = arithmetic.isfinite(one), arithmetic.isfinite(two)
+        if bool(finite.all()) and bool(finite_too.all()):
+            return _Block(one, two, finite, agree=True, has_nan=False)
+        others, as_others = one[~finite], two[~finite]
+        both_nan = arithmetic.isnan(others) & arithmetic.isnan(as_others)
+        agree = (finite == finite_too).all() and (both_nan | (others == as_others)).all()
+        return _Block(
+            expected=arithmetic.where(finite, one, 0.0),
+            actual=arithmetic.where(finite, two, 0.0),
+            finite=finite,
+            agree=bool(agree),
+            has_nan=bool(both_nan.any()),
+        )
 
 
 def _pair(expected: Any, actual: Any) -> _Pair:
@@ -189,17 +228,9 @@ def _pair(expected: Any, actual: Any) -> _Pair:
             f"expected has shape {list(first.shape)} and actual has {list(second.shape)}; "
             f"compare tensors of one shape"
         )
-    one, two = first.row, second.row
-    finite = arithmetic.isfinite(one)
-    others, as_others = one[~finite], two[~finite]
-    both_nan = arithmetic.isnan(others) & arithmetic.isnan(as_others)
-    agree = (finite == arithmetic.isfinite(two)).all() and (both_nan | (others == as_others)).all()
     return _Pair(
-        expected=arithmetic.where(finite, one, 0.0),
-        actual=arithmetic.where(finite, two, 0.0),
-        finite=finite,
-        agree=bool(agree),
-        has_nan=bool(both_nan.any()),
+        expected=first.row,
+        actual=second.row,
         is_complex=first.is_complex,
         precision=first.precision,
         arithmetic=arithmetic,
@@ -207,65 +238,114 @@ def _pair(expected: Any, actual: Any) -> _Pair:
     )
 
 
+@dataclass(slots=True)
+class _Survey:
+    """What PCC depends on besides the correlation, about all finite numbers seen so far."""
+
+    count: int = 0
+    first: tuple[float, float] = (0.0, 0.0)
+    agree: bool = True
+    equal: bool = True
+    constant: bool = True
+    actual_constant: bool = True
+    largest: float = 0.0
+    actual_largest: float = 0.0
+
+    def add(self, block: _Block) -> None:
+        """Look at the numbers of one more block."""
+        self.agree = self.agree and block.agree
+        one, two = block.finite_numbers()
+        if not self.agree or not len(one):
+            return
+        if not self.count:
+            self.first = float(one[:1].sum()), float(two[:1].sum())
+        self.count += len(one)
+        self.equal = self.equal and bool((one == two).all())
+        self.constant = self.constant and bool((one == self.first[0]).all())
+        self.actual_constant = self.actual_constant and bool((two == self.first[1]).all())
+        self.largest = max(self.largest, float(abs(one).max()))
+        self.actual_largest = max(self.actual_largest, float(abs(two).max()))
+
+
 def _pcc(pair: _Pair) -> float:
-    if not pair.agree:
-        return 0.0
-    expected, actual = pair.expected[pair.finite], pair.actual[pair.finite]
-    if bool((expected == actual).all()):
+    survey = _Survey()
+    for block in pair.blocks():
+        survey.add(block)
+        if not survey.agree:
+            return 0.0
+    if survey.equal:
         return 1.0
-    if _is_constant(expected):
-        return _similarity(expected, actual)
-    if _is_constant(actual):
-        return 0.0
-    one, two = _centered(expected), _centered(actual)
-    value = float(one @ two) / (math.sqrt(float(one @ one)) * math.sqrt(float(two @ two)))
-    return min(max(value, -1.0), 1.0)
+    if survey.constant:
+        return _similarity(pair, max(_scale(survey.largest), _scale(survey.actual_largest)))
+    return 0.0 if survey.actual_constant else _correlation(pair, survey)
 
 
-def _is_constant(row: Any) -> bool:
-    return bool((row == float(row[:1].sum())).all())
-
-
-def _similarity(expected: Any, actual: Any) -> float:
+def _similarity(pair: _Pair, scale: float) -> float:
     """Return 1 minus the relative error, for expected numbers that are all equal."""
-    scale = max(_scale(expected), _scale(actual))
-    one, two = expected / scale, actual / scale
-    difference = one - two
-    larger = max(float(one @ one), float(two @ two))
-    return max(0.0, 1.0 - math.sqrt(float(difference @ difference) / larger))
+    squares, actual_squares, errors = 0.0, 0.0, 0.0
+    for block in pair.blocks():
+        one, two = (row / scale for row in block.finite_numbers())
+        difference = one - two
+        squares += float(one @ one)
+        actual_squares += float(two @ two)
+        errors += float(difference @ difference)
+    return max(0.0, 1.0 - math.sqrt(errors / max(squares, actual_squares)))
 
 
-def _centered(row: Any) -> Any:
-    """Return a row minus its mean, scaled so that squares and sums neither overflow nor vanish."""
-    row = row / _scale(row)
-    # Twice: the first mean is rounded, which matters if it is large compared to the differences.
-    for _ in range(2):
-        row = row - float(row.sum()) / len(row)
-    return row / _scale(row)
+def _correlation(pair: _Pair, survey: _Survey) -> float:
+    """Return the correlation of numbers that are not all equal."""
+    # Scaled, so that squares and sums neither overflow nor vanish.
+    scales = _scale(survey.largest), _scale(survey.actual_largest)
+    sums = [0.0, 0.0]
+    for block in pair.blocks():
+        for place, row in enumerate(block.finite_numbers()):
+            sums[place] += float((row / scales[place]).sum())
+    means = [total / survey.count for total in sums]
+    rest, actual_rest, squares, actual_squares, products = 0.0, 0.0, 0.0, 0.0, 0.0
+    for block in pair.blocks():
+        rows = zip(block.finite_numbers(), scales, means, strict=True)
+        one, two = (row / scale - mean for row, scale, mean in rows)
+        rest += float(one.sum())
+        actual_rest += float(two.sum())
+        squares += float(one @ one)
+        actual_squares += float(two @ two)
+        products += float(one @ two)
+    # The means are rounded, which matters if they are large compared to the differences.
+    squares -= rest * rest / survey.count
+    actual_squares -= actual_rest * actual_rest / survey.count
+    products -= rest * actual_rest / survey.count
+    if squares <= 0.0 or actual_squares <= 0.0:
+        return 0.0
+    return min(max(products / (math.sqrt(squares) * math.sqrt(actual_squares)), -1.0), 1.0)
 
 
-def _scale(row: Any) -> float:
-    """Return the power of two below the largest number; dividing by it rounds nothing."""
-    return math.ldexp(0.5, math.frexp(float(abs(row).max()))[1])
+def _scale(largest: float) -> float:
+    """Return the power of two below a number; dividing by it rounds nothing."""
+    return math.ldexp(0.5, math.frexp(largest)[1])
 
 
 def _max_abs_error(pair: _Pair) -> float:
-    if not pair.agree:
-        return math.inf
-    errors = _errors(pair)
-    return float(errors.max()) if len(errors) else 0.0
+    largest = 0.0
+    for block in pair.blocks():
+        if not block.agree:
+            return math.inf
+        largest = max(largest, float(_errors(pair, block).max()))
+    return largest
 
 
-def _allclose(pair: _Pair, rtol: float, atol: float) -> bool:
-    if not pair.agree:
-        return False
-    allowed = _lengths(pair, pair.expected) * rtol + atol
-    return bool((_errors(pair) <= allowed).all())
+def _allclose(pair: _Pair, rtol: float, atol: float, *, equal_nan: bool) -> bool:
+    for block in pair.blocks():
+        if not block.agree or (block.has_nan and not equal_nan):
+            return False
+        allowed = _lengths(pair, block.expected) * rtol + atol
+        if not bool((_errors(pair, block) <= allowed).all()):
+            return False
+    return True
 
 
-def _errors(pair: _Pair) -> Any:
+def _errors(pair: _Pair, block: _Block) -> Any:
     with pair.arithmetic.quiet():
-        return _lengths(pair, pair.actual - pair.expected)
+        return _lengths(pair, block.actual - block.expected)
 
 
 def _lengths(pair: _Pair, row: Any) -> Any:
@@ -273,19 +353,26 @@ def _lengths(pair: _Pair, row: Any) -> Any:
 
 
 def _ulp(pair: _Pair) -> float:
-    if not pair.agree:
-        return math.inf
-    if not len(pair.expected):
+    largest = 0.0
+    for block in pair.blocks():
+        if not block.agree:
+            return math.inf
+        largest = max(largest, _ulp_of_block(pair, block))
+    return largest
+
+
+def _ulp_of_block(pair: _Pair, block: _Block) -> float:
+    if bool((block.expected == block.actual).all()):
         return 0.0
     if pair.precision is None:
-        return float(abs(pair.actual - pair.expected).max())
+        return float(abs(block.actual - block.expected).max())
     steps = 2.0**pair.precision.fraction_bits
-    exponents, fractions = _places(pair.expected, pair.precision, pair.arithmetic)
-    exponents_too, fractions_too = _places(pair.actual, pair.precision, pair.arithmetic)
+    exponents, fractions = _places(block.expected, pair.precision, pair.arithmetic)
+    exponents_too, fractions_too = _places(block.actual, pair.precision, pair.arithmetic)
     # Differences before sums: for numbers that are close, all of this is exact, even in float64.
     same_side = abs((exponents - exponents_too) * steps + (fractions - fractions_too))
     across_zero = (exponents + exponents_too) * steps + (fractions + fractions_too)
-    opposite = (pair.expected < 0.0) != (pair.actual < 0.0)
+    opposite = (block.expected < 0.0) != (block.actual < 0.0)
     return float(pair.arithmetic.where(opposite, across_zero, same_side).max())
 
 

@@ -1,4 +1,7 @@
-"""Turn tensors, arrays, lists and scalars into rows of float64 for the metrics.
+"""Turn tensors, arrays, lists and scalars into rows of numbers for the metrics.
+
+A row keeps the dtype of its tensor; ``Arithmetic.widened`` returns a part of it as float64, so that
+large tensors are never copied as a whole.
 
 Torch computes on rows of torch and ttnn tensors, numpy on all others if it is loaded, and plain
 Python if it is not: no framework is imported here (``ttnn.to_torch`` imports torch itself).
@@ -33,9 +36,11 @@ class Precision:
 class Arithmetic:
     """The functions on rows of one kind; rows also have operators and methods.
 
-    ``with_zeros`` puts a zero behind each number; ``quiet`` suppresses warnings about overflow.
+    ``widened`` returns a row of any dtype as float64, ``with_zeros`` puts a zero behind each
+    number, ``quiet`` suppresses warnings about overflow.
     """
 
+    widened: Callable[[Any], Any]
     isfinite: Callable[[Any], Any]
     isnan: Callable[[Any], Any]
     where: Callable[[Any, Any, Any], Any]
@@ -47,7 +52,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The numbers of a tensor, in one row of float64.
+    """The numbers of a tensor, in one row of its own dtype.
 
     A complex number takes two places, for its real and its imaginary part. ``precision`` is None
     for whole numbers and truth values.
@@ -103,7 +108,7 @@ def numbers_of_both(expected: Any, actual: Any) -> tuple[Numbers, Numbers, Arith
 def _as_complex(numbers: Numbers, arithmetic: Arithmetic) -> Numbers:
     if numbers.is_complex:
         return numbers
-    row = arithmetic.with_zeros(numbers.row)
+    row = arithmetic.with_zeros(arithmetic.widened(numbers.row))
     return replace(numbers, is_complex=True, row=row)
 
 
@@ -143,12 +148,11 @@ def _by_torch(torch: Any, thing: Any) -> Numbers:
     dtype = str(tensor.dtype).removeprefix("torch.")
     is_complex = tensor.dtype.is_complex
     if is_complex:
-        row = torch.view_as_real(tensor.resolve_conj().to(torch.complex128)).reshape(-1)
-    else:
-        row = tensor.to(torch.float64).reshape(-1)
+        tensor = torch.view_as_real(tensor.resolve_conj().resolve_neg())
+    row = tensor.reshape(-1)
     floats = is_complex or tensor.dtype.is_floating_point
     precision = (block or _PRECISIONS.get(dtype, _DOUBLE)) if floats else None
-    return Numbers(tuple(tensor.shape), f"torch.{dtype}", precision, is_complex, row)
+    return Numbers(tuple(thing.shape), f"torch.{dtype}", precision, is_complex, row)
 
 
 def _by_numpy(numpy: Any, thing: Any) -> Numbers:
@@ -209,8 +213,18 @@ def _torch_arithmetic(torch: Any) -> Arithmetic:
     def with_zeros(row: Any) -> Any:
         return torch.stack((row, torch.zeros_like(row)), dim=1).reshape(-1)
 
+    def widened(row: Any) -> Any:
+        return row.to(torch.float64)
+
     return Arithmetic(
-        torch.isfinite, torch.isnan, torch.where, torch.hypot, frexp, with_zeros, nullcontext
+        widened,
+        torch.isfinite,
+        torch.isnan,
+        torch.where,
+        torch.hypot,
+        frexp,
+        with_zeros,
+        nullcontext,
     )
 
 
@@ -226,8 +240,11 @@ def _numpy_arithmetic(numpy: Any) -> Arithmetic:
     def with_zeros(row: Any) -> Any:
         return numpy.stack((row, numpy.zeros_like(row)), axis=1).reshape(-1)
 
+    def widened(row: Any) -> Any:
+        return row.astype(numpy.float64)
+
     return Arithmetic(
-        numpy.isfinite, numpy.isnan, numpy.where, numpy.hypot, frexp, with_zeros, quiet
+        widened, numpy.isfinite, numpy.isnan, numpy.where, numpy.hypot, frexp, with_zeros, quiet
     )
 
 
@@ -318,6 +335,7 @@ def _row_frexp(row: Row) -> tuple[Row, Row]:
 
 
 _ROW_ARITHMETIC = Arithmetic(
+    widened=lambda row: row,
     isfinite=lambda row: Row(map(math.isfinite, row)),
     isnan=lambda row: Row(map(math.isnan, row)),
     where=_row_where,
