@@ -111,6 +111,9 @@ class Executor(Protocol):
         Return notes about parameters that were supplied.
         """
 
+    def reset(self) -> None:
+        """Free everything that earlier cases have left on the device, if there is one."""
+
     def execute(self, job: Job, on_stage: OnStage) -> Executed:
         """Rebuild the case of a Job and call it; raise NotReplayable if it cannot be rebuilt.
 

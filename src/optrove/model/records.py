@@ -312,7 +312,8 @@ class Job:
     """A Case to execute, with device kind, seed, metrics and time limit.
 
     ``outputs`` are the recorded outputs; None where they are unknown or must not be compared.
-    ``module`` is the file of the sweep module whose vector the case is.
+    ``module`` is the file of the sweep module whose vector the case is, ``recorded_on`` the board
+    of most of its recorded calls.
     """
 
     case: Case
@@ -323,6 +324,7 @@ class Job:
     timeout_ns: int | None = None
     outputs: tuple[Value, ...] | None = None
     module: str | None = None
+    recorded_on: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from optrove.errors import NotReplayable
 from optrove.frameworks.executor import Stage
 from optrove.frameworks.ttnn.board.devices import L1_SMALL
-from optrove.model.records import E2E_NS, Measurement, now
+from optrove.model.records import E2E_NS, Measurement, Outcome, now
 from optrove.replay.device_choice import device_parameters
-from optrove.replay.judge import EXTRAS, RAN, judge
+from optrove.replay.judge import EXTRAS, RAN, classify, judge
 from optrove.serializer.hashes import placement_hash
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class JobExecutor:
         self._executor = executor
         self._setup = setup
         self._needing_l1_small: set[str] = set()
+        self._is_used = False
 
     def attempt(self, job: Job, case_id: str, on_stage: OnStage) -> Attempt:
         """Return the Attempt at a Job; never raises for what a case can cause."""
@@ -70,6 +71,20 @@ class JobExecutor:
         return executed, (*notes, note)
 
     def _once(
+        self, job: Job, device: DeviceParameters, on_stage: OnStage
+    ) -> tuple[Executed, tuple[str, ...]]:
+        """Execute a Job; if memory runs out, again without what earlier Jobs have left."""
+        executed, notes = self._on_device(job, device, on_stage)
+        was_used, self._is_used = self._is_used, True
+        raised = executed.raised
+        if not was_used or device.mesh_shape is None or raised is None:
+            return executed, notes
+        if classify(raised)[0] is not Outcome.OUT_OF_MEMORY:
+            return executed, notes
+        self._executor.reset()
+        return self._on_device(job, device, on_stage)
+
+    def _on_device(
         self, job: Job, device: DeviceParameters, on_stage: OnStage
     ) -> tuple[Executed, tuple[str, ...]]:
         notes: tuple[str, ...] = ()

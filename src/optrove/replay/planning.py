@@ -106,6 +106,7 @@ def _planned(
                 if each.board is not None:
                     boards[each.board] += each.count
             errors = [each.error for each in every if each.error is not None]
+            board = max(boards, key=lambda name: (boards[name], name)) if boards else None
             yield PlannedJob(
                 job=Job(
                     case=case_of(row.content),
@@ -114,10 +115,11 @@ def _planned(
                     device=_device(reader, returned or every, devices),
                     timeout_ns=timeout_ns,
                     outputs=outputs,
+                    recorded_on=board,
                 ),
                 case_id=row.case_id,
                 calls=row.calls,
-                board=max(boards, key=lambda name: (boards[name], name)) if boards else None,
+                board=board,
                 raised=errors[0] if errors and not returned else None,
                 notes=notes,
             )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.model.records import Attempt, DeviceKind
 from optrove.replay.jobs import Backlog, attempt_from_reply, tasks_of, with_slow_dispatch
+from optrove.replay.memory import MemoryBudget, available_memory, needed_memory
 from optrove.replay.messages import JobWriter
 from optrove.replay.resets import BoardHealth, new_worker, reset_command_words
 from optrove.replay.workers import AHEAD, COMMAND, BudgetOver, WorkerUnusable
@@ -88,6 +89,7 @@ class _Run:
         command = reset_command_words() if hardware else ()
         self._health = BoardHealth(command, self._results.put)
         self._processes: dict[int, AnyWorker] = {}
+        self._memory = MemoryBudget(available_memory())
 
     def attempts(self, log: Log) -> Iterator[Attempt]:
         """Yield all attempts."""
@@ -134,9 +136,12 @@ class _Run:
                     break
                 reply = self._processes[number].receive(self._workers.interrupted_at)
                 self._handle(flight, reply)
+                left = (needed_memory(task.job) for task, _ in flight)
+                self._memory.release(number, max(left, default=0))
         except Exception as error:  # noqa: BLE001 - raised in the thread of the caller
             self._results.put(error)
         finally:
+            self._memory.release(number)
             process = self._processes.get(number)
             if process is not None:
                 process.end()
@@ -158,7 +163,10 @@ class _Run:
                 continue
             last = task
             process = self._process(number, task)
-            if not process.has_room(message):
+            needed = needed_memory(task.job)
+            if not flight:
+                self._memory.wait(number, needed, self._stopping)
+            elif not process.has_room(message) or not self._memory.admits(number, needed):
                 self._backlog.put_back(task)
                 return last
             process.send(message, self._workers.interrupted_at)

@@ -1,12 +1,13 @@
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
 from optrove.frameworks.executor import Compared, Executed, Raised
 from optrove.model.case import Case
 from optrove.model.records import Attempt, DeviceKind, Job, Outcome
-from optrove.model.values import Int, NumpyPlacement, TensorSpec
+from optrove.model.values import Int, NumpyPlacement, Struct, TensorSpec, TtnnPlacement
 from optrove.replay import judge as judging
 from optrove.replay.judge import classify, headline
 
@@ -82,6 +83,27 @@ def test_another_output_spec_is_reported_with_its_path():
     verdict = judge(job(outputs=(SPEC,)), Executed(CASE, outputs=(other,)))
     assert verdict.outcome is Outcome.WRONG_SPEC
     assert verdict.detail == "$.outputs[0].$tensor.shape[1]: recorded 3, replayed 4"
+
+
+def test_other_shards_on_another_board_are_accepted_with_a_note():
+    placement = TtnnPlacement((32, 32), "TILE", None, "device", None, None, None)
+    shards = [Struct("ttnn.MemoryConfig", (("cores", Int(cores)),)) for cores in (64, 110)]
+    one, other = (
+        TensorSpec((2, 3), "ttnn.bfloat16", replace(placement, memory=memory)) for memory in shards
+    )
+    begun = Attempt("run", "id", Outcome.NOT_RUN, DeviceKind.MOCK, board="p150")
+    for board, output, outcome in (
+        ("n150", other, Outcome.PASSED),
+        ("p150", other, Outcome.WRONG_SPEC),
+        (None, other, Outcome.WRONG_SPEC),
+        ("n150", replace(other, shape=(2, 4)), Outcome.WRONG_SPEC),
+    ):
+        wanted = job(outputs=(one,), recorded_on=board)
+        verdict = judging.judge(begun, wanted, Executed(CASE, outputs=(output,)))
+        assert verdict.outcome is outcome
+        assert any("places the output otherwise" in note for note in verdict.notes) is (
+            outcome is Outcome.PASSED
+        )
 
 
 def test_another_number_of_outputs_is_a_wrong_spec():

@@ -101,6 +101,9 @@ class TorchExecutor:
         """Open nothing: torch needs no device."""
         return ()
 
+    def reset(self) -> None:
+        """Do nothing: cases leave nothing behind."""
+
     def peak_l1(self, job: Job) -> int:
         """Refuse: a host has no L1."""
         raise NotReplayable(f"{job.case.op} runs on this host, which has no L1")

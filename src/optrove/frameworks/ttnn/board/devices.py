@@ -81,6 +81,10 @@ class Devices:
         if count is not None and count() > MAX_PROGRAMS:
             self._live.clear_program_cache()
 
+    def reset(self) -> None:
+        """Free what earlier calls hold: compiled programs keep tables of convolutions in L1."""
+        self.close()
+
     def close(self) -> None:
         """Close what is open, and put the fabric back."""
         live, self._live, self._opened = self._live, None, None

@@ -100,6 +100,10 @@ class TtnnExecutor:
         """Open a device with these parameters; raise NotReplayable if that is not possible."""
         return self._devices.open(wanted)
 
+    def reset(self) -> None:
+        """Close the device, so that the next case finds it as after opening."""
+        self._devices.reset()
+
     def close(self) -> None:
         """Close the device, and remove the patches."""
         self._devices.close()
@@ -187,7 +191,12 @@ class TtnnExecutor:
         mirrors = None if comparison is None else comparison.mirrors
         contents = InputValues(self._ttnn, values, passing.roles, seed=job.seed, mirrors=mirrors)
         inputs = Inputs(
-            self._ttnn, self._memory_configs, self._devices.live, contents, filled=self._has_values
+            self._ttnn,
+            self._memory_configs,
+            self._devices.live,
+            contents,
+            filled=self._has_values,
+            mirrored=self._device_kind is DeviceKind.SHADOW,
         )
         if file is not None and file.op == LOAD_OP:
             held = {file.argument: held_by_file(job.outputs)}
@@ -337,6 +346,10 @@ class CallerDevice(Devices):
                 f"with l1_small_size={wanted.l1_small_size}"
             )
         return ()
+
+    def reset(self) -> None:
+        """Drop compiled programs, which may hold memory."""
+        self._live.clear_program_cache()
 
     def close(self) -> None:
         """Release the device, and leave it open."""

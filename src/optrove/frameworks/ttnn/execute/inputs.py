@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.input_values import TorchInputs
 from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
-from optrove.frameworks.ttnn.shadow.golden import torch_dtype
+from optrove.frameworks.ttnn.shadow.golden import mirror_layout, torch_dtype
 from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, HostMirrors
 from optrove.frameworks.ttnn.shadow.prepared_weights import HOST, plain_shapes
 from optrove.frameworks.ttnn.shadow.shadow import set_shadow_mirror
@@ -79,21 +79,24 @@ class InputValues:
         self._mirrors = mirrors
         self._inputs: TorchInputs | None = None
 
-    def shards(self, spec: TensorSpec, argument: str, memory: Any = None) -> list[Any]:
+    def shards(
+        self, spec: TensorSpec, argument: str, memory: Any = None, *, for_device: bool = True
+    ) -> list[Any]:
         """Return a host tensor for each chip that holds a part, in the order of the chips.
 
-        They have the memory configuration ``memory``, if torch is there to make such a tensor.
+        They have the memory configuration ``memory``, if torch is there to make such a tensor, and
+        unless they are ``for_device``, the layout of mirrors.
         """
         placement = spec.placement
         if not isinstance(placement, TtnnPlacement):
             raise TypeError("it is not a ttnn tensor")
         if placement.mesh is None:
-            return [self._packed(spec, argument, memory)]
+            return [self._packed(spec, argument, memory, for_device=for_device)]
         parts: dict[tuple[int, ...], Any] = {}
         shards = []
         for part in parts_of(placement.mesh):
             if part not in parts:
-                parts[part] = self._packed(spec, argument, memory)
+                parts[part] = self._packed(spec, argument, memory, for_device=for_device)
             shards.append(parts[part])
         return shards
 
@@ -132,7 +135,7 @@ class InputValues:
         """Return a torch tensor or a numpy array."""
         return self._drawing().make(spec, self._names.get(argument, argument))
 
-    def _packed(self, spec: TensorSpec, argument: str, memory: Any) -> Any:
+    def _packed(self, spec: TensorSpec, argument: str, memory: Any, *, for_device: bool) -> Any:
         ttnn, name, placement = self._ttnn, self._names.get(argument, argument), spec.placement
         assert isinstance(placement, TtnnPlacement)  # noqa: S101 - narrows the type; shards has looked
         dtype = ttnn.DataType[spec.dtype.removeprefix("ttnn.").upper()]
@@ -145,10 +148,12 @@ class InputValues:
             return ttnn.zeros(list(spec.shape), dtype=dtype, layout=layout)
         drawing = self._drawing()
         wanted = torch_dtype(ttnn, import_module("torch"), dtype)
-        values = drawing.drawn(spec.shape, name, integers=not wanted.is_floating_point)
-        return ttnn.from_torch(
-            values.to(wanted), dtype=dtype, layout=layout, tile=known, memory_config=memory
-        )
+        values = drawing.drawn(spec.shape, name, integers=not wanted.is_floating_point).to(wanted)
+        if not for_device and mirror_layout(ttnn, dtype) != layout:
+            layout, known = mirror_layout(ttnn, dtype), None
+        if dtype == ttnn.bfloat16:  # as ttnn rounds, in a fraction of the time
+            values = values.to(import_module("torch").bfloat16)
+        return ttnn.from_torch(values, dtype=dtype, layout=layout, tile=known, memory_config=memory)
 
     def _drawing(self) -> TorchInputs:
         if self._inputs is None:
@@ -174,14 +179,20 @@ class Inputs:
         values: InputValues,
         *,
         filled: bool,
+        mirrored: bool,
     ) -> None:
-        """Make tensors on ``device``; unless ``filled``, those on the device stay unwritten."""
+        """Make tensors on ``device``; unless ``filled``, those on the device stay unwritten.
+
+        With ``mirrored``, on a mock board, values are in the mirrors only: nothing reads the memory
+        of the device.
+        """
         self.notes: list[str] = []
         self._ttnn: Any = ttnn
         self._memory_configs = memory_configs
         self._device = device
         self._values = values
         self._filled = filled
+        self._mirrored = mirrored
         self._by_identity: dict[int, Any] = {}
         self._by_storage: dict[int, Any] = {}
 
@@ -224,8 +235,10 @@ class Inputs:
             raise ValueError("the recording has no memory configuration for it")
         memory = self._memory_configs.build(placement.memory)
         roomy = _is_roomy(spec, placement)
-        shards = self._values.shards(spec, path) if self._filled else []
+        shards: list[Any] = []
         if self._filled:
+            shards = self._values.shards(spec, path, for_device=not self._mirrored)
+        if self._filled and not self._mirrored:
             parts = self._values.padded(shards, placement.padded_shape) if roomy else shards
             live = self._moved(self._for_device(parts, placement), memory)
         else:

@@ -278,17 +278,16 @@ class ExpectedOutputs:
     ) -> list[tuple[Any, MirrorOrMissing]]:
         """Return each tensor of the result with its mirror."""
         name = operation.python_fully_qualified_name
-        found = [
-            (
-                tensor,
-                answer if isinstance(answer, Missing) else self.golden.mirror(name, tensor, answer),
-            )
-            for tensor, answer in self.answers(operation, expected, result)
-        ]
-        if isinstance(expected, WeightedCall):
-            weights = zip(found[1:], expected.weights, strict=False)
-            found[1:] = [(tensor, mirror) for (tensor, _), mirror in weights]
-        return found
+        if isinstance(expected, ChipResults):
+            return [
+                (tensor, self.golden.mirror(name, tensor, [*expected.parts]))
+                for tensor in self.golden.tensors(result)
+            ]
+        if not isinstance(expected, WeightedCall):
+            return self.golden.mirrors(operation, expected, result)
+        found = self.golden.mirrors(operation, expected.calls, result)
+        weights = zip(found[1:], expected.weights, strict=False)
+        return [*found[:1], *((tensor, mirror) for (tensor, _), mirror in weights)]
 
     def _with_plain_weights(
         self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]

@@ -119,7 +119,10 @@ BLOCKS_NOT_WIDENED = frozenset({"ttnn.softshrink"})
 
 @dataclass(frozen=True, slots=True)
 class GoldenCall:
-    """The torch arguments of one golden call, made before the op could change its inputs."""
+    """The torch arguments of one golden call, read before the op could change its inputs.
+
+    They are widened when the call is made, so that one chip at a time has wide copies.
+    """
 
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
@@ -222,6 +225,33 @@ class GoldenFunctions:
             for path, tensor in _leaves(result, self._ttnn.Tensor)
         ]
 
+    def mirrors(
+        self, operation: Any, calls: list[GoldenCall] | Missing, result: Any
+    ) -> list[tuple[Any, MirrorOrMissing]]:
+        """Return the mirror of each tensor in ``result``; one chip at a time is computed."""
+        if isinstance(calls, Missing):
+            return [(tensor, calls) for tensor in self.tensors(result)]
+        name = operation.python_fully_qualified_name
+        leaves = list(_leaves(result, self._ttnn.Tensor))
+        done: dict[int, list[Any]] = {}
+        for call in calls:
+            if id(call) in done:
+                continue
+            try:
+                answer = self._run(operation, call)
+            except Exception as error:  # noqa: BLE001 - any golden may raise anything; it is counted
+                missing = Missing(name, f"its golden function raised {first_line(error)}")
+                return [(tensor, missing) for _, tensor in leaves]
+            done[id(call)] = [
+                self._shard_of(name, tensor, _pick(answer, result, path)) for path, tensor in leaves
+            ]
+            del answer
+        shards = [done[id(call)] for call in calls]
+        return [
+            (tensor, self._mirror_of(name, tensor, [each[place] for each in shards]))
+            for place, (_, tensor) in enumerate(leaves)
+        ]
+
     def pack(self, values: Any, like: Any) -> Any:
         """Return a host tensor of a torch tensor, rounded to the dtype of the tensor ``like``."""
         ttnn, torch = self._ttnn, self._torch
@@ -238,13 +268,8 @@ class GoldenFunctions:
         )
 
     def layout(self, like: Any) -> Any:
-        """Return the layout of the mirror of the tensor ``like``.
-
-        Only formats that share exponents need tiles; all others are faster to read without.
-        """
-        ttnn = self._ttnn
-        shared = like.dtype in (ttnn.bfloat8_b, ttnn.bfloat4_b)
-        return ttnn.TILE_LAYOUT if shared else ttnn.ROW_MAJOR_LAYOUT
+        """Return the layout of the mirror of the tensor ``like``."""
+        return mirror_layout(self._ttnn, like.dtype)
 
     def pack_as(self, shard: Any, spec: Any) -> Any:
         """Return a host tensor with the values of another one and the given spec."""
@@ -256,24 +281,32 @@ class GoldenFunctions:
 
     def mirror(self, name: str, tensor: Any, answers: list[Any]) -> MirrorOrMissing:
         """Return the mirror of ``tensor`` from a torch tensor per chip, or one for all."""
-        chips = self._mirrors.chips(tensor)
         shards: dict[int, Any] = {}
         for answer in answers:
-            fault = self.fault(answer, tensor)
-            if fault:
-                return Missing(name, fault)
-            if id(answer) in shards:
-                continue
-            try:
-                shards[id(answer)] = self.pack(answer.reshape(tuple(tensor.shape)), tensor)
-            except Exception as error:  # noqa: BLE001 - a golden may give anything; it is counted
-                return Missing(name, f"its result could not be packed: {first_line(error)}")
-        packed = [shards[id(answer)] for answer in answers]
-        if len(packed) == 1:
-            packed *= chips
-        if len(packed) != chips:
-            return Missing(name, f"{len(packed)} results for a tensor on {chips} chips")
-        return HostMirror(tuple(packed))
+            if id(answer) not in shards:
+                shards[id(answer)] = self._shard_of(name, tensor, answer)
+        return self._mirror_of(name, tensor, [shards[id(answer)] for answer in answers])
+
+    def _shard_of(self, name: str, tensor: Any, answer: Any) -> Any:
+        """Return the host tensor of an answer in the format of ``tensor``, or Missing."""
+        fault = self.fault(answer, tensor)
+        if fault:
+            return Missing(name, fault)
+        try:
+            return self.pack(answer.reshape(tuple(tensor.shape)), tensor)
+        except Exception as error:  # noqa: BLE001 - a golden may give anything; it is counted
+            return Missing(name, f"its result could not be packed: {first_line(error)}")
+
+    def _mirror_of(self, name: str, tensor: Any, shards: list[Any]) -> MirrorOrMissing:
+        lost = next((shard for shard in shards if isinstance(shard, Missing)), None)
+        if lost is not None:
+            return lost
+        chips = self._mirrors.chips(tensor)
+        if len(shards) == 1:
+            shards = shards * chips
+        if len(shards) != chips:
+            return Missing(name, f"{len(shards)} results for a tensor on {chips} chips")
+        return HostMirror(tuple(shards))
 
     def _blanked(self, keywords: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
         """Replace tensors that are not read by blank host tensors of their format."""
@@ -345,17 +378,11 @@ class GoldenFunctions:
     def _torch_arguments(
         self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> GoldenCall:
-        decorators = self._ttnn.decorators
-        name = operation.python_fully_qualified_name
         preprocess = (
             operation.preprocess_golden_function_inputs
-            or decorators.default_preprocess_golden_function_inputs
+            or self._ttnn.decorators.default_preprocess_golden_function_inputs
         )
         values = preprocess(arguments, keywords)
-        if name not in NOT_WIDENED:
-            values = mapped(self._widen, values)
-        if name.endswith("_bw") and hasattr(decorators, "prepare_backward_golden_inputs"):
-            values = decorators.prepare_backward_golden_inputs(values)
         return GoldenCall(tuple(values[0]), values[1])
 
     def _widen(self, value: Any) -> Any:
@@ -369,10 +396,16 @@ class GoldenFunctions:
     def _run(self, operation: Any, call: GoldenCall) -> Any:
         function = self.function(operation)
         assert function is not None  # noqa: S101 - narrows the type; prepare has looked
-        if operation.python_fully_qualified_name.endswith("_bw"):
-            return function(*call.arguments, **call.keywords)
-        with self._torch.no_grad():
-            return function(*call.arguments, **call.keywords)
+        name, decorators = operation.python_fully_qualified_name, self._ttnn.decorators
+        values: Any = (call.arguments, call.keywords)
+        if name not in NOT_WIDENED:
+            values = mapped(self._widen, values)
+        if not name.endswith("_bw"):
+            with self._torch.no_grad():
+                return function(*values[0], **values[1])
+        if hasattr(decorators, "prepare_backward_golden_inputs"):
+            values = decorators.prepare_backward_golden_inputs(values)
+        return function(*values[0], **values[1])
 
     def fault(self, answer: Any, tensor: Any) -> str | None:
         """Return why an answer cannot be the values of a tensor; None if it can."""
@@ -439,6 +472,15 @@ def _pick(answer: Any, result: Any, path: tuple[Any, ...]) -> Any:
 def _without_leading_ones(shape: Iterable[int]) -> tuple[int, ...]:
     """Return a shape as far as it affects where values are."""
     return tuple(dropwhile((1).__eq__, shape))
+
+
+def mirror_layout(ttnn: Any, dtype: Any) -> Any:
+    """Return the layout of mirrors of a dtype.
+
+    Only formats that share exponents need tiles; all others are faster to read without.
+    """
+    shared = dtype in (ttnn.bfloat8_b, ttnn.bfloat4_b)
+    return ttnn.TILE_LAYOUT if shared else ttnn.ROW_MAJOR_LAYOUT
 
 
 def torch_dtype(ttnn: Any, torch: Any, dtype: Any) -> Any:
