@@ -5,6 +5,8 @@ import torch
 
 import optrove
 from optrove.errors import NoNumbers
+from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
+from optrove.frameworks.ttnn.shadow import host_mirrors
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 
@@ -244,3 +246,18 @@ def test_a_cache_has_the_numbers_that_the_op_returns(ttnn, report, put):
     ttnn.fill_cache(cache, put(torch.ones(1, 1, 32, 32)), 1)
     filled = ttnn.to_torch(cache)
     assert filled[1, 0, :32].sum() == filled.sum() == 1024
+
+
+def test_numbers_of_dropped_tensors_are_dropped(ttnn, report, device, monkeypatch):
+    monkeypatch.setattr(host_mirrors, "SWEEP_BYTES", 0)
+    mirrors = getattr(ttnn, SHADOW_ATTRIBUTE).mirrors
+    tiles = {"dtype": ttnn.bfloat16, "layout": ttnn.TILE_LAYOUT, "device": device}
+    kept = ttnn.ones([64, 64], **tiles)
+    sizes = []
+    for width in range(32, 32 * 20, 32):  # of different sizes, at different addresses
+        other = ttnn.zeros([64, width], **tiles)
+        wide = ttnn.concat([kept, other], 1)
+        sizes.append(len(mirrors))
+        del other, wide
+    assert sizes[-1] <= sizes[1]
+    assert (ttnn.to_torch(kept) == 1).all()

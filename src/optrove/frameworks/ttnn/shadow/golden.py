@@ -267,6 +267,18 @@ class GoldenFunctions:
             values.detach().contiguous(), dtype=like.dtype, layout=layout, tile=tile
         )
 
+    def owned(self, source: Any, like: Any) -> Any:
+        """Return a torch tensor that its caller cannot change while a host tensor borrows it.
+
+        ``like`` has the dtype of the host tensor. Anything but a torch tensor stays as it is.
+        """
+        torch = self._torch
+        if not isinstance(source, torch.Tensor):
+            return source
+        if like.dtype == self._ttnn.bfloat16 and source.dtype == torch.float32:
+            return source.to(torch.bfloat16)  # as ttnn rounds, in a fraction of the time
+        return source.clone() if self.layout(like) == self._ttnn.ROW_MAJOR_LAYOUT else source
+
     def layout(self, like: Any) -> Any:
         """Return the layout of the mirror of the tensor ``like``."""
         return mirror_layout(self._ttnn, like.dtype)

@@ -6,8 +6,8 @@ packed by ttnn itself in the dtype of its device tensor. A tensor whose values c
 
 A ttnn tensor takes neither weak references nor attributes. Its ``tensor_id`` is never reused and
 all aliases share it, so it is the key. Several ids may share one buffer (views, some in-place ops),
-which is why the buffer is kept too. A mirror is dropped when its tensor is deallocated, or when
-another buffer gets the address, which shows that the tensors of the earlier one are dead.
+which is why the buffer is kept too. A mirror is dropped when its tensor is deallocated, or when its
+buffer is gone: another one gets the address, or ttnn does not list it any more.
 """
 
 from __future__ import annotations
@@ -72,6 +72,9 @@ DEALLOCATED = Missing(
 ORPHAN_BYTES = 512 * 2**20
 MOST_ORPHANS = 1024
 
+# How much may be put into mirrors before those of tensors that are gone are looked for.
+SWEEP_BYTES = 128 * 2**20
+
 WRITTEN_THROUGH = "it wrote through a view of another shape or dtype of the same memory"
 
 
@@ -113,6 +116,8 @@ class HostMirrors:
         self._overwritten: set[int] = set()
         # Tensors whose buffer was deallocated by way of another one, with their bytes.
         self._orphans: dict[int, int] = {}
+        self._buffers: Any = getattr(getattr(ttnn._ttnn, "reports", None), "get_buffers", None)  # noqa: SLF001 - it has no public name
+        self._bytes_since_sweep = 0
         # While a metal trace is executed: the mirrors of tensors that are deallocated inside it.
         self._inside_trace: dict[int, MirrorOrMissing] | None = None
 
@@ -206,6 +211,25 @@ class HostMirrors:
         self._format_of[tensor.tensor_id] = _Format(tensor.shape, tensor.dtype, self.chips(tensor))
         self._buffer_of[tensor.tensor_id] = buffer
         self._tensors_of[buffer].add(tensor.tensor_id)
+        self._bytes_since_sweep += self._format_of[tensor.tensor_id].bytes
+        if self._bytes_since_sweep > SWEEP_BYTES:
+            self._bytes_since_sweep = 0
+            self._sweep(tensor.device(), address)
+
+    def _sweep(self, device: Any, known: _Address) -> None:
+        """Drop the mirrors of tensors on a device that the program has dropped.
+
+        ttnn lists the buffers that are allocated. ``known`` is the address of one that is.
+        """
+        if self._buffers is None:
+            return
+        live = {(str(each.buffer_type), each.address) for each in self._buffers(device)}
+        if (known.memory, known.address) not in live:
+            return  # the list is not about this device
+        for address, buffer in list(self._buffer_at.items()):
+            if address.device == known.device and (address.memory, address.address) not in live:
+                self._drop(buffer)
+                del self._buffer_at[address]
 
     def _drop(self, buffer: int) -> None:
         for identity in list(self._tensors_of.get(buffer, ())):

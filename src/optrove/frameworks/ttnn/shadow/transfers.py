@@ -37,6 +37,9 @@ TO_DEVICE = frozenset(
     {"device", "memory_config", "cq_id", "queue_id", "cache_file_name", "enable_bfloat_opt"}
 )
 
+# Arguments for tiles, which mirrors of most dtypes do without.
+IN_TILES = frozenset({"layout", "tile"})
+
 
 _AT_WORK: ContextVar[bool] = ContextVar("shadow_at_work", default=False)
 
@@ -263,12 +266,14 @@ class Transfers:
             return
         if self._mirrors.knows(result):
             return  # as_tensor went through from_torch
-        stay = {key: value for key, value in keywords.items() if key not in TO_DEVICE}
-        # A host tensor may borrow the caller's memory, which may change after this call.
+        moving = TO_DEVICE
+        if self._golden.layout(result) == self._ttnn.ROW_MAJOR_LAYOUT:
+            moving = TO_DEVICE | IN_TILES
+        stay = {key: value for key, value in keywords.items() if key not in moving}
         if arguments:
-            arguments = (_copied(arguments[0]), *arguments[1:])
+            arguments = (self._golden.owned(arguments[0], result), *arguments[1:])
         elif "tensor" in stay:
-            stay["tensor"] = _copied(stay["tensor"])
+            stay["tensor"] = self._golden.owned(stay["tensor"], result)
         with shadow_calls():
             host = call(*arguments, **stay)
         self._mirrors.set(result, self._spread(self._mirrors.of(host), result, own=True))
@@ -367,11 +372,6 @@ def _with_arguments(
     call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any], tensor: Any
 ) -> Any:
     return call(tensor, *arguments, **keywords)
-
-
-def _copied(source: Any) -> Any:
-    """Return a copy of a torch tensor, which its owner cannot change; anything else as it is."""
-    return source.clone() if hasattr(source, "clone") else source
 
 
 def _no_numbers(tensor: Any, missing: Missing) -> NoNumbers:
