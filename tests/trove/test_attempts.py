@@ -1,9 +1,10 @@
-"""What came of executing Cases is kept, with what was measured."""
+"""Attempts at Cases are kept, with their measurements."""
 
 import pytest
 
 from optrove.errors import BadData
 from optrove.model.records import Outcome
+from optrove.model.values import Text
 from optrove.serializer.described import describe_case
 from trove_rows import case, tensor
 from troves import attempt_of, content_of, imported, run_of
@@ -15,7 +16,7 @@ ADD_ID = describe_case(ADD).case_id
 def test_attempts_are_read_as_they_were_added(trove):
     trove.add_imported(imported("first", ADD))
     attempts = [
-        attempt_of(ADD_ID, "replay"),
+        attempt_of(ADD_ID, "replay", detail="\0", outputs=(Text("\0\ud800"),)),
         attempt_of(
             ADD_ID, "replay", Outcome.REJECTED, detail="no \0 room", seed=2**70, board="t3k"
         ),

@@ -251,14 +251,10 @@ ON CONFLICT (run_key, op, outcome) DO UPDATE SET
     most_pcc = CASE WHEN op_attempts.most_pcc IS NULL OR excluded.most_pcc > op_attempts.most_pcc
         THEN excluded.most_pcc ELSE op_attempts.most_pcc END
 """
-_OUTPUTS: Final = {
-    "sqlite": "json_extract(a.content, '$.outputs')",
-    "postgresql": "CAST(a.content AS json) ->> 'outputs'",
-}
 _JUDGED: Final = """
 SELECT a.run_key, a.case_key, a.key, a.outcome, a.device_kind,
     CASE WHEN a.outcome <> 'passed' THEN a.detail END, p.suite,
-    CASE WHEN a.outcome = 'passed' THEN {outputs} END, a.duration_ns, m.name, m.value
+    CASE WHEN a.outcome = 'passed' THEN a.content END, a.duration_ns, m.name, m.value
 FROM attempts a
 LEFT JOIN planned p ON p.run_key = a.run_key AND p.case_key = a.case_key
 LEFT JOIN measurements m ON m.attempt_key = a.key AND m.name IN ('pcc', :time)
@@ -310,8 +306,8 @@ def _set_last_outcome(connection: Connection, case_keys: Iterable[int]) -> None:
 
 def _judge(connection: Connection, which: str, asked: Mapping[str, object]) -> None:
     """Derive the results of Attempts: of each Run and Case, that of the last."""
-    sql = _JUDGED.format(which=which, outputs=_OUTPUTS[connection.dialect])
-    judged = list(_judged(connection.fetch(sql, {**asked, "time": E2E_NS})))
+    attempts = connection.fetch(_JUDGED.format(which=which), {**asked, "time": E2E_NS})
+    judged = list(_judged(attempts))
     connection.execute(_REMOVE_RESULTS.format(which=which), asked)
     ids = {each[3]: fingerprint(list(each[3])) for each in judged}
     rows = {name: (name, *verdict) for verdict, name in ids.items()}
@@ -332,7 +328,7 @@ def _judged(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """Yield keys of Run, Case and Attempt, the verdict, duration, number of PCC and the lowest."""
     causes: dict[str | None, str | None] = {}
     for facts, group in groupby(rows, key=itemgetter(*range(9))):
-        *keys, outcome, device_kind, detail, suite, outputs, duration_ns = facts
+        *keys, outcome, device_kind, detail, suite, passed, duration_ns = facts
         measured = [row[-2:] for row in group]
         pcc = [value for name, value in measured if name == "pcc"]
         # What is not a number has none in its column.
@@ -340,7 +336,12 @@ def _judged(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
         if outcome != Outcome.PASSED.value and detail not in causes:
             cause = cause_in(detail)
             causes[detail] = None if cause is None else without_numbers(cause)
-        verdict = (outcome, device_kind, causes.get(detail), suite, outputs)
+        # Not in SQL: PostgreSQL refuses JSON whose texts it cannot store.
+        outputs = None if passed is None else json.loads(passed).get("outputs")
+        verdict = (
+            *(outcome, device_kind, causes.get(detail), suite),
+            None if outputs is None else write(outputs),
+        )
         known = pcc if None not in pcc else ()
         yield *keys, verdict, time_of(times, duration_ns), len(pcc), min(known, default=None)
 
