@@ -30,11 +30,11 @@ from optrove.model.records import (
     RunKind,
     Sweep,
 )
-from optrove.model.trove import PlannedCase
+from optrove.model.trove import Added, PlannedCase
 from optrove.trove.merging import TroveParts
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
-from optrove.trove.sharing import Shared, send
+from optrove.trove.sharing import send
 from optrove.trove.trove import Trove, open_trove
 
 SUPPORT: Final = Path(__file__).parents[1] / "tests" / "support"
@@ -117,7 +117,7 @@ def _attempt(run: Run, case_id: str) -> Attempt:
     )
 
 
-def _sent(source: str, target: str) -> Shared:
+def _sent(source: str, target: str) -> Added:
     with (
         open_reader(place_of(source)) as reader,
         open_trove(place_of(target), create=True) as trove,

@@ -11,9 +11,8 @@ from optrove.errors import TookTooLong
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 from optrove.trove.trove import open_trove
-from optrove.web.page_request import PageRequest
+from optrove.web.page_request import PageRequest, read_parameters
 from optrove.web.pages import PAGES
-from optrove.web.parameters import read_parameters
 from small_trove import LLAMA_RUN, RESNET_RUN
 from trove_rows import case
 from troves import imported

@@ -51,9 +51,9 @@ def test_what_is_lacking_is_sent_once_and_the_troves_are_equal_then(full, place)
         total = total_of(missing)
         (*_, last) = send(trove, parts, missing)
         assert trove.missing_parts(parts) == ()
-    assert replace(last, cases=None) == total
+    assert replace(last, cases_new=0, cases_known=0) == total
     assert (last.runs, last.attempts) == (5, 20)
-    assert last.cases == len(content_of(full)["cases"])
+    assert last.cases_new == len(content_of(full)["cases"])
     assert content_of(place) == content_of(full)
     assert sent(full, place) == []
 
@@ -90,7 +90,7 @@ def test_a_sweep_that_went_on_meanwhile_is_sent_by_its_attempts(full, place):
         (known, *_) = reader.attempts(SWEEP)
         trove.add_attempts(run, [replace(known, case_id=left)])
     (last,) = sent(full, place)
-    assert (last.runs, last.recordings, last.attempts, last.cases) == (1, 0, 1, 0)
+    assert (last.runs, last.recordings, last.attempts, last.cases_new) == (1, 0, 1, 0)
     assert content_of(place) == content_of(full)
 
 

@@ -121,11 +121,11 @@ def merge(*, troves: Sequence[str], output: str, as_json: bool) -> None:
     from optrove.report.document import Paragraph
     from optrove.trove.merging import merge_into
 
-    merged = merge_into(output, troves, log_recovered)
-    runs, cases, calls = merged.added.runs, merged.added.cases_new, merged.added.calls
+    added = merge_into(output, troves, log_recovered)
+    runs, cases, calls = added.runs, added.cases_new, added.calls
     show(
-        [Paragraph(f"added {runs:,} runs, {calls:,} calls, {cases:,} cases to {merged.store}")],
-        lambda: {"store": merged.store, "runs": runs, "cases": cases, "calls": calls},
+        [Paragraph(f"added {runs:,} runs, {calls:,} calls, {cases:,} cases to {output}")],
+        lambda: {"store": output, "runs": runs, "cases": cases, "calls": calls},
         as_json=as_json,
     )
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from optrove.trove.sharing import Shared
+    from optrove.model.trove import Added
 
 _LINE_SECONDS: Final = 10.0
 _FAST: Final = 10.0
@@ -105,12 +105,12 @@ def case_progress(total: int, what: str) -> Iterator[CaseProgress]:
 
 
 @contextmanager
-def transfer_progress() -> Iterator[Callable[[Shared, Shared], object]]:
+def transfer_progress() -> Iterator[Callable[[Added, Added], object]]:
     """Yield a function that shows the sent and the total amount of a transfer."""
     if not sys.stderr.isatty():
         pace = Pace()
 
-        def lines(sent: Shared, total: Shared) -> None:
+        def lines(sent: Added, total: Added) -> None:
             if pace.is_due():
                 runs = f"{sent.runs:,} of {total.runs:,} runs"
                 log(f"sent {runs}, {sent.calls:,} calls, {sent.attempts:,} attempts")
@@ -120,13 +120,13 @@ def transfer_progress() -> Iterator[Callable[[Shared, Shared], object]]:
     from rich.console import Console
     from rich.progress import Progress
 
-    def amount(shared: Shared) -> int:
-        return shared.runs + shared.calls + shared.attempts
+    def amount(sent: Added) -> int:
+        return sent.runs + sent.calls + sent.attempts
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("sending", total=None)
 
-        def watch(sent: Shared, total: Shared) -> None:
+        def watch(sent: Added, total: Added) -> None:
             bar.update(task, completed=amount(sent), total=amount(total))
 
         yield watch

@@ -6,15 +6,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from optrove.cli.options import json_option, log_recovered, show, store_option
 from optrove.cli.progress import transfer_progress
-
-if TYPE_CHECKING:
-    from optrove.trove.sharing import Transfer
 
 
 @click.command()
@@ -34,9 +31,7 @@ def push(*, other: str, scrub: bool, store: str | None, as_json: bool) -> None:
       optrove push postgresql://team@db.example/optrove
       optrove push public.db --scrub
     """
-    from optrove.trove.sharing import Transfer
-
-    _share(Transfer(store, other, scrub=scrub), as_json=as_json)
+    _share(store, other, scrub=scrub, as_json=as_json)
 
 
 @click.command()
@@ -53,9 +48,7 @@ def pull(*, other: str, store: str | None, as_json: bool) -> None:
     Example:
       optrove pull postgresql://reader@db.example/optrove
     """
-    from optrove.trove.sharing import Transfer
-
-    _share(Transfer(other, store), as_json=as_json)
+    _share(other, store, as_json=as_json)
 
 
 @click.command()
@@ -89,25 +82,26 @@ def roles(*, reader: str, writer: str) -> None:
     click.echo(grants(reader, writer), nl=False)
 
 
-def _share(transfer: Transfer, *, as_json: bool) -> None:
+def _share(source: str | None, target: str | None, *, scrub: bool = False, as_json: bool) -> None:
     from optrove.report.document import Paragraph
+    from optrove.trove.opening import located
     from optrove.trove.sharing import share
 
     with transfer_progress() as progress:
-        done = share(transfer, log_recovered, progress)
-    sent = done.sent
-    new = f"{sent.calls:,} calls, {sent.attempts:,} attempts, {sent.cases or 0:,} new cases"
-    text = f"sent {sent.runs:,} runs to {done.target}: {new}"
+        sent = share(source, target, log_recovered, progress, scrub=scrub)
+    to = str(located(target))
+    new = f"{sent.calls:,} calls, {sent.attempts:,} attempts, {sent.cases_new:,} new cases"
+    text = f"sent {sent.runs:,} runs to {to}: {new}"
     if not sent.runs:
-        text = f"nothing new: {done.target} has all of it"
+        text = f"nothing new: {to} has all of it"
     data = {
-        "from": done.source,
-        "to": done.target,
+        "from": str(located(source)),
+        "to": to,
         "runs": sent.runs,
         "recordings": sent.recordings,
         "calls": sent.calls,
         "attempts": sent.attempts,
-        "cases": sent.cases,
+        "cases": sent.cases_new,
     }
     show([Paragraph(text)], lambda: data, as_json=as_json)
 

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 from optrove.errors import BadTarget
 from optrove.interop.formats import FILES, OWN_FILES, read_file
 from optrove.journal.format import LINES, find_journals
-from optrove.trove.opening import total_added, writing
+from optrove.model.trove import Added
+from optrove.trove.opening import writing
 from optrove.trove.place import is_sqlite_file, place_of
 from optrove.trove.reader import open_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from optrove.model.trove import Added, Fidelity, Imported
+    from optrove.model.trove import Fidelity, Imported
     from optrove.trove.opening import Recovered
     from optrove.trove.trove import Trove
 
@@ -70,13 +71,13 @@ def _add_journals(name: str, journals: tuple[Path, ...], trove: Trove) -> Additi
     from optrove.journal.reader import JournalReader
 
     readers = map(JournalReader, journals)
-    return Addition(name, "journals", total_added(map(trove.add_journal, readers)))
+    return Addition(name, "journals", sum(map(trove.add_journal, readers), Added()))
 
 
 def _add_imported(
     name: str, imported: tuple[Imported, ...], fidelity: Fidelity, trove: Trove
 ) -> Addition:
-    added = total_added(map(trove.add_imported, imported))
+    added = sum(map(trove.add_imported, imported), Added())
     return Addition(name, fidelity.format, added, fidelity)
 
 

@@ -8,8 +8,9 @@ whole, which is what makes adding idempotent and merging independent of order.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from enum import Enum
+from operator import add
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from optrove.model.ops import LeftOut
@@ -227,18 +228,22 @@ class PlannedCase:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What adding something to a trove has changed."""
+    """How much was added to a trove; ``cases_known`` were there before."""
 
     runs: int = 0
     recordings: int = 0
     calls: int = 0
     cases_new: int = 0
     cases_known: int = 0
+    attempts: int = 0
+
+    def __add__(self, other: Added) -> Added:
+        return Added(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What removing a Run has taken out of a trove."""
+    """How much was removed from a trove."""
 
     runs: int
     recordings: int

@@ -388,6 +388,7 @@ class PostgresConnection(Connection):
         super().__init__(place)
         try:
             import psycopg
+            from psycopg.types.numeric import IntLoader
         except ModuleNotFoundError as error:
             raise UnusableTrove(
                 "a trove on a PostgreSQL server needs its driver, which is not installed; "
@@ -401,6 +402,8 @@ class PostgresConnection(Connection):
                 psycopg.conninfo.make_conninfo(**options_of(str(place.url))),
                 prepare_threshold=None,
             )
+        # The type of a sum of whole numbers, which are the only ones that are asked for.
+        self.driver.adapters.register_loader("numeric", IntLoader)
         if readonly:
             self.driver.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             self.driver.read_only = True

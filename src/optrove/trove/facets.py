@@ -83,7 +83,7 @@ class CaseGroups:
         source = reader.connection
         self.ops: dict[str, list[CaseGroup]] = {}
         for op, tensors, origins, outcome, called, *counts in source.fetch(_GROUPS):
-            group = CaseGroup(op, tensors, origins, outcome, bool(called), *map(int, counts))
+            group = CaseGroup(op, tensors, origins, outcome, bool(called), *counts)
             self.ops.setdefault(op, []).append(group)
         named = {key: (model, board) for key, model, board in source.fetch(_ORIGINS)}
         self._origins: dict[int, list[Any]] = {
@@ -95,7 +95,7 @@ class CaseGroups:
         }
         self._calls: dict[str, dict[tuple[str, str], int]] = {}
         for op, model, board, calls in source.fetch(_CALLS):
-            self._calls.setdefault(op, {})[model, board] = int(calls)
+            self._calls.setdefault(op, {})[model, board] = calls
         origins = {*named.values(), *(origin for own in self._calls.values() for origin in own)}
         tensors = {tuple(each) for own in self._tensors.values() for each in own}
         self._values = {
@@ -312,7 +312,7 @@ ORDER BY c.outermost_calls DESC, c.case_id LIMIT :most
         if after is not None:
             of_case = {"op": self._asked["op"], "family_id": after.family_id}
             ((total, calls, case_id),) = self._reader.connection.fetch(_FAMILY, of_case)
-            asked.update(total=int(total), calls=calls, case_id=case_id)
+            asked.update(total=total, calls=calls, case_id=case_id)
             having.append(_FAMILIES_AFTER)
         sql = f"""
 SELECT c.family_id FROM cases c WHERE c.op = :op GROUP BY c.family_id
@@ -335,7 +335,7 @@ SELECT * FROM (
         )
         for *columns, cases, calls, _ in members:
             case = ListedCase(*columns)
-            family = found.setdefault(case.family_id, ListedFamily(cases, int(calls), []))
+            family = found.setdefault(case.family_id, ListedFamily(cases, calls, []))
             family.members.append(case)
         return [found[family_id] for family_id in ids]
 
@@ -344,8 +344,7 @@ SELECT * FROM (
         sql = f"""
 SELECT c.key, sum(u.outermost_calls) {self._called_by()} AND c.key IN :keys GROUP BY c.key
 """
-        rows = self._reader.connection.fetch(sql, {**self._callers, "keys": keys})
-        return {key: int(calls) for key, calls in rows}
+        return dict(self._reader.connection.fetch(sql, {**self._callers, "keys": keys}))
 
     def total_calls(self) -> int:
         """Return the calls of all of them by the model and on the board of the choice."""

@@ -7,13 +7,13 @@ the order, number and grouping of merges do not matter.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.model.trove import Added, CallBlock, CallGroup, DescribedCase, TensorFacts
 from optrove.trove import reader as queries
 from optrove.trove.database import batches, keys_of
-from optrove.trove.opening import reading, total_added, writing
+from optrove.trove.opening import reading, writing
 from optrove.trove.query import run_named
 from optrove.trove.recordings import (
     CallEnding,
@@ -33,7 +33,7 @@ from optrove.trove.writing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from optrove.model.trove import Removed
@@ -221,18 +221,6 @@ _PER_ATTEMPT: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class AddedParts:
-    """Numbers of rows that were added; ``case_ids`` are the Cases that were involved."""
-
-    runs: int = 0
-    recordings: int = 0
-    calls: int = 0
-    attempts: int = 0
-    cases_new: int = 0
-    case_ids: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
 class MissingParts:
     """The parts of one Run that a trove lacks, or holds with a lower rank.
 
@@ -270,78 +258,52 @@ class MissingParts:
 
 def merge(connection: Connection, parts: TroveParts) -> Added:
     """Add everything of another trove that is missing here, or here of a lower rank."""
+    added = Added()
+    seen: set[str] = set()
     with parts.snapshot():
         held = Held(connection)
-        seen: set[str] = set()
-        runs = batches(missing_parts(connection, parts, held), _RUNS_PER_BATCH)
-        total = _summed([add_parts(connection, parts, some) for some in runs])
+        for some in batches(missing_parts(connection, parts, held), _RUNS_PER_BATCH):
+            piece, case_ids = add_parts(connection, parts, some)
+            added += piece
+            seen |= case_ids
         for key, head in parts.heads():
             if held.recordings.get((head.run_id, head.process)) == head.rank:
                 seen.update(parts.case_ids(key))
-    seen |= total.case_ids
-    return Added(
-        runs=total.runs,
-        recordings=total.recordings,
-        calls=total.calls,
-        cases_new=total.cases_new,
-        cases_known=len(seen) - total.cases_new,
-    )
+    return replace(added, cases_known=len(seen) - added.cases_new)
 
 
 def add_parts(
     connection: Connection, parts: TroveParts, missing: Sequence[MissingParts]
-) -> AddedParts:
+) -> tuple[Added, set[str]]:
     """Add missing parts of some Runs: all Runs, Recordings and plans, then Attempts.
+
+    Return how much was added, and the ids of the Cases that the parts refer to.
 
     Attempts of several Runs are written together: most Runs have few. In the Run of a sweep a Case
     has one Attempt, so the sweep comes before the Attempts.
     """
     keys, runs = write_runs(connection, [each.run for each in missing])
-    added = [AddedParts(runs=runs)]
-    attempts: dict[str, int] = {}
+    added, case_ids = Added(runs=runs), set[str]()
+    run_keys: dict[str, int] = {}
     for each in missing:
         for key, head in each.recordings:
-            added.append(_add_recording(connection, parts.recording(key, head, each.run)))
-        run_key = keys[each.run.run_id]
+            recording = parts.recording(key, head, each.run)
+            added += write_recording(connection, recording)
+            case_ids.update(group.case_id for group in recording.executions)
         if each.sweep is not None:
-            ids = frozenset(planned.case_id for planned in each.sweep.planned)
-            cases_new = write_missing_cases(connection, ids, parts.described)
-            write_sweep(connection, run_key, each.sweep)
-            added.append(AddedParts(cases_new=cases_new, case_ids=ids))
-        attempts.update(dict.fromkeys(each.attempt_ids, run_key))
-    pieces = batches(attempts.items(), ATTEMPTS_PER_BATCH)
-    added += [_add_attempts(connection, parts, dict(piece)) for piece in pieces]
-    return _summed(added)
-
-
-def _add_recording(connection: Connection, recording: Recording) -> AddedParts:
-    added = write_recording(connection, recording)
-    return AddedParts(
-        recordings=added.recordings,
-        calls=added.calls,
-        cases_new=added.cases_new,
-        case_ids=frozenset(each.case_id for each in recording.executions),
-    )
-
-
-def _add_attempts(connection: Connection, parts: TroveParts, runs: Mapping[str, int]) -> AddedParts:
-    """Add those Attempts that are not there yet; ``runs`` has the keys of their Runs by id."""
-    attempts = list(parts.attempts(runs))
-    ids = frozenset(attempt.case_id for attempt in attempts)
-    cases_new = write_missing_cases(connection, ids, parts.described)
-    added = write_attempts(connection, ((runs[each.attempt_id], each) for each in attempts))
-    return AddedParts(attempts=added, cases_new=cases_new, case_ids=ids)
-
-
-def _summed(added: Sequence[AddedParts]) -> AddedParts:
-    return AddedParts(
-        runs=sum(each.runs for each in added),
-        recordings=sum(each.recordings for each in added),
-        calls=sum(each.calls for each in added),
-        attempts=sum(each.attempts for each in added),
-        cases_new=sum(each.cases_new for each in added),
-        case_ids=frozenset().union(*(each.case_ids for each in added)),
-    )
+            planned = {case.case_id for case in each.sweep.planned}
+            added += Added(cases_new=write_missing_cases(connection, planned, parts.described))
+            write_sweep(connection, keys[each.run.run_id], each.sweep)
+            case_ids |= planned
+        run_keys.update(dict.fromkeys(each.attempt_ids, keys[each.run.run_id]))
+    for ids in batches(run_keys, ATTEMPTS_PER_BATCH):
+        attempts = list(parts.attempts(ids))
+        attempted = {attempt.case_id for attempt in attempts}
+        cases_new = write_missing_cases(connection, attempted, parts.described)
+        new = write_attempts(connection, ((run_keys[each.attempt_id], each) for each in attempts))
+        added += Added(cases_new=cases_new, attempts=new)
+        case_ids |= attempted
+    return added, case_ids
 
 
 class Held:
@@ -383,24 +345,15 @@ def missing_parts(connection: Connection, parts: TroveParts, held: Held) -> Iter
             yield missing
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """The trove that was merged into, and the numbers of rows that were added."""
-
-    store: str
-    added: Added
-
-
 def merge_into(
     output: str, troves: Sequence[str], on_recovered: Callable[[Recovered], object]
-) -> Merged:
+) -> Added:
     """Add the content of these troves to ``output``, or nothing if one cannot be read."""
     with ExitStack() as stack:
         readers = [stack.enter_context(reading(each, on_recovered)) for each in troves]
         trove = stack.enter_context(writing(output, on_recovered))
         with trove.together():
-            added = total_added(map(trove.merge, readers))
-    return Merged(output, added)
+            return sum(map(trove.merge, readers), Added())
 
 
 def remove_runs(

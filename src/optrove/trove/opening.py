@@ -197,7 +197,7 @@ def add_run_journals(
     if journals is None:
         journals = map(JournalReader, find_journals(directory))
     with open_trove(place, create=True) as trove:
-        added = total_added(map(trove.add_journal, journals))
+        added = sum(map(trove.add_journal, journals), Added())
     growing = any(map(is_being_written, find_journals(directory)))
     if not growing and not (directory / _KEPT).exists():
         remove_journals(directory)
@@ -209,18 +209,6 @@ def remove_journals(directory: Path) -> None:
     shutil.rmtree(directory)
     if not any(directory.parent.iterdir()):
         directory.parent.rmdir()
-
-
-def total_added(added: Iterable[Added]) -> Added:
-    """Return the sum of several additions."""
-    every = tuple(added)
-    return Added(
-        runs=sum(each.runs for each in every),
-        recordings=sum(each.recordings for each in every),
-        calls=sum(each.calls for each in every),
-        cases_new=sum(each.cases_new for each in every),
-        cases_known=sum(each.cases_known for each in every),
-    )
 
 
 def _left_behind(place: Place) -> Iterator[Path]:

@@ -12,7 +12,8 @@ from collections import defaultdict
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from optrove.errors import UnusableTrove
 from optrove.model.ops import (
@@ -53,7 +54,7 @@ from optrove.model.trove import (
     VerdictChange,
 )
 from optrove.trove import schema
-from optrove.trove.database import batches, connect, storable
+from optrove.trove.database import batches, connect, keys_of
 from optrove.trove.faults import foreign, newer, no_trove
 
 if TYPE_CHECKING:
@@ -216,12 +217,11 @@ FROM runs r JOIN planned p ON p.run_key = r.key JOIN cases c ON c.key = p.case_k
 WHERE r.run_id = :run_id ORDER BY p.place
 """  # noqa: S608 - made of constants
 
-WAITING: Final = f"""
-SELECT c.case_id, p.device_kind, p.board, p.suite, c.op, {_CALLS}
-FROM runs r JOIN planned p ON p.run_key = r.key JOIN cases c ON c.key = p.case_key
-LEFT JOIN attempts a ON a.run_key = p.run_key AND a.case_key = p.case_key
-WHERE r.run_id = :run_id AND a.key IS NULL ORDER BY p.place
-"""  # noqa: S608 - made of constants
+WAITING: Final = PLANNED.replace(
+    "ORDER BY",
+    """AND NOT EXISTS (
+    SELECT 1 FROM results x WHERE x.run_key = p.run_key AND x.case_key = p.case_key) ORDER BY""",
+)
 
 ATTEMPTED_CASES: Final = f"""
 SELECT c.op, a.content, {_CALLS}, t.content, p.suite
@@ -255,8 +255,6 @@ MODEL_BOARDS: Final = """
 SELECT DISTINCT coalesce(r.model, r.source), e.board
 FROM runs r JOIN environments e ON e.key = r.environment_key WHERE e.board IS NOT NULL
 """
-
-KNOWN: Final = "SELECT case_id FROM cases WHERE case_id IN :ids"
 
 FIND_CASE: Final = """
 SELECT case_id FROM cases WHERE case_id >= :prefix AND case_id < :beyond ORDER BY case_id
@@ -424,7 +422,6 @@ SELECT key, outcome, device_kind, cause, suite, outputs FROM verdicts WHERE key 
 """
 
 CASE_IDS: Final = "SELECT key, case_id, op FROM cases WHERE key IN :keys"
-CASE_KEY: Final = "SELECT key FROM cases WHERE case_id = :case_id"
 
 MODEL_BOARD_RUNS: Final = """
 SELECT coalesce(r.model, r.source), e.board, count(*), max(r.started_at)
@@ -459,11 +456,6 @@ LEFT JOIN planned p ON p.run_key = x.run_key AND p.case_key = x.case_key
 WHERE x.run_key = :run_key AND x.case_key IN :keys
 """
 
-ATTEMPTS: Final = """
-SELECT a.content FROM attempts a JOIN runs r ON r.key = a.run_key
-WHERE r.run_id = :run_id ORDER BY a.started_at, a.attempt_id
-"""
-
 
 def case_row(row: tuple[Any, ...], calls: int) -> CaseRow:
     """Return a Case from a row of CASES or CASES_BY_ID."""
@@ -491,8 +483,8 @@ def execution_row(row: tuple[Any, ...]) -> ExecutionRow:
         mode=mode,
         outermost=bool(outermost),
         outcome=CallOutcome(outcome),
-        count=int(calls),
-        total_ns=None if total_ns is None else int(total_ns),
+        count=calls,
+        total_ns=total_ns,
         outputs=None if ending is None or raised else ending,
         error=json.loads(ending) if raised else None,
         device=device,
@@ -514,7 +506,7 @@ def counted_calls(
     """Return the counted calls by the first column of rows; the others are an op and its counts."""
     found: defaultdict[Any, list[OpCalls]] = defaultdict(list)
     for key, op, *numbers in rows:
-        every, calls, cases, outermost = map(int, numbers)
+        every, calls, cases, outermost = numbers
         found[key].append(OpCalls(op, cases, outermost, every - cases, calls - outermost))
     return defaultdict(Counted, {key: add_up(ops, counting) for key, ops in found.items()})
 
@@ -522,14 +514,14 @@ def counted_calls(
 def planned_case(row: tuple[Any, ...]) -> PlannedCase:
     """Return a Case of a plan from a row of PLANNED or WAITING."""
     case_id, device_kind, board, suite, op, calls = row
-    return PlannedCase(case_id, DeviceKind(device_kind), board, suite, op, int(calls))
+    return PlannedCase(case_id, DeviceKind(device_kind), board, suite, op, calls)
 
 
 def counted(rows: Iterable[tuple[Any, ...]]) -> dict[int, Counts]:
     """Return counts by Run, the largest first, from rows of (key, name, count)."""
     found: dict[int, list[tuple[str, int]]] = {}
     for key, what, count in rows:
-        found.setdefault(key, []).append((what, int(count)))
+        found.setdefault(key, []).append((what, count))
     order = {key: sorted(each, key=lambda item: (-item[1], item[0])) for key, each in found.items()}
     return {key: tuple(each) for key, each in order.items()}
 
@@ -804,9 +796,9 @@ class TroveReader:
             OpRow(
                 op=op,
                 cases=cases,
-                calls=int(calls),
+                calls=calls,
                 models=tuple(sorted(models.get(op, ()))),
-                replayable=int(replayable) / cases,
+                replayable=replayable / cases,
             )
             for op, cases, calls, replayable in rows
         ]
@@ -818,26 +810,24 @@ class TroveReader:
             selection = self._selection(query)
             found = self.connection.rows(selection.keys(), selection.parameters)
             for batch in batches(found, _CASES_PER_BATCH):
-                rows = self._rows(CASES, "keys", [key for key, _ in batch])
-                by_key = {row[0]: row for row in rows}
+                by_key = {row[0]: row for row in self._by_keys(CASES, [key for key, _ in batch])}
                 for key, calls in batch:
-                    yield case_row(by_key[key], int(calls))
+                    yield case_row(by_key[key], calls)
 
     def cases_by_id(self, case_ids: Iterable[str]) -> Iterator[CaseRow]:
         """Yield the Cases that the trove has, in the order of the ids, with all of their calls."""
         with self.connection.snapshot():
             for batch in batches(case_ids, _CASES_PER_BATCH):
-                rows = {row[1]: row for row in self._rows(CASES_BY_ID, "ids", batch)}
+                rows = {row[1]: row for row in self._all(CASES_BY_ID, ids=batch)}
                 for case_id in batch:
                     if case_id in rows:
-                        yield case_row(rows[case_id], int(rows[case_id][0]))
+                        yield case_row(rows[case_id], rows[case_id][0])
 
     def count(self, query: Query) -> int:
         """Return the number of Cases that match, without the limit of the query."""
         with self.connection.snapshot():
             selection = self._selection(query)
-            ((count,),) = self.connection.rows(selection.count(), selection.parameters)
-        return int(count)
+            return self._number(selection.count(), **selection.parameters)
 
     def executions(
         self, case_ids: Iterable[str], *, by_run: bool = False, limit: int | None = None
@@ -860,8 +850,8 @@ class TroveReader:
         found: dict[str, tuple[TensorFacts, ...]] = {}
         with self.connection.snapshot():
             for batch in batches(case_ids, _BATCH_SIZE):
-                found.update((case_id, ()) for (case_id,) in self._rows(KNOWN, "ids", batch))
-                for case_id, *facts in self._rows(TENSORS, "ids", batch):
+                found.update(dict.fromkeys(keys_of(self.connection, "cases", batch), ()))
+                for case_id, *facts in self._all(TENSORS, ids=batch):
                     found[case_id] += (TensorFacts(*facts),)
         return found
 
@@ -870,9 +860,8 @@ class TroveReader:
         found: dict[str, tuple[ConfigCalls, ...]] = {}
         with self.connection.snapshot():
             for batch in batches(case_ids, _BATCH_SIZE):
-                for case_id, run_id, path, calls in self._rows(CONFIG_CALLS, "ids", batch):
-                    row = ConfigCalls(run_id, path, int(calls))
-                    found[case_id] = (*found.get(case_id, ()), row)
+                for case_id, run_id, path, calls in self._all(CONFIG_CALLS, ids=batch):
+                    found[case_id] = (*found.get(case_id, ()), ConfigCalls(run_id, path, calls))
         return found
 
     def runs(
@@ -894,7 +883,7 @@ class TroveReader:
             else:
                 asked = dict.fromkeys(("kind", "model", "board", "before", "after"))
                 if after is not None:
-                    asked |= {"before": storable(after.started_at), "after": storable(after.id)}
+                    asked |= {"before": after.started_at, "after": after.id}
                 rows = list(self._all(RUNS, **asked | dict(chosen or {}), most=limit or _ALL))
             keys = [key for key, *_ in rows]
             totals = counted_calls(self._by_keys(OP_CALLS, keys), counting)
@@ -923,7 +912,7 @@ class TroveReader:
 
     def run_kinds(self) -> dict[str, int]:
         """Return the number of Runs of each kind."""
-        return {kind: int(count) for kind, count in self._all(RUN_KINDS)}
+        return dict(self._all(RUN_KINDS))
 
     def previous_run(self, run_id: str) -> str | None:
         """Return the Run before this one that did the same on the same kind of the same board."""
@@ -974,15 +963,12 @@ class TroveReader:
 
     def known(self, case_ids: Iterable[str]) -> set[str]:
         """Return the ids of those Cases that the trove has."""
-        found: set[str] = set()
-        for batch in batches(case_ids, _BATCH_SIZE):
-            found.update(case_id for (case_id,) in self._rows(KNOWN, "ids", batch))
-        return found
+        return set(keys_of(self.connection, "cases", case_ids))
 
     def holds(self, run_id: str, process: int) -> tuple[int, int] | None:
         """Return the size in bytes and the calls of a stored journal; None if it is not stored."""
-        asked = {"run_id": run_id, "process": process}
-        return next(((size, calls) for size, calls in self.connection.rows(HOLDS, asked)), None)
+        rows = self._all(HOLDS, run_id=run_id, process=process)
+        return next(((size, calls) for size, calls in rows), None)
 
     def calls(self, run_id: str) -> Iterator[Call]:
         """Yield every call of a Run in its order, one process after another; none for imports."""
@@ -1018,8 +1004,7 @@ class TroveReader:
 
     def attempts(self, run_id: str) -> Iterator[Attempt]:
         """Yield the Attempts of a Run, in their order."""
-        for (content,) in self._all(ATTEMPTS, run_id=run_id):
-            yield record_from(content, Attempt)
+        return (each.attempt for each in self.attempted_cases(run_id))
 
     def tests_after(
         self, run_key: int, after: tuple[int, int], outcome: str | None, limit: int
@@ -1035,7 +1020,7 @@ class TroveReader:
     def run_ops(self, run_key: int, limit: int) -> list[tuple[str, int, int]]:
         """Return op, cases and calls of the ops that a Run calls most, but for data movement."""
         asked = {"run_key": run_key, "moving": sorted(DATA_MOVEMENT_OPS), "most": limit}
-        return [(op, int(cases), int(calls)) for op, cases, calls in self._all(RUN_OPS, **asked)]
+        return [(op, cases, calls) for op, cases, calls in self._all(RUN_OPS, **asked)]
 
     def run_attempts_after(
         self, run_key: int, after: int, outcomes: Iterable[str], limit: int
@@ -1046,7 +1031,7 @@ class TroveReader:
         rows = [
             row for each in outcomes for row in self._all(RUN_ATTEMPTS_AFTER, **asked, outcome=each)
         ]
-        rows.sort(key=lambda row: int(row[0]))
+        rows.sort(key=itemgetter(0))
         return [
             (key, AttemptedCase(op, record_from(content, Attempt)))
             for key, op, content in rows[:limit]
@@ -1081,19 +1066,7 @@ class TroveReader:
 
     def op_runs(self, op: str, limit: int) -> list[OpRunRow]:
         """Return the last Runs that call an op or attempt its Cases, the newest first."""
-        found = []
-        for run_id, kind, started_at, board, calls, *counts, total, least, most in self._all(
-            OP_RUNS, op=op, most=limit
-        ):
-            calls_ns, attempts, passed, timed, attempts_ns, outputs = map(int, counts)
-            found.append(
-                OpRunRow(
-                    *(run_id, kind, started_at, board, None if calls is None else int(calls)),
-                    *(calls_ns, attempts, passed, timed, attempts_ns, outputs),
-                    *(float(total), least, most),
-                )
-            )
-        return found
+        return [OpRunRow._make(row) for row in self._all(OP_RUNS, op=op, most=limit)]
 
     def model_runs(self) -> dict[str, ModelRuns]:
         """Return the Runs of each model, or of each source where no model is known."""
@@ -1101,56 +1074,49 @@ class TroveReader:
         for model, board, count, last in self._all(MODEL_BOARD_RUNS):
             before = found.get(model, ModelRuns(0, last, ()))
             boards = {*before.boards, *([] if board is None else [board])}
-            found[model] = ModelRuns(
-                before.runs + int(count), max(last, before.last_run_at), tuple(sorted(boards))
-            )
+            last_run_at = max(last, before.last_run_at)
+            found[model] = ModelRuns(before.runs + count, last_run_at, tuple(sorted(boards)))
         return found
 
     def count_attempts(self) -> int:
         """Return the number of all Attempts."""
-        ((count,),) = self._all(COUNT_ATTEMPTS)
-        return int(count)
+        return self._number(COUNT_ATTEMPTS)
 
     def last_attempts(self) -> list[tuple[str, str, str, str, int]]:
         """Return op, board, kind of device, outcome and number of the last Attempts at Cases."""
         rows = self._all(LAST_ATTEMPTS)
-        return [(op, board, kind, outcome, int(count)) for op, board, kind, outcome, count in rows]
+        return [(op, board, kind, outcome, count) for op, board, kind, outcome, count in rows]
 
     def last_attempts_at(self, case_ids: Iterable[str]) -> dict[tuple[str, str, str], Attempt]:
         """Return the last Attempts at Cases, by case id, board and kind of device."""
         return {
             (case_id, board, kind): record_from(content, Attempt)
             for batch in batches(case_ids, _BATCH_SIZE)
-            for case_id, board, kind, content in self._rows(LAST_ATTEMPTS_AT, "ids", batch)
+            for case_id, board, kind, content in self._all(LAST_ATTEMPTS_AT, ids=batch)
         }
 
     def contents(self, case_ids: Iterable[str]) -> dict[str, str]:
         """Return the canonical JSON of Cases by their ids."""
-        found = (self._rows(CONTENTS, "ids", each) for each in batches(case_ids, _BATCH_SIZE))
+        found = (self._all(CONTENTS, ids=each) for each in batches(case_ids, _BATCH_SIZE))
         return dict(chain(*found))
 
     def ops_of(self, case_ids: Iterable[str]) -> dict[str, str]:
         """Return the ops of Cases by their ids."""
-        return dict(
-            chain(*(self._rows(OPS_OF, "ids", each) for each in batches(case_ids, _BATCH_SIZE)))
-        )
+        found = (self._all(OPS_OF, ids=each) for each in batches(case_ids, _BATCH_SIZE))
+        return dict(chain(*found))
 
     def call_counts(self, a: int, b: int) -> dict[str, int]:
         """Return the number of Cases that two Runs call equally, more, less, or only one calls."""
         asked = {"a": a, "b": b, "moving": sorted(DATA_MOVEMENT_OPS)}
-        found = chain(self._all(CALL_COUNTS, **asked), self._all(ONLY_B_CALLED_COUNT, **asked))
-        return {kind: int(count) for kind, count in found}
+        return dict(chain(self._all(CALL_COUNTS, **asked), self._all(ONLY_B_CALLED_COUNT, **asked)))
 
     def call_changes(
         self, a: int, b: int, kind: str, after: int, limit: int
     ) -> list[tuple[int, int | None, int | None]]:
         """Return Cases with this change of calls, by their keys, and the calls in both Runs."""
-        asked = {"a": a, "b": b, "after": after, "most": limit}
-        asked_for = {"moving": sorted(DATA_MOVEMENT_OPS)}
-        if kind == "only_b":
-            rows = self._all(ONLY_B_CALLED, **asked, **asked_for)
-        else:
-            rows = self._all(CALL_CHANGES, **asked, **asked_for, kind=kind)
+        asked: dict[str, object] = {"moving": sorted(DATA_MOVEMENT_OPS), "kind": kind}
+        sql = ONLY_B_CALLED if kind == "only_b" else CALL_CHANGES
+        rows = self._all(sql, a=a, b=b, after=after, most=limit, **asked)
         return [(key, before, now) for key, before, now in rows]
 
     def result_counts(
@@ -1161,7 +1127,7 @@ class TroveReader:
         ``bounds`` are ``pcc_moved``, ``longer_ns`` and ``slower``.
         """
         rows = self._all(RESULT_COUNTS, a=a, b=b, **bounds)
-        return {VerdictChange.of(code): int(count) for code, count in rows}
+        return {VerdictChange.of(code): count for code, count in rows}
 
     def result_changes(
         self,
@@ -1184,8 +1150,7 @@ class TroveReader:
 
     def count_only_tried(self, a: int, b: int) -> int:
         """Return the number of Cases that Run ``a`` has tried and Run ``b`` has not."""
-        ((count,),) = self._all(ONLY_ONE_COUNT, a=a, b=b)
-        return int(count)
+        return self._number(ONLY_ONE_COUNT, a=a, b=b)
 
     def verdicts(self, keys: Iterable[int]) -> dict[int, Verdict]:
         """Return verdicts by their keys."""
@@ -1194,10 +1159,6 @@ class TroveReader:
     def case_names(self, keys: Iterable[int]) -> dict[int, tuple[str, str]]:
         """Return the ids and ops of Cases by their keys."""
         return {key: (case_id, op) for key, case_id, op in self._by_keys(CASE_IDS, keys)}
-
-    def case_key(self, case_id: str) -> int | None:
-        """Return the number of a Case within the trove."""
-        return next((key for (key,) in self._all(CASE_KEY, case_id=case_id)), None)
 
     def results(self, run_key: int, case_keys: Iterable[int]) -> dict[int, AttemptedCase]:
         """Return the last Attempts of a Run at Cases, by the keys of the Cases."""
@@ -1222,7 +1183,7 @@ class TroveReader:
     def attempted_cases(self, run_id: str) -> Iterator[AttemptedCase]:
         """Yield the Attempts of a Run with their Cases, in the order in which they were made."""
         for op, attempt, calls, content, suite in self._all(ATTEMPTED_CASES, run_id=run_id):
-            yield AttemptedCase(op, record_from(attempt, Attempt), int(calls), content, suite)
+            yield AttemptedCase(op, record_from(attempt, Attempt), calls, content, suite)
 
     def attempted(self, run_id: str) -> frozenset[str]:
         """Return the ids of the Cases that a Run has attempted, without interrupting them."""
@@ -1243,8 +1204,9 @@ class TroveReader:
         for batch in batches(keys, _BATCH_SIZE):
             yield from self.connection.rows(sql, {**parameters, "keys": batch})
 
-    def _rows(self, sql: str, name: str, items: Iterable[object]) -> Iterator[tuple[Any, ...]]:
-        return self.connection.rows(sql, {name: list(items)})
+    def _number(self, sql: str, **parameters: object) -> int:
+        ((number,),) = self.connection.fetch(sql, parameters)
+        return cast("int", number)
 
 
 def _fits(name: str, pattern: str) -> bool:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import json
 import re
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadSetting
+from optrove.model.trove import Added
 from optrove.serializer.text import write
 from optrove.trove.merging import MissingParts, TroveParts
-from optrove.trove.opening import located, reading, writing
+from optrove.trove.opening import reading, writing
 from optrove.trove.schema import table_comments
 from optrove.trove.scrubbing import scrubbed_parts
 from optrove.trove.views import VIEWS
@@ -36,24 +37,10 @@ MAX_PER_TRANSACTION: Final = 200_000
 """The most that one transaction writes, as ``MissingParts.weight`` counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """The number of Runs that were sent so far, or have to be sent, and of their parts.
-
-    ``cases`` are those that were new to the other trove, None where that is not known yet.
-    """
-
-    runs: int = 0
-    recordings: int = 0
-    calls: int = 0
-    attempts: int = 0
-    cases: int | None = None
-
-
-def total_of(missing: Iterable[MissingParts]) -> Shared:
-    """Return the sum of missing parts."""
+def total_of(missing: Iterable[MissingParts]) -> Added:
+    """Return how much missing parts are; their cases are not counted."""
     every = tuple(missing)
-    return Shared(
+    return Added(
         runs=len(every),
         recordings=sum(len(each.recordings) for each in every),
         calls=sum(each.calls for each in every),
@@ -66,19 +53,12 @@ def send(
     parts: TroveParts,
     missing: Iterable[MissingParts],
     most: int = MAX_PER_TRANSACTION,
-) -> Iterator[Shared]:
+) -> Iterator[Added]:
     """Add missing parts to ``trove``; after each transaction, yield the sum of those added."""
-    shared = Shared(cases=0)
+    sent = Added()
     for batch, completed in _transactions(missing, most):
-        added = trove.add_parts(parts, batch)
-        shared = Shared(
-            runs=shared.runs + completed,
-            recordings=shared.recordings + added.recordings,
-            calls=shared.calls + added.calls,
-            attempts=shared.attempts + added.attempts,
-            cases=(shared.cases or 0) + added.cases_new,
-        )
-        yield shared
+        sent += replace(trove.add_parts(parts, batch), runs=completed)
+        yield sent
 
 
 def _transactions(
@@ -159,40 +139,25 @@ def _quoted(role: str) -> str:
     return f'"{role}"'
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
-    """The troves to send from and to; None is the default trove."""
-
-    source: str | None
-    target: str | None
-    scrub: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Transferred:
-    """The troves that were sent from and to, and the parts that were new to the second."""
-
-    source: str
-    target: str
-    sent: Shared
-
-
 def share(
-    transfer: Transfer,
+    source: str | None,
+    target: str | None,
     on_recovered: Callable[[Recovered], object],
-    watch: Callable[[Shared, Shared], object] = lambda _, __: None,
-) -> Transferred:
+    watch: Callable[[Added, Added], object] = lambda _, __: None,
+    *,
+    scrub: bool = False,
+) -> Added:
     """Send the parts that the target lacks; ``watch`` gets the parts sent so far, and all of them.
 
     After an interrupt, the parts that were sent stay, and the next transfer sends the rest.
     """
     with ExitStack() as stack:
-        reader = stack.enter_context(reading(transfer.source, on_recovered))
-        trove = stack.enter_context(writing(transfer.target, on_recovered))
-        parts = scrubbed_parts(reader) if transfer.scrub else TroveParts(reader.connection)
+        reader = stack.enter_context(reading(source, on_recovered))
+        trove = stack.enter_context(writing(target, on_recovered))
+        parts = scrubbed_parts(reader) if scrub else TroveParts(reader.connection)
         stack.enter_context(parts.snapshot())
         missing = trove.missing_parts(parts)
-        total, sent = total_of(missing), Shared(cases=0)
+        total, sent = total_of(missing), Added()
         for sent in send(trove, parts, missing):
             watch(sent, total)
-    return Transferred(str(located(transfer.source)), str(located(transfer.target)), sent)
+    return sent

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from optrove.model.records import Attempt, Run, Sweep
     from optrove.model.trove import Imported, PlannedCase, Removed
     from optrove.trove.database import Connection
-    from optrove.trove.merging import AddedParts, MissingParts
+    from optrove.trove.merging import MissingParts
     from optrove.trove.place import Place
     from optrove.trove.reader import TroveReader
     from optrove.trove.recordings import Recording
@@ -201,9 +201,9 @@ class Trove:
             lambda connection: tuple(missing_parts(connection, parts, Held(connection)))
         )
 
-    def add_parts(self, parts: TroveParts, missing: Sequence[MissingParts]) -> AddedParts:
+    def add_parts(self, parts: TroveParts, missing: Sequence[MissingParts]) -> Added:
         """Add some missing parts; those that others added meanwhile change nothing."""
-        return self._write(lambda connection: add_parts(connection, parts, missing))
+        return self._write(lambda connection: add_parts(connection, parts, missing)[0])
 
     def make_views(self) -> None:
         """Create or replace the views for BI tools."""

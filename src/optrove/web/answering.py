@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from optrove.trove.place import Place
     from optrove.trove.reader import TroveReader
-    from optrove.web.page_request import Page, PageView
-    from optrove.web.parameters import Values
+    from optrove.web.page_request import Page, PageView, Values
 
 READERS: Final = 3
 """How many requests read the trove at the same time."""

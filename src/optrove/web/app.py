@@ -26,9 +26,9 @@ from starlette.routing import Route
 
 from optrove.errors import BadQuestion, NotFound, OptroveError, TookTooLong, UnusableTrove
 from optrove.web.answering import READERS
-from optrove.web.openapi import description
+from optrove.web.page_request import read_parameters
 from optrove.web.pages import PAGES
-from optrove.web.parameters import read_parameters
+from optrove.web.responses import description
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine

@@ -6,11 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
 from optrove.model.records import DeviceKind, Outcome
-from optrove.trove.database import storable
-from optrove.trove.facets import listed_case, tried_cases
-from optrove.web.op import op_named
-from optrove.web.page_request import PAGE_ROWS, Page, PageView, not_listed, rows_after
-from optrove.web.parameters import Parameter
+from optrove.trove.facets import tried_cases
+from optrove.web.ops import op_named
+from optrove.web.page_request import PAGE_ROWS, Page, PageView, Parameter, rows_after
 from optrove.web.runs import in_order
 from optrove.web.wording import cut
 
@@ -109,11 +107,7 @@ def _ops(
 
 def _cases(request: PageRequest, op: str, shown: list[BoardDevice]) -> _Rows:
     asked = {name: request.text(name) for name in ("board", "device", "outcome")}
-    after = request.text("after")
-    last = None if after is None else listed_case(request.reader, after)
-    if after is not None and (last is None or last[0] != op):
-        raise not_listed("case", after)
-    found = tried_cases(request.reader, op, asked, last and last[1], PAGE_ROWS + 1)
+    found = tried_cases(request.reader, op, asked, request.case_after(op), PAGE_ROWS + 1)
     page = found[:PAGE_ROWS]
     attempts = request.reader.last_attempts_at(case.case_id for case in page)
     rows = [
@@ -136,8 +130,8 @@ def _cell(attempt: Attempt | None) -> dict[str, Any] | None:
         return None
     return {
         "outcome": attempt.outcome.value,
-        "run_id": cut(storable(attempt.run_id)),
-        "detail": cut(attempt.detail and storable(attempt.detail), _MAX_DETAIL_CHARS),
+        "run_id": cut(attempt.run_id),
+        "detail": cut(attempt.detail, _MAX_DETAIL_CHARS),
     }
 
 

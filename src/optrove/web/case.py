@@ -14,9 +14,7 @@ from optrove.report.shards import shard_svg
 from optrove.report.wording import SHORT_ID
 from optrove.serializer.described import case_of
 from optrove.serializer.text import read
-from optrove.trove.database import storable
-from optrove.web.page_request import PAGE_ROWS, Page, PageView, several
-from optrove.web.parameters import Parameter
+from optrove.web.page_request import PAGE_ROWS, Page, PageView, Parameter, several
 from optrove.web.wording import cut, finite
 
 if TYPE_CHECKING:
@@ -108,18 +106,18 @@ def _execution(row: ExecutionRow) -> responses.Execution:
 
 def _attempt(attempt: Attempt) -> responses.Attempt:
     return {
-        "run_id": cut(storable(attempt.run_id)),
+        "run_id": cut(attempt.run_id),
         "outcome": attempt.outcome.value,
         "device": attempt.device_kind.value,
-        "board": cut(attempt.board and storable(attempt.board)),
+        "board": cut(attempt.board),
         "seed": cut(str(attempt.seed)),
-        "detail": cut(attempt.detail and storable(attempt.detail)),
+        "detail": cut(attempt.detail),
         "started_at": attempt.started_at,
         "duration_ns": attempt.duration_ns,
         "replayed_case_id": attempt.replayed_case_id,
         "measurements": [
             {
-                "name": cut(storable(each.name)),
+                "name": cut(each.name),
                 "value": finite(each.value),
                 "threshold": finite(each.threshold),
                 "passed": each.passed,

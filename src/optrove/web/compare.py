@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.report.releases import ReleaseSide, RunChanges, change_of, have_one_clock
 from optrove.report.results import took
-from optrove.trove.database import storable
-from optrove.web.page_request import PAGE_ROWS, Page, PageView, not_listed
-from optrove.web.parameters import AFTER_CASE, Parameter
+from optrove.web.page_request import AFTER_CASE, PAGE_ROWS, Page, PageView, Parameter
 from optrove.web.runs import named_run, run_data
 from optrove.web.wording import cut, finite
 
@@ -49,7 +47,8 @@ def compare_page(request: PageRequest) -> PageView:
     """Make the page of two runs: of results if both have any, else of calls."""
     a, b = (named_run(request.reader, request.text(name) or "") for name in ("a", "b"))
     compare = _results if a.attempts and b.attempts else _calls
-    found = compare(request, a, b, _key_after(request))
+    after = request.case_after()
+    found = compare(request, a, b, -1 if after is None else after.key)
     page = found.keys[:PAGE_ROWS]
     names = request.reader.case_names(page)
     cases: list[responses.ComparedCase] = []
@@ -66,16 +65,6 @@ def compare_page(request: PageRequest) -> PageView:
     }
     # For broken cases, the message of B says it all.
     return PageView(response, {"changes": found.kind in ("moved", "slower")})
-
-
-def _key_after(request: PageRequest) -> int:
-    after = request.text("after")
-    if after is None:
-        return -1
-    key = request.reader.case_key(after)
-    if key is None:
-        raise not_listed("case", after)
-    return key
 
 
 def _first(counts: Mapping[str, int]) -> str:
@@ -120,7 +109,7 @@ def _results(request: PageRequest, a: RunRow, b: RunRow, after: int) -> _Compare
     ) -> tuple[responses.Side | None, responses.Side | None, str | None]:
         one, other = before.get(key), now.get(key)
         change = one and other and change_of(one, other, timed=timed)
-        return _side(one), _side(other), cut(storable(change.text)) if change else None
+        return _side(one), _side(other), cut(change.text) if change else None
 
     return _Compared(counts, kind, keys, sides)
 
@@ -136,7 +125,7 @@ def _side(attempted: AttemptedCase | None) -> responses.Side | None:
         "duration_ns": took(attempt),
         "pcc": finite(min(pcc, default=None)),
         "calls": 0,
-        "detail": cut(attempt.detail and storable(attempt.detail), _MAX_DETAIL_CHARS),
+        "detail": cut(attempt.detail, _MAX_DETAIL_CHARS),
     }
 
 

@@ -10,8 +10,7 @@ from optrove.trove.derived import NONE
 from optrove.trove.facets import FacetFilters
 from optrove.trove.query import ambiguous, models_meant, unknown
 from optrove.web.ops import cut_op, matches, op_rows
-from optrove.web.page_request import PAGE_ROWS, Page, PageView, rows_after
-from optrove.web.parameters import MAX_CHARS, Parameter
+from optrove.web.page_request import MAX_CHARS, PAGE_ROWS, Page, PageView, Parameter, rows_after
 from optrove.web.runs import run_data
 from optrove.web.wording import cut
 

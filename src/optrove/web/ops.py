@@ -1,22 +1,30 @@
-"""The page of all ops: search, facets, most called first."""
+"""The pages of ops: all of them by search and facets, and one with its cases, runs and plots."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from html import escape
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
 
-from optrove.model.ops import is_listed
+from optrove.errors import BadData
+from optrove.model.ops import ANY, is_listed, meant_ops
 from optrove.model.records import Outcome, matches_filter
+from optrove.report.cases import Varied, differing, varied_text
+from optrove.report.wording import duration, number
 from optrove.trove.derived import NONE
 from optrove.trove.facets import FACETS, CaseList, FacetFilters
-from optrove.web.page_request import Page, PageView, rows_after
-from optrove.web.parameters import Parameter
-from optrove.web.wording import cut
+from optrove.trove.query import unknown
+from optrove.web.page_request import AFTER_CASE, PAGE_ROWS, Page, PageView, Parameter, rows_after
+from optrove.web.wording import cut, finite, moment, plain, short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from optrove.trove.facets import CaseGroups
+    from optrove.model.trove import OpRunRow, TensorFacts
+    from optrove.serializer.text import Json
+    from optrove.trove.facets import CaseGroups, ListedCase, ListedFamily
     from optrove.web import responses
     from optrove.web.page_request import PageRequest
 
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
 _MAX_VALUES: Final = 40
 _OUTCOMES: Final = (*(outcome.value for outcome in Outcome), NONE)
 
-CHOICES: Final = (
+_CHOICES: Final = (
     Parameter("model", "called by this model, or by this source"),
     Parameter("board", "called on this board"),
     Parameter("dtype", "with a tensor of this dtype"),
@@ -35,8 +43,8 @@ CHOICES: Final = (
         "outcome", "with this outcome of the last attempt; none: no attempts", choices=_OUTCOMES
     ),
 )
-ALL_OPS: Final = Parameter("all_ops", "yes: also data-movement ops", choices=("yes", "no"))
-NESTED: Final = Parameter(
+_ALL_OPS: Final = Parameter("all_ops", "yes: also data-movement ops", choices=("yes", "no"))
+_NESTED: Final = Parameter(
     "nested", "yes: also cases that only other ops call", choices=("yes", "no")
 )
 
@@ -67,11 +75,11 @@ def _facet(name: str, found: Counter[str], chosen: str | None) -> list[responses
     return [{"value": cut(value), "cases": cases} for value, cases in ranked]
 
 
-PARAMETERS: Final = (
+_PARAMETERS: Final = (
     Parameter("search", "part of the name of an op", may_be_empty=True),
-    *CHOICES,
-    ALL_OPS,
-    NESTED,
+    *_CHOICES,
+    _ALL_OPS,
+    _NESTED,
     Parameter("after", "the last op of the previous page"),
 )
 
@@ -153,4 +161,282 @@ def matches(name: str, search: str) -> bool:
     return all(word in lowered for word in search.casefold().replace("::", ".").split())
 
 
-OPS: Final = Page("/ops", "ops", "All ops, by search and facets", ops_page, PARAMETERS)
+_MAX_TENSORS: Final = 12
+_MAX_SCALARS: Final = 24
+_MAX_CONTENT_CHARS: Final = 200_000
+"""Lists do not parse cases that are longer than this."""
+_MAX_VARIED: Final = 50
+
+
+def case_rows(
+    request: PageRequest, cases: Sequence[ListedCase], calls: Mapping[int, int] | None = None
+) -> list[responses.CaseRow]:
+    """Return cases with their tensors, scalars and last outcome; ``calls`` may restrict them."""
+    ids = [case.case_id for case in cases]
+    tensors, contents = request.reader.tensors(ids), request.reader.contents(ids)
+    return [
+        {
+            "case_id": case.case_id,
+            "calls": case.calls if calls is None else calls.get(case.key, 0),
+            "replayable": bool(case.replayable),
+            "outcome": case.last_outcome,
+            "tensors": [_tensor(each) for each in tensors[case.case_id][:_MAX_TENSORS]],
+            "scalars": scalars_in(contents[case.case_id]),
+        }
+        for case in cases
+    ]
+
+
+def _tensor(facts: TensorFacts) -> responses.Tensor:
+    return {
+        "argument": cut(facts.argument),
+        "shape": cut(facts.shape),
+        "dtype": cut(facts.dtype),
+        "layout": cut(facts.layout),
+        "memory": cut(facts.memory),
+        "mesh": cut(facts.mesh),
+    }
+
+
+def scalars_in(content: str) -> dict[str, Any]:
+    """Return the arguments of a case that are plain numbers, texts, true or false."""
+    found: dict[str, Any] = {}
+    for name, value in _arguments(content).items():
+        if isinstance(value, str | int | float) and len(found) < _MAX_SCALARS:
+            found[name[:100]] = value[:100] if isinstance(value, str) else value
+    return found
+
+
+def _arguments(content: str) -> dict[str, Json]:
+    if len(content) > _MAX_CONTENT_CHARS:
+        return {}
+    arguments = json.loads(content).get("arguments")
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def family_rows(
+    request: PageRequest, families: Sequence[ListedFamily]
+) -> list[responses.FamilyRow]:
+    """Return families, each by its most called case."""
+    rows = case_rows(request, [family.members[0] for family in families])
+    members = [case.case_id for family in families for case in family.members]
+    contents = request.reader.contents(members)
+    return [
+        {
+            **row,
+            "cases": family.cases,
+            "calls": family.calls,
+            "varies": _varies([contents[case.case_id] for case in family.members], family.cases),
+        }
+        for family, row in zip(families, rows, strict=True)
+    ]
+
+
+def _varies(contents: Sequence[str], every: int) -> dict[str, str]:
+    """Return the differences among cases as text; for large families, among the most called."""
+    first, *others = [_arguments(content) for content in contents]
+    values: dict[str, dict[str, Json]] = {}
+    for other in others:
+        for path, one, another in differing(first, other):
+            own = values.setdefault(path, {json.dumps(one): one})
+            if len(own) < _MAX_VARIED:
+                own[json.dumps(another)] = another
+    about = "" if every == len(contents) else "at least "
+    found = {}
+    for path, own in sorted(values.items()):
+        try:
+            text = varied_text(Varied(path, tuple(own.values())))
+        except BadData:
+            text = f"{len(own)} values"
+        found[path[:100]] = about + text[:300]
+    return found
+
+
+_WIDTH: Final = 560
+_HEIGHT: Final = 170
+_LEFT: Final = 78
+_RIGHT: Final = 12
+_TOP: Final = 12
+_BOTTOM: Final = 26
+_MAX_POINTS: Final = 120
+_TICKS: Final = 3
+_MIN_POINTS: Final = 2
+_MIN_SPAN: Final = 1e-3
+"""How far values must be apart to be seen so, as a share of the largest."""
+_OPENING: Final = (
+    f'<svg class="plot" role="img" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+    'xmlns="http://www.w3.org/2000/svg">'
+)
+
+
+def pcc_plot(runs: Sequence[responses.OpRun]) -> str | None:
+    """Return least and mean PCC of an op, run by run; None if fewer than two measured it."""
+    found = [run for run in runs if None not in (run["mean_pcc"], run["least_pcc"])][-_MAX_POINTS:]
+    lines = {
+        "mean": [run["mean_pcc"] or 0.0 for run in found],
+        "least": [run["least_pcc"] or 0.0 for run in found],
+    }
+    return _plot("PCC by run: mean and least", found, lines, number, most=1.0)
+
+
+def time_plot(runs: Sequence[responses.OpRun]) -> str | None:
+    """Return the mean time of a call by run; None if fewer than two runs know it."""
+    found = [run for run in runs if run["mean_ns"] is not None][-_MAX_POINTS:]
+    lines = {"mean": [run["mean_ns"] or 0.0 for run in found]}
+    return _plot("Mean time of a call by run", found, lines, duration)
+
+
+def _plot(
+    title: str,
+    runs: Sequence[responses.OpRun],
+    lines: dict[str, list[float]],
+    format_value: Callable[[float], str],
+    most: float = inf,
+) -> str | None:
+    """Draw lines over runs; ``most`` is what no value can be above."""
+    if len(runs) < _MIN_POINTS:
+        return None
+    every = [value for line in lines.values() for value in line]
+    low, high = _bounds(every, most)
+    parts = [f"{_OPENING}<title>{escape(title)}</title>"]
+    for tick in range(_TICKS):
+        value = low + (high - low) * tick / (_TICKS - 1)
+        y = _y(value, low, high)
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
+        parts.append(
+            f'<text class="tick" x="{_LEFT - 8}" y="{y + 3}">{escape(format_value(value))}</text>'
+        )
+    for name, values in lines.items():
+        parts += _line(name, values, runs, (low, high), format_value)
+    parts.append(_label(runs[0], _LEFT, "first"))
+    if len(runs) > 1:
+        parts.append(_label(runs[-1], _WIDTH - _RIGHT, "last"))
+    return "".join([*parts, "</svg>"])
+
+
+def _line(
+    name: str,
+    values: list[float],
+    runs: Sequence[responses.OpRun],
+    bounds: tuple[float, float],
+    format_value: Callable[[float], str],
+) -> list[str]:
+    points = [(_x(place, len(values)), _y(value, *bounds)) for place, value in enumerate(values)]
+    path = " ".join(f"{x},{y}" for x, y in points)
+    parts = [f'<polyline class="{name}" points="{path}"/>']
+    for (x, y), value, run in zip(points, values, runs, strict=True):
+        about = f"{short(run['run_id'])}, {moment(run['started_at'])}: {name} {format_value(value)}"
+        if run["board"]:
+            about += f" on {plain(run['board'], 40)}"
+        title = f"<title>{escape(about)}</title>"
+        parts.append(f'<circle class="{name}" cx="{x}" cy="{y}" r="3">{title}</circle>')
+    return parts
+
+
+def _label(run: responses.OpRun, x: float, place: str) -> str:
+    day = moment(run["started_at"]).partition(" ")[0]
+    return f'<text class="day {place}" x="{x}" y="{_HEIGHT - 8}">{escape(day)}</text>'
+
+
+def _bounds(values: Sequence[float], most: float) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    least = max(abs(low), abs(high)) * _MIN_SPAN or 1.0
+    if high - low >= least:
+        return low, high
+    # What differs by rounding only is a line in the middle.
+    middle = min((low + high) / 2, most - least)
+    return middle - least, middle + least
+
+
+def _x(place: int, count: int) -> float:
+    across = _WIDTH - _LEFT - _RIGHT
+    return round(_LEFT + (across * place / (count - 1) if count > 1 else across / 2), 1)
+
+
+def _y(value: float, low: float, high: float) -> float:
+    down = _HEIGHT - _TOP - _BOTTOM
+    return round(_TOP + down * (high - value) / (high - low), 1)
+
+
+_OP_PARAMETERS: Final = (
+    Parameter("name", "name of the op: ttnn.add, ttnn::add or add", required=True),
+    *_CHOICES,
+    _NESTED,
+    Parameter(
+        "view",
+        "cases, or families of cases that differ in scalars only",
+        choices=("cases", "families"),
+    ),
+    AFTER_CASE,
+)
+_MAX_NAME_CHARS: Final = 200
+_RUNS: Final = 200
+
+
+def op_page(request: PageRequest) -> PageView:
+    """Make the page of an op."""
+    groups = request.groups
+    op = op_named(groups.ops, request.text("name") or "")
+    choice, nested = choice_of(request), request.text("nested") == "yes"
+    cases = CaseList(request.reader, groups, op, choice, nested=nested)
+    after = request.case_after(op)
+    families = request.text("view") == "families"
+    rows: Sequence[responses.CaseRow]
+    if families:
+        found = cases.families(after, PAGE_ROWS + 1)
+        rows = family_rows(request, found[:PAGE_ROWS])
+    else:
+        listed = cases.page(after, PAGE_ROWS + 1)
+        restricted = choice.model is not None or choice.board is not None
+        calls = cases.calls([case.key for case in listed]) if restricted else None
+        rows = case_rows(request, listed[:PAGE_ROWS], calls)
+    more = len(found if families else listed) > PAGE_ROWS
+    runs = [_run(row) for row in reversed(request.reader.op_runs(op, _RUNS))]
+    response: responses.OpPage = {
+        **op_data(request, op, choice, nested=nested),
+        "op": cut(op),
+        "every": sum(group.cases for group in groups.ops[op]),
+        "hidden": not is_listed(op),
+        "chosen": chosen_data(choice),
+        "nested": nested,
+        "view": "families" if families else "cases",
+        "facets": facets_data(groups, (op,), choice, nested=nested),
+        "rows": list(rows),
+        "next": rows[-1]["case_id"] if more else None,
+        "runs": runs,
+    }
+    return PageView(response, {"pcc": pcc_plot(runs), "time": time_plot(runs)})
+
+
+def op_named(ops: Iterable[str], name: str) -> str:
+    """Return the op of this name; NotFound with the nearest names otherwise."""
+    if name in ops:
+        return name
+    known = [each for each in ops if len(each) <= _MAX_NAME_CHARS]
+    found = () if ANY in name else meant_ops(name, known)
+    if len(found) == 1:
+        return found[0]
+    raise unknown(f"no op here is called {name[:_MAX_NAME_CHARS]!r}", name, known, "/ops")
+
+
+def _run(row: OpRunRow) -> responses.OpRun:
+    """Return the attempts and calls of an op in a run."""
+    mean_ns = row.attempts_ns / row.timed_attempts if row.timed_attempts else None
+    called_ns = row.calls_ns / row.timed_calls if row.timed_calls else None
+    return {
+        "run_id": cut(row.run_id),
+        "started_at": row.started_at,
+        "board": cut(row.board),
+        "kind": row.kind,
+        "calls": row.timed_calls,
+        "mean_ns": called_ns if mean_ns is None else mean_ns,
+        "tried": row.attempts,
+        "passed": row.passed,
+        "least_pcc": finite(row.least_pcc),
+        "mean_pcc": finite(row.total_pcc / row.outputs if row.outputs else None),
+        "most_pcc": finite(row.most_pcc),
+    }
+
+
+OPS: Final = Page("/ops", "ops", "All ops, by search and facets", ops_page, _PARAMETERS)
+OP: Final = Page("/op", "op", "One op: its cases, families and runs", op_page, _OP_PARAMETERS)

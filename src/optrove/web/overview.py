@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from optrove.trove.database import storable
 from optrove.trove.derived import NONE
 from optrove.trove.facets import FacetFilters
 from optrove.web.models import origins
@@ -32,9 +31,7 @@ def overview_page(request: PageRequest) -> PageView:
         row for kind in EXECUTED for row in reader.runs(chosen={"kind": kind}, limit=_LATELY)
     ]
     executed.sort(key=lambda row: row.run.started_at, reverse=True)
-    lately = [
-        (run_data(row), reader.previous_run(storable(row.run.id))) for row in executed[:_LATELY]
-    ]
+    lately = [(run_data(row), reader.previous_run(row.run.id)) for row in executed[:_LATELY]]
     tried = reader.last_attempts()
     ops = op_rows(request, groups.shown(), FacetFilters())
     models = origins(groups, "model")

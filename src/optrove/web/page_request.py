@@ -1,36 +1,124 @@
-"""The request for a page, and the data that a page returns."""
+"""The request for a page with its parameters, and the data that a page returns."""
 
 from __future__ import annotations
 
+import re
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
-from optrove.errors import NotFound
-from optrove.trove.facets import CaseGroups
-from optrove.web.parameters import MAX_CHARS
+from optrove.errors import BadQuestion, NotFound
+from optrove.trove.facets import CaseGroups, listed_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
+    from optrove.trove.facets import ListedCase
     from optrove.trove.reader import TroveReader
-    from optrove.web.parameters import Parameter, Values
 
 T = TypeVar("T")
+Values: TypeAlias = "Mapping[str, str | int | None]"
+
+MAX_CHARS: Final = 500
+"""Maximum length of a parameter."""
+MAX_INTEGER: Final = 2**53 - 1
+
+_MAX_SHOWN_CHARS: Final = 60
+_MAX_NAME_CHARS: Final = 80
+_WHOLE: Final = re.compile(r"[0-9]{1,16}")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a page; text unless it is a ``number`` or one of ``choices``.
+
+    An empty value of a parameter that may be empty counts as not given, because an untouched form
+    sends it.
+    """
+
+    name: str
+    about: str
+    required: bool = False
+    number: bool = False
+    choices: tuple[str, ...] = ()
+    pattern: str | None = None
+    form: str = ""
+    """A description of the pattern."""
+    may_be_empty: bool = False
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of its values."""
+        if self.number:
+            return {"type": "integer", "minimum": 0, "maximum": MAX_INTEGER}
+        if self.choices:
+            return {"type": "string", "enum": list(self.choices)}
+        bounds: dict[str, Any] = {"type": "string", "maxLength": MAX_CHARS}
+        bounds["minLength"] = 0 if self.may_be_empty else 1
+        return bounds if self.pattern is None else {**bounds, "pattern": f"^({self.pattern})$"}
+
+    def read(self, text: str) -> str | int:
+        """Return the value that a text stands for; BadQuestion if it is not valid."""
+        if self.number:
+            if not _WHOLE.fullmatch(text) or not text.isascii() or int(text) > MAX_INTEGER:
+                raise self._bad(text, f"a whole number from 0 to {MAX_INTEGER}")
+            return int(text)
+        if self.choices and text not in self.choices:
+            raise self._bad(text, f"one of {', '.join(self.choices)}")
+        if not 0 < len(text) <= MAX_CHARS:
+            raise self._bad(text, f"a text of 1 to {MAX_CHARS} characters")
+        if self.pattern is not None and not re.fullmatch(self.pattern, text, re.ASCII):
+            raise self._bad(text, self.form or f"of the form {self.pattern}")
+        return text
+
+    def _bad(self, found: str, wanted: str) -> BadQuestion:
+        shown = repr(found[:_MAX_SHOWN_CHARS]) + ("..." if len(found) > _MAX_SHOWN_CHARS else "")
+        about = f"{self.name!r} ({self.about})"
+        return BadQuestion(f"{self.name}={shown} is not valid; {about} must be {wanted}")
+
+
+AFTER_CASE: Final = Parameter(
+    *("after", "the last case of the previous page"),
+    pattern="[0-9a-f]{64}",
+    form="the whole id of a case, 64 digits 0-9 and a-f",
+)
+FORMAT: Final = Parameter("format", "json: the page as JSON", choices=("html", "json"))
+
+
+def read_parameters(given: Iterable[tuple[str, str]], known: tuple[Parameter, ...]) -> Values:
+    """Return the values of all parameters that a page knows, None for those not given.
+
+    BadQuestion for a parameter that is unknown, repeated or invalid.
+    """
+    pairs = list(given)
+    by_name = {parameter.name: parameter for parameter in (*known, FORMAT)}
+    for name, count in Counter(name for name, _ in pairs).items():
+        if name not in by_name:
+            raise BadQuestion(
+                f"this page has no parameter {name[:40]!r}; it has {', '.join(by_name)}"
+            )
+        if count > 1:
+            raise BadQuestion(f"the parameter {name!r} is given {count} times; give it once")
+    filled = [(name, text) for name, text in pairs if text or not by_name[name].may_be_empty]
+    found = {name: by_name[name].read(text) for name, text in filled}
+    missing = [each.name for each in known if each.required and each.name not in found]
+    if missing:
+        about = by_name[missing[0]].about
+        raise BadQuestion(f"this page needs the parameter {missing[0]!r}: {about}")
+    return {name: found.get(name) for name in by_name}
+
 
 PAGE_ROWS: Final = 50
 """Number of rows on a page of a list."""
-_MAX_CHARS: Final = 80
 _SHORT: Final = 16
 
 
 def not_listed(what: str, after: str) -> NotFound:
     """Return the error for a list that cannot continue after something that is not in it."""
     return NotFound(
-        f"the list has no {what} {after[:_MAX_CHARS]!r} to continue after; "
+        f"the list has no {what} {after[:_MAX_NAME_CHARS]!r} to continue after; "
         f"omit the parameter 'after' to start from the beginning"
     )
 
@@ -51,7 +139,7 @@ def several(what: str, name: str, found: Iterable[str]) -> NotFound:
     """Return the error for a prefix of several ids; ``found`` are some of these."""
     examples = ", ".join(each[:_SHORT] for each in found)
     return NotFound(
-        f"several {what}s begin with {name[:_MAX_CHARS]!r} ({examples}); give more of the id"
+        f"several {what}s begin with {name[:_MAX_NAME_CHARS]!r} ({examples}); give more of the id"
     )
 
 
@@ -103,6 +191,16 @@ class PageRequest:
         """Return a parameter that is a text."""
         value = self.asked.get(name)
         return None if value is None else str(value)
+
+    def case_after(self, op: str | None = None) -> ListedCase | None:
+        """Return the case to continue after, which has to be one of the op; None at the start."""
+        after = self.text("after")
+        if after is None:
+            return None
+        found = listed_case(self.reader, after)
+        if found is None or op not in (None, found[0]):
+            raise not_listed("case", after)
+        return found[1]
 
     def number(self, name: str) -> int | None:
         """Return a parameter that is a number."""

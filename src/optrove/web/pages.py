@@ -8,10 +8,8 @@ from optrove.web.boards import BOARDS
 from optrove.web.case import CASE
 from optrove.web.compare import COMPARE
 from optrove.web.models import MODEL, MODELS
-from optrove.web.op import OP
-from optrove.web.ops import OPS
+from optrove.web.ops import OP, OPS
 from optrove.web.overview import OVERVIEW
-from optrove.web.run import RUN
-from optrove.web.runs import PROGRESS, RUNS
+from optrove.web.runs import PROGRESS, RUN, RUNS
 
 PAGES: Final = (OVERVIEW, OPS, OP, CASE, MODELS, MODEL, RUNS, RUN, PROGRESS, COMPARE, BOARDS)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from urllib.parse import urlencode
 
 from optrove.report import wording
+from optrove.trove.database import storable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,10 +34,11 @@ def cut(text: None, most: int = 2000) -> None: ...
 
 
 def cut(text: str | None, most: int = 2000) -> str | None:
-    """Return a text for JSON, shortened if it is very long."""
-    if text is None or len(text) <= most:
-        return text
-    return f"{text[:most]}... ({len(text):,} characters)"
+    """Return a text for JSON: without invalid characters, and shortened if it is very long."""
+    if text is None:
+        return None
+    valid = storable(text)
+    return valid if len(valid) <= most else f"{valid[:most]}... ({len(valid):,} characters)"
 
 
 def finite(number: float | None) -> float | None:

@@ -1,7 +1,7 @@
 import xml.etree.ElementTree as ET
 
-from optrove.web.op import pcc_plot, time_plot
-from optrove.web.run import timeline
+from optrove.web.ops import pcc_plot, time_plot
+from optrove.web.runs import timeline
 
 
 def run(number, **facts):
