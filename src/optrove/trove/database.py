@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    import psycopg
+
     from optrove.trove.place import Place
 
 T = TypeVar("T")
+Opened = TypeVar("Opened", bound="OpenedTrove")
 
 WAIT_S: Final = 30.0
 """How long a connection waits for other writers."""
@@ -80,6 +83,9 @@ class Connection(ABC):
 
     dialect: ClassVar[str]
     place: Place
+    driver: Any
+    _tables: ClassVar[str]
+    _columns: ClassVar[str]
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -109,17 +115,17 @@ class Connection(ABC):
     def state(self) -> str:
         """Return a text that changes whenever other connections change the trove."""
 
-    @abstractmethod
     def tables(self) -> frozenset[str]:
         """Return the names of all tables and views."""
+        return frozenset(name for (name,) in self.fetch(self._tables))
 
-    @abstractmethod
     def columns(self, table: str) -> frozenset[str]:
         """Return the names of the columns of a table."""
+        return frozenset(name for (name,) in self.fetch(self._columns, {"name": table}))
 
-    @abstractmethod
     def close(self) -> None:
         """Close the connection."""
+        self.driver.close()
 
     @property
     def in_transaction(self) -> bool:
@@ -174,6 +180,28 @@ class Connection(ABC):
     def _rollback(self) -> None: ...
 
 
+class OpenedTrove:
+    """A trove with its connection, which ends with the block."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    @property
+    def place(self) -> Place:
+        """The place of the trove."""
+        return self.connection.place
+
+    def __enter__(self: Opened) -> Opened:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the trove."""
+        self.connection.close()
+
+
 _LIST: Final = re.compile(r"\bIN :(\w+)")
 _HOST_AND_PORT: Final = re.compile(r"([A-Za-z0-9.-]+):([0-9]+)")
 _PARAMETER: Final = re.compile(r"(?<![:\w]):(\w+)")
@@ -183,6 +211,9 @@ class SqliteConnection(Connection):
     """A connection to an SQLite file."""
 
     dialect = "sqlite"
+    driver: sqlite3.Connection
+    _tables = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+    _columns = "SELECT name FROM pragma_table_info(:name)"
 
     def __init__(self, place: Place, driver: sqlite3.Connection) -> None:
         super().__init__(place)
@@ -230,22 +261,10 @@ class SqliteConnection(Connection):
         ((number,),) = self.fetch("PRAGMA data_version")
         return str(number)
 
-    def tables(self) -> frozenset[str]:
-        """Return the names of all tables and views."""
-        found = self.fetch("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
-        return frozenset(name for (name,) in found)
-
-    def columns(self, table: str) -> frozenset[str]:
-        """Return the names of the columns of a table."""
-        found = self.fetch("SELECT name FROM pragma_table_info(:name)", {"name": table})
-        return frozenset(name for (name,) in found)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self.driver.close()
-
     def _execute(self, sql: str, parameters: Mapping[str, object]) -> sqlite3.Cursor:
-        lists = {name: json.dumps(each) for name, each in parameters.items() if _is_list(each)}
+        lists = {
+            name: json.dumps(each) for name, each in parameters.items() if isinstance(each, list)
+        }
         if lists:
             sql = _with_json(sql)
         return self.driver.execute(sql, {**_storable(parameters), **lists})
@@ -267,10 +286,6 @@ class SqliteConnection(Connection):
         with suppress(sqlite3.ProgrammingError):
             if self.driver.in_transaction:
                 self.driver.execute("ROLLBACK")
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
 
 
 @lru_cache(maxsize=256)
@@ -370,19 +385,20 @@ def _has_log(path: Path) -> bool:
 # Any number that other programs do not use for their own locks: "optrove" in ASCII.
 _LOCK: Final = 0x6F7074726F7665
 _DAMAGED_OR_FORBIDDEN: Final = ("42P01", "42703", "42501", None)
-_TABLES: Final = """
-SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()
-"""
-_COLUMNS: Final = """
-SELECT column_name FROM information_schema.columns
-WHERE table_schema = current_schema() AND table_name = :name
-"""
 
 
 class PostgresConnection(Connection):
     """A connection to a PostgreSQL database."""
 
     dialect = "postgresql"
+    driver: psycopg.Connection[tuple[Any, ...]]
+    _tables = """
+SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()
+"""
+    _columns = """
+SELECT column_name FROM information_schema.columns
+WHERE table_schema = current_schema() AND table_name = :name
+"""
 
     def __init__(self, place: Place, *, readonly: bool, wait_s: float = WAIT_S) -> None:
         super().__init__(place)
@@ -448,18 +464,6 @@ class PostgresConnection(Connection):
         """Return a text that changes whenever other connections change the trove."""
         ((running,),) = self.fetch("SELECT CAST(pg_current_snapshot() AS text)")
         return str(running)
-
-    def tables(self) -> frozenset[str]:
-        """Return the names of all tables and views."""
-        return frozenset(name for (name,) in self.fetch(_TABLES))
-
-    def columns(self, table: str) -> frozenset[str]:
-        """Return the names of the columns of a table."""
-        return frozenset(name for (name,) in self.fetch(_COLUMNS, {"name": table}))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self.driver.close()
 
     @contextmanager
     def _faults(self) -> Iterator[None]:

@@ -247,6 +247,13 @@ _LISTED: Final = "c.key, c.case_id, c.family_id, c.replayable, c.outermost_calls
 _AFTER: Final = """
 (c.outermost_calls < :calls OR (c.outermost_calls = :calls AND c.case_id > :case_id))
 """
+_TRIED: Final = """
+EXISTS (
+    SELECT 1 FROM last_attempts l WHERE l.case_key = c.key
+        AND (CAST(:board AS text) IS NULL OR l.board = :board)
+        AND (CAST(:device AS text) IS NULL OR l.device_kind = :device)
+        AND (CAST(:outcome AS text) IS NULL OR l.outcome = :outcome))
+"""
 _FAMILY: Final = """
 SELECT sum(outermost_calls), max(outermost_calls), min(case_id) FROM cases
 WHERE op = :op AND family_id = :family_id
@@ -293,16 +300,7 @@ class CaseList:
 
     def page(self, after: ListedCase | None, limit: int) -> list[ListedCase]:
         """Return some cases from after one on."""
-        asked: dict[str, object] = {**self._asked, "most": limit}
-        conditions = list(self._conditions)
-        if after is not None:
-            conditions.append(_AFTER)
-            asked.update(calls=after.calls, case_id=after.case_id)
-        sql = f"""
-SELECT {_LISTED} FROM cases c WHERE c.op = :op AND {" AND ".join(conditions)}
-ORDER BY c.outermost_calls DESC, c.case_id LIMIT :most
-"""  # noqa: S608 - made of constants
-        return list(map(ListedCase._make, self._reader.connection.fetch(sql, asked)))
+        return _listed_cases(self._reader, self._conditions, self._asked, after, limit)
 
     def families(self, after: ListedCase | None, limit: int) -> list[ListedFamily]:
         """Return some families, most called first, from after that of a case on."""
@@ -380,17 +378,22 @@ def tried_cases(
 
     ``chosen`` are board, kind of device and outcome of one of their last attempts; None is any.
     """
+    return _listed_cases(reader, [_TRIED], {**chosen, "op": op}, after, limit)
+
+
+def _listed_cases(
+    reader: TroveReader,
+    conditions: Iterable[str],
+    asked: Mapping[str, object],
+    after: ListedCase | None,
+    limit: int,
+) -> list[ListedCase]:
+    """Return the cases of an op that meet conditions, most called first, from after one on."""
+    every = [*conditions, *(() if after is None else (_AFTER,))]
+    position = {} if after is None else {"calls": after.calls, "case_id": after.case_id}
     sql = f"""
-SELECT {_LISTED} FROM cases c
-WHERE c.op = :op AND EXISTS (
-    SELECT 1 FROM last_attempts l WHERE l.case_key = c.key
-        AND (CAST(:board AS text) IS NULL OR l.board = :board)
-        AND (CAST(:device AS text) IS NULL OR l.device_kind = :device)
-        AND (CAST(:outcome AS text) IS NULL OR l.outcome = :outcome))
-    AND {"1 = 1" if after is None else _AFTER}
+SELECT {_LISTED} FROM cases c WHERE c.op = :op AND {" AND ".join(every)}
 ORDER BY c.outermost_calls DESC, c.case_id LIMIT :most
 """  # noqa: S608 - made of constants
-    asked: dict[str, object] = {**chosen, "op": op, "most": limit}
-    if after is not None:
-        asked.update(calls=after.calls, case_id=after.case_id)
-    return list(map(ListedCase._make, reader.connection.fetch(sql, asked)))
+    rows = reader.connection.fetch(sql, {**asked, **position, "most": limit})
+    return list(map(ListedCase._make, rows))

@@ -76,16 +76,10 @@ WHERE key IN (SELECT ending_key FROM executions WHERE recording_key = :key)
 _TESTS: Final = """
 SELECT test_id, outcome, content FROM tests WHERE recording_key = :key ORDER BY place
 """
-_CASES: Final = """
-SELECT c.case_id, c.semantic_id, c.family_id, c.op, c.replayable, t.content
-FROM cases c JOIN contents t ON t.case_key = c.key
-WHERE c.case_id IN :ids
-"""
 _CASE_IDS: Final = """
 SELECT DISTINCT c.case_id FROM executions x JOIN cases c ON c.key = x.case_key
 WHERE x.recording_key = :key
 """
-_PLANNED_RUNS: Final = "SELECT r.run_id FROM sweeps s JOIN runs r ON r.key = s.run_key"
 _SWEEP_RANKS: Final = """
 SELECT r.run_id, s.plan_id, s.content FROM sweeps s JOIN runs r ON r.key = s.run_key
 """
@@ -172,16 +166,17 @@ class TroveParts:
             tensors: dict[str, list[TensorFacts]] = {}
             for case_id, *facts in self._connection.rows(queries.TENSORS, {"ids": batch}):
                 tensors.setdefault(case_id, []).append(TensorFacts(*facts))
-            rows = self._connection.rows(_CASES, {"ids": batch})
-            for case_id, semantic_id, family_id, op, replayable, content in rows:
+            rows = self._connection.rows(queries.CASES_BY_ID, {"ids": batch})
+            for _, case_id, semantic_id, family_id, op, replayable, content, _ in rows:
                 yield DescribedCase(
                     *(case_id, semantic_id, family_id, op, bool(replayable), content),
                     tensors=tuple(tensors.get(case_id, ())),
                 )
 
-    def planned_runs(self) -> frozenset[str]:
-        """Return the ids of the Runs that are sweeps."""
-        return frozenset(run_id for (run_id,) in self._connection.rows(_PLANNED_RUNS))
+    def sweep_ranks(self) -> dict[str, tuple[str, str]]:
+        """Return the ranks of all sweeps, by the ids of their Runs."""
+        rows = self._connection.rows(_SWEEP_RANKS)
+        return {run_id: (plan_id, content) for run_id, plan_id, content in rows}
 
     def sweep(self, run_id: str) -> StoredSweep | None:
         """Return the request and the plan of a sweep; None when the Run is not a sweep."""
@@ -313,10 +308,7 @@ class Held:
         parts = TroveParts(connection)
         self.runs = {run.run_id: run.rank for run in parts.runs()}
         self.recordings = {(head.run_id, head.process): head.rank for _, head in parts.heads()}
-        self.sweeps = {
-            run_id: (plan_id, content)
-            for run_id, plan_id, content in connection.fetch(_SWEEP_RANKS)
-        }
+        self.sweeps = parts.sweep_ranks()
 
 
 def missing_parts(connection: Connection, parts: TroveParts, held: Held) -> Iterator[MissingParts]:
@@ -326,10 +318,10 @@ def missing_parts(connection: Connection, parts: TroveParts, held: Held) -> Iter
         rank = held.recordings.get((head.run_id, head.process))
         if rank is None or rank < head.rank:
             recordings.setdefault(head.run_id, []).append((key, head))
-    planned = parts.planned_runs()
+    sweeps = parts.sweep_ranks()
     for run in list(parts.runs()):
         known = held.runs.get(run.run_id)
-        sweep = parts.sweep(run.run_id) if run.run_id in planned else None
+        sweep = parts.sweep(run.run_id) if run.run_id in sweeps else None
         if sweep is not None and held.sweeps.get(run.run_id, ("", "")) >= sweep.rank:
             sweep = None
         offered = parts.attempt_ids(run.run_id)

@@ -21,9 +21,10 @@ from optrove.model.ops import (
 )
 from optrove.model.records import Query, matches_filter
 from optrove.model.trove import board_text
+from optrove.trove.database import batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from optrove.model.trove import (
         CaseRow,
@@ -374,8 +375,7 @@ def configurations(
     ``by_run`` sums these up for each run. Rows are read on demand:
     a caller that stops early does not read the rest.
     """
-    numbered = enumerate(reader.cases(query), start=1)
-    while batch := tuple(islice(numbered, _BATCH)):
+    for batch in batches(enumerate(reader.cases(query), start=1), _BATCH):
         executions = _executions(reader, [row for _, row in batch], query, by_run=by_run)
         for number, row in batch:
             yield Configuration(number, row, tuple(executions[row.case_id]))
@@ -403,22 +403,23 @@ def with_tensors(
     reader: TroveReader, cases: Iterable[Configuration]
 ) -> Iterator[tuple[Configuration, tuple[TensorFacts, ...]]]:
     """Yield cases with the searchable facts about their tensors."""
-    rest = iter(cases)
-    while batch := tuple(islice(rest, _BATCH)):
-        facts = reader.tensors([case.row.case_id for case in batch])
-        for case in batch:
-            yield case, facts.get(case.row.case_id, ())
+    return _with_facts(cases, reader.tensors)
 
 
 def with_configs(
     reader: TroveReader, cases: Iterable[Configuration]
 ) -> Iterator[tuple[Configuration, tuple[ConfigCalls, ...]]]:
     """Yield cases with the entries of run configurations that they were called with."""
-    rest = iter(cases)
-    while batch := tuple(islice(rest, _BATCH)):
-        found = reader.config_calls([case.row.case_id for case in batch])
+    return _with_facts(cases, reader.config_calls)
+
+
+def _with_facts(
+    cases: Iterable[Configuration], read: Callable[[list[str]], dict[str, tuple[_Row, ...]]]
+) -> Iterator[tuple[Configuration, tuple[_Row, ...]]]:
+    for batch in batches(cases, _BATCH):
+        facts = read([case.row.case_id for case in batch])
         for case in batch:
-            yield case, found.get(case.row.case_id, ())
+            yield case, facts.get(case.row.case_id, ())
 
 
 def _some(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:

@@ -54,12 +54,11 @@ from optrove.model.trove import (
     VerdictChange,
 )
 from optrove.trove import schema
-from optrove.trove.database import batches, connect, keys_of
+from optrove.trove.database import OpenedTrove, batches, connect, keys_of
 from optrove.trove.faults import foreign, newer, no_trove
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
 
     from optrove.journal.calls import TimelineCall
     from optrove.model.ops import Counting
@@ -755,34 +754,11 @@ def _migrate(place: Place, version: int) -> None:
         ) from error
 
 
-class TroveReader:
+class TroveReader(OpenedTrove):
     """A trove that is open for reading.
 
     Each answer shows one state of the trove; the next answer may show a later one.
     """
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-
-    @property
-    def place(self) -> Place:
-        """The place of the trove."""
-        return self.connection.place
-
-    def __enter__(self) -> TroveReader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the trove."""
-        self.connection.close()
 
     def ops(self, query: Query) -> tuple[OpRow, ...]:
         """Return the ops of the Cases that match, most calls first."""

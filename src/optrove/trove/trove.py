@@ -11,7 +11,7 @@ from optrove.errors import UnusableTrove
 from optrove.model.trove import Added
 from optrove.serializer.described import describe_case
 from optrove.trove import schema
-from optrove.trove.database import WAIT_S, connect, connect_to_write, keys_of
+from optrove.trove.database import WAIT_S, OpenedTrove, connect, connect_to_write, keys_of
 from optrove.trove.faults import Conflict, newer, no_trove
 from optrove.trove.merging import Held, TroveParts, add_parts, merge, missing_parts
 from optrove.trove.reader import open_reader
@@ -36,7 +36,6 @@ from optrove.trove.writing import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from optrove.journal.reader import JournalReader
     from optrove.model.case import Case
@@ -102,31 +101,8 @@ def _make_directory(place: Place, directory: Path) -> None:
         ) from error
 
 
-class Trove:
+class Trove(OpenedTrove):
     """A trove that is open for writing. Every method writes everything or nothing."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-
-    @property
-    def place(self) -> Place:
-        """The place of the trove."""
-        return self.connection.place
-
-    def __enter__(self) -> Trove:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the trove."""
-        self.connection.close()
 
     @contextmanager
     def together(self) -> Iterator[None]:
