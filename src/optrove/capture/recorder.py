@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
     from types import CodeType, FrameType
 
+    from optrove.capture.capsules import Capsules
     from optrove.frameworks.probe_protocol import Arguments, Call, Keywords, ObservedOp
     from optrove.journal.writer import Journal, Recall, Window
     from optrove.serializer.tables import RecipeLookup
@@ -200,10 +201,12 @@ class Recorder:
         *,
         left_out: Callable[[str], str | None] = lambda _: None,
         keep_cases: bool = False,
+        capsules: Capsules | None = None,
     ) -> None:
         """Record into ``journal``; ``left_out`` returns why an op is not recorded, or None.
 
-        With ``keep_cases`` the case of each call also stays in memory.
+        With ``keep_cases`` the case of each call also stays in memory. ``capsules`` keep the
+        tensors of chosen calls.
         """
         self.faults: Counter[str] = Counter()
         self.lost = 0
@@ -217,8 +220,10 @@ class Recorder:
         self._closed = False
         self._losing = Lock()
         self._settling = RLock()
+        self._open_capsules: dict[int, Any] = {}
         self._left_out = left_out
-        self._keep_cases = keep_cases
+        self._keep_cases = keep_cases or capsules is not None
+        self._capsules = capsules
         self._sites = Sites(self.numbering)
         self.fast_path_state = FastPathState(journal.window, self._sites.by_code)
         self.site = self._sites.number
@@ -252,7 +257,10 @@ class Recorder:
             known = self.fast_path_state.cached_cases.get(key)
             if known is None:
                 known, session = self._learn(observed, key, arguments, keywords)
-            return self._enter(known, frame, observed, (arguments, keywords, session))
+            call = (arguments, keywords, session)
+            if self._capsules is None or not self._is_capsuled(observed.op):
+                return self._enter(known, frame, observed, call)
+            return self._enter_with_capsule(self._capsules, known, frame, observed, call)
         except OSError as error:
             self._lose(error)
         except Exception as error:  # noqa: BLE001 - the recorder's border: counted, reported at the end, and the call goes on
@@ -264,23 +272,26 @@ class Recorder:
         stopped = _clock()
         if entered is None:
             return
-        known, memory, place, token, observed, (arguments, keywords, session), _ = entered
+        known, memory, place, token, observed, (arguments, keywords, session), op_index = entered
         if token is not None:
             CURRENT.reset(token)
         outputs = 0
         if result is not None:
             outputs = self.outputs(observed, known, result, (arguments, keywords), session)
         _write_exit(memory, place, stopped, outputs, layout.RETURNED)
+        if self._capsules is not None and result is not None:
+            self._keep_outputs(self._capsules, observed, op_index, session, result)
 
     def fail(self, entered: Any, error: BaseException) -> None:
         """Record that a call raised; never raises."""
         stopped = _clock()
         if entered is None:
             return
-        _, memory, place, token, *_ = entered
+        _, memory, place, token, *_, op_index = entered
         if token is not None:
             CURRENT.reset(token)
         _write_exit(memory, place, stopped, self.error(error), layout.RAISED)
+        self._open_capsules.pop(op_index, None)
 
     def outputs(
         self,
@@ -334,6 +345,45 @@ class Recorder:
         token = CURRENT.set((op_index + 1, depth + 1)) if observed.composite else None
         return known, memory, place, token, observed, call, op_index
 
+    def _is_capsuled(self, op: str) -> bool:
+        """Return whether calls of an op may get a capsule; then each one is described."""
+        return self._capsules is not None and self._capsules.wants(op)
+
+    def _enter_with_capsule(
+        self,
+        capsules: Capsules,
+        known: CachedCase,
+        frame: FrameType | None,
+        observed: ObservedOp,
+        call: _Described,
+    ) -> Any:
+        """Record that a call begins, after its inputs were kept if it is chosen."""
+        inputs = None
+        if known.case is not None:
+            try:
+                with muted():
+                    inputs = capsules.inputs(known.case, observed.bind(call[0], call[1]))
+            except Exception as error:  # noqa: BLE001 - as in begin
+                self.fault(f"the capsule of {observed.op}", error)
+        entered = self._enter(known, frame, observed, call)
+        if inputs is not None:
+            capsules.begun(inputs, entered[-1])
+            self._open_capsules[entered[-1]] = inputs
+        return entered
+
+    def _keep_outputs(
+        self, capsules: Capsules, observed: ObservedOp, op_index: int, session: Any, result: Any
+    ) -> None:
+        """Keep the result of a call whose inputs were kept."""
+        inputs = self._open_capsules.pop(op_index, None)
+        if inputs is None:
+            return
+        try:
+            with muted():
+                capsules.outputs(inputs, op_index, session.describe(result), result)
+        except Exception as error:  # noqa: BLE001 - as in begin
+            self.fault(f"the capsule of {observed.op}", error)
+
     def _take(self) -> tuple[Window, int]:
         """Return a free record; OSError if there can be none."""
         while True:
@@ -363,6 +413,8 @@ class Recorder:
             known, session = self._describe(observed, arguments, keywords)
         finally:
             CURRENT.reset(token)
+        if self._is_capsuled(observed.op):
+            return known, session
         if key is not None and known.kind in (layout.CASE, layout.FILTERED):
             if len(self.fast_path_state.cached_cases) >= MAX_KNOWN:
                 self.fast_path_state.forget()
@@ -422,14 +474,16 @@ class Recorder:
             session.describe(bound[name])
         return session
 
-    def continue_in(self, journal: Journal) -> None:
+    def continue_in(self, journal: Journal, capsules: Capsules | None = None) -> None:
         """Record into another journal from now on, as a forked process has to."""
         self._journal = journal
+        self._capsules = capsules
         self.process = journal.process
         self.faults.clear()
         self.lost = 0
         self._losing = Lock()
         self._settling = RLock()
+        self._open_capsules.clear()
         self.numbering.continue_in(journal)
         self.marks.continue_in(journal)
         self._sites.clear()

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
+from optrove.capture.capsules import Capsules
 from optrove.capture.recorder import Recorder
 from optrove.capture.runs import with_board
 from optrove.capture.sinks import Observing
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from optrove.capture.sinks import Sink
     from optrove.frameworks.probe_protocol import Listener
+    from optrove.model.capsules import CapsuleChoice
     from optrove.model.records import DeviceParameters, Run, TestResult
     from optrove.serializer.text import Json
 
@@ -68,13 +70,14 @@ class Tracing:
         sinks: Sequence[Sink] = (),
         process: int = 0,
         level: str = ATEN,
+        capsules: CapsuleChoice | None = None,
         meanwhile: Callable[[Tracing], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Trace into journals in ``directory``.
 
         ``backend`` is one of BACKENDS, ``level`` one of LEVELS; ``left_out`` returns the reason why
-        an op is not recorded, or None. The context manager of ``meanwhile`` is entered while the
-        trace is on.
+        an op is not recorded, or None. ``capsules`` are the calls whose tensors are kept. The
+        context manager of ``meanwhile`` is entered while the trace is on.
         """
         self.directory = directory
         self.run = run
@@ -83,12 +86,14 @@ class Tracing:
         self._sinks = tuple(sinks)
         self._process = process
         self._level = level
+        self._choice = capsules
         self._meanwhile = meanwhile
         self._scope = Scope()
         self._afterwards = ExitStack()
         self._undo = ExitStack()
         self._torch: Any = None
         self._ttnn = False
+        self._capsules: Capsules | None = None
         self.recorder: Recorder
         self.journal: Journal
 
@@ -102,8 +107,12 @@ class Tracing:
                 )
             self.journal = Journal(self.directory, self._process, self._first_line())
             _ACTIVE.tracing = self
+        self._capsules = self._new_capsules()
         self.recorder = Recorder(
-            self.journal, left_out=self._left_out, keep_cases=bool(self._sinks)
+            self.journal,
+            left_out=self._left_out,
+            keep_cases=bool(self._sinks),
+            capsules=self._capsules,
         )
         # Cannot be unregistered, so it must not keep the trace alive.
         alive = ref(self)
@@ -133,6 +142,8 @@ class Tracing:
         }
         try:
             self.journal.write({"run": record_to_builtins(run)})
+            if self._capsules is not None:
+                self.journal.write({"capsules": self._capsules.ending()})
             self.journal.write({"end": end})
         except OSError as error:
             self.recorder.fault("the end of the journal", error)
@@ -157,6 +168,12 @@ class Tracing:
             self.journal.write({"test": record_to_builtins(result)})
         except OSError as error:
             self.recorder.fault(f"the result of {result.test_id}", error)
+
+    def _new_capsules(self) -> Capsules | None:
+        if self._choice is None:
+            return None
+        journal = self.journal
+        return Capsules(self.directory, journal.path.name, self._choice, journal.write)
 
     def _first_line(self) -> Json:
         return {"run": record_to_builtins(self.run)}
@@ -205,7 +222,8 @@ class Tracing:
             # Two processes must not write to one journal.
             self.recorder.close()
             raise
-        self.recorder.continue_in(self.journal)
+        self._capsules = self._new_capsules()
+        self.recorder.continue_in(self.journal, self._capsules)
         self.recorder.set_scope(self._scope)
 
 

@@ -153,6 +153,14 @@ scale_option = click.option(
     help="Run the ops at the smallest shapes that ttnn accepts, not as recorded.",
 )
 
+values_option = click.option(
+    "--values",
+    type=click.Choice(("seed", "capsule")),
+    default="seed",
+    show_default=True,
+    help="Inputs: made from the seed, or as a capsule has them.",
+)
+
 running_options = together(
     seed_option,
     click.option(

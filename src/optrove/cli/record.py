@@ -23,6 +23,7 @@
     lost                calls that could not be recorded, as on a full disk
     processes, unclosed how many processes there were, and how many did not end in order
     sketches            {"calls", "tensors", "omitted": {reason: count}}
+    capsules            {"kept", "bytes", "omitted": {reason: count}}
     store, journals, jsonl, params_dir  places of what is kept, or null
     error               why there is nothing, or null
     hints               [what to try where a board or its numbers are missing]
@@ -119,6 +120,15 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
     "--with-values", is_flag=True, help="Write tensor values into the files of --params-dir."
 )
 @click.option("--sketch", is_flag=True, help="Record statistics of each tensor's values.")
+@click.option(
+    "--capsule",
+    metavar="WHICH",
+    multiple=True,
+    help="Keep the tensors of these calls: an op, a case, worst, first, every:N, all[:SIZE].",
+)
+@click.option(
+    "--capsule-limit", metavar="SIZE", help="Most bytes of a run's capsules  [default: 1GB]"
+)
 @click.option("--keep", is_flag=True, help="Keep the raw journals.")
 @click.option(
     "--timeout",
@@ -179,7 +189,18 @@ def _check(given: Mapping[str, Any], arguments: Sequence[str]) -> None:
     if given["place"] is None:
         return
     # Of the options of a trace, only --jsonl has a meaning for recorded calls.
-    running = ("board", "shadow", "sim", "model", "include", "exclude", "params_dir", "sketch")
+    running = (
+        "board",
+        "shadow",
+        "sim",
+        "model",
+        "include",
+        "exclude",
+        "params_dir",
+        "sketch",
+        "capsule",
+        "capsule_limit",
+    )
     unused = [name for name in (*running, "keep", "timeout", "targets") if given[name]]
     if unused or arguments:
         raise click.UsageError(
@@ -231,10 +252,23 @@ def _request(given: Mapping[str, Any]) -> Request:
     board = None if sim else given["board"] or read_settings().board
     if sim:
         find_simulator(simulated_board(sim))
+    if board and given["capsule"] and not given["shadow"] and not read_settings().shadow:
+        raise click.UsageError(
+            "--capsule keeps values, and a mock board computes none: add --shadow, or use hardware"
+        )
     if given["shadow"] and not board:
         raise click.UsageError("--shadow needs a mock board: add --board NAME")
     jsonl, params_dir = (path and path.absolute() for path in (given["jsonl"], given["params_dir"]))
-    recorded = ("backend", "level", "include", "exclude", "model", "sketch")
+    recorded = (
+        "backend",
+        "level",
+        "include",
+        "exclude",
+        "model",
+        "sketch",
+        "capsule",
+        "capsule_limit",
+    )
     run = ("store", "shadow", "keep", "timeout")
     return Request(
         TraceOptions(

@@ -58,6 +58,7 @@ from optrove.cli.options import (
     scale_option,
     show,
     store_option,
+    values_option,
 )
 from optrove.cli.progress import case_progress
 
@@ -178,6 +179,7 @@ class ReplaySession:
 )
 @device_options()
 @scale_option
+@values_option
 @running_options
 @case_filters("--recorded-on", "board")
 @store_option
@@ -190,6 +192,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     index: int | None,
     mock_board: str | None,
     scale: str | None,
+    values: str,
     seed: int,
     jobs: int | None,
     timeout: float | None,
@@ -210,6 +213,9 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     same layouts, dtypes, kinds of memory and kinds of program configurations. These are not the
     recorded cases: the answer says what was scaled, and is not stored.
 
+    --values capsule uses the recorded inputs of calls that "optrove trace --capsule" kept: each
+    case is executed with one after another, until one does not pass.
+
     Exit code 0 if all cases passed, 1 if any failed, 2 if none could run.
 
     \b
@@ -222,6 +228,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
       optrove replay --jsonl op_calls.jsonl --index 0
       optrove replay addmm --all --compile inductor
     """
+    from optrove.replay.capsules import SEED, with_values
     from optrove.replay.device_choice import group_by_device, resolve_device
     from optrove.replay.planning import cases_in_lines
     from optrove.report.replays import board_data, replay_document
@@ -239,9 +246,12 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     else:
         cases = _in_trove(store, {"name": name, **chosen}, every=every, **running)
     place = located(store) if jsonl is None and scale is None else None
-    groups = _scaled(group_by_device(cases, *target), scale)
-    done = ReplaySession(groups, f"replay {name or jsonl}", place, store)
-    done.execute(jobs, "replaying")
+    if values != SEED and place is None:
+        raise click.UsageError("--values capsule is for cases of a trove, as they were recorded")
+    with with_values(located(store), cases, values) as valued:
+        groups = _scaled(group_by_device(valued, *target), scale)
+        done = ReplaySession(groups, f"replay {name or jsonl}", place, store)
+        done.execute(jobs, "replaying")
     kept = done.kept() if len(done.done) > 1 else ()
     show(
         chain(replay_document(done.done, done.planned[0].job.case), kept),

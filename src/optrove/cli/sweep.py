@@ -49,6 +49,7 @@ from optrove.cli.options import (
     running_options,
     show,
     store_option,
+    values_option,
 )
 from optrove.cli.progress import case_progress
 from optrove.report.wording import SHORT_ID
@@ -124,6 +125,7 @@ def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float 
 @click.option("--measure-memory", is_flag=True, help="Measure the peak of L1 on a core.")
 @device_options(modules=True)
 @click.option("--randomize", metavar="SEED", type=int, help="Shuffle by SEED.")
+@values_option
 @running_options
 @case_filters("--recorded-on", "board")
 @store_option
@@ -220,6 +222,7 @@ def _sweep(given: Mapping[str, Any], asked: CaseFilters) -> Sweep:
         timeout_ns=nanoseconds(given["timeout"]),
         budget_ns=nanoseconds(given["budget"]),
         measured=tuple(name for name, wanted in measures if wanted),
+        values=given["values"],
     )
 
 

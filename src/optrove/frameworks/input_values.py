@@ -12,12 +12,12 @@ numbers from a range in which every index exists.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from dataclasses import dataclass
 from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from optrove.frameworks.kept_tensors import KeptValues
 from optrove.model.values import (
     Int,
     List,
@@ -26,7 +26,7 @@ from optrove.model.values import (
     TorchPlacement,
     Tuple,
     Value,
-    walk,
+    storage_lengths,
 )
 
 if TYPE_CHECKING:
@@ -232,8 +232,9 @@ class TorchInputs:
         *,
         domain: Domain = _no_domain,
         dtypes: Mapping[Any, Any] | None = None,
+        kept: KeptValues | None = None,
     ) -> None:
-        """Recreate the tensors of ``arguments``.
+        """Recreate the tensors of ``arguments``, with ``kept`` values where there are some.
 
         ``domain`` may say how the numbers of an argument are drawn, by its name and path.
         ``dtypes`` take the place of those of the recorded dtypes; the numbers stay the same.
@@ -242,8 +243,9 @@ class TorchInputs:
         self._arguments = arguments
         self._domain = domain
         self._wide = dtypes or {}
+        self._kept = kept or KeptValues()
         self._generator = torch.Generator().manual_seed(seed)
-        self._lengths = _lengths(arguments)
+        self._lengths = storage_lengths(arguments)
         self._storages: dict[tuple[int, str], Any] = {}
         self._made: dict[int, Any] = {}
         self._path = ""
@@ -305,8 +307,9 @@ class TorchInputs:
         if placement.device == "meta":
             row = self._torch.empty(length, dtype=wide, device="meta")
         else:
-            row = self._row(spec, length, name, integers=not exact).to(dtype)
-            row = row.to(wide).to(placement.device)
+            parts = self._kept.parts(spec)
+            row = parts[0] if parts else self._row(spec, length, name, integers=not exact)
+            row = row.to(dtype).to(wide).to(placement.device)
         if placement.requires_grad:
             # Not a leaf, since in-place operations refuse leaves.
             row = row.requires_grad_().clone()
@@ -317,21 +320,10 @@ class TorchInputs:
         return self.drawn(shape, name, integers=integers).reshape(length)
 
     def _array(self, spec: TensorSpec, name: str) -> Any:
+        parts = self._kept.parts(spec)
+        if parts:
+            return parts[0].numpy()
         numpy: Any = import_module("numpy")
         dtype = numpy.dtype(spec.dtype.removeprefix("numpy."))
         drawn = self.drawn(spec.shape, name, integers=dtype.kind not in "fc")
         return drawn.numpy().astype(dtype)
-
-
-def _lengths(arguments: Mapping[str, Value]) -> dict[int, int]:
-    """Return the number of elements that each storage needs."""
-    lengths: dict[int, int] = defaultdict(int)
-    for value in arguments.values():
-        for _, part in walk(value):
-            if isinstance(part, TensorSpec) and isinstance(part.placement, TorchPlacement):
-                placement = part.placement
-                pairs = zip(part.shape, placement.strides, strict=False)
-                last = placement.offset + sum((size - 1) * stride for size, stride in pairs)
-                length = placement.offset if 0 in part.shape else last + 1
-                lengths[part.storage] = max(lengths[part.storage], length)
-    return lengths

@@ -38,7 +38,7 @@ def numbers(live: Any) -> Any:
 
 def numbers_in_parts(live: Any) -> list[Any]:
     """Return the numbers of each part of a tensor; only ttnn tensors on meshes have several."""
-    return [_reading(live, _nested, part) for part in _parts(live)]
+    return [_reading(live, _nested, part) for part in parts_on_host(live)]
 
 
 def numbers_dtype(dtype: str) -> str:
@@ -59,7 +59,7 @@ def sketch(live: Any) -> dict[str, int | float | None]:
     numbers for it.
     """
     numpy = _numpy()
-    arrays = [_reading(live, _array, part).reshape(-1) for part in _parts(live)]
+    arrays = [_reading(live, _array, part).reshape(-1) for part in parts_on_host(live)]
     row = numpy.concatenate(arrays)
     if row.dtype.kind not in "biuf":
         raise NoNumbers(f"an array of {row.dtype} has no order; a sketch needs real numbers")
@@ -84,7 +84,7 @@ def _spread(numpy: ModuleType, row: Any) -> dict[str, int | float | None]:
         }
 
 
-def _parts(live: Any) -> list[Any]:
+def parts_on_host(live: Any) -> list[Any]:
     """Return the parts of a tensor on the host."""
     if _is(live, "ttnn", "Tensor"):
         return _ttnn_parts(sys.modules["ttnn"], live)

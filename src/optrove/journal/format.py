@@ -20,6 +20,10 @@ refers to it; each kind counts from one, and zero stands for nothing.
     {"reason": 1, "why": "filtered" | "untraceable", "text": ...}
     {"test": record}                              a TestResult
     {"sketch": call, "of": [...]}                 statistics of the tensors of one call
+    {"capsule": call, "inputs": {key: [hash, ...]}}
+                                                  the files of its inputs, before the call
+    {"capsule": call, "outputs": {key: [hash, ...]}}
+    {"capsules": {"kept": ..., "bytes": ..., "omitted": {reason: count}}}
     {"end": {"finished_at": ..., "exit_code": ..., "faults": {text: count}}}
 
 A reference is the number of a value; or ``{"t": value, "i": identity, "s": storage, "d": device}``,

@@ -159,6 +159,19 @@ class JournalReader:
         return self._lines.sketches
 
     @property
+    def capsules(self) -> Mapping[int, dict[str, Json]]:
+        """The files of tensors that were kept, by the op_index of their call.
+
+        ``inputs`` and, if the call returned, ``outputs``: hashes by the keys of tensors.
+        """
+        return self._lines.capsules
+
+    @property
+    def capsule_counts(self) -> dict[str, Json]:
+        """How many capsules were kept, and why others were not; empty after a crash."""
+        return self._lines.capsule_counts
+
+    @property
     def size(self) -> int:
         """The number of bytes that were read of the lines file, with a torn last line."""
         return self._lines.size
@@ -318,6 +331,8 @@ class _Lines:
         self.run: Run | None = None
         self.tests: list[TestResult] = []
         self.sketches: dict[int, Json] = {}
+        self.capsules: dict[int, dict[str, Json]] = {}
+        self.capsule_counts: dict[str, Json] = {}
         self.ending: JournalEnd | None = None
         self.cases: dict[int, _CaseLine] = {}
         self.places: dict[int, str] = {}
@@ -399,6 +414,8 @@ class _Lines:
         elif "sketch" in data:
             _check(data, {"sketch": (int,)}, place)
             self.sketches[data["sketch"]] = data.get("of")
+        elif "capsule" in data or "capsules" in data:
+            self._take_capsule(data, place)
         elif "end" in data:
             end = data["end"]
             _check(end, _ENDING, place)
@@ -408,6 +425,16 @@ class _Lines:
         else:
             problem = f"a line of no known kind: {', '.join(map(str, data))}"
             raise BadData((Fault(place, problem),))
+
+    def _take_capsule(self, data: dict[str, Json], place: str) -> None:
+        if "capsules" in data:
+            self.capsule_counts = data["capsules"]
+            return
+        _check(data, {"capsule": (int,)}, place)
+        kept = self.capsules.setdefault(data["capsule"], {})
+        for part in {"inputs", "outputs"} & data.keys():
+            _check(data[part], dict.fromkeys(data[part], (list,)), place)
+            kept[part] = data[part]
 
     def _define(self, kind: str, data: dict[str, Json]) -> None:
         number = data[kind]

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from optrove.model.capsules import Capsule  # noqa: TC001 - serializer.records reads the hint
 from optrove.model.case import Case, NamedValues, by_name
 from optrove.model.causes import cause_in
 from optrove.model.values import Float, Value
@@ -313,7 +314,8 @@ class Job:
 
     ``outputs`` are the recorded outputs; None where they are unknown or must not be compared.
     ``module`` is the file of the sweep module whose vector the case is, ``recorded_on`` the board
-    of most of its recorded calls.
+    of most of its recorded calls. ``capsules`` hold the inputs; without one, the inputs are made
+    from the seed.
     """
 
     case: Case
@@ -325,6 +327,7 @@ class Job:
     outputs: tuple[Value, ...] | None = None
     module: str | None = None
     recorded_on: str | None = None
+    capsules: tuple[Capsule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,7 +440,7 @@ class Sweep:
 
     ``targets`` and ``filters`` are as the user typed them, ``source`` and ``file`` are the origin
     of the cases, ``measured`` the additional measurements, ``left_out`` counts the cases that were
-    not planned, by reason. ``torch`` is the text of the TorchTarget of cases of torch.
+    not planned, by reason. ``torch`` is the text of the TorchTarget of cases of torch, ``values`` the source of inputs.
     """
 
     targets: tuple[str, ...] = ()
@@ -456,6 +459,7 @@ class Sweep:
     measured: tuple[str, ...] = ()
     left_out: Counts = ()
     torch: str | None = None
+    values: str = "seed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Mapping as AbstractMapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,3 +366,17 @@ def _memory(spec: TensorSpec) -> list[tuple[str, Value]]:
     if isinstance(placement, TtnnPlacement) and placement.memory is not None:
         return [(".$tensor.placement.memory", placement.memory)]
     return []
+
+
+def storage_lengths(arguments: AbstractMapping[str, Value]) -> dict[int, int]:
+    """Return the number of elements that each storage of torch needs."""
+    lengths: dict[int, int] = defaultdict(int)
+    for value in arguments.values():
+        for _, part in walk(value):
+            if isinstance(part, TensorSpec) and isinstance(part.placement, TorchPlacement):
+                placement = part.placement
+                pairs = zip(part.shape, placement.strides, strict=False)
+                last = placement.offset + sum((size - 1) * stride for size, stride in pairs)
+                length = placement.offset if 0 in part.shape else last + 1
+                lengths[part.storage] = max(lengths[part.storage], length)
+    return lengths

@@ -75,6 +75,15 @@ _FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "NAME",
         "help": "the name of the model in the source of the trace (env HF_MODEL)",
     },
+    "--optrove-capsule": {
+        "action": "append",
+        "metavar": "WHICH",
+        "help": "keep the tensors of these calls: an op, a case, worst, first, every:N, all",
+    },
+    "--optrove-capsule-limit": {
+        "metavar": "SIZE",
+        "help": "the most bytes that capsules of a run may take (default 1GB)",
+    },
     # The options that `optrove trace` passes to pytest.
     "--optrove-journal": {"metavar": "DIR", "help": argparse.SUPPRESS},
     "--optrove-run-id": {"metavar": "ID", "help": argparse.SUPPRESS},

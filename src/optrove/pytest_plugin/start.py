@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _WITH_VALUES = ("trace_params_with_values", "optrove_params_values")
 # Options that change a trace, but do not start one.
-_TUNING = ("backend", "level", "include", "exclude", "model")
+_TUNING = ("backend", "level", "include", "exclude", "model", "capsule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,8 @@ def trace_request(config: pytest.Config, settings: Settings) -> TraceRequest | N
             params_dir=_path(base, "--optrove-params-dir", _given(options, "optrove_params_dir")),
             params_values=any(_given(options, name) for name in _WITH_VALUES),
             sketch=bool(_given(options, "optrove_sketch")),
+            capsule=tuple(_given(options, "optrove_capsule") or ()),
+            capsule_limit=_given(options, "optrove_capsule_limit"),
         ),
         params=bool(_given(options, "trace_params")),
         params_keep=bool(_given(options, "trace_params_keep")),
@@ -159,6 +161,11 @@ def _start_board(config: pytest.Config, options: Namespace, settings: Settings) 
             raise pytest.UsageError("--optrove-shadow needs a mock board: add --optrove-board NAME")
         return
     shadow = options.optrove_shadow or settings.shadow
+    if _given(options, "optrove_capsule") and not shadow:
+        raise pytest.UsageError(
+            "--optrove-capsule keeps values, and a mock board computes none: "
+            "add --optrove-shadow, or use hardware"
+        )
     stack = ExitStack()
     board = stack.enter_context(mock_board(name, shadow=shadow))
     config.add_cleanup(stack.close)

@@ -31,7 +31,25 @@ class JobExecutor:
         self._is_used = False
 
     def attempt(self, job: Job, case_id: str, on_stage: OnStage) -> Attempt:
-        """Return the Attempt at a Job; never raises for what a case can cause."""
+        """Return the Attempt at a Job; never raises for what a case can cause.
+
+        If the Job has several capsules, the case is executed with one after another until one
+        does not pass.
+        """
+        if not job.capsules:
+            return self._attempt(job, case_id, on_stage)
+        executed = 0
+        for capsule in job.capsules:
+            attempt = self._attempt(replace(job, capsules=(capsule,)), case_id, on_stage)
+            executed += 1
+            if attempt.outcome is not Outcome.PASSED:
+                break
+        note = f"values of call {capsule.op_index} of run {capsule.run_id[:12]}"
+        if len(job.capsules) > 1:
+            note += f"; {executed} of {len(job.capsules)} capsules were executed"
+        return replace(attempt, notes=(*attempt.notes, note))
+
+    def _attempt(self, job: Job, case_id: str, on_stage: OnStage) -> Attempt:
         begun = replace(self._setup.not_run(job, case_id), started_at=now())
         try:
             executed, notes = self._execute(job, on_stage)

@@ -16,6 +16,7 @@ from optrove.model.records import OUT_OF_BUDGET, DeviceKind, Job, RunKind, Sweep
 from optrove.model.trove import PlannedCase
 from optrove.replay.device_choice import TargetDevice
 from optrove.replay.judge import MEASURES
+from optrove.replay.capsules import with_values
 from optrove.replay.planning import PlannedJob, planned_by_id
 from optrove.replay.replay import AttemptWriter, default_workers, new_replay_run
 from optrove.replay.runner import Workers, run_jobs
@@ -103,8 +104,12 @@ def swept(
     killed, all but the last second. The sweep's budget begins now; when it is used up, no new case
     begins, and one that goes on is interrupted.
     """
-    by_id = {each.case_id: each for each in begun.left.vectors}
-    with open_trove(place, create=False) as trove:
+    with (
+        with_values(place, begun.left.vectors, begun.sweep.values) as cases,
+        open_trove(place, create=False) as trove,
+    ):
+        begun = replace(begun, left=replace(begun.left, vectors=cases))
+        by_id = {each.case_id: each for each in cases}
         writer = AttemptWriter(trove, begun.run)
         engine = partial(execute, log=log, run_id=begun.run.id)
         try:

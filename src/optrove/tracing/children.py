@@ -58,7 +58,7 @@ def begin_spawned(given: tuple[dict[str, Any], str, Any]) -> None:
     plain, directory, run = given
     try:
         plain |= {name: plain[name] and Path(plain[name]) for name in _PATHS}
-        plain |= {name: tuple(plain[name]) for name in ("include", "exclude")}
+        plain |= {name: tuple(plain[name]) for name in ("include", "exclude", "capsule")}
         tracing = TraceOptions(**plain).tracing(
             Path(directory), record_from_builtins(run, Run), process=os.getpid()
         )

@@ -256,6 +256,7 @@ def _flags(request: Request, directory: Path, prefix: str) -> list[str]:
         "level": options.level,
         "model": options.model,
         "params-dir": options.params_dir,
+        "capsule-limit": options.capsule_limit,
     }
     switches = {
         "shadow": request.shadow,
@@ -266,6 +267,7 @@ def _flags(request: Request, directory: Path, prefix: str) -> list[str]:
         *(f"--{prefix}{name}={value}" for name, value in given.items() if value is not None),
         *(f"--{prefix}include={name}" for name in options.include),
         *(f"--{prefix}exclude={name}" for name in options.exclude),
+        *(f"--{prefix}capsule={name}" for name in options.capsule),
         *(f"--{prefix}{name}" for name, on in switches.items() if on),
         *(() if options.jsonl is None else [f"--ops-jsonl={options.jsonl}"]),
     ]

@@ -69,6 +69,20 @@ class Recorded:
             omitted.update(reason for reason in reasons if reason is not None)
         return calls, tensors, omitted
 
+    def capsules(self) -> tuple[int, int, Counter[str]]:
+        """Return how many capsules were kept, their bytes, and why other calls have none.
+
+        After a crash, the bytes and reasons of that process are unknown.
+        """
+        kept = size = 0
+        omitted: Counter[str] = Counter()
+        for journal in self.journals:
+            counts = journal.capsule_counts
+            kept += counts.get("kept", len(journal.capsules))
+            size += counts.get("bytes", 0)
+            omitted.update(counts.get("omitted", {}))
+        return kept, size, omitted
+
 
 def store_journals(
     directory: Path, store: Place, made: Sequence[Path], *, keep: bool = False

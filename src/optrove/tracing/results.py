@@ -153,6 +153,7 @@ class TraceResult:
         if observed:
             yield from summary_document(self.summary, counting)
         yield from paragraphs(self._sketches())
+        yield from paragraphs(self._capsules())
         kept = {
             "trove": self.store,
             "journal": self.journals,
@@ -186,6 +187,7 @@ class TraceResult:
             "seconds": self.seconds,
             **summary_data(self.summary, counting),
             "sketches": {"calls": calls, "tensors": tensors, "omitted": _sorted(omitted)},
+            "capsules": self._capsule_counts(),
             "store": self.store,
             "journals": _text(self.journals),
             "jsonl": _text(self.jsonl),
@@ -216,6 +218,20 @@ class TraceResult:
         reasons = _sorted(omitted).items()
         without = [f"without a sketch: {count:,}x {reason}" for reason, count in reasons]
         return [f"sketches: {sketched}", *without]
+
+    def _capsule_counts(self) -> dict[str, Json]:
+        if self.recorded is None:
+            return {"kept": 0, "bytes": 0, "omitted": {}}
+        kept, size, omitted = self.recorded.capsules()
+        return {"kept": kept, "bytes": size, "omitted": _sorted(omitted)}
+
+    def _capsules(self) -> list[str]:
+        counts = self._capsule_counts()
+        if not counts["kept"] and not counts["omitted"]:
+            return []
+        kept = f"capsules: {plural(counts['kept'], 'call')}, {counts['bytes']:,} bytes of tensors"
+        reasons = counts["omitted"].items()
+        return [kept, *(f"without a capsule: {count:,}x {reason}" for reason, count in reasons)]
 
 
 def of_recorded(recorded: Recorded, target: str, kind: str) -> TraceResult:

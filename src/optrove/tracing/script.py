@@ -82,6 +82,8 @@ def _prepare(options: Namespace, ending: ScriptEnding) -> None:
         params_dir=options.params_dir,
         params_values=options.params_values,
         sketch=options.sketch,
+        capsule=tuple(options.capsule),
+        capsule_limit=options.capsule_limit,
     )
     tracing = asked.tracing(options.journal, with_board(run))
     tracing.start()
@@ -151,6 +153,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--params-dir", type=Path, default=None)
     parser.add_argument("--params-values", action="store_true")
     parser.add_argument("--sketch", action="store_true")
+    parser.add_argument("--capsule", action="append", default=[])
+    parser.add_argument("--capsule-limit")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     return parser

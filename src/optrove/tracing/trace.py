@@ -17,6 +17,7 @@ from optrove.capture.runs import filter_of, new_run
 from optrove.capture.tracing import Tracing, active_tracing
 from optrove.errors import UnusableResults
 from optrove.frameworks.probe_protocol import ATEN
+from optrove.model.capsules import capsule_choice
 from optrove.tracing.children import traced_children
 from optrove.tracing.recorded import Recorded, store_journals, summarize_directory
 from optrove.trove.opening import check, journals_beside, located, make_directory, run_lock
@@ -47,6 +48,8 @@ class TraceOptions:
     params_values: bool = False
     sketch: bool = False
     level: str = ATEN
+    capsule: tuple[str, ...] = ()
+    capsule_limit: str | None = None
 
     def sinks(self) -> list[Sink]:
         """Return the sinks of these options; UnusableResults if a file cannot be opened."""
@@ -78,6 +81,7 @@ class TraceOptions:
             left_out=filter_of(self.include, self.exclude),
             sinks=(*self.sinks(), *sinks),
             process=process,
+            capsules=capsule_choice(self.capsule, self.capsule_limit),
             meanwhile=partial(traced_children, self),
         )
 
@@ -116,6 +120,8 @@ def trace(  # noqa: PLR0913 - the options of the command
     exclude: Sequence[str] = (),
     jsonl: str | Path | None = None,
     level: str = ATEN,
+    capsule: Sequence[str] = (),
+    capsule_limit: str | None = None,
 ) -> Iterator[Trace]:
     """Record every op call that is made inside the block, in any thread.
 
@@ -124,6 +130,8 @@ def trace(  # noqa: PLR0913 - the options of the command
     per call as well. ``backend`` is ``ttnn``, ``torch``, or ``auto``: ttnn where it gets
     imported, else torch. ``level`` is what is recorded of torch: ``aten``, the operations of the
     dispatcher, or ``api``, also the public functions, which makes torch leave some fast paths.
+    ``capsule`` names the calls whose tensors are kept with their values: ops, cases, ``worst``,
+    ``first``, ``every:N`` or ``all``; ``capsule_limit`` is a size such as ``500MB``.
     AlreadyTracing when the process is being traced.
 
     >>> import optrove
@@ -132,7 +140,16 @@ def trace(  # noqa: PLR0913 - the options of the command
     >>> t.summary().calls  # doctest: +SKIP
     """
     lines = None if jsonl is None else Path(jsonl)
-    options = TraceOptions(backend, tuple(include), tuple(exclude), model, lines, level=level)
+    options = TraceOptions(
+        backend,
+        tuple(include),
+        tuple(exclude),
+        model,
+        lines,
+        level=level,
+        capsule=(capsule,) if isinstance(capsule, str) else tuple(capsule),
+        capsule_limit=capsule_limit,
+    )
     run = new_run(_program(), sys.argv, model=model)
     place = located(None if store is None else str(store))
     tracing = options.tracing(journals_beside(place) / run.id, run)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.model.trove import Added, CallBlock, CallGroup, DescribedCase, TensorFacts
 from optrove.trove import reader as queries
+from optrove.trove.capsules import copy_capsules, remove_capsules
 from optrove.trove.database import batches, keys_of
 from optrove.trove.opening import reading, writing
 from optrove.trove.query import run_named
@@ -345,7 +346,10 @@ def merge_into(
         readers = [stack.enter_context(reading(each, on_recovered)) for each in troves]
         trove = stack.enter_context(writing(output, on_recovered))
         with trove.together():
-            return sum(map(trove.merge, readers), Added())
+            added = sum(map(trove.merge, readers), Added())
+        for reader in readers:
+            copy_capsules(reader.place, trove.place)
+    return added
 
 
 def remove_runs(
@@ -356,4 +360,6 @@ def remove_runs(
         with trove.reader() as reader:
             ids = tuple(dict.fromkeys(run_named(reader, name) for name in names))
         with trove.together():
-            return tuple((run_id, trove.remove_run(run_id)) for run_id in ids)
+            removed = tuple((run_id, trove.remove_run(run_id)) for run_id in ids)
+    remove_capsules(trove.place, ids)
+    return removed

@@ -21,6 +21,7 @@ from optrove.errors import NoTrove, OptroveError, UnusableJournal
 from optrove.journal.format import find_journals, header_line, is_being_written
 from optrove.model.trove import Added
 from optrove.settings import read_settings
+from optrove.trove.capsules import keep_capsules
 from optrove.trove.place import Place, place_of
 
 if TYPE_CHECKING:
@@ -194,10 +195,10 @@ def add_run_journals(
     from optrove.journal.reader import JournalReader
     from optrove.trove.trove import open_trove
 
-    if journals is None:
-        journals = map(JournalReader, find_journals(directory))
+    every = tuple(map(JournalReader, find_journals(directory)) if journals is None else journals)
     with open_trove(place, create=True) as trove:
-        added = sum(map(trove.add_journal, journals), Added())
+        added = sum(map(trove.add_journal, every), Added())
+    keep_capsules(place, directory, every)
     growing = any(map(is_being_written, find_journals(directory)))
     if not growing and not (directory / _KEPT).exists():
         remove_journals(directory)

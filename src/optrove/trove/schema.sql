@@ -11,7 +11,8 @@
 --     1   the first one
 --     2   sweeps with their plans; notes of attempts apart from their details; calls by the
 --         entries of run configurations
---     3   derived: times of calls, sets of tensors and origins, counts and results of attempts
+--     3   derived: times of calls, sets of tensors and origins, counts and results of attempts;
+--         files of capsules
 
 -- Facts about this database: its format and version, when and by which optrove it was created
 CREATE TABLE trove (
@@ -309,6 +310,13 @@ CREATE TABLE measurements (
     PRIMARY KEY (attempt_key, place),
     FOREIGN KEY (attempt_key) REFERENCES attempts (key) ON DELETE CASCADE
 ) WITHOUT ROWID;
+
+-- Files of capsules, the real tensors of chosen calls of a trove in PostgreSQL
+CREATE TABLE capsule_files (
+    name TEXT NOT NULL,  -- <run id>.<process>.jsonl, or the hash of a tensor with .safetensors
+    content BLOB NOT NULL,  -- content of the file
+    PRIMARY KEY (name)
+);
 
 -- Derived: the last Attempt at each Case on each kind of board
 CREATE TABLE last_attempts (

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from optrove.errors import BadData, NotReplayable
 from optrove.frameworks.executor import Compared, Executed, Raised, Stage, refuse_inert
 from optrove.frameworks.input_values import TorchInputs
+from optrove.frameworks.kept_tensors import KeptValues
 from optrove.frameworks.probe_protocol import API, ATEN, LEVELS, SingleCallRecorder, muted
 from optrove.frameworks.torch.domains import domain_of
 from optrove.frameworks.torch.probe import GETTERS, Signatures, TorchProbe, is_operation
@@ -201,14 +202,20 @@ class TorchExecutor:
         moved = sum(each.numel() * each.element_size() for each in every.values())
         return {"e2e_ns": found.median * 1e9, "flops": counter.get_total_flops(), "bytes": moved}
 
-    def rebuild(self, case: Case, seed: int, dtypes: Mapping[Any, Any]) -> dict[str, Any]:
-        """Return the arguments of a case by name; ``dtypes`` take the place of recorded ones."""
+    def rebuild(self, job: Job, case: Case, dtypes: Mapping[Any, Any]) -> dict[str, Any]:
+        """Return the arguments of a case by name; ``dtypes`` take the place of recorded ones.
+
+        Values are those of the Job's capsule, or made from its seed.
+        """
         given = dict(case.arguments)
         names = list(given)
         refuse_inert(given, self._tables())
         with muted():
             domain = domain_of(case.op, given)
-            inputs = TorchInputs(self.torch, given, seed, domain=domain, dtypes=dtypes)
+            kept = KeptValues(job.capsules)
+            inputs = TorchInputs(
+                self.torch, given, job.seed, domain=domain, dtypes=dtypes, kept=kept
+            )
 
             def tensor(spec: TensorSpec, path: str) -> Any:
                 place, _, inner = path[2:].partition("]")
@@ -374,7 +381,7 @@ class _Call:
 
     def arguments(self) -> dict[str, Any]:
         """Return new arguments, with the numbers of the Job's seed."""
-        return self._executor.rebuild(self._job.case, self._job.seed, {})
+        return self._executor.rebuild(self._job, self._job.case, {})
 
     def run(self, live: dict[str, Any]) -> Any:
         """Call the operation in the context that it was recorded in."""
@@ -414,7 +421,7 @@ class _Call:
                 return self._executor.references.results(self._job, dtypes)
         case = TorchTarget(device="cpu").placed(self._job.case)
         case = Case(case.op, tuple((name, rewrite(each, _plain)) for name, each in case.arguments))
-        live = self._executor.rebuild(case, self._job.seed, dtypes)
+        live = self._executor.rebuild(self._job, case, dtypes)
         result = self.run(live)
         return [each.detach().resolve_conj().resolve_neg() for each in self.results(result, live)]
 

@@ -107,3 +107,8 @@ CREATE TABLE results (
     PRIMARY KEY (run_key, case_key),
     FOREIGN KEY (run_key) REFERENCES runs (key) ON DELETE CASCADE
 ) WITHOUT ROWID;
+CREATE TABLE capsule_files (
+    name TEXT NOT NULL,
+    content BLOB NOT NULL,
+    PRIMARY KEY (name)
+);

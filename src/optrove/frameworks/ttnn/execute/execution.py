@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from optrove.errors import AlreadyTracing, BadData, NotReplayable
 from optrove.frameworks.executor import Executed, Raised, Stage, refuse_inert
+from optrove.frameworks.kept_tensors import KeptValues
 from optrove.frameworks.probe_protocol import SingleCallRecorder, muted
 from optrove.frameworks.ttnn.board.devices import ALONE, Devices
 from optrove.frameworks.ttnn.execute.comparing import OutputComparison
@@ -189,7 +190,10 @@ class TtnnExecutor:
         missing = MissingArguments()
         values = missing.fill(target, passing)
         mirrors = None if comparison is None else comparison.mirrors
-        contents = InputValues(self._ttnn, values, passing.roles, seed=job.seed, mirrors=mirrors)
+        kept = KeptValues(job.capsules)
+        contents = InputValues(
+            self._ttnn, values, passing.roles, seed=job.seed, mirrors=mirrors, kept=kept
+        )
         inputs = Inputs(
             self._ttnn,
             self._memory_configs,

@@ -20,6 +20,7 @@ from operator import ge
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.input_values import TorchInputs
+from optrove.frameworks.kept_tensors import KeptValues
 from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
 from optrove.frameworks.ttnn.shadow.golden import mirror_layout, torch_dtype
 from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, HostMirrors
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-    from optrove.model.values import MeshPlacement, Struct, Value
+    from optrove.model.values import MeshPlacement, Struct, Tile, Value
     from optrove.serializer.tables import Tables
 
 USUAL_TILE: Final = (32, 32)
@@ -71,12 +72,14 @@ class InputValues:
         *,
         seed: int,
         mirrors: HostMirrors | None = None,
+        kept: KeptValues | None = None,
     ) -> None:
         self._ttnn = ttnn
         self._names = names
         self._arguments = {names.get(name, name): value for name, value in arguments.items()}
         self._seed = seed
         self._mirrors = mirrors
+        self._kept = kept or KeptValues()
         self._inputs: TorchInputs | None = None
 
     def shards(
@@ -90,6 +93,9 @@ class InputValues:
         placement = spec.placement
         if not isinstance(placement, TtnnPlacement):
             raise TypeError("it is not a ttnn tensor")
+        kept = self._kept.parts(spec)
+        if kept is not None:
+            return self._kept_shards(spec, placement, kept, memory, for_device=for_device)
         if placement.mesh is None:
             return [self._packed(spec, argument, memory, for_device=for_device)]
         parts: dict[tuple[int, ...], Any] = {}
@@ -99,6 +105,28 @@ class InputValues:
                 parts[part] = self._packed(spec, argument, memory, for_device=for_device)
             shards.append(parts[part])
         return shards
+
+    def _kept_shards(
+        self,
+        spec: TensorSpec,
+        placement: TtnnPlacement,
+        parts: list[Any],
+        memory: Any,
+        *,
+        for_device: bool,
+    ) -> list[Any]:
+        chips = 1 if placement.mesh is None else len(placement.mesh.coordinates)
+        shapes = {tuple(part.shape) for part in parts}
+        if len(parts) != chips or shapes != {spec.shape}:
+            raise ValueError(
+                f"the capsule has {len(parts)} parts of {sorted(shapes)}, and the tensor "
+                f"{chips} of {spec.shape}"
+            )
+        made = {
+            id(part): self._from_torch(spec, placement, part, memory, for_device=for_device)
+            for part in parts
+        }
+        return [made[id(part)] for part in parts]
 
     def padded(self, shards: list[Any], shape: tuple[int, ...]) -> list[Any]:
         """Return the host tensors with zeros up to a shape."""
@@ -138,22 +166,36 @@ class InputValues:
     def _packed(self, spec: TensorSpec, argument: str, memory: Any, *, for_device: bool) -> Any:
         ttnn, name, placement = self._ttnn, self._names.get(argument, argument), spec.placement
         assert isinstance(placement, TtnnPlacement)  # noqa: S101 - narrows the type; shards has looked
-        dtype = ttnn.DataType[spec.dtype.removeprefix("ttnn.").upper()]
-        layout, tile = ttnn.Layout[placement.layout], placement.tile
-        known = None
-        if tile is not None and (tile.shape != USUAL_TILE or tile.transpose_of_faces):
-            known = ttnn.Tile(list(tile.shape), tile.transpose_of_faces)
-        if known is None and find_spec("torch") is None:
+        dtype = self._dtype(spec)
+        if _own_tile(placement) is None and find_spec("torch") is None:
             # Only a mock board works without torch, and its values are never read.
+            layout = ttnn.Layout[placement.layout]
             return ttnn.zeros(list(spec.shape), dtype=dtype, layout=layout)
-        drawing = self._drawing()
         wanted = torch_dtype(ttnn, import_module("torch"), dtype)
-        values = drawing.drawn(spec.shape, name, integers=not wanted.is_floating_point).to(wanted)
+        values = self._drawing().drawn(spec.shape, name, integers=not wanted.is_floating_point)
+        return self._from_torch(spec, placement, values.to(wanted), memory, for_device=for_device)
+
+    def _from_torch(
+        self,
+        spec: TensorSpec,
+        placement: TtnnPlacement,
+        values: Any,
+        memory: Any,
+        *,
+        for_device: bool,
+    ) -> Any:
+        """Return a host tensor with these values; unless ``for_device``, laid out as mirrors are."""
+        ttnn, tile, dtype = self._ttnn, _own_tile(placement), self._dtype(spec)
+        layout = ttnn.Layout[placement.layout]
         if not for_device and mirror_layout(ttnn, dtype) != layout:
-            layout, known = mirror_layout(ttnn, dtype), None
+            layout, tile = mirror_layout(ttnn, dtype), None
         if dtype == ttnn.bfloat16:  # as ttnn rounds, in a fraction of the time
             values = values.to(import_module("torch").bfloat16)
+        known = None if tile is None else ttnn.Tile(list(tile.shape), tile.transpose_of_faces)
         return ttnn.from_torch(values, dtype=dtype, layout=layout, tile=known, memory_config=memory)
+
+    def _dtype(self, spec: TensorSpec) -> Any:
+        return self._ttnn.DataType[spec.dtype.removeprefix("ttnn.").upper()]
 
     def _drawing(self) -> TorchInputs:
         if self._inputs is None:
@@ -164,7 +206,7 @@ class InputValues:
                     "numbers are drawn by torch, which is not installed; "
                     "pip install 'optrove[torch]'"
                 ) from error
-            self._inputs = TorchInputs(torch, self._arguments, self._seed)
+            self._inputs = TorchInputs(torch, self._arguments, self._seed, kept=self._kept)
         return self._inputs
 
 
@@ -361,6 +403,13 @@ class Inputs:
 
     def _dtype(self, spec: TensorSpec) -> Any:
         return self._ttnn.DataType[spec.dtype.removeprefix("ttnn.").upper()]
+
+
+def _own_tile(placement: TtnnPlacement) -> Tile | None:
+    """Return the tile of a tensor if it is not the usual one."""
+    tile = placement.tile
+    usual = tile is None or (tile.shape == USUAL_TILE and not tile.transpose_of_faces)
+    return None if usual else tile
 
 
 def _extent(mesh: MeshPlacement) -> tuple[int, ...]:
