@@ -33,6 +33,11 @@ CREATE TABLE call_blocks (
     FOREIGN KEY (recording_key) REFERENCES recordings (key) ON DELETE CASCADE
 );
 INSERT INTO "call_blocks" VALUES(3,0,5,X'780163646462646640058C2000140261184857F13EB0F5B6C59ACE25C2314C0C8CDF40E2C7408418884000D3B2DBD354BBA5B6732B872004B1B3908DC7AE02280A730B8A02A8FB90C5800E06BB19558C9191095900C806002C8F0BBD');
+CREATE TABLE capsule_files (
+    name TEXT NOT NULL,  -- <run id>.<process>.jsonl, or the hash of a tensor with .safetensors
+    content BLOB NOT NULL,  -- content of the file
+    PRIMARY KEY (name)
+);
 CREATE TABLE case_tensors (
     case_key INTEGER NOT NULL,  -- the Case that it is an argument of
     place INTEGER NOT NULL,  -- number in the order of the arguments

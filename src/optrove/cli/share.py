@@ -13,32 +13,39 @@ import click
 from optrove.cli.options import json_option, log_recovered, show, store_option
 from optrove.cli.progress import transfer_progress
 
+_with_capsules = click.option(
+    "--with-capsules", is_flag=True, help="Also the real tensors of calls."
+)
+
 
 @click.command()
 @click.argument("other", metavar="STORE")
 @click.option("--scrub", is_flag=True, help="Without paths, host names and user names.")
+@_with_capsules
 @store_option
 @json_option
-def push(*, other: str, scrub: bool, store: str | None, as_json: bool) -> None:
+def push(*, other: str, scrub: bool, with_capsules: bool, store: str | None, as_json: bool) -> None:
     """Send the runs that another trove lacks.
 
     STORE is a path or a postgresql:// URL; a missing trove is created. Runs, recordings and
     attempts are identified by their ids, so that only new ones are sent, in small transactions:
-    after an interruption, the same command sends the rest.
+    after an interruption, the same command sends the rest. Capsules stay here without
+    --with-capsules, because values may be private.
 
     \b
     Example:
       optrove push postgresql://team@db.example/optrove
       optrove push public.db --scrub
     """
-    _share(store, other, scrub=scrub, as_json=as_json)
+    _share(store, other, scrub=scrub, as_json=as_json, with_capsules=with_capsules)
 
 
 @click.command()
 @click.argument("other", metavar="STORE")
+@_with_capsules
 @store_option
 @json_option
-def pull(*, other: str, store: str | None, as_json: bool) -> None:
+def pull(*, other: str, with_capsules: bool, store: str | None, as_json: bool) -> None:
     """Fetch the runs that this trove lacks from another one.
 
     STORE is a path or a postgresql:// URL. Like push, in the other direction; after both, the two
@@ -48,7 +55,7 @@ def pull(*, other: str, store: str | None, as_json: bool) -> None:
     Example:
       optrove pull postgresql://reader@db.example/optrove
     """
-    _share(other, store, as_json=as_json)
+    _share(other, store, as_json=as_json, with_capsules=with_capsules)
 
 
 @click.command()
@@ -82,13 +89,23 @@ def roles(*, reader: str, writer: str) -> None:
     click.echo(grants(reader, writer), nl=False)
 
 
-def _share(source: str | None, target: str | None, *, scrub: bool = False, as_json: bool) -> None:
+def _share(
+    source: str | None,
+    target: str | None,
+    *,
+    scrub: bool = False,
+    as_json: bool,
+    with_capsules: bool,
+) -> None:
     from optrove.report.document import Paragraph
+    from optrove.trove.capsules import copy_capsules
     from optrove.trove.opening import located
     from optrove.trove.sharing import share
 
     with transfer_progress() as progress:
         sent = share(source, target, log_recovered, progress, scrub=scrub)
+    if with_capsules:
+        copy_capsules(located(source), located(target))
     to = str(located(target))
     new = f"{sent.calls:,} calls, {sent.attempts:,} attempts, {sent.cases_new:,} new cases"
     text = f"sent {sent.runs:,} runs to {to}: {new}"

@@ -440,7 +440,8 @@ class Sweep:
 
     ``targets`` and ``filters`` are as the user typed them, ``source`` and ``file`` are the origin
     of the cases, ``measured`` the additional measurements, ``left_out`` counts the cases that were
-    not planned, by reason. ``torch`` is the text of the TorchTarget of cases of torch, ``values`` the source of inputs.
+    not planned, by reason. ``torch`` is the text of the TorchTarget of cases of torch, ``values``
+    the source of inputs.
     """
 
     targets: tuple[str, ...] = ()

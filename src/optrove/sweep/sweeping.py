@@ -14,9 +14,9 @@ from optrove.errors import BadTarget
 from optrove.model.ops import ANY, VECTORS
 from optrove.model.records import OUT_OF_BUDGET, DeviceKind, Job, RunKind, Sweep, now
 from optrove.model.trove import PlannedCase
+from optrove.replay.capsules import with_values
 from optrove.replay.device_choice import TargetDevice
 from optrove.replay.judge import MEASURES
-from optrove.replay.capsules import with_values
 from optrove.replay.planning import PlannedJob, planned_by_id
 from optrove.replay.replay import AttemptWriter, default_workers, new_replay_run
 from optrove.replay.runner import Workers, run_jobs

@@ -113,7 +113,19 @@ def capsules_beside(path: Path) -> Path:
 
 
 @contextmanager
-def capsule_files(place: Place) -> Iterator[CapsuleFiles]:
+def reading_capsules(place: Place) -> Iterator[CapsuleFiles]:
+    """Open the files of a trove's capsules to read them."""
+    if place.path is not None:
+        yield FilesInDirectory(capsules_beside(place.path))
+        return
+    from optrove.trove.reader import open_reader
+
+    with open_reader(place) as reader:
+        yield FilesInDatabase(reader.connection)
+
+
+@contextmanager
+def writing_capsules(place: Place) -> Iterator[CapsuleFiles]:
     """Open the files of a trove's capsules; changes of a database are made as a whole."""
     if place.path is not None:
         yield FilesInDirectory(capsules_beside(place.path))
@@ -132,7 +144,7 @@ def keep_capsules(place: Place, directory: Path, journals: Iterable[JournalReade
     wanted = [journal for journal in journals if journal.capsules and journal.run is not None]
     if not wanted:
         return
-    with capsule_files(place) as files:
+    with writing_capsules(place) as files:
         present = set(files.names())
         for journal in wanted:
             source = TensorFiles(directory / "capsules" / journal.path.stem)
@@ -170,7 +182,7 @@ def capsules_of(place: Place, case_ids: Iterable[str] | None = None) -> dict[str
     """Return the capsules of a trove by case, of some cases or of all."""
     wanted = None if case_ids is None else set(case_ids)
     found: dict[str, list[Capsule]] = {}
-    with capsule_files(place) as files:
+    with reading_capsules(place) as files:
         for name in files.names():
             if name.endswith(LIST):
                 run_id, _, process = name.removesuffix(LIST).rpartition(".")
@@ -206,7 +218,7 @@ def local_tensors(place: Place, capsules: Iterable[Capsule]) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="optrove-capsules-") as made:
         wanted = {digest for each in capsules for digest in digests_of(each)}
-        with capsule_files(place) as files:
+        with reading_capsules(place) as files:
             for name in files.names():
                 if name.partition(".")[0] in wanted:
                     (Path(made) / name).write_bytes(files.read(name))
@@ -220,11 +232,11 @@ def digests_of(capsule: Capsule) -> list[str]:
 
 def copy_capsules(source: Place, target: Place) -> int:
     """Add the capsules of one trove to those of another; return how many files were new."""
-    with capsule_files(source) as files:
+    with reading_capsules(source) as files:
         names = files.names()
         if not names:
             return 0
-        with capsule_files(target) as others:
+        with writing_capsules(target) as others:
             new = [name for name in names if name not in set(others.names())]
             for name in new:
                 others.write(name, files.read(name))
@@ -234,7 +246,7 @@ def copy_capsules(source: Place, target: Place) -> int:
 def remove_capsules(place: Place, run_ids: Iterable[str]) -> None:
     """Remove the capsules of runs, and the tensors that no other capsule uses."""
     removed = set(run_ids)
-    with capsule_files(place) as files:
+    with writing_capsules(place) as files:
         names = files.names()
         gone = [name for name in names if name.endswith(LIST) and _run_of(name) in removed]
         if not gone:
