@@ -184,7 +184,7 @@ class InputValues:
         *,
         for_device: bool,
     ) -> Any:
-        """Return a host tensor with these values; unless ``for_device``, laid out as mirrors are."""
+        """Return a host tensor with these values; not ``for_device``, laid out as mirrors are."""
         ttnn, tile, dtype = self._ttnn, _own_tile(placement), self._dtype(spec)
         layout = ttnn.Layout[placement.layout]
         if not for_device and mirror_layout(ttnn, dtype) != layout:
