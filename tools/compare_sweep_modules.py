@@ -1,7 +1,7 @@
 """Compare tt-metal's runner and optrove: the vectors of sweep modules from which they return.
 
     python tools/compare_sweep_modules.py CHECKOUT --master FILE [--board galaxy]
-        [--modules 'model_traced/*.py'] [--limit N] [--seconds S] [--details]
+        [--modules 'model_traced/*.py' ...] [--limit N] [--seconds S] [--details]
 
 CHECKOUT is a directory of tt-metal, whose own code generates the vectors, passes them through the
 text of its vector files, and calls ``execute_test``. optrove generates and executes the vectors of
@@ -222,7 +222,7 @@ def main() -> int:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--master", type=Path, default=None)
     parser.add_argument("--board", default="galaxy")
-    parser.add_argument("--modules", default="model_traced/*.py")
+    parser.add_argument("--modules", nargs="+", default=["model_traced/*.py"])
     parser.add_argument("--limit", type=int, default=None)
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--details", action="store_true")
@@ -236,11 +236,9 @@ def main() -> int:
     arch = {"ARCH_NAME": find_board(given.board).arch}
     with environment({**changes, **arch}), mock_board(given.board):
         _prepare()
-        return _compare(
-            sorted((checkout / FRAMEWORK / "sweeps").glob(given.modules)),
-            options,
-            details=given.details,
-        )
+        sweeps = checkout / FRAMEWORK / "sweeps"
+        files = [file for pattern in given.modules for file in sorted(sweeps.glob(pattern))]
+        return _compare(list(dict.fromkeys(files)), options, details=given.details)
 
 
 def _prepare() -> None:

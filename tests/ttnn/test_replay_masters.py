@@ -59,6 +59,14 @@ ONE_D = {
     "mcast_in0": True,
     "fused_activation": {"op_type": 58, "param": []},
 }
+TWO_D = {
+    "type": "MatmulMultiCoreReuseMultiCastProgramConfig",
+    "compute_with_storage_grid_size": {"x": 2, "y": 2},
+    **dict.fromkeys(("in0_block_w", "out_subblock_h", "out_subblock_w"), 1),
+    **dict.fromkeys(("per_core_M", "per_core_N"), 1),
+    "transpose_mcast": False,
+    "fused_activation": "None",
+}
 SEMAPHORES = "multi_device_global_semaphore was not recorded; used instead: semaphores"
 
 # Op, arguments, outcome, and a text in the notes or the detail.
@@ -131,6 +139,101 @@ CASES = {
         {"arg0": LEFT, "arg1": RIGHT, "program_config": {"mystery": 1}},
         "not_run",
         "the recording has an argument that cannot be converted: program_config",
+    ),
+    "shards that the tracer does not record": (
+        "ttnn.relu",
+        {"arg0": tensor(1, 2, 64, 32, memory={**MEMORY, "memory_layout": "ND_SHARDED"})},
+        "not_run",
+        "the recording lost the shards of the memory of arg0",
+    ),
+    "a memory configuration as text": (
+        "ttnn.relu",
+        {
+            "arg0": tensor(
+                *(1, 1, 64, 64),
+                memory="MemoryConfig(memory_layout=TensorMemoryLayout::HEIGHT_SHARDED,"
+                'buffer_type=BufferType::L1,shard_spec=ShardSpec{grid=[{"start":{"x":0,"y":0},'
+                '"end":{"x":1,"y":0}], shape=[32, 64], orientation=ShardOrientation::ROW_MAJOR},'
+                "nd_shard_spec=std::nullopt,created_with_nd_shard_spec=0,per_core_allocation=0)",
+            )
+        },
+        "passed",
+        None,
+    ),
+    "low tiles": (
+        "ttnn.matmul",
+        {
+            "arg0": tensor(
+                *(1, 1, 32, 64),
+                memory={
+                    "memory_layout": "TensorMemoryLayout.HEIGHT_SHARDED",
+                    "buffer_type": "BufferType.L1",
+                    "shard_spec": {
+                        "grid": [{"start": {"x": 0, "y": 0}, "end": {"x": 1, "y": 0}}],
+                        "shape": [16, 64],
+                        "orientation": "ROW_MAJOR",
+                    },
+                },
+            ),
+            "arg1": RIGHT,
+        },
+        "passed",
+        None,
+    ),
+    "an argument that is absent": (
+        "ttnn.relu",
+        {"arg0": LEFT, "memory_config": "__ABSENT__"},
+        "passed",
+        None,
+    ),
+    "an argument of another kind": (
+        "ttnn.relu",
+        {"arg0": LEFT, "memory_config": 7},
+        "not_run",
+        "the recording has an argument that cannot be converted: memory_config (7",
+    ),
+    "a tensor that was not recorded": (
+        "ttnn.relu",
+        {"arg0": None},
+        "not_run",
+        "the recording has an argument that cannot be converted: arg0 (None",
+    ),
+    "a list with a hole": (
+        "ttnn.concat",
+        {"arg0": [LEFT, None], "dim": 2},
+        "not_run",
+        "the recording has an argument that cannot be converted: arg0",
+    ),
+    "an argument of another version": (
+        "ttnn.relu",
+        {"arg0": LEFT, "from_the_future": 7},
+        "not_run",
+        "the installed ttnn has no parameter for from_the_future",
+    ),
+    "one that is not set": (
+        "ttnn.relu",
+        {"arg0": LEFT, "from_the_future": None},
+        "passed",
+        "the installed ttnn has no parameter from_the_future; left out: None",
+    ),
+    "a field that is not set": (
+        "ttnn.matmul",
+        {"arg0": LEFT, "arg1": RIGHT, "program_config": {**TWO_D, "from_the_future": False}},
+        "passed",
+        "has no field from_the_future, which program_config does not set",
+    ),
+    "lists and grids in other forms": (
+        "ttnn.matmul",
+        {"arg0": LEFT, "arg1": RIGHT, "core_grid": {"x": 8, "y": 8}},
+        "passed",
+        None,
+    ),
+    "a list as text": ("ttnn.permute", {"arg0": LEFT, "arg1": "(0, 1, 3, 2)"}, "passed", None),
+    "semaphores that are null": (
+        f"{ASYNC}all_gather_async",
+        {"arg0": GATHERED, "dim": 3, "multi_device_global_semaphore": None},
+        "passed",
+        SEMAPHORES,
     ),
     "a true answer": (
         "ttnn.matmul",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from collections import defaultdict
@@ -95,7 +96,8 @@ class _Recorded:
     """How Runs have recorded their cases.
 
     Imported ones have provenance, and configurations as the files have them. Traced ones have the
-    arguments that were passed by place; the first call of a case counts.
+    id of the Run, which tt-metal requires as ``trace_uid``, and the arguments that were passed by
+    place; the first call of a case counts.
     """
 
     def __init__(self, reader: TroveReader) -> None:
@@ -115,7 +117,9 @@ class _Recorded:
     def of(self, row: ExecutionRow) -> Iterator[ExecutionRow]:
         """Yield executions of a case by a Run, one for each configuration of the file."""
         if row.run_id not in self._provenance:
-            yield replace(row, places=self._places(row.run_id).get(row.case_id, ()))
+            places = self._places(row.run_id).get(row.case_id, ())
+            trace = (("trace_uid", json.dumps(row.run_id)),)
+            yield replace(row, places=places, provenance=trace)
             return
         if row.run_id not in self._configurations:
             by_case = self._configurations[row.run_id] = defaultdict(list)

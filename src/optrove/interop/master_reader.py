@@ -297,16 +297,17 @@ class _MasterReader:
         if not listed:
             self.counter.note(NO_EXECUTIONS)
             return [(Source(UNKNOWN, None), 0)]
-        executed = [
-            self._execution(each, f"{path}.executions[{index}]")
-            for index, each in enumerate(listed)
+        return [
+            each
+            for index, item in enumerate(listed)
+            for each in self._execution(item, f"{path}.executions[{index}]")
         ]
-        return [each for each in executed if each is not None]
 
-    def _execution(self, data: Json, where: str) -> tuple[Source, int] | None:
+    def _execution(self, data: Json, where: str) -> list[tuple[Source, int]]:
+        """Return the sources of an execution, each with the count; older files list several."""
         if not isinstance(data, dict):
             self.faults.append(expected("an object", where, data))
-            return None
+            return []
         machine = self._machine(data.get("machine_info"))
         count = data.get("count")
         if count is None:
@@ -314,22 +315,25 @@ class _MasterReader:
             count = 1
         if type(count) is not int or not 0 <= count < _COUNT_LIMIT:
             self.faults.append(expected("a non-negative integer", f"{where}.count", count))
-            return None
-        name, model = data.get("source"), data.get("model")
-        if isinstance(name, list) and len(name) == 1:
-            (name,) = name
-        if name is None or name == []:
-            source = self._unnamed(machine)
-        elif _is_name(name) and (model is None or _is_name(model)):
-            source = Source(name, model if "model" in data else model_of(name), machine)
-        else:
-            self.faults.append(expected("a name", f"{where}.source", name))
-            return None
+            return []
+        sources = self._execution_sources(data, machine, where)
         rest = {key: item for key, item in data.items() if key not in _EXECUTION_KEYS}
         if self._trace_uid is not None:
             rest.setdefault("trace_uid", self._trace_uid)
         provenance = sorted((key, json.dumps(item, sort_keys=True)) for key, item in rest.items())
-        return replace(source, provenance=tuple(provenance)), count
+        return [(replace(each, provenance=tuple(provenance)), count) for each in sources]
+
+    def _execution_sources(
+        self, data: dict[str, Any], machine: Machine, where: str
+    ) -> list[Source]:
+        source, model = data.get("source"), data.get("model")
+        names = source if isinstance(source, list) else [] if source is None else [source]
+        if not all(map(_is_name, names)) or not (model is None or _is_name(model)):
+            self.faults.append(expected("a name or a list of them", f"{where}.source", source))
+            return []
+        return [
+            Source(name, model if "model" in data else model_of(name), machine) for name in names
+        ] or [self._unnamed(machine)]
 
     def _machine(self, data: Json) -> Machine:
         """Return a machine; a file repeats the same few thousands of times."""

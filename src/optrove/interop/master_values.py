@@ -141,12 +141,14 @@ def _is_memory(data: dict[str, Any]) -> bool:
     return "memory_layout" in data and "buffer_type" in data
 
 
-def read_memory(data: dict[str, Any], path: str, notes: PartNotes) -> Struct:
+def read_memory(data: dict[str, Any] | str, path: str, notes: PartNotes) -> Struct:
     """Read a memory configuration; a part of unknown form is kept verbatim.
 
-    As ttnn has it, ``nd_shard_spec`` counts only where the configuration was made with one;
-    otherwise it follows from ``shard_spec``.
+    It is an object, or the text that ttnn prints. As ttnn has it, ``nd_shard_spec`` counts only
+    where the configuration was made with one; otherwise it follows from ``shard_spec``.
     """
+    if isinstance(data, str):
+        data = _printed_memory(data)
     if _is_wire(data):
         exact = decode(data)
         if not isinstance(exact, Struct):
@@ -164,6 +166,26 @@ def read_memory(data: dict[str, Any], path: str, notes: PartNotes) -> Struct:
     for key in sorted(data.keys() - _MEMORY_FIELDS - _DERIVED - set(_SWITCHES)):
         notes.add(f"not kept: {key} of a memory configuration")
     return Struct("ttnn.MemoryConfig", tuple(fields))
+
+
+_PRINTED_MEMORY: Final = re.compile(
+    r"MemoryConfig\(memory_layout=(?P<memory_layout>[\w:]+),\s*buffer_type=(?P<buffer_type>[\w:]+)"
+    r",\s*shard_spec=(?P<shard_spec>.*?)(?:,\s*nd_shard_spec=(?P<nd_shard_spec>.*?)"
+    r",\s*created_with_nd_shard_spec=(?P<created_with_nd_shard_spec>[01])"
+    r"(?P<switches>(?:,\s*\w+=[01])*))?\)\Z",
+    re.DOTALL,
+)
+
+
+def _printed_memory(text: str) -> dict[str, Any]:
+    """Return the fields of a memory configuration that ttnn printed."""
+    found = _PRINTED_MEMORY.match(text)
+    if found is None:
+        raise UnknownForm(f"{text[:80]!r} is not a memory configuration")
+    fields: dict[str, Any] = {key: item for key, item in found.groupdict().items() if item}
+    fields |= {name: f"{name}=1" in fields.pop("switches", "") for name in _SWITCHES}
+    fields["created_with_nd_shard_spec"] = fields.get("created_with_nd_shard_spec") == "1"
+    return fields
 
 
 def _shard(data: Json, path: str, notes: PartNotes) -> Value:
@@ -373,11 +395,13 @@ def _word(text: str) -> Value:
 
 USUAL_TILE: Final = Tile((32, 32), (16, 16))
 _ALWAYS_TILED: Final = frozenset({"ttnn.bfloat8_b", "ttnn.bfloat4_b"})
+_LOW_TILES: Final = frozenset({1, 2, 4, 8, 16})
 _SHARDED_IN_ROWS: Final = frozenset({"WIDTH_SHARDED", "BLOCK_SHARDED"})
 _MAX_CHIPS: Final = 4096
 
 # The kinds of repairs, as they are counted.
 PADDED: Final = "padded shape and tile of a tensor: not recorded, those of 32x32 tiles"
+TILED: Final = "padded shape and tile of a tensor: not recorded, by the height of its shards"
 ALIGNED: Final = "padded shape of a tensor: not recorded, computed from its alignment"
 CHIPS: Final = "chips of a tensor: not recorded, the whole mesh row by row"
 NO_CHIPS: Final = "chips of a tensor: not recorded, left empty"
@@ -397,13 +421,15 @@ def read_tensor(data: dict[str, Any], path: str, notes: PartNotes) -> TensorSpec
     shape = counts(_first(data, "original_shape", "shape"))
     dtype = f"ttnn.{member(_first(data, 'original_dtype', 'dtype'), 'DataType').lower()}"
     layout = member(data.get("layout"), "Layout")
-    storage = member(data.get("storage_type"), "StorageType").lower().removesuffix("_storage")
     memory = data.get("memory_config")
+    storage = "device"
+    if memory is None or data.get("storage_type") is not None:
+        storage = member(data.get("storage_type"), "StorageType").lower().removesuffix("_storage")
     if memory is not None:
         memory = read_memory(memory, f"{path}.memory_config", notes)
-    tile = USUAL_TILE if layout == "TILE" else None
+    tile = _tile(memory) if layout == "TILE" else None
     mesh_shape, mesh = _spread(data, notes)
-    notes.add(PADDED)
+    notes.add(PADDED if tile in (None, USUAL_TILE) else TILED)
     if "values" in data:
         notes.add(VALUES)
     placement = TtnnPlacement(
@@ -423,14 +449,33 @@ def _first(data: dict[str, Any], *names: str) -> Json:
     return next((data[name] for name in names if data.get(name) is not None), None)
 
 
-def _alignment(tile: Tile | None, memory: Struct | None) -> tuple[int, ...]:
-    if tile is not None:
-        return tile.shape
+def _tile(memory: Struct | None) -> Tile:
+    """Return the tile of a tensor: the usual one, or a lower one if shards are as low as that.
+
+    Shards are whole tiles, and ttnn has no other tiles of these heights in use.
+    """
+    _, shard = _shard_shape(memory)
+    if len(shard) == len(USUAL_TILE.shape) and shard[0] in _LOW_TILES:
+        return Tile((shard[0], USUAL_TILE.shape[1]), (shard[0], USUAL_TILE.face_shape[1]))
+    return USUAL_TILE
+
+
+def _shard_shape(memory: Struct | None) -> tuple[str, tuple[int, ...]]:
+    """Return the layout of a memory configuration, and the shape of its shards; else nothing."""
     match {} if memory is None else dict(memory.fields):
         case {"memory_layout": Symbol(_, layout), "shard_spec": Struct(_, fields)}:
             match dict(fields).get("shape"):
-                case List((*_, Int(width))) if layout in _SHARDED_IN_ROWS and width > 0:
-                    return (width,)
+                case List(items):
+                    return layout, tuple(item.value for item in items if isinstance(item, Int))
+    return "", ()
+
+
+def _alignment(tile: Tile | None, memory: Struct | None) -> tuple[int, ...]:
+    if tile is not None:
+        return tile.shape
+    layout, shard = _shard_shape(memory)
+    if layout in _SHARDED_IN_ROWS and shard and shard[-1] > 0:
+        return (shard[-1],)
     return (1,)
 
 
@@ -458,14 +503,16 @@ def _spread(
     """Read the mesh of a tensor, and the placement of the tensor on it."""
     if isinstance(data.get("tensor_placement"), dict):
         mesh = data["tensor_placement"]
-        words, shape = re.findall(r"'([^']*)'", str(mesh["placement"])), "mesh_device_shape"
+        words, shape = re.findall(r"'([^']*)'", str(mesh.get("placement"))), "mesh_device_shape"
     elif isinstance(data.get("mesh_device"), dict):
         mesh = data["mesh_device"]
         words, shape = mesh.get("placements", []), "shape"
     else:
-        notes.add(NO_MESH)
-        return None, None
+        mesh, words, shape = {}, [], "shape"
     mesh_shape = None if mesh.get(shape) is None else counts(mesh[shape])
+    if mesh.get("distribution_shape") is None:
+        notes.add(NO_MESH)
+        return mesh_shape, None
     distribution = counts(mesh["distribution_shape"])
     placements = tuple(_placement(word) for word in words)
     chips = _chips(distribution, mesh_shape)
@@ -549,6 +596,8 @@ _UNSUPPORTED: Final = re.compile(
     r"\[ unsupported type , (?:std::reference_wrapper<)?(.*?)>?\s*\]\Z"
 )
 _IDENTIFIED: Final = re.compile(r" (at 0x[0-9a-fA-F]+|object \d+)>")
+_CALLED: Final = re.compile(r"(?:ttnn\.)?[A-Z]\w+\(\w+=.*\)\Z", re.DOTALL)
+"""An object that was written as its text: ``CoreGrid(x=8, y=8)``."""
 _SPECIAL_FLOATS: Final = frozenset({"inf", "-inf", "nan"})
 _MESH_DEVICES: Final = frozenset({"MeshDevice", "Device", "ttnn.MeshDevice"})
 _MALFORMED: Final = (BadData, AttributeError, LookupError, TypeError, ValueError)
@@ -558,6 +607,9 @@ _MAX_CACHED: Final = 8192
 SPECIAL_FLOAT: Final = "infinite or undefined numbers: written as text"
 BY_TYPE: Final = "nullopt: recognized by its type"
 UNPARSED: Final = "UnparsedElement: parsed again"
+LEFT_OUT: Final = "arguments that the file calls absent: left out"
+ABSENT: Final = "__ABSENT__"
+"""The value of an argument that a configuration does not have, as tt-metal's loader writes it."""
 
 
 @dataclass(slots=True)
@@ -599,6 +651,9 @@ class ArgumentReader:
         numbers = _Numbers()
         named, parts = [], []
         for name, data in sorted(arguments, key=lambda item: argument_order(item[0])):
+            if data == ABSENT:
+                parts.append((name, PartNotes([LEFT_OUT])))
+                continue
             one = _Argument(self._known, numbers, printed=printed)
             named.append((name, one.value(data, "")))
             parts.append((name, one.notes))
@@ -636,6 +691,12 @@ class _Argument:
         if data in _SPECIAL_FLOATS:
             self.notes.add(SPECIAL_FLOAT)
             return Float(float(data))
+        if _CALLED.match(data):
+            try:
+                value = read_printed(data)
+            except UnknownForm:
+                return Text(data)
+            return value if isinstance(value, Struct) else Text(data)
         return Text(data)
 
     def _printed_text(self, data: str, path: str) -> Value:
@@ -776,6 +837,8 @@ def _symbol_or_printed(kind: str, text: str) -> Value:
 
 def _printed_as(kind: str, text: str) -> Value:
     """Read printed text that the file says to be of ``kind``."""
+    if kind == "MemoryConfig":
+        return read_memory(text, "", PartNotes())
     if kind == "NdShardSpec":
         return read_shards(text, kind)
     if kind in _WITHOUT_FIELDS and re.fullmatch(rf"<[\w.]*\b{kind} object[^>]*>", text):

@@ -143,10 +143,7 @@ class _FileReader:
 
     def read(self) -> None:
         """Read all files, except those of tests that did not pass."""
-        statuses = {
-            folder: _sidecar(folder / STATUS).get("status", _PASSED)
-            for folder in {path.parent for path in self._files}
-        }
+        statuses = {folder: _status(folder) for folder in {path.parent for path in self._files}}
         for path in self._files:
             if statuses[path.parent] == _PASSED:
                 self._take(path)
@@ -292,6 +289,14 @@ def _sidecar(path: Path) -> dict[str, Json]:
     except (OSError, BadData):
         return {}
     return data if isinstance(data, dict) else {}
+
+
+def _status(folder: Path) -> str:
+    """Return how the test of a directory ended; calls without a test count as passed."""
+    if not (folder / STATUS).exists():
+        return _PASSED
+    status = _sidecar(folder / STATUS).get("status")
+    return status if isinstance(status, str) else "have no readable status"
 
 
 def _meshes(data: Json) -> Iterator[dict[str, Json]]:

@@ -261,3 +261,5 @@ def test_a_trace_is_exported_as_its_program_passed_the_arguments(options):
     (config,) = written["operations"]["fake.add"]["configurations"]
     assert config["arguments"] == {"arg0": 1, "arg1": 2}
     assert config["optrove"]["arguments"] == {"a": 1, "b": 2}
+    (execution,) = config["executions"]
+    assert execution["trace_uid"] == "1f" * 16  # tt-metal's database requires one

@@ -9,7 +9,7 @@ from optrove.frameworks.ttnn.execute.invoking import Target
 from optrove.frameworks.ttnn.execute.missing_arguments import MissingArguments
 from optrove.frameworks.ttnn.execute.positional_arguments import argument_passing
 from optrove.frameworks.ttnn.signatures import read_stub
-from optrove.model.values import Handle, Int, List, Mapping, Opaque, Text
+from optrove.model.values import Handle, Int, List, Mapping, Null, Opaque, Text
 
 SEMAPHORE = "ttnn._ttnn.global_semaphore.global_semaphore"
 GATHER = Target(
@@ -58,6 +58,24 @@ def test_another_required_argument_is_named_and_nothing_is_supplied():
     assert excuse is not None
     assert excuse.startswith("the recording lacks the required argument dim")
     assert missing.excuse(REFUSED) is None
+
+
+def test_a_refusal_for_the_sake_of_semaphores_is_no_verdict():
+    _, missing = filled(GATHER, x=Int(1), dim=Int(3))
+    refused = Raised("RuntimeError", "TT_FATAL: expected 4 semaphores\nbacktrace: ...")
+    excuse = missing.excuse(refused)
+    names = "barrier_semaphore, multi_device_global_semaphore"
+    assert excuse == f"the recording lacks the semaphores {names}"
+    other = Raised("RuntimeError", "TT_FATAL: no\nbacktrace: global_semaphore.cpp")
+    assert missing.excuse(other) is None
+
+
+def test_an_argument_without_a_parameter_is_named_or_left_out_if_it_is_none():
+    values, missing = filled(GATHER, x=Int(1), dim=Int(3), newer=Null(), other=Int(1))
+    assert "newer" not in values
+    assert values["other"] == Int(1)
+    assert any("no parameter newer" in note for note in missing.notes)
+    assert "no parameter for other" in (missing.excuse(NOT_TAKEN) or "")
 
 
 def test_a_value_that_cannot_be_converted_is_named():

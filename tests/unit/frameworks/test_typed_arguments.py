@@ -33,6 +33,14 @@ def dictionary(**entries):
         (Text("False"), "bool", Bool(value=False)),
         (Text("12"), "int", Int(12)),
         (Text("0.5"), "float | None", Float(0.5)),
+        (Float(-1.0), "int", Int(-1)),
+        (Text("[1, 32]"), "ttnn._ttnn.types.Shape", List((Int(1), Int(32)))),
+        (Text("(1, 32)"), "collections.abc.Sequence[int] | None", List((Int(1), Int(32)))),
+        (
+            Struct("ttnn.Core", (("block_h", Int(8)), ("block_w", Int(4)))),
+            f"{CONFIG} | None",
+            Struct("ttnn.ProgramConfig", (("block_h", Int(8)), ("block_w", Int(4)))),
+        ),
         (
             dictionary(block_w=Int(1), type=Text("ProgramConfig")),
             f"{CONFIG} | None",
@@ -60,6 +68,10 @@ def test_a_value_becomes_what_the_parameter_takes(value, annotation, converted):
         (dictionary(block_w=Int(1)), "dict[str, int]"),
         (CACHE, MODE),
         (List((Int(1),)), "collections.abc.Sequence[int]"),
+        (Float(1.5), "int"),
+        (Text("[1, x]"), "collections.abc.Sequence[int]"),
+        (Text("[1, 2]"), "str"),
+        (Struct("ttnn.Core", (("x", Int(8)),)), CONFIG),
     ],
 )
 def test_any_other_value_stays_as_it_is(value, annotation):
@@ -69,3 +81,21 @@ def test_any_other_value_stays_as_it_is(value, annotation):
 def test_an_overload_that_takes_the_value_as_it_is_comes_first():
     assert TYPES.converted(Int(1), ["bool", "int"]) == Int(1)
     assert TYPES.converted(Int(1), []) == Int(1)
+
+
+TENSOR = "ttnn._ttnn.tensor.Tensor"
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation"),
+    [
+        (Null(), TENSOR),
+        (Int(7), f"{CONFIG} | None"),
+        (Float(0.5), "int"),
+        (List((Null(),)), f"collections.abc.Sequence[{TENSOR}]"),
+        (List((Int(1),)), f"{TENSOR} | None"),
+    ],
+)
+def test_a_value_that_no_parameter_takes_is_recognized(value, annotation):
+    assert not TYPES.fits(value, annotation)
+    assert TYPES.fits(value, "object")

@@ -262,13 +262,13 @@ def test_a_directory_of_tests_is_read_as_tt_metal_stores_it(tmp_path):
     spec = tensor()
     del spec["tensor_placement"]
     spec["mesh_device"] = {**spread, "shape": [1, 2], "device_ids": [4, 0]}
-    for number, status in enumerate(("passed", "failed", "passed")):
+    for number, status in enumerate(("passed", "failed", "passed", None)):
         folder = tmp_path / "trace" / f"{number:016x}"
         folder.mkdir(parents=True)
         args = [{"position": 0, "value": spec}]
         write_parameters(folder, number + 1, args=args, kwargs={"n": number})
         content = {"test_nodeid": f"t.py::{number}", "status": status}
-        (folder / "_status.json").write_text(json.dumps(content))
+        (folder / "_status.json").write_text(json.dumps(content) if status else '{"status": "pa')
     metadata = {
         "test_source": "demo.py",
         "HF_MODEL": "meta/llama",
@@ -283,6 +283,7 @@ def test_a_directory_of_tests_is_read_as_tt_metal_stores_it(tmp_path):
         (imported,), fidelity = read_file(place, strict=True)
         assert [dict(each.case.arguments)["n"] for each in imported.cases] == [Int(0), Int(2)]
         assert dict(fidelity.notes)["not read: calls of tests that failed"] == 1
+        assert dict(fidelity.notes)["not read: calls of tests that have no readable status"] == 1
         assert not any("other names" in kind for kind, _ in fidelity.notes)
         assert imported.run.source == "demo.py [HF_MODEL:meta/llama]"
         assert imported.run.model == "meta/llama"

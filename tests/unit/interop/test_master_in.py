@@ -6,6 +6,7 @@ import pytest
 from masters import (
     EVERYTHING,
     GALAXY,
+    SHARDS,
     configuration,
     master,
     memory,
@@ -146,6 +147,69 @@ def test_the_text_that_ttnn_prints_of_shards_is_read_too():
     found, _ = read_arguments({"memory_config": memory("WIDTH_SHARDED", "L1", text)}, strict=True)
     shard = dict(found["memory_config"].fields)["shard_spec"]
     assert dict(shard.fields)["grid"] == core_ranges((core_range(core(0, 0), core(7, 4)),))
+
+
+PRINTED_SHARDS = (
+    'ShardSpec{grid=[{"start":{"x":0,"y":0},"end":{"x":7,"y":4}], shape=[49, 32], '
+    "orientation=ShardOrientation::ROW_MAJOR}"
+)
+ND_SHARDS = (
+    '{"shard_shape":[1, 32],"grid":[{"start":{"x":0,"y":0},"end":{"x":1,"y":0}}],'
+    '"orientation":"ShardOrientation::ROW_MAJOR",'
+    '"shard_distribution_strategy":"ShardDistributionStrategy::ROUND_ROBIN_1D"}'
+)
+
+
+@pytest.mark.parametrize(
+    ("layout", "shards", "more", "given"),
+    [
+        ("INTERLEAVED", "std::nullopt", "", set()),
+        ("WIDTH_SHARDED", PRINTED_SHARDS, "", {"shard_spec"}),
+        ("WIDTH_SHARDED", PRINTED_SHARDS, "nd_shard_spec=std::nullopt,", {"shard_spec"}),
+        ("ND_SHARDED", "std::nullopt", f"nd_shard_spec={ND_SHARDS},", {"nd_shard_spec"}),
+    ],
+)
+def test_a_memory_configuration_may_be_the_text_that_ttnn_prints(layout, shards, more, given):
+    by_nd = int("nd_shard_spec" in given)
+    end = f",{more}created_with_nd_shard_spec={by_nd},per_core_allocation=0" if more else ""
+    text = (
+        f"MemoryConfig(memory_layout=TensorMemoryLayout::{layout},buffer_type=BufferType::L1,"
+        f"shard_spec={shards}{end})"
+    )
+    written = {"arg0": tensor(stored_in=text), "m": {"type": "MemoryConfig", "value": text}}
+    found, _ = read_arguments(written, strict=True)
+    assert found["arg0"].placement.memory == found["m"]
+    fields = dict(found["m"].fields)
+    assert fields["memory_layout"] == Symbol("ttnn.TensorMemoryLayout", layout)
+    specs = {name for name in ("shard_spec", "nd_shard_spec") if fields[name] != Null()}
+    assert specs == given
+
+
+def test_a_tile_is_as_low_as_the_shards_of_its_tensor():
+    for height, tile in ((16, 16), (1, 1), (24, 32), (64, 32)):
+        stored_in = memory("HEIGHT_SHARDED", "L1", {**SHARDS, "shape": [height, 64]})
+        found, fidelity = read_arguments({"arg0": tensor((1, 1, 17, 64), stored_in=stored_in)})
+        placement = found["arg0"].placement
+        assert placement.tile.shape == (tile, 32)
+        assert placement.padded_shape[2] == -(-17 // tile) * tile
+        assert any("by the height" in note for note, _ in fidelity.notes) == (tile < 32)
+
+
+def test_an_absent_argument_is_left_out_and_an_object_may_be_its_text():
+    written = {"dim": "__ABSENT__", "grid": "ttnn.CoreGrid(x=8, y=7)", "mode": "Bilinear(x)"}
+    found, fidelity = read_arguments(written, strict=True)
+    grid = Struct("ttnn.CoreGrid", (("x", Int(8)), ("y", Int(7))))
+    assert found == {"grid": grid, "mode": Text("Bilinear(x)")}
+    assert ("arguments that the file calls absent: left out", 1) in fidelity.notes
+
+
+def test_a_tensor_without_a_distribution_or_storage_is_still_a_tensor():
+    original = tensor(tensor_placement={"placement": "['PlacementReplicate']"})
+    del original["storage_type"]
+    found, fidelity = read_arguments({"arg0": original}, strict=True)
+    placement = found["arg0"].placement
+    assert (placement.storage, placement.mesh, placement.mesh_shape) == ("device", None, None)
+    assert ("mesh of a tensor: not recorded, left empty", 1) in fidelity.notes
 
 
 def test_chips_that_the_file_does_not_tell_are_left_empty():
@@ -339,6 +403,13 @@ def test_contexts_are_executions():
     del config["executions"]
     (imported,), _ = read(master(config))
     assert (imported.run.source, imported.cases[0].count) == ("a.py", 1)
+
+
+def test_an_execution_of_several_sources_counts_for_each():
+    context = {"source": ["a.py", "b.py [HF_MODEL:m]"], "machine_info": GALAXY, "count": 3}
+    runs, _ = read(master(configuration({"a": 1}, executions=[context])))
+    found = [(each.run.source, each.run.model, each.cases[0].count) for each in runs]
+    assert found == [("a.py", None, 3), ("b.py [HF_MODEL:m]", "m", 3)]
 
 
 def test_a_mesh_may_be_written_as_text():

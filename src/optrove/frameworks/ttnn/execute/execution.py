@@ -28,7 +28,7 @@ from optrove.frameworks.ttnn.execute.files import (
 )
 from optrove.frameworks.ttnn.execute.inputs import Inputs, InputValues, MemoryConfigs
 from optrove.frameworks.ttnn.execute.invoking import Target, Targets, spread
-from optrove.frameworks.ttnn.execute.missing_arguments import MissingArguments
+from optrove.frameworks.ttnn.execute.missing_arguments import MissingArguments, lost_shards
 from optrove.frameworks.ttnn.execute.positional_arguments import argument_passing
 from optrove.frameworks.ttnn.probe.patching import PROBE_ATTRIBUTE
 from optrove.frameworks.ttnn.probe.probe import attach
@@ -72,9 +72,10 @@ class _Rebuilt:
 class _Refused(Exception):
     """A tensor that this board or this ttnn refuses, which is the result of the case."""
 
-    def __init__(self, argument: str, raised: Raised) -> None:
+    def __init__(self, argument: str, raised: Raised, excuse: str | None) -> None:
         super().__init__(f"refused while the tensor for {argument} was made; the op was not called")
         self.raised = raised
+        self.excuse = excuse
 
 
 class TtnnExecutor:
@@ -128,7 +129,7 @@ class TtnnExecutor:
             try:
                 rebuilt = self._rebuild(job, file, target, comparison)
             except _Refused as refusal:
-                return Executed(raised=refusal.raised, notes=(str(refusal),))
+                return Executed(raised=refusal.raised, notes=(str(refusal),), excuse=refusal.excuse)
             if comparison is not None:
                 comparison.prepare(target.operation, rebuilt.arguments, rebuilt.keywords)
         on_stage(Stage.CALLING)
@@ -235,7 +236,7 @@ class TtnnExecutor:
     ) -> dict[str, Any]:
         tables, device = self._recorder.tables(), self._devices.live
         complete = [
-            missing.recipes(value, name, self._ttnn, tables, device)
+            missing.buildable(value, name, self._ttnn, tables, device)
             for name, value in values.items()
         ]
         refuse_inert(dict(zip(values, complete, strict=True)), tables)
@@ -247,7 +248,8 @@ class TtnnExecutor:
             try:
                 return inputs.make(spec, name)
             except RuntimeError as error:  # ttnn itself refuses it
-                refusals.append(_Refused(name, Raised(type(error).__name__, str(error))))
+                raised = Raised(type(error).__name__, str(error))
+                refusals.append(_Refused(name, raised, _lost_memory(spec, name)))
                 raise
 
         try:
@@ -282,6 +284,14 @@ class TtnnExecutor:
             duration_ns=duration,
         )
         return executed, result
+
+
+def _lost_memory(spec: TensorSpec, name: str) -> str | None:
+    """Return why a tensor that cannot be made is the fault of the recording; None if it is not."""
+    placement = spec.placement
+    if isinstance(placement, TtnnPlacement) and lost_shards(placement.memory, of_tensor=True):
+        return f"the recording lost the shards of the memory of {name}"
+    return None
 
 
 def _refuse_several_devices(case: Case) -> None:

@@ -48,6 +48,16 @@ class Target:
         found = (each.annotations.get(name) for each in self.overloads)
         return next(filter(None, found), "")
 
+    def has(self, name: str) -> bool:
+        """Return whether there is a parameter of this name; True if that is unknown."""
+        if self.overloads:
+            return name == "self" or any(name in each.names for each in self.overloads)
+        if self.signature is None:
+            return True
+        parameters = self.signature.parameters
+        takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+        return takes_any or name in parameters
+
     def name(self, op: str) -> str:
         """Return ttnn's own name of the target; ``op`` may be one of several names for it."""
         return op if self.operation is None else str(self.operation.python_fully_qualified_name)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from optrove.frameworks.ttnn.execute.positional_arguments import is_unwritten
 from optrove.model.case import rewrite
 from optrove.model.values import (
+    Bool,
     DeviceRef,
     Handle,
     Int,
@@ -29,10 +30,14 @@ from optrove.model.values import (
     TensorSpec,
     TtnnPlacement,
     Value,
+    walk,
 )
 from optrove.serializer.describe import describe
+from optrove.serializer.tables import StructConverter
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from optrove.frameworks.executor import Raised
     from optrove.frameworks.ttnn.execute.invoking import Target
     from optrove.frameworks.ttnn.execute.positional_arguments import ArgumentPassing
@@ -142,6 +147,8 @@ class MissingArguments:
     _supplied: set[str] = field(default_factory=set)
     _absent: list[str] = field(default_factory=list)
     _unfit: list[str] = field(default_factory=list)
+    _unknown: list[str] = field(default_factory=list)
+    _dropped: list[str] = field(default_factory=list)
 
     def fill(self, target: Target, passing: ArgumentPassing) -> dict[str, Value]:
         """Return the arguments of a call, complete and converted as far as possible."""
@@ -152,13 +159,17 @@ class MissingArguments:
         known = KnownArguments(passing.values)
         filled: dict[str, Value] = {}
         for name, value in passing.values.items():
-            if not is_unwritten(value):
-                filled[name] = value
-            elif name in required and _is_semaphore(target.annotation(name)):
-                filled[name] = self._semaphores(target, name, target.annotation(name))
-            else:
+            annotation = target.annotation(passing.roles.get(name, name))
+            is_empty = is_unwritten(value) or (isinstance(value, Null) and "None" not in annotation)
+            if is_empty and _is_semaphore(annotation):
+                filled[name] = self._semaphores(target, name, annotation)
+            elif is_unwritten(value):
                 self._substitute(name, value, known, filled, is_required=name in required)
+            else:
+                filled[name] = value
+                self.lost += [f"{name} ({each})" for each in _lost_parts(value)]
         self._complete(target, passing, filled)
+        self._dropped = _optional_semaphores(target, filled)
         return self._converted(target, passing, filled)
 
     def _substitute(
@@ -223,6 +234,11 @@ class MissingArguments:
         fitting = [each for each in target.overloads if taken <= each.names]
         for name, value in values.items():
             role = passing.roles.get(name, name)
+            if not target.has(role):
+                if isinstance(value, Null) and name not in passing.places:
+                    self.notes.append(f"the installed ttnn has no parameter {name}; left out: None")
+                    continue
+                self._unknown.append(name)
             kinds = [
                 each.annotations[role]
                 for each in fitting or target.overloads
@@ -247,6 +263,15 @@ class MissingArguments:
             if self._unfit:
                 unfit = "; ".join(self._unfit)
                 return f"the recording has an argument that cannot be converted: {unfit}"
+            if self._unknown:
+                unknown = ", ".join(self._unknown)
+                return (
+                    f"the installed ttnn has no parameter for {unknown}; recorded with another "
+                    f"version?"
+                )
+        semaphores = sorted({*self._supplied, *self._dropped})
+        if semaphores and "semaphore" in raised.text.partition("backtrace:")[0].lower():
+            return f"the recording lacks the semaphores {', '.join(semaphores)}"
         if self.lost:
             return (
                 f"the recording lost the value of {', '.join(self.lost)}; a call with a substitute "
@@ -254,10 +279,15 @@ class MissingArguments:
             )
         return None
 
-    def recipes(self, value: Value, path: str, ttnn: Any, tables: Tables, device: Any) -> Value:
-        """Return an argument whose semaphores all have a recipe, supplied where it is missing."""
+    def buildable(self, value: Value, path: str, ttnn: Any, tables: Tables, device: Any) -> Value:
+        """Return an argument as the installed ttnn builds it.
 
-        def with_recipe(part: Value) -> Value:
+        Semaphores without a recipe get one. Fields of other versions that are not set are left out.
+        """
+
+        def changed(part: Value) -> Value:
+            if isinstance(part, Struct):
+                return self._without_unset(part, path, tables)
             if not isinstance(part, Handle) or part.recipe is not None or part.type != SEMAPHORE:
                 return part
             if path not in self._supplied:
@@ -267,7 +297,63 @@ class MissingArguments:
                 )
             return replace(part, recipe=_semaphore_recipe(ttnn, tables, device))
 
-        return rewrite(value, with_recipe)
+        return rewrite(value, changed)
+
+    def _without_unset(self, value: Struct, path: str, tables: Tables) -> Struct:
+        converter = tables.by_name.get(value.type)
+        if not isinstance(converter, StructConverter) or converter.names is None:
+            return value
+        known = {*converter.names, *converter.optional}
+        unset = [
+            name
+            for name, item in value.fields
+            if name not in known and item in (Null(), Bool(value=False))
+        ]
+        if not unset:
+            return value
+        self.notes.append(
+            f"{value.type} of the installed ttnn has no field {', '.join(unset)}, "
+            f"which {path} does not set"
+        )
+        return Struct(value.type, tuple(each for each in value.fields if each[0] not in unset))
+
+
+def lost_shards(memory: Value | None, *, of_tensor: bool) -> bool:
+    """Return whether a recording lost the shards of a sharded memory configuration.
+
+    An argument may leave the shards to the operation, except for N-dimensional ones.
+    """
+    match memory:
+        case Struct("ttnn.MemoryConfig", fields):
+            match dict(fields):
+                case {"memory_layout": Symbol(_, layout), **rest} if "SHARDED" in layout:
+                    specs = (rest.get("shard_spec", Null()), rest.get("nd_shard_spec", Null()))
+                    is_lost = all(isinstance(spec, Null) for spec in specs)
+                    return is_lost and (of_tensor or layout.startswith("ND"))
+    return False
+
+
+def _lost_parts(value: Value) -> Iterator[str]:
+    """Yield the parts of an argument that the recording lost, in words."""
+    for _, part in walk(value):
+        match part:
+            case TensorSpec(placement=TtnnPlacement(memory=memory)):
+                if lost_shards(memory, of_tensor=True):
+                    yield "the shards of its memory"
+            case Struct("ttnn.MemoryConfig"):
+                if lost_shards(part, of_tensor=False):
+                    yield "its shards"
+
+
+def _optional_semaphores(target: Target, filled: dict[str, Value]) -> list[str]:
+    """Return the optional parameters for semaphores without an argument."""
+    found = {
+        name
+        for each in target.overloads
+        for name, annotation in each.annotations.items()
+        if _is_semaphore(annotation) and name not in filled
+    }
+    return sorted(found)
 
 
 def _is_semaphore(annotation: str) -> bool:

@@ -2,14 +2,16 @@
 
 Files of other programs leave some values unconverted: a member of an enumeration as text
 (``CACHE``), ``nullopt`` as text, 0 and 1 for a switch, a configuration as a plain dictionary. The
-annotation of the parameter says what was passed. A value that already has a type of the annotation
-is never touched, and neither is one that no rule converts.
+annotation of the parameter says what was passed. A value that has a type of the annotation is never
+changed, and neither is one that no rule converts.
 """
 
 from __future__ import annotations
 
 import re
+from ast import literal_eval
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from optrove.frameworks.ttnn.convert.configs import constructors
@@ -23,6 +25,7 @@ from optrove.model.values import (
     Null,
     Struct,
     Symbol,
+    TensorSpec,
     Text,
     Tuple,
     Value,
@@ -34,6 +37,15 @@ if TYPE_CHECKING:
 
 _NULLS: Final = frozenset({"nullopt", "std::nullopt", "None", "null"})
 _TRUTHS: Final = {"true": True, "false": False, "1": True, "0": False}
+_TAKEN_BY: Final[dict[type, set[str]]] = {
+    Null: {"None"},
+    Text: {"str"},
+    Bool: {"bool", "int", "float"},
+    Int: {"int", "float"},
+    Float: {"float"},
+}
+"""The annotations that take a plain value as it is."""
+
 _PATH: Final = re.compile(r"[A-Za-z_][\w.]*\.(\w+)")
 _ITEMS: Final = re.compile(r"collections\.abc\.(?:Sequence|Set)\[(.*)\]\Z")
 
@@ -82,27 +94,27 @@ class ArgumentTypes:
         return next((each for each in found if each is not None), value)
 
     def fits(self, value: Value, annotation: str) -> bool:
-        """Return whether a value that may be unconverted has a type of the annotation."""
+        """Return whether a value has a type of the annotation, as far as that can be known."""
         kinds = _alternatives(annotation)
+        if "object" in kinds or type(value) in _TAKEN_BY:
+            return bool(kinds & {"object", *_TAKEN_BY.get(type(value), ())})
         match value:
-            case Text():
-                return "str" in kinds or "object" in kinds
-            case Bool():
-                return bool(kinds & {"bool", "int", "float", "object"})
-            case Int(number):
-                return bool(kinds & {"int", "float", "object"}) or (
-                    number not in (0, 1) and "bool" not in kinds
-                )
             case Mapping():
-                return "dict" in annotation or "object" in kinds or "Mapping" in annotation
+                return "dict" in annotation or "Mapping" in annotation
+            case TensorSpec():
+                return "Tensor" in annotation.replace("tensor.", "")
             case Symbol(name, _):
                 paths = [path[0] for path in _PATH.finditer(annotation)]
                 return not paths or any(
                     self.members.get(path, (name,))[0] == name for path in paths
                 )
             case List(items) | Tuple(items):
-                inner = _item_annotation(annotation)
-                return inner is None or all(self.fits(item, inner) for item in items)
+                rows = _item_annotations(annotation)
+                if not rows:
+                    return not all(map(_is_single, kinds))
+                return any(all(self.fits(item, row) for item in items) for row in rows)
+            case Struct():
+                return self._as_annotated(value, annotation) is None
         return True
 
     def _converted(self, value: Value, annotation: str) -> Value | None:
@@ -112,20 +124,38 @@ class ArgumentTypes:
                 return self._from_text(text, annotation, kinds)
             case Int(0 | 1 as number) if "bool" in kinds:
                 return Bool(value=number == 1)
+            case Float(number) if "int" in kinds and number.is_integer():
+                return Int(int(number))
             case Symbol(_, name):
                 return self.member(annotation, name)
             case Mapping(entries):
                 return self._from_mapping(entries, annotation)
+            case Struct():
+                return self._as_annotated(value, annotation)
             case List(items) | Tuple(items):
-                inner = _item_annotation(annotation)
-                if inner is None:
-                    return None
-                return type(value)(tuple(self.converted(item, [inner]) for item in items))
+                for row in _item_annotations(annotation):
+                    made = type(value)(tuple(self.converted(item, [row]) for item in items))
+                    if self.fits(made, annotation):
+                        return made
         return None
 
-    def _from_text(self, text: str, annotation: str, kinds: set[str]) -> Value | None:
+    def _as_annotated(self, value: Struct, annotation: str) -> Struct | None:
+        """Return an object as one of the only class in the annotation, if it has its fields.
+
+        Files have a grid of cores in the form of a core, for example. None if the object has a
+        class of the annotation already, or if there are several to choose from.
+        """
+        known = [self.fields[each] for each in _alternatives(annotation) if each in self.fields]
+        names = {name for name, _ in value.fields}
+        if len(known) == 1 and known[0][0] != value.type and known[0][1] == names:
+            return Struct(known[0][0], value.fields)
+        return None
+
+    def _from_text(self, text: str, annotation: str, kinds: frozenset[str]) -> Value | None:
         if text in _NULLS and "None" in kinds:
             return Null()
+        if text.startswith(("[", "(")) and ("Sequence" in annotation or "Shape" in annotation):
+            return _row(text)
         if "bool" in kinds and text.lower() in _TRUTHS:
             return Bool(value=_TRUTHS[text.lower()])
         for kind, make in (("int", lambda word: Int(int(word))), ("float", _float)):
@@ -154,11 +184,38 @@ def _float(text: str) -> Value:
     return Float(float(text))
 
 
+def _row(text: str) -> Value | None:
+    """Return the list of numbers that a text shows, such as ``[1, 32]``; None if it shows none."""
+    try:
+        return _numbers(literal_eval(text))
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+def _numbers(data: object) -> Value:
+    match data:
+        case list() | tuple():
+            return List(tuple(map(_numbers, data)))
+        case bool():
+            return Bool(data)
+        case int():
+            return Int(data)
+        case float():
+            return Float(data)
+    raise ValueError(f"{data!r} is not a number")
+
+
+def _is_single(kind: str) -> bool:
+    """Return whether a type takes one value, never a row of them."""
+    return kind in ("int", "float", "bool", "str", "None") or kind.endswith((".Tensor", "Config"))
+
+
 def _members(kind: type) -> Iterable[str]:
     return getattr(kind, "__members__", {}).keys()
 
 
-def _alternatives(annotation: str) -> set[str]:
+@lru_cache(maxsize=1024)  # more than ttnn has: every replayed call asks for those of its op
+def _alternatives(annotation: str) -> frozenset[str]:
     """Return the parts of an annotation outside of brackets: those of ``a | b[c | d]`` are two."""
     parts, depth, start = [], 0, 0
     for place, sign in enumerate(annotation):
@@ -166,10 +223,9 @@ def _alternatives(annotation: str) -> set[str]:
         if sign == "|" and depth == 0:
             parts.append(annotation[start:place].strip())
             start = place + 1
-    return {*parts, annotation[start:].strip()}
+    return frozenset({*parts, annotation[start:].strip()})
 
 
-def _item_annotation(annotation: str) -> str | None:
-    """Return the annotation of the items of a sequence; None if there is none, or several."""
-    found = [match[1] for kind in _alternatives(annotation) if (match := _ITEMS.match(kind))]
-    return found[0] if len(found) == 1 else None
+def _item_annotations(annotation: str) -> list[str]:
+    """Return the annotations of the items of each kind of row that an annotation has."""
+    return [match[1] for kind in _alternatives(annotation) if (match := _ITEMS.match(kind))]
