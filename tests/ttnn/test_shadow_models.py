@@ -3,6 +3,14 @@
 import pytest
 import torch
 
+from optrove.frameworks.ttnn.shadow.golden_overrides import (
+    average_pool,
+    fill_pages,
+    in_pages,
+    max_pool,
+    update_pages,
+)
+
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 
 
@@ -286,6 +294,35 @@ def test_a_cache_is_written_on_the_chips_that_are_asked_for(ttnn, report, row):
     assert (found[2][:, 0, 5] == 1).all()
 
 
+def test_pages_of_a_cache_are_a_ring_and_have_the_view_of_the_caller():
+    cache = torch.zeros(4, 1, 64, 128)
+    tokens = torch.randn(1, 2, 32, 256)
+    table = torch.tensor([[0, 1], [2, 3]], dtype=torch.int32)
+    places = torch.tensor([70, -1], dtype=torch.int32)
+    found = update_pages(
+        cache,
+        tokens,
+        update_idxs_tensor=places,
+        page_table=table,
+        block_size=32,
+        cache_position_modulo=64,
+    )
+    expected = torch.zeros(4, 1, 32, 256)
+    expected[0, 0, 6] = tokens[0, 0, 0]
+    assert torch.equal(in_pages(found, 1, 32, 256), expected)
+    # A row of a tile is a row of a tile in every view.
+    assert torch.equal(found[0, 0, 6], tokens[0, 0, 0, :128])
+    assert torch.equal(found[0, 0, 38], tokens[0, 0, 0, 128:])
+
+    prompt = torch.randn(1, 1, 96, 128)
+    found = fill_pages(torch.zeros(2, 1, 32, 128), prompt, table[:1], cache_position_modulo=64)
+    assert torch.equal(found[0], prompt[0, :, 64:])
+    assert torch.equal(found[1], prompt[0, :, 32:64])
+
+    shared = update_pages(torch.zeros(1, 1, 32, 256), tokens, update_idxs=[3, 4], share_cache=True)
+    assert torch.equal(shared[0, 0, 3:5], tokens[0, :, 0])
+
+
 def test_chips_exchange_their_shares(ttnn, report, row):
     numbers = torch.randn(1, 64, 32, 256).bfloat16()
     tensor = ttnn.from_torch(
@@ -309,3 +346,36 @@ def test_padding_with_values_that_a_dtype_cannot_hold(ttnn, report, put):
         assert (output[:, :, 32:] == expected).all()
     output = ttnn.pad(put(ones.int(), ttnn.uint32), padding, value=-1)
     assert (ttnn.to_torch(output)[:, :, 32:].long() & 0xFFFFFFFF == 2**32 - 1).all()
+
+
+@pytest.mark.parametrize("ceil_mode", [False, True])
+@pytest.mark.parametrize("count_include_pad", [False, True])
+def test_pools_agree_with_torch_for_two_and_four_sides(ceil_mode, count_include_pad):
+    images = torch.randn(2, 3, 10, 11)
+    rows = images.permute(0, 2, 3, 1).reshape(1, 1, -1, 3)
+    pool = torch.nn.functional.avg_pool2d
+    expected = pool(images, 3, 2, 1, ceil_mode=ceil_mode, count_include_pad=count_include_pad)
+    largest, places = torch.nn.functional.max_pool2d(
+        images, 3, 2, 1, ceil_mode=ceil_mode, return_indices=True
+    )
+    sizes = (2, 10, 11, 3, (3, 3), (2, 2))
+    for padding in ((1, 1), (1, 1, 1, 1)):
+        options = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
+        found = average_pool(rows, *sizes, padding, **options)
+        assert near(found, expected.permute(0, 2, 3, 1))
+        both = max_pool(rows, *sizes, padding, ceil_mode=ceil_mode, return_indices=True)
+        for one, other in zip(both, (largest, places), strict=True):
+            assert torch.equal(one.flatten(), other.permute(0, 2, 3, 1).flatten())
+
+
+def test_one_sided_padding_is_not_counted():
+    found = average_pool(
+        torch.ones(1, 1, 16, 1), 1, 4, 4, 1, (2, 2), (2, 2), (1, 1, 0, 0), count_include_pad=False
+    )
+    assert (found == 1).all()
+
+
+def test_the_largest_numbers_are_sorted_in_any_case(ttnn, report, put):
+    numbers = torch.randn(1, 1, 32, 64).bfloat16()
+    values, _ = ttnn.topk(put(numbers), 32, dim=-1, largest=False, sorted=False)
+    assert torch.equal(ttnn.to_torch(values), numbers.sort(-1).values[..., :32])

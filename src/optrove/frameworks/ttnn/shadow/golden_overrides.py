@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from importlib import import_module
+from itertools import islice
 from typing import Any, Final
 
 GoldenOverride = Callable[..., Any]
@@ -390,44 +391,229 @@ def transposed_convolution(  # noqa: PLR0913 - the arguments of the op
     return (answer.permute(0, 2, 3, 1).reshape(1, 1, -1, answer.shape[1]),)
 
 
-def fill_pages(
+def largest_first(  # noqa: PLR0913 - the arguments of the op
+    input_tensor: Any,
+    k: int = 32,
+    dim: int = -1,
+    largest: bool = True,  # noqa: FBT001, FBT002 - the signature of the op
+    sorted: bool = True,  # noqa: A002, ARG001, FBT001, FBT002 - the device sorts in any case
+    *,
+    stable: bool = False,
+    indices_tensor: Any = None,
+    **others: Any,  # noqa: ARG001 - they choose where it computes
+) -> tuple[Any, Any]:
+    """Return the largest numbers, or the smallest, in order, and their places or labels."""
+    torch = import_module("torch")
+    if stable:
+        values, places = torch.sort(input_tensor, dim=dim, descending=largest, stable=True)
+        values, places = values.narrow(dim, 0, k), places.narrow(dim, 0, k)
+    else:
+        values, places = torch.topk(input_tensor, k, dim=dim, largest=largest, sorted=True)
+    if indices_tensor is not None:
+        places = torch.gather(indices_tensor.to(torch.int64), dim, places)
+    return values, places
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """How many rows and columns are added at each side of an image."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+    @classmethod
+    def of(cls, padding: Iterable[int]) -> _Sides:
+        """Return the sides of two or four numbers."""
+        sizes = tuple(padding)
+        if len(sizes) == 2:  # noqa: PLR2004 - height and width
+            return cls(sizes[0], sizes[0], sizes[1], sizes[1])
+        return cls(*sizes)
+
+    def around(self, images: Any, value: float) -> Any:
+        """Return images with the sides filled."""
+        pad = import_module("torch").nn.functional.pad
+        return pad(images, (self.left, self.right, self.top, self.bottom), value=value)
+
+
+def _images(rows: Any, batch: int, height: int, width: int, channels: int) -> Any:
+    """Return [batch, channel, row, column] of rows of channels."""
+    return rows.reshape(batch, height, width, -1)[..., :channels].permute(0, 3, 1, 2)
+
+
+def _rows(images: Any, *, is_sliced: bool) -> Any:
+    """Return rows of channels: flat, or as [batch, row, column, channel]."""
+    rows = images.permute(0, 2, 3, 1)
+    return rows if is_sliced else rows.reshape(1, 1, -1, images.shape[1])
+
+
+def _started_inside(images: Any, sizes: tuple[int, int], stride: Any, sides: _Sides) -> Any:
+    """Drop windows that start behind the image, which a rounded-up size may have."""
+    for axis, size, before in ((2, sizes[0], sides.top), (3, sizes[1], sides.left)):
+        count = images.shape[axis]
+        if (count - 1) * tuple(stride)[axis - 2] >= size + before:
+            images = images.narrow(axis, 0, count - 1)
+    return images
+
+
+def average_pool(  # noqa: PLR0913, PLR0917 - the arguments of the op
+    input_tensor: Any,
+    batch_size: int,
+    input_h: int,
+    input_w: int,
+    channels: int,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool = False,  # noqa: FBT001, FBT002 - the signature of the op
+    count_include_pad: bool = True,  # noqa: FBT001, FBT002 - likewise
+    divisor_override: int | None = None,
+    dram_slice_config: Any = None,
+    **others: Any,  # noqa: ARG001 - they choose where it computes
+) -> Any:
+    """Average the numbers of each window; padding counts only if that is asked for."""
+    torch, sides = import_module("torch"), _Sides.of(padding)
+    images = _images(input_tensor, batch_size, input_h, input_w, channels)
+
+    def sums(numbers: Any) -> Any:
+        found = torch.nn.functional.avg_pool2d(
+            numbers, tuple(kernel_size), tuple(stride), ceil_mode=ceil_mode, divisor_override=1
+        )
+        return _started_inside(found, (input_h, input_w), stride, sides)
+
+    divisors: Any = divisor_override
+    if divisor_override is None:
+        ones = sides.around(torch.ones_like(images[:1, :1]), float(count_include_pad))
+        divisors = sums(ones)
+    averages = sums(sides.around(images, 0.0)) / divisors
+    return _rows(averages, is_sliced=dram_slice_config is not None)
+
+
+def max_pool(  # noqa: PLR0913, PLR0917 - the arguments of the op
+    input_tensor: Any,
+    batch_size: int,
+    input_h: int,
+    input_w: int,
+    channels: int,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any = (1, 1),
+    ceil_mode: bool = False,  # noqa: FBT001, FBT002 - the signature of the op
+    return_indices: bool = False,  # noqa: FBT001, FBT002 - likewise
+    dram_slice_config: Any = None,
+    **others: Any,  # noqa: ARG001 - they choose where it computes
+) -> Any:
+    """Return the largest number of each window, and its place in the image."""
+    torch, sides = import_module("torch"), _Sides.of(padding)
+    images = _images(input_tensor, batch_size, input_h, input_w, channels)
+    wide = sides.around(images.float(), -math.inf)
+    found = torch.nn.functional.max_pool2d(
+        wide,
+        tuple(kernel_size),
+        tuple(stride),
+        dilation=tuple(dilation),
+        ceil_mode=ceil_mode,
+        return_indices=True,
+    )
+    values, places = (_started_inside(x, (input_h, input_w), stride, sides) for x in found)
+    is_sliced = dram_slice_config is not None
+    if not return_indices:
+        return _rows(values, is_sliced=is_sliced)
+    columns = wide.shape[-1]
+    places = (places // columns - sides.top) * input_w + places % columns - sides.left
+    return _rows(values, is_sliced=is_sliced), _rows(places, is_sliced=is_sliced)
+
+
+def _adaptive(pool: str) -> GoldenOverride:
+    def compute(
+        input_tensor: Any,
+        batch_size: int,
+        input_h: int,
+        input_w: int,
+        channels: int,
+        output_size: Any,
+        **others: Any,  # noqa: ARG001 - they choose where it computes
+    ) -> Any:
+        functions = import_module("torch").nn.functional
+        images = _images(input_tensor, batch_size, input_h, input_w, channels)
+        answer = getattr(functions, pool)(images, tuple(output_size))
+        return _rows(answer, is_sliced=False)
+
+    return compute
+
+
+def fill_pages(  # noqa: PLR0913 - the arguments of the op
     cache_tensor: Any,
     input_tensor: Any,
     page_table: Any,
     *,
     batch_idx_tensor: Any = None,
     batch_idx: int = 0,
+    block_size: int | None = None,
+    cache_position_modulo: int | None = None,
+    valid_seq_len_tensor: Any = None,
 ) -> Any:
     """Write the keys or values of whole prompts to the pages of their users."""
-    filled, block = cache_tensor.clone(), cache_tensor.shape[2]
+    block = block_size or cache_tensor.shape[2]
+    filled = in_pages(cache_tensor, input_tensor.shape[1], block, input_tensor.shape[-1]).clone()
     users = [batch_idx] if batch_idx_tensor is None else batch_idx_tensor.flatten().tolist()
+    if valid_seq_len_tensor is not None:
+        input_tensor = input_tensor[:, :, : int(valid_seq_len_tensor.flatten()[0])]
+    ring = None if cache_position_modulo is None else cache_position_modulo // block
     for user, row in zip(users, input_tensor, strict=True):
         for place, part in enumerate(row.split(block, dim=1)):
-            page = _page(page_table, user, place)
+            page = _page(page_table, user, place if ring is None else place % ring)
             if page is not None:
                 filled[page, :, : part.shape[1]] = part
-    return filled
+    return in_pages(filled, *cache_tensor.shape[1:])
 
 
-def update_pages(
+def update_pages(  # noqa: PLR0913 - the arguments of the op
     cache_tensor: Any,
     input_tensor: Any,
     *,
     update_idxs: Iterable[int] = (),
     update_idxs_tensor: Any = None,
     page_table: Any = None,
+    share_cache: bool = False,
+    batch_offset: int = 0,
+    block_size: int | None = None,
+    num_kv_heads: int | None = None,
+    cache_position_modulo: int | None = None,
 ) -> Any:
     """Write the key or value of one token for each user at the user's position."""
-    updated, heads, block = cache_tensor.clone(), cache_tensor.shape[1], cache_tensor.shape[2]
+    if batch_offset:
+        raise ValueError("a batch offset is not supported")
+    heads, block = num_kv_heads or cache_tensor.shape[1], block_size or cache_tensor.shape[2]
+    updated = in_pages(cache_tensor, heads, block, input_tensor.shape[-1]).clone()
     indices = update_idxs if update_idxs_tensor is None else update_idxs_tensor.flatten().tolist()
-    for user, position in enumerate(map(_place, indices)):
+    users = input_tensor.shape[1]
+    for user, position in enumerate(map(_place, islice(indices, users))):
         if position is None:
             continue
-        page = user if page_table is None else _page(page_table, user, position // block)
-        if page is not None:
-            place = position if page_table is None else position % block
-            updated[page, :, place] = input_tensor[0, user, :heads]
-    return updated
+        place, page = position, 0 if share_cache else user
+        if page_table is not None:
+            place = position if cache_position_modulo is None else position % cache_position_modulo
+            found = _page(page_table, user, place // block)
+            if found is None:
+                continue
+            page, place = found, place % block
+        updated[page, :, place] = input_tensor[0, user, :heads]
+    return in_pages(updated, *cache_tensor.shape[1:])
+
+
+def in_pages(cache: Any, heads: int, block: int, size: int) -> Any:
+    """Return a cache whose pages are read as other numbers of heads, places and columns.
+
+    The memory of a page is a sequence of tiles, which are regrouped.
+    """
+    if tuple(cache.shape[1:]) == (heads, block, size):
+        return cache
+    tiles = cache.unflatten(-1, (-1, TILE)).unflatten(2, (-1, TILE)).transpose(3, 4)
+    tiles = tiles.reshape(len(cache), heads, block // TILE, size // TILE, TILE, TILE)
+    return tiles.transpose(3, 4).reshape(len(cache), heads, block, size)
 
 
 def update_two_caches(
@@ -446,6 +632,11 @@ def update_two_caches(
 
 OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
     "ttnn.reshape": reshape,
+    "ttnn.topk": largest_first,
+    "ttnn.avg_pool2d": average_pool,
+    "ttnn.max_pool2d": max_pool,
+    "ttnn.adaptive_avg_pool2d": _adaptive("adaptive_avg_pool2d"),
+    "ttnn.adaptive_max_pool2d": _adaptive("adaptive_max_pool2d"),
     "ttnn.transformer.split_query_key_value_and_split_heads": split_query_key_value,
     "ttnn.conv_transpose2d": transposed_convolution,
     "ttnn.experimental.rotary_embedding": rotate_halves,
@@ -612,6 +803,14 @@ FAULTY: Final[Mapping[str, str]] = {
         "wrong: does not know that the columns of a sharded input are grouped by head"
     ),
     "ttnn.experimental.rotary_embedding": "partial: rotates a single token only",
+    "ttnn.topk": "wrong: without sorted=True it has another order than the device",
+    "ttnn.avg_pool2d": (
+        "wrong: if padding is given for four sides, it counts padding that "
+        "count_include_pad=False leaves out; partial: needs a file of tt-metal's tests"
+    ),
+    "ttnn.max_pool2d": "partial: needs a file of tt-metal's tests",
+    "ttnn.adaptive_avg_pool2d": "partial: needs a file of tt-metal's tests",
+    "ttnn.adaptive_max_pool2d": "partial: needs a file of tt-metal's tests",
     "ttnn.linear": "partial: a bias of more dimensions than the output raises",
     "ttnn.embedding": "partial: takes a table of two dimensions only",
     "ttnn.pad": "partial: raises for values that the dtype cannot hold",
