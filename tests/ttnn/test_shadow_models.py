@@ -3,12 +3,17 @@
 import pytest
 import torch
 
+from optrove.errors import NoNumbers
 from optrove.frameworks.ttnn.shadow.golden_overrides import (
+    as_conv2d,
     average_pool,
     fill_pages,
     in_pages,
     max_pool,
+    scatter,
+    squares_and_sums,
     update_pages,
+    with_sums,
 )
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
@@ -379,3 +384,45 @@ def test_the_largest_numbers_are_sorted_in_any_case(ttnn, report, put):
     numbers = torch.randn(1, 1, 32, 64).bfloat16()
     values, _ = ttnn.topk(put(numbers), 32, dim=-1, largest=False, sorted=False)
     assert torch.equal(ttnn.to_torch(values), numbers.sort(-1).values[..., :32])
+
+
+def test_numbers_are_combined_where_they_are_scattered():
+    numbers, places = torch.ones(2, 4), torch.tensor([[0, 0], [3, 1]])
+    source = torch.full((2, 2), 2.0)
+    found = scatter(numbers, 1, places, source, reduce="add")
+    assert found.tolist() == [[5, 1, 1, 1], [1, 3, 1, 3]]
+    assert scatter(numbers, 1, places, source)[1].tolist() == [1, 2, 1, 2]
+
+
+def test_an_argument_that_a_golden_function_ignores_leaves_no_numbers(ttnn, report, put):
+    tensor = put(torch.randn(32, 32))
+    assert not report.missing
+    output = ttnn.gt(tensor, tensor, activations=[ttnn.UnaryWithParam(ttnn.UnaryOpType.NEG)])
+    with pytest.raises(NoNumbers, match="ignores the argument activations"):
+        ttnn.to_torch(output)
+
+
+@pytest.mark.parametrize("is_sharded", [False, True])
+def test_statistics_of_a_sharded_norm_are_means(is_sharded):
+    rows = torch.randn(1, 1, 32, 64)
+    stats = squares_and_sums(rows, is_sharded=is_sharded)
+    total = (rows**2).sum(-1)
+    assert torch.equal(stats[..., 0], total / 64 if is_sharded else total)
+    _, passed = with_sums(rows, stats, is_sharded=is_sharded).arguments
+    assert torch.allclose(passed[..., 32], rows.sum(-1), atol=1e-4)
+
+
+def test_a_convolution_repeats_the_edges_of_a_length(ttnn):
+    numbers = torch.arange(1.0, 5.0).reshape(1, 1, 4, 1)
+    call = as_conv2d(
+        input_tensor=numbers,
+        weight_tensor=torch.ones(1, 1, 3),
+        batch_size=1,
+        input_length=4,
+        kernel_size=3,
+        padding=1,
+        padding_mode=ttnn.PaddingMode.Replicate,
+    )
+    assert call.keywords["input_tensor"].flatten().tolist() == [1, 1, 2, 3, 4, 4]
+    assert call.keywords["input_height"] == 6
+    assert call.keywords["padding"] == (0, 0, 0, 0)

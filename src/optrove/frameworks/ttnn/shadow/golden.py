@@ -21,6 +21,7 @@ from optrove.frameworks.ttnn.shadow.golden_overrides import (
     call_facts,
     golden_adapter,
     golden_override,
+    ignored_argument,
 )
 from optrove.frameworks.ttnn.shadow.host_mirrors import (
     HostMirror,
@@ -181,6 +182,9 @@ class GoldenFunctions:
         function = self.function(operation)
         if function is None:
             return Missing(name, "it has no golden function")
+        ignored = ignored_argument(name, keywords)
+        if ignored is not None:
+            return Missing(name, f"its golden function ignores the argument {ignored}")
         outputs = getattr(operation, "output_tensor_kwarg_names", OUTPUT_ARGUMENTS)
         keywords = self._blanked(keywords, (*outputs, *unread))
         inputs = list(self.tensors((arguments, keywords)))

@@ -98,6 +98,12 @@ def golden_adapter(
     return compute
 
 
+def ignored_argument(name: str, keywords: Mapping[str, Any]) -> str | None:
+    """Return an argument of a call that changes the result and that ttnn's golden ignores."""
+    ignored = IGNORED.get(name, ())
+    return next((key for key in ignored if keywords.get(key) not in (None, [], (), 0)), None)
+
+
 def call_facts(name: str, tensor: Any) -> dict[str, Any]:
     """Return the facts of the first tensor of a call that an override needs."""
     return {"is_sharded": True} if name in BY_SHARDING and tensor.is_sharded() else {}
@@ -391,6 +397,55 @@ def transposed_convolution(  # noqa: PLR0913 - the arguments of the op
     return (answer.permute(0, 2, 3, 1).reshape(1, 1, -1, answer.shape[1]),)
 
 
+def squares(
+    input_tensor: Any,
+    *,
+    residual_input_tensor: Any = None,
+    is_sharded: bool = False,
+    **others: Any,  # noqa: ARG001 - they choose how it computes
+) -> Any:
+    """Return a tile with the sum of each row's squares; their mean if the input is sharded."""
+    if residual_input_tensor is not None:
+        input_tensor = input_tensor + residual_input_tensor
+    return _in_first_column(input_tensor**2, is_mean=is_sharded)
+
+
+def squares_and_sums(
+    input_tensor: Any,
+    *,
+    residual_input_tensor: Any = None,
+    is_sharded: bool = False,
+    **others: Any,  # noqa: ARG001 - they choose how it computes
+) -> Any:
+    """Return a tile of sums of squares and one of sums; means if the input is sharded."""
+    if residual_input_tensor is not None:
+        input_tensor = input_tensor + residual_input_tensor
+    parts = [_in_first_column(each, is_mean=is_sharded) for each in (input_tensor**2, input_tensor)]
+    return import_module("torch").cat(parts, -1)
+
+
+def _in_first_column(rows: Any, *, is_mean: bool) -> Any:
+    tile = rows.new_zeros(*rows.shape[:-1], TILE)
+    tile[..., 0] = rows.mean(-1) if is_mean else rows.sum(-1)
+    return tile
+
+
+def scatter(
+    input: Any,  # noqa: A002 - ttnn's own name
+    dim: int,
+    index: Any,
+    src: Any,
+    *,
+    reduce: Any = None,
+) -> Any:
+    """Write numbers at places along a dimension, or combine them with those that are there."""
+    places = index.to(import_module("torch").int64)
+    if reduce is None:
+        return input.scatter(dim, places, src.to(input.dtype))
+    way = REDUCTIONS[str(getattr(reduce, "name", reduce)).lower()]
+    return input.scatter_reduce(dim, places, src.to(input.dtype), way)
+
+
 def largest_first(  # noqa: PLR0913 - the arguments of the op
     input_tensor: Any,
     k: int = 32,
@@ -632,6 +687,9 @@ def update_two_caches(
 
 OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
     "ttnn.reshape": reshape,
+    "ttnn.layer_norm_pre_all_gather": squares_and_sums,
+    "ttnn.rms_norm_pre_all_gather": squares,
+    "ttnn.scatter": scatter,
     "ttnn.topk": largest_first,
     "ttnn.avg_pool2d": average_pool,
     "ttnn.max_pool2d": max_pool,
@@ -675,8 +733,43 @@ IDLE: Final[Mapping[str, tuple[tuple[int, str], ...]]] = {
     "ttnn.experimental.paged_fused_update_cache": ((0, "cache_tensor1"), (2, "cache_tensor2")),
 }
 
-# Overrides that depend on whether their first tensor is sharded.
-BY_SHARDING: Final = frozenset({"ttnn.transformer.split_query_key_value_and_split_heads"})
+# Functions that depend on whether their first tensor is sharded.
+BY_SHARDING: Final = frozenset(
+    {
+        "ttnn.transformer.split_query_key_value_and_split_heads",
+        "ttnn.layer_norm_pre_all_gather",
+        "ttnn.layer_norm_post_all_gather",
+        "ttnn.rms_norm_pre_all_gather",
+        "ttnn.rms_norm_post_all_gather",
+    }
+)
+
+REDUCTIONS: Final = {
+    "add": "sum",
+    "sum": "sum",
+    "multiply": "prod",
+    "prod": "prod",
+    "amin": "amin",
+    "amax": "amax",
+}
+"""The ways to combine numbers, as torch calls them."""
+
+ACTIVATIONS: Final = ("activations", "input_tensor_a_activations", "input_tensor_b_activations")
+
+# Arguments that golden functions of ttnn take and ignore, though the device does not.
+IGNORED: Final[Mapping[str, tuple[str, ...]]] = {
+    "ttnn.linear": ("in0_column_offset",),
+    **{
+        f"ttnn.{name}": ACTIVATIONS
+        for base in (
+            *("eq", "ge", "gt", "le", "lt", "ne", "pow", "gcd", "lcm", "ldexp", "remainder"),
+            *("logaddexp", "logaddexp2", "logical_and", "logical_or", "logical_xor"),
+            *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift"),
+            *("bitwise_right_shift", "logical_left_shift", "logical_right_shift"),
+        )
+        for name in (base, f"{base}_")
+    },
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -757,7 +850,15 @@ def _in_chunks(answer: Any, keywords: Mapping[str, Any]) -> Any:
     return list(answer.chunk(keywords.get("chunks", 1), dim=keywords.get("dim", -1)))
 
 
-def as_conv2d(
+def with_sums(
+    input_tensor: Any, stats: Any, *, is_sharded: bool = False, **others: Any
+) -> AdaptedCall:
+    """Pass statistics as sums over the columns of a chip; those of sharded inputs are means."""
+    sums = stats * input_tensor.shape[-1] if is_sharded else stats
+    return AdaptedCall((input_tensor, sums), others)
+
+
+def as_conv2d(  # noqa: PLR0913 - the arguments of the op
     *,
     weight_tensor: Any,
     input_length: int,
@@ -765,11 +866,18 @@ def as_conv2d(
     stride: int = 1,
     padding: Any = 0,
     dilation: int = 1,
+    padding_mode: Any = None,
     **others: Any,
 ) -> AdaptedCall:
     """Pass the arguments of a convolution over a length as one over rows of one column."""
     sides = (padding, padding) if isinstance(padding, int) else tuple(padding)
     sides = sides * 2 if len(sides) == 1 else sides
+    mode = str(getattr(padding_mode, "name", "zeros")).lower()
+    if mode != "zeros":
+        pad = import_module("torch").nn.functional.pad
+        rows = others["input_tensor"].reshape(others["batch_size"], input_length, -1)
+        wide = pad(rows.transpose(1, 2), sides, mode=mode).transpose(1, 2)
+        others["input_tensor"], input_length, sides = wide, wide.shape[1], (0, 0)
     filters = weight_tensor.reshape(*weight_tensor.shape[:2], -1, 1)
     keywords = {
         "weight_tensor": filters,
@@ -788,6 +896,8 @@ ADAPTERS: Final[Mapping[str, Adapter]] = {
     "ttnn.pad": Adapter("ttnn.pad", with_fitting_value),
     "ttnn.embedding": Adapter("ttnn.embedding", with_table_of_rows),
     "ttnn.layer_norm": Adapter("ttnn.layer_norm", with_flat_weights),
+    "ttnn.layer_norm_post_all_gather": Adapter("ttnn.layer_norm_post_all_gather", with_sums),
+    "ttnn.rms_norm_post_all_gather": Adapter("ttnn.rms_norm_post_all_gather", with_sums),
     "ttnn.conv1d": Adapter("ttnn.conv2d", as_conv2d),
     "ttnn.experimental.minimal_matmul": Adapter("ttnn.linear", as_linear),
     "ttnn.experimental.minimal_matmul_split": Adapter("ttnn.linear", as_linear, _in_chunks),
@@ -803,6 +913,12 @@ FAULTY: Final[Mapping[str, str]] = {
         "wrong: does not know that the columns of a sharded input are grouped by head"
     ),
     "ttnn.experimental.rotary_embedding": "partial: rotates a single token only",
+    "ttnn.scatter": "wrong: ignores reduce",
+    **{
+        f"ttnn.{kind}_norm_{part}_all_gather": "wrong: has sums for sharded inputs, not means"
+        for kind in ("layer", "rms")
+        for part in ("pre", "post")
+    },
     "ttnn.topk": "wrong: without sorted=True it has another order than the device",
     "ttnn.avg_pool2d": (
         "wrong: if padding is given for four sides, it counts padding that "
