@@ -1,35 +1,4 @@
-"""The exceptions that optrove raises on purpose.
-
-OptroveError
-+-- BadSetting           an environment variable has a value that is not valid
-+-- UnknownBoard         the name is not in the table of boards
-+-- FrameworkMissing     ttnn or torch is needed and not installed
-+-- SimulatorMissing     the simulator is needed and not there, or cannot simulate the board
-+-- UnusableCache        the directory for mock boards' files cannot be used
-+-- FrameworkTooEarly    ttnn was imported before the mock board was set up
-+-- UnusableJournal      the files of a trace cannot be written or read
-+-- AlreadyTracing       a second trace was started in a process that is being traced
-+-- BadTarget            the program or file to trace cannot be found or run
-+-- UnusableResults      a file of results cannot be written
-+-- NotFound             a trove holds no match, or more than one
-+-- NotComparable        the two things cannot be compared: other shapes, or not numbers
-+-- NoNumbers            a mock tensor was read whose numbers nothing could compute
-+-- UnsupportedOnMock    a call would end the process on a mock board
-+-- NoTrove              there is no trove to read
-+-- NotATrove            the file or database is not a trove
-+-- NewerTrove           the trove was written by a later optrove
-+-- UnusableTrove        the trove cannot be read or written now: no rights, no space, locked, gone
-|   +-- TookTooLong      a query took longer than its time limit
-+-- BadQuestion          the parameters of a page are not valid
-+-- OpenToOthers         pages would be served to other machines without a token
-+-- UnusableCluster      a Ray cluster cannot be reached
-+-- UnusableAddress      the web server cannot listen at the address
-+-- UnusableRelease      a release of a package cannot be found or installed
-+-- NotReplayable        a case cannot be rebuilt or run here; the message says where and why
-+-- UnusableWeights      weight files cannot be written, or their list cannot be read
-+-- BadData              data cannot be read or built; lists every fault with its path
-    +-- BadConfig        a run configuration cannot be created; lists every fault with its path
-"""
+"""The exceptions that optrove raises on purpose; all are OptroveErrors."""
 
 from __future__ import annotations
 

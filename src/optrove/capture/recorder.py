@@ -507,7 +507,7 @@ class Recorder:
         with self._losing:
             self.lost += 1
             try:
-                self._journal.tell_lost(self.lost)
+                self._journal.store_lost(self.lost)
             except OSError as trouble:
                 self.fault("how many calls were lost cannot be written", trouble)
 

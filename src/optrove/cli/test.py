@@ -69,8 +69,7 @@ def testgen(
       pytest tests/recorded --optrove-board n300 --optrove-shadow
       optrove testgen 1f3a9c02d4e5 --standalone -o .
     """
-    from optrove.testgen.documents import tests_data, tests_document
-    from optrove.testgen.generate import tests_of, write_tests
+    from optrove.testgen.generate import tests_data, tests_document, tests_of, write_tests
     from optrove.trove.opening import reading
     from optrove.trove.query import CaseFilters
 
@@ -143,9 +142,8 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
     """
     from optrove.replay.device_choice import group_by_device, resolve_device
     from optrove.replay.planning import cases_named
-    from optrove.testgen.documents import shrunk_data, shrunk_document
     from optrove.testgen.generate import write_reproducer
-    from optrove.testgen.shrink import Limits
+    from optrove.testgen.shrink import Limits, shrunk_data, shrunk_document
     from optrove.testgen.shrink import shrink as shrink_case
     from optrove.trove.opening import reading
     from optrove.trove.query import CaseFilters

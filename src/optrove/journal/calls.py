@@ -44,7 +44,7 @@ from itertools import accumulate, islice
 from operator import sub
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from optrove.errors import BadData, Fault
+from optrove.errors import BadData
 from optrove.journal import format as layout
 from optrove.model.records import Call, CallOutcome, CallSite, Scope
 from optrove.model.trove import CallBlock
@@ -225,7 +225,7 @@ def _little_endian(column: array[int]) -> array[int]:
 
 
 def _bad_block(first: int, problem: str) -> BadData:
-    return BadData((Fault(f"calls from {first} on", problem),))
+    return BadData.at(f"calls from {first} on", problem)
 
 
 def pack_dictionary(numbers: Mapping[str, int], tables: Mapping[str, Mapping[int, str]]) -> bytes:
@@ -391,7 +391,7 @@ def _check(data: Json) -> None:
 
 
 def _bad(problem: str) -> BadData:
-    return BadData((Fault("dictionary of calls", problem),))
+    return BadData.at("dictionary of calls", problem)
 
 
 @dataclass(frozen=True, slots=True)

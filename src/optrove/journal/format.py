@@ -61,7 +61,7 @@ from datetime import datetime, timezone
 from errno import ENOLCK, ENOSYS, EOPNOTSUPP
 from typing import TYPE_CHECKING, Final
 
-from optrove.errors import BadData, Fault, UnusableJournal
+from optrove.errors import BadData, UnusableJournal
 from optrove.model.records import CallOutcome, DeviceParameters, Phase, Scope
 from optrove.serializer.text import Json, found
 
@@ -162,7 +162,7 @@ def depth_of(first: int) -> int:
 def lost_in(header: bytes) -> int:
     """Return how many calls were lost, from the first HEADER_SIZE bytes of a calls file."""
     if len(header) < HEADER_SIZE or not header.startswith(MAGIC):
-        raise BadData((Fault("$", "the calls file has no header; was it overwritten?"),))
+        raise BadData.at("$", "the calls file has no header; was it overwritten?")
     (lost,) = LOST.unpack_from(header, LOST_OFFSET)
     return int(lost)
 
@@ -173,7 +173,7 @@ def moment_of(wall_ns: int) -> str:
     try:
         moment = datetime.fromtimestamp(seconds, timezone.utc)
     except (OverflowError, ValueError, OSError) as error:
-        raise BadData((Fault("$", f"{wall_ns} ns is not a valid time"),)) from error
+        raise BadData.at("$", f"{wall_ns} ns is not a valid time") from error
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z"
 
 
@@ -192,14 +192,14 @@ def scope_data(scope: Scope) -> dict[str, Json]:
 def scope_from(data: Json) -> Scope:
     """Return the scope that ``scope_data`` has written; BadData for anything else."""
     if type(data) is not dict:
-        raise BadData((Fault("$", f"expected a scope, found {found(data)}"),))
+        raise BadData.at("$", f"expected a scope, found {found(data)}")
     texts = {name: data.get(name) for name in ("test_id", "module", "mode")}
     for name, text in texts.items():
         if type(text) not in (str, type(None)):
-            raise BadData((Fault("$", f"the {name} of a scope is {found(text)}"),))
+            raise BadData.at("$", f"the {name} of a scope is {found(text)}")
     phase, device = data.get("phase"), data.get("device")
     if phase is not None and (type(phase) is not str or phase not in _PHASES):
-        raise BadData((Fault("$", f"a test has no phase {found(phase)}"),))
+        raise BadData.at("$", f"a test has no phase {found(phase)}")
     return Scope(
         **texts,
         phase=None if phase is None else _PHASES[phase],

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from optrove.errors import BadData, Fault, UnusableJournal
+from optrove.errors import BadData, UnusableJournal
 from optrove.journal import format as layout
 from optrove.journal.calls import (
     BLOCK_CALLS,
@@ -106,7 +106,18 @@ class Tally(NamedTuple):
 
 
 class JournalReader:
-    """The journal of one process, as it was when the reader was made."""
+    """The journal of one process, as it was when the reader was made.
+
+    ``blocks`` are all calls in packed form, in the order in which they began; ``calls`` is their
+    number, and ``lost`` the number of those that could not be recorded. ``tallies`` count calls by
+    what they have in common, in the order of their first calls; ``sketches`` are the statistics of
+    tensors by the op_index of their call. ``capsules`` are the hashes of kept tensors by the op_index
+    of their call, as ``inputs`` and ``outputs``; ``capsule_counts`` says how many were kept, and why
+    others were not, and is empty after a crash. ``process`` numbers the process among those of its run,
+    which is None if the journal was cut off. ``ending`` is None if the process did not end in
+    order; ``torn`` says whether the last line is incomplete; ``size`` counts the bytes of the lines
+    file that were read.
+    """
 
     def __init__(self, lines: Path) -> None:
         """Read the journal; BadData when it is damaged, UnusableJournal when a file is missing."""
@@ -115,81 +126,25 @@ class JournalReader:
         self._calls = _Calls(lines)
         self._lines = _Lines(lines)
         self.blocks: Sequence[CallBlock] = tuple(self._calls.blocks())
-        """All calls in packed form, in the order in which they began."""
         # Calls that ended meanwhile refer to lines that were written meanwhile.
         self._lines.refresh()
+        self.calls = self._calls.count
+        self.lost = self._calls.lost
+        self.tallies: Mapping[CallKey, Tally] = self._calls.tallies
+        self.run = self._lines.run
+        self.process: int = self._lines.header["process"]
+        self.pid: int = self._lines.header["pid"]
+        self.ending = self._lines.ending
+        self.torn = self._lines.torn
+        self.tests = tuple(self._lines.tests)
+        self.sketches: Mapping[int, Json] = self._lines.sketches
+        self.capsules: Mapping[int, dict[str, Json]] = self._lines.capsules
+        self.capsule_counts: dict[str, Json] = self._lines.capsule_counts
+        self.size = self._lines.size
         self._check_references()
         self._ids: dict[int, str] = {}
         self._described: dict[int, DescribedCase] = {}
         self._dictionary: bytes | None = None
-
-    @property
-    def run(self) -> Run | None:
-        """The run that the journal is a part of; None when the journal was cut off."""
-        return self._lines.run
-
-    @property
-    def process(self) -> int:
-        """The number of the process among those of its run."""
-        return int(self._lines.header["process"])
-
-    @property
-    def pid(self) -> int:
-        """The process id of the writer."""
-        return int(self._lines.header["pid"])
-
-    @property
-    def ending(self) -> JournalEnd | None:
-        """The last line of the journal; None when the process did not end in order."""
-        return self._lines.ending
-
-    @property
-    def torn(self) -> bool:
-        """Whether the last line is incomplete."""
-        return self._lines.torn
-
-    @property
-    def tests(self) -> tuple[TestResult, ...]:
-        """The results of tests, in the order in which they ended."""
-        return tuple(self._lines.tests)
-
-    @property
-    def sketches(self) -> Mapping[int, Json]:
-        """The statistics of tensors by the op_index of their call."""
-        return self._lines.sketches
-
-    @property
-    def capsules(self) -> Mapping[int, dict[str, Json]]:
-        """The files of tensors that were kept, by the op_index of their call.
-
-        ``inputs`` and, if the call returned, ``outputs``: hashes by the keys of tensors.
-        """
-        return self._lines.capsules
-
-    @property
-    def capsule_counts(self) -> dict[str, Json]:
-        """How many capsules were kept, and why others were not; empty after a crash."""
-        return self._lines.capsule_counts
-
-    @property
-    def size(self) -> int:
-        """The number of bytes that were read of the lines file, with a torn last line."""
-        return self._lines.size
-
-    @property
-    def calls(self) -> int:
-        """The number of calls that had begun."""
-        return self._calls.count
-
-    @property
-    def lost(self) -> int:
-        """The number of calls that could not be recorded."""
-        return self._calls.lost
-
-    @property
-    def tallies(self) -> Mapping[CallKey, Tally]:
-        """The numbers of calls by what they have in common, in the order of their first calls."""
-        return self._calls.tallies
 
     @property
     def complete(self) -> bool:
@@ -401,7 +356,7 @@ class _Lines:
 
     def _take(self, data: Json, place: str) -> None:
         if type(data) is not dict:
-            raise BadData((Fault(place, f"expected an object, found {found(data)}"),))
+            raise BadData.at(place, f"expected an object, found {found(data)}")
         for kind, fields in _FIELDS.items():
             if type(data.get(kind)) is int:
                 _check(data, fields, place)
@@ -424,7 +379,7 @@ class _Lines:
             self.ending = JournalEnd(end["finished_at"], end.get("exit_code"), faults)
         else:
             problem = f"a line of no known kind: {', '.join(map(str, data))}"
-            raise BadData((Fault(place, problem),))
+            raise BadData.at(place, problem)
 
     def _take_capsule(self, data: dict[str, Json], place: str) -> None:
         if "capsules" in data:
@@ -463,7 +418,7 @@ class _Lines:
             return self._written.part(given["is"])
         key = _tensor_key(given)
         if isinstance(self._value(key[0]), Part):
-            raise BadData((Fault("$", f"value {key[0]} is not a tensor"),))
+            raise BadData.at("$", f"value {key[0]} is not a tensor")
         return key
 
     def _value(self, number: int) -> Part | TensorParts:
@@ -538,7 +493,7 @@ class _Calls:
             return None
         marks = stack.enter_context(path.open("rb"))
         if not marks.read(layout.HEADER_SIZE).startswith(layout.CONFIGS_MAGIC):
-            raise BadData((Fault("$", f"{path} has no header; was it overwritten?"),))
+            raise BadData.at("$", f"{path} has no header; was it overwritten?")
         return marks
 
     def _count_marks(self, records: bytes, marks: bytes) -> None:
@@ -563,8 +518,7 @@ class _Calls:
                 before = Tally(0, 0, MAX_CLOCK, 0)
             total_ns = before.total_ns + sum(each)
             if total_ns >= MAX_CLOCK:
-                fault = Fault("calls", f"a total of {total_ns} ns is out of range")
-                raise BadData((fault,))
+                raise BadData.at("calls", f"a total of {total_ns} ns is out of range")
             self.tallies[key] = Tally(
                 before.calls + len(each),
                 total_ns,
@@ -619,21 +573,20 @@ def _has_case(call: tuple[int, tuple[int, ...]]) -> bool:
 def _check_key(key: CallKey) -> None:
     word, _, _, outcome = key
     if outcome not in layout.OUTCOMES or layout.kind_of(word) not in _KINDS:
-        fault = Fault("calls", "a record of no known kind or outcome; was the file overwritten?")
-        raise BadData((fault,))
+        raise BadData.at("calls", "a record of no known kind or outcome; was the file overwritten?")
 
 
 def _header(text: bytes) -> dict[str, Any]:
     header = read(text) if text else None
     if type(header) is not dict or header.get("format") != layout.FORMAT:
         problem = f'expected the header {{"format": "{layout.FORMAT}", ...}}'
-        raise BadData((Fault("line 1", problem),))
+        raise BadData.at("line 1", problem)
     if header.get("version") != layout.VERSION:
         problem = (
             f"the journal has version {found(header.get('version'))}, this optrove reads "
             f"{layout.VERSION}; read it with the optrove that wrote it"
         )
-        raise BadData((Fault("line 1", problem),))
+        raise BadData.at("line 1", problem)
     _check(header, _HEADER, "line 1")
     return header
 
@@ -641,24 +594,23 @@ def _header(text: bytes) -> dict[str, Any]:
 def _check(data: Json, fields: Mapping[str, tuple[type, ...]], place: str) -> None:
     """Refuse an object whose fields are not of these types."""
     if type(data) is not dict:
-        raise BadData((Fault(place, f"expected an object, found {found(data)}"),))
+        raise BadData.at(place, f"expected an object, found {found(data)}")
     for name, kinds in fields.items():
         if type(data.get(name)) not in kinds:
             problem = f"{name} is {found(data.get(name))}, which is of the wrong type"
-            raise BadData((Fault(place, problem),))
+            raise BadData.at(place, problem)
 
 
 def _tensor_key(given: Json) -> TensorKey:
     if type(given) is not dict:
-        raise BadData((Fault("$", f"expected a reference, found {found(given)}"),))
+        raise BadData.at("$", f"expected a reference, found {found(given)}")
     device = given.get("d")
     numbers = (given.get("t"), given.get("i"), given.get("s"), 0 if device is None else device)
     for number in numbers:
         if type(number) is not int or not 0 <= number < _MAX_NUMBER:
-            raise BadData((Fault("$", f"a reference with {found(number)} for a number"),))
+            raise BadData.at("$", f"a reference with {found(number)} for a number")
     return given["t"], given["i"], given["s"], device
 
 
 def _undefined(kind: str, number: int) -> BadData:
-    fault = Fault("$", f"the journal refers to {kind} {number}, which it does not define")
-    return BadData((fault,))
+    return BadData.at("$", f"the journal refers to {kind} {number}, which it does not define")

@@ -44,7 +44,6 @@ from optrove.journal.format import (
 from optrove.model.values import Opaque, TensorSpec, TtnnPlacement, Value, walk
 from optrove.serializer.describe import NUMBERED
 from optrove.serializer.text import Json, write
-from optrove.serializer.text import write as json_text
 from optrove.serializer.wire import encode
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class Window:
     """A mapped part of the calls file, which begins with the record ``first``.
 
     ``places`` are those of the free records, from which ``take`` takes the next; StopIteration
-    when there is none.
+    when all are taken.
     """
 
     first: int
@@ -123,18 +122,14 @@ class Journal:
 
     def write(self, data: Json) -> None:
         """Append one line, or nothing and raise OSError when the disk does not take all of it."""
-        self.write_text(json_text(data))
-
-    def write_text(self, text: str) -> None:
-        """Append one line of JSON, given as text."""
-        line = text.encode("ascii") + b"\n"
+        line = write(data).encode("ascii") + b"\n"
         with self._lock:
             written = os.write(self._lines, line)
             if written != len(line):
                 os.ftruncate(self._lines, os.fstat(self._lines).st_size - written)
                 raise OSError(ENOSPC, f"only {written} of {len(line)} bytes could be written")
 
-    def tell_lost(self, count: int) -> None:
+    def store_lost(self, count: int) -> None:
         """Store how many calls could not be recorded, where there is room on a full disk too."""
         with self._lock:
             if self._calls != _CLOSED:
@@ -316,40 +311,28 @@ class Numbering:
 
     def scope(self, scope: Scope) -> int:
         """Return the number of a scope."""
-        return self._written("scope", self._scopes, scope, lambda: scope_data(scope))
+        return self._number("scope", self._scopes, scope, lambda: scope_data(scope))
 
     def site(self, file: str, line: int) -> int:
         """Return the number of a line of code."""
         data = {"file": file, "line": line}
-        return self._written("site", self._sites, (file, line), lambda: data)
+        return self._number("site", self._sites, (file, line), lambda: data)
 
     def reason(self, why: str, text: str) -> int:
         """Return the number of why calls are recorded without a case."""
         data = {"why": why, "text": text}
-        return self._written("reason", self._reasons, (why, text), lambda: data)
+        return self._number("reason", self._reasons, (why, text), lambda: data)
 
     def error(self, text: str) -> int:
         """Write an exception's text and return its number."""
         short = text if len(text) <= MAX_ERROR else f"{text[:MAX_ERROR]} ..."
-        if len(self._errors) >= MAX_ERRORS:
-            self._errors.clear()
-        return self._written("error", self._errors, short, lambda: {"text": short})
+        return self._number("error", self._errors, short, lambda: {"text": short}, most=MAX_ERRORS)
 
     def config(self, path: str, ops: tuple[str, ...]) -> int:
         """Return the number of an entry of a run configuration."""
-        key = (path, ops)
-        number = self._configs.get(key)
-        if number is not None:
-            return number
-        with self._lock:
-            number = self._next.get("config", 0) + 1
-            self._journal.write({"config": number, "path": path, "ops": list(ops)})
-            self._next["config"] = number
-            # Not as little as of other things: a mixture of experts has tens of thousands.
-            if len(self._configs) >= MAX_CONFIGS:
-                self._configs.clear()
-            self._configs[key] = number
-            return number
+        # More than of other things: a mixture of experts has tens of thousands.
+        key, data = (path, ops), {"path": path, "ops": list(ops)}
+        return self._number("config", self._configs, key, lambda: data, most=MAX_CONFIGS)
 
     def continue_in(self, journal: Journal) -> None:
         """Start again in another journal; the lock may be one that a fork left locked."""
@@ -393,28 +376,22 @@ class Numbering:
         return {"t": self._value(alone), "i": spec.identity, "s": spec.storage, "d": device}
 
     def _value(self, value: Value) -> int:
-        return self._written("value", self._values, value, lambda: {"is": encode(value)})
+        return self._number("value", self._values, value, lambda: {"is": encode(value)})
 
     def _once(self, kind: str, known: dict[str, int], data: dict[str, Json]) -> int:
         """Return the number of a line that is known by its own text."""
-        text = write(data)
-        number = known.get(text)
-        if number is not None:
-            return number
-        with self._lock:
-            number = known.get(text)
-            if number is None:
-                number = self._next.get(kind, 0) + 1
-                self._journal.write_text(f'{{"{kind}":{number},{text[1:]}')
-                self._next[kind] = number
-                if len(known) >= MAX_REMEMBERED:
-                    known.clear()
-                known[text] = number
-            return number
+        return self._number(kind, known, write(data), lambda: data)
 
-    def _written(
-        self, kind: str, known: dict[K, int], key: K, data: Callable[[], dict[str, Json]]
+    def _number(
+        self,
+        kind: str,
+        known: dict[K, int],
+        key: K,
+        data: Callable[[], dict[str, Json]],
+        *,
+        most: int = MAX_REMEMBERED,
     ) -> int:
+        """Return the number of a line; write the line if it is new or was forgotten."""
         number = known.get(key)
         if number is not None:
             return number
@@ -424,7 +401,7 @@ class Numbering:
                 number = self._next.get(kind, 0) + 1
                 self._journal.write({kind: number, **data()})
                 self._next[kind] = number
-                if len(known) >= MAX_REMEMBERED:
+                if len(known) >= most:
                     known.clear()
                 known[key] = number
             return number

@@ -27,6 +27,7 @@ from optrove.model.values import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Function
+    from collections.abc import Iterator
     from collections.abc import Mapping as Names
 
 
@@ -64,6 +65,21 @@ class Case:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arguments", by_name(self.arguments, self.op))
+
+    def parts(self) -> Iterator[tuple[str, Value]]:
+        """Yield all parts of the arguments, each with the name of its argument."""
+        for name, value in self.arguments:
+            for _, part in walk(value):
+                yield name, part
+
+    def tensors(self) -> Iterator[TensorSpec]:
+        """Yield the tensors in the arguments; one that is passed twice, twice."""
+        return (part for _, part in self.parts() if isinstance(part, TensorSpec))
+
+    def changed(self, change: Function[[Value], Value]) -> Case:
+        """Return the Case with ``change`` applied to each part of its arguments."""
+        named = ((name, rewrite(value, change)) for name, value in self.arguments)
+        return Case(self.op, tuple(named))
 
 
 @dataclass(frozen=True, slots=True)

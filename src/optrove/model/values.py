@@ -317,6 +317,11 @@ def walk(value: Value, path: str = "$") -> Iterator[tuple[str, Value]]:
         pending.extend(reversed([(here + step, child) for step, child in children(item)]))
 
 
+def tensors_in(value: Value) -> Iterator[TensorSpec]:
+    """Yield the tensors within ``value``."""
+    return (part for _, part in walk(value) if isinstance(part, TensorSpec))
+
+
 def children(value: Value) -> list[tuple[str, Value]]:
     """Return the parts of ``value`` one level down, each with the step of its path."""
     match value:

@@ -142,11 +142,18 @@ class OpConfig(Mapping[str, Any]):
     """The arguments of one op call that are known beforehand; ``ttnn.linear(x, **config)``.
 
     Derive a dataclass with one field per argument and None as the default: fields that are None
-    are left out when the config is unpacked. ``ops`` names the operations of ttnn that the config
-    is for; its fields are checked against their signatures.
+    are left out when the config is unpacked. ``ops``, an attribute or an argument of the class,
+    names the operations of ttnn that the config is for; its fields are checked against their
+    signatures.
     """
 
     ops: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, ops: tuple[str, ...] | None = None, **others: Any) -> None:
+        """Set ``ops``, if they are given as an argument of the class."""
+        super().__init_subclass__(**others)
+        if ops is not None:
+            cls.ops = ops
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._given())

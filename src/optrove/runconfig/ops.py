@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from optrove.model.case import rewrite
 from optrove.model.values import Null, Struct, Value
@@ -46,10 +46,8 @@ Semaphores: TypeAlias = Any
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MatmulConfig(OpConfig):
+class MatmulConfig(OpConfig, ops=("ttnn.matmul",)):
     """``ttnn.matmul``, whose second matrix is usually an activation."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.matmul",)
 
     input_tensor_b: Tensor | None = None
     transpose_a: bool | None = None
@@ -64,19 +62,15 @@ class MatmulConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LinearConfig(MatmulConfig):
+class LinearConfig(MatmulConfig, ops=("ttnn.linear",)):
     """``ttnn.linear``, with its weight as ``input_tensor_b``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.linear",)
 
     bias: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SparseMatmulConfig(OpConfig):
+class SparseMatmulConfig(OpConfig, ops=("ttnn.sparse_matmul",)):
     """``ttnn.sparse_matmul``, as mixtures of experts use it."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.sparse_matmul",)
 
     input_tensor_b: Tensor | None = None
     program_config: ProgramConfig | None = None
@@ -90,10 +84,8 @@ class SparseMatmulConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MulConfig(OpConfig):
+class MulConfig(OpConfig, ops=("ttnn.multiply", "ttnn.mul")):
     """``ttnn.mul``, with activations of its inputs such as SILU."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.multiply", "ttnn.mul")
 
     input_tensor_b: Tensor | float | None = None
     memory_config: MemoryConfig | None = None
@@ -106,17 +98,13 @@ class MulConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class AddConfig(MulConfig):
+class AddConfig(MulConfig, ops=("ttnn.add",)):
     """``ttnn.add``, such as that of a bias or a residual."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.add",)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class EmbeddingConfig(OpConfig):
+class EmbeddingConfig(OpConfig, ops=("ttnn.embedding",)):
     """``ttnn.embedding``, with its table as ``weight``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.embedding",)
 
     weight: Tensor | None = None
     padding_idx: int | None = None
@@ -127,10 +115,8 @@ class EmbeddingConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class RMSNormConfig(OpConfig):
+class RMSNormConfig(OpConfig, ops=("ttnn.rms_norm",)):
     """``ttnn.rms_norm``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.rms_norm",)
 
     epsilon: float | None = None
     weight: Tensor | None = None
@@ -141,17 +127,13 @@ class RMSNormConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LayerNormConfig(RMSNormConfig):
+class LayerNormConfig(RMSNormConfig, ops=("ttnn.layer_norm",)):
     """``ttnn.layer_norm``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.layer_norm",)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class RMSNormPreAllGatherConfig(OpConfig):
+class RMSNormPreAllGatherConfig(OpConfig, ops=("ttnn.rms_norm_pre_all_gather",)):
     """``ttnn.rms_norm_pre_all_gather``: the statistics of a norm over several chips."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.rms_norm_pre_all_gather",)
 
     dtype: DataType | None = None
     memory_config: MemoryConfig | None = None
@@ -160,19 +142,15 @@ class RMSNormPreAllGatherConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class RMSNormPostAllGatherConfig(RMSNormConfig):
+class RMSNormPostAllGatherConfig(RMSNormConfig, ops=("ttnn.rms_norm_post_all_gather",)):
     """``ttnn.rms_norm_post_all_gather``: the norm itself, from gathered statistics."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.rms_norm_post_all_gather",)
 
     dtype: DataType | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SoftmaxConfig(OpConfig):
+class SoftmaxConfig(OpConfig, ops=("ttnn.softmax",)):
     """``ttnn.softmax``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.softmax",)
 
     dim: int | None = None
     memory_config: MemoryConfig | None = None
@@ -181,10 +159,8 @@ class SoftmaxConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class TopKConfig(OpConfig):
+class TopKConfig(OpConfig, ops=("ttnn.topk",)):
     """``ttnn.topk``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.topk",)
 
     k: int | None = None
     dim: int | None = None
@@ -195,10 +171,8 @@ class TopKConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ReshapeConfig(OpConfig):
+class ReshapeConfig(OpConfig, ops=("ttnn.reshape",)):
     """``ttnn.reshape``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.reshape",)
 
     shape: Any = None
     memory_config: MemoryConfig | None = None
@@ -206,10 +180,8 @@ class ReshapeConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SliceConfig(OpConfig):
+class SliceConfig(OpConfig, ops=("ttnn.slice",)):
     """``ttnn.slice``, by ``starts`` and ``ends`` or by ``slice_start`` and ``slice_end``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.slice",)
 
     starts: Any = None
     ends: Any = None
@@ -222,10 +194,8 @@ class SliceConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ConcatConfig(OpConfig):
+class ConcatConfig(OpConfig, ops=("ttnn.concat",)):
     """``ttnn.concat``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.concat",)
 
     dim: int | None = None
     memory_config: MemoryConfig | None = None
@@ -233,10 +203,8 @@ class ConcatConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PermuteConfig(OpConfig):
+class PermuteConfig(OpConfig, ops=("ttnn.permute",)):
     """``ttnn.permute``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.permute",)
 
     dims: Any = None
     memory_config: MemoryConfig | None = None
@@ -244,30 +212,24 @@ class PermuteConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class RepeatConfig(OpConfig):
+class RepeatConfig(OpConfig, ops=("ttnn.repeat",)):
     """``ttnn.repeat``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.repeat",)
 
     repeat_dims: Any = None
     memory_config: MemoryConfig | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class TypecastConfig(OpConfig):
+class TypecastConfig(OpConfig, ops=("ttnn.typecast",)):
     """``ttnn.typecast``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.typecast",)
 
     dtype: DataType | None = None
     memory_config: MemoryConfig | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ToMemoryConfigConfig(OpConfig):
+class ToMemoryConfigConfig(OpConfig, ops=("ttnn.to_memory_config",)):
     """``ttnn.to_memory_config``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.to_memory_config",)
 
     memory_config: MemoryConfig | None = None
     dtype: DataType | None = None
@@ -279,10 +241,8 @@ class ReshardConfig(ToMemoryConfigConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class AllGatherConfig(OpConfig):
+class AllGatherConfig(OpConfig, ops=("ttnn.all_gather",)):
     """``ttnn.all_gather``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.all_gather",)
 
     dim: int | None = None
     cluster_axis: int | None = None
@@ -297,10 +257,8 @@ class AllGatherConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class AllGatherAsyncConfig(OpConfig):
+class AllGatherAsyncConfig(OpConfig, ops=("ttnn.experimental.all_gather_async",)):
     """``ttnn.experimental.all_gather_async``, with its semaphores and persistent buffers."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.experimental.all_gather_async",)
 
     dim: int | None = None
     cluster_axis: int | None = None
@@ -317,10 +275,8 @@ class AllGatherAsyncConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ReduceScatterConfig(OpConfig):
+class ReduceScatterConfig(OpConfig, ops=("ttnn.reduce_scatter",)):
     """``ttnn.reduce_scatter``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.reduce_scatter",)
 
     dim: int | None = None
     cluster_axis: int | None = None
@@ -336,24 +292,22 @@ class ReduceScatterConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ReduceScatterAsyncConfig(ReduceScatterConfig):
+class ReduceScatterAsyncConfig(
+    ReduceScatterConfig, ops=("ttnn.experimental.reduce_scatter_minimal_async",)
+):
     """``ttnn.experimental.reduce_scatter_minimal_async``, with its semaphores."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.experimental.reduce_scatter_minimal_async",)
 
     multi_device_global_semaphore: Semaphores = None
     barrier_semaphore: Semaphores = None
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class AllReduceConfig(OpConfig):
+class AllReduceConfig(OpConfig, ops=("ttnn.all_reduce",)):
     """``ttnn.all_reduce``, or a reduce-scatter and an all-gather that the model calls itself.
 
     With one of ``dim``, ``dtype``, ``num_reduce_scatter_links``, ``num_all_gather_links`` and
     ``use_composite`` it is the latter: ``parts`` gives the configs of the two ops.
     """
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.all_reduce",)
 
     cluster_axis: int | None = None
     memory_config: MemoryConfig | None = None
@@ -396,13 +350,14 @@ _COMPOSED: Final = frozenset(
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SDPAConfig(OpConfig):
-    """``ttnn.transformer.scaled_dot_product_attention``, as in prefill."""
-
-    ops: ClassVar[tuple[str, ...]] = (
+class SDPAConfig(
+    OpConfig,
+    ops=(
         "ttnn.transformer.scaled_dot_product_attention",
         "ttnn.transformer.chunked_scaled_dot_product_attention",
-    )
+    ),
+):
+    """``ttnn.transformer.scaled_dot_product_attention``, as in prefill."""
 
     is_causal: bool | None = None
     scale: float | None = None
@@ -414,20 +369,19 @@ class SDPAConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SDPADecodeConfig(SDPAConfig):
-    """``ttnn.transformer.scaled_dot_product_attention_decode``, paged or not."""
-
-    ops: ClassVar[tuple[str, ...]] = (
+class SDPADecodeConfig(
+    SDPAConfig,
+    ops=(
         "ttnn.transformer.scaled_dot_product_attention_decode",
         "ttnn.transformer.paged_scaled_dot_product_attention_decode",
-    )
+    ),
+):
+    """``ttnn.transformer.scaled_dot_product_attention_decode``, paged or not."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class FlashMLAConfig(OpConfig):
+class FlashMLAConfig(OpConfig, ops=("ttnn.transformer.flash_mla_prefill",)):
     """``ttnn.transformer.flash_mla_prefill``: attention on latent keys."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.transformer.flash_mla_prefill",)
 
     head_dim_v: int | None = None
     is_causal: bool | None = None
@@ -438,25 +392,23 @@ class FlashMLAConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class FlashMLADecodeConfig(FlashMLAConfig):
-    """``ttnn.transformer.flash_multi_latent_attention_decode``, paged or not."""
-
-    ops: ClassVar[tuple[str, ...]] = (
+class FlashMLADecodeConfig(
+    FlashMLAConfig,
+    ops=(
         "ttnn.transformer.flash_multi_latent_attention_decode",
         "ttnn.transformer.paged_flash_multi_latent_attention_decode",
-    )
+    ),
+):
+    """``ttnn.transformer.flash_multi_latent_attention_decode``, paged or not."""
 
     sliding_window_size: int | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class RotaryEmbeddingConfig(OpConfig):
+class RotaryEmbeddingConfig(
+    OpConfig, ops=("ttnn.experimental.rotary_embedding_llama", "ttnn.experimental.rotary_embedding")
+):
     """``ttnn.experimental.rotary_embedding_llama``, or the one without a matrix."""
-
-    ops: ClassVar[tuple[str, ...]] = (
-        "ttnn.experimental.rotary_embedding_llama",
-        "ttnn.experimental.rotary_embedding",
-    )
 
     cos_cache: Tensor | None = None
     sin_cache: Tensor | None = None
@@ -468,10 +420,8 @@ class RotaryEmbeddingConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PagedUpdateCacheConfig(OpConfig):
+class PagedUpdateCacheConfig(OpConfig, ops=("ttnn.experimental.paged_update_cache",)):
     """``ttnn.experimental.paged_update_cache``: one token for each user."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.experimental.paged_update_cache",)
 
     share_cache: bool | None = None
     batch_offset: int | None = None
@@ -482,10 +432,8 @@ class PagedUpdateCacheConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PagedFillCacheConfig(OpConfig):
+class PagedFillCacheConfig(OpConfig, ops=("ttnn.experimental.paged_fill_cache",)):
     """``ttnn.experimental.paged_fill_cache``: all tokens of one user."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.experimental.paged_fill_cache",)
 
     batch_idx: int | None = None
     compute_kernel_config: ComputeKernelConfig | None = None
@@ -494,32 +442,28 @@ class PagedFillCacheConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class UpdateCacheConfig(OpConfig):
+class UpdateCacheConfig(
+    OpConfig, ops=("ttnn.update_cache", "ttnn.kv_cache.update_cache_for_token_")
+):
     """``ttnn.update_cache``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.update_cache", "ttnn.kv_cache.update_cache_for_token_")
 
     batch_offset: int | None = None
     compute_kernel_config: ComputeKernelConfig | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class FillCacheConfig(OpConfig):
+class FillCacheConfig(OpConfig, ops=("ttnn.fill_cache", "ttnn.kv_cache.fill_cache_for_user_")):
     """``ttnn.fill_cache``."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.fill_cache", "ttnn.kv_cache.fill_cache_for_user_")
 
     update_idx: int | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class CreateHeadsConfig(OpConfig):
+class CreateHeadsConfig(
+    OpConfig,
+    ops=("ttnn.experimental.nlp_create_qkv_heads", "ttnn.experimental.nlp_create_qkv_heads_decode"),
+):
     """``ttnn.experimental.nlp_create_qkv_heads``, or the one for decode."""
-
-    ops: ClassVar[tuple[str, ...]] = (
-        "ttnn.experimental.nlp_create_qkv_heads",
-        "ttnn.experimental.nlp_create_qkv_heads_decode",
-    )
 
     num_heads: int | None = None
     num_kv_heads: int | None = None
@@ -529,23 +473,19 @@ class CreateHeadsConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ConcatHeadsConfig(OpConfig):
+class ConcatHeadsConfig(
+    OpConfig,
+    ops=("ttnn.experimental.nlp_concat_heads", "ttnn.experimental.nlp_concat_heads_decode"),
+):
     """``ttnn.experimental.nlp_concat_heads``, or the one for decode."""
-
-    ops: ClassVar[tuple[str, ...]] = (
-        "ttnn.experimental.nlp_concat_heads",
-        "ttnn.experimental.nlp_concat_heads_decode",
-    )
 
     num_heads: int | None = None
     memory_config: MemoryConfig | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class GatherConfig(OpConfig):
+class GatherConfig(OpConfig, ops=("ttnn.gather",)):
     """``ttnn.gather``: the numbers at given places."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.gather",)
 
     dim: int | None = None
     memory_config: MemoryConfig | None = None
@@ -553,10 +493,8 @@ class GatherConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ScatterConfig(OpConfig):
+class ScatterConfig(OpConfig, ops=("ttnn.scatter",)):
     """``ttnn.scatter``: numbers put at given places."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.scatter",)
 
     dim: int | None = None
     reduce: str | None = None
@@ -565,10 +503,8 @@ class ScatterConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SumConfig(OpConfig):
+class SumConfig(OpConfig, ops=("ttnn.sum",)):
     """``ttnn.sum``, such as that of what several experts gave."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.sum",)
 
     dim: Any = None
     keepdim: bool | None = None
@@ -578,10 +514,8 @@ class SumConfig(OpConfig):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MeshPartitionConfig(OpConfig):
+class MeshPartitionConfig(OpConfig, ops=("ttnn.mesh_partition",)):
     """``ttnn.mesh_partition``: each chip keeps its part of what all have."""
-
-    ops: ClassVar[tuple[str, ...]] = ("ttnn.mesh_partition",)
 
     dim: int | None = None
     cluster_axis: int | None = None

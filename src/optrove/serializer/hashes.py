@@ -175,7 +175,7 @@ _NOWHERE: Final = NumpyPlacement(())
 
 
 def semantics(argument: Value) -> Value | None:
-    """Return the part of an argument that determines the computation; None if there is none."""
+    """Return the part of an argument that determines the computation, or None."""
     return None if isinstance(argument, Null) else project(argument)
 
 

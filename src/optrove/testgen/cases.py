@@ -15,6 +15,7 @@ from itertools import takewhile
 from math import prod
 from typing import TYPE_CHECKING, Final
 
+from optrove.frameworks.ttnn.board.devices import ALONE
 from optrove.model.records import DeviceParameters
 from optrove.model.values import (
     DeviceRef,
@@ -26,6 +27,7 @@ from optrove.model.values import (
     TtnnPlacement,
     Value,
     key_step,
+    tensors_in,
     walk,
 )
 from optrove.testgen.expressions import expression_of, flat
@@ -84,19 +86,13 @@ class RecordedCase:
     def output_specs(self) -> list[TensorSpec]:
         """The ttnn tensors that the call returned; empty if they were not recorded."""
         return [
-            part
+            spec
             for value in self.outputs or ()
-            for _, part in walk(value)
-            if isinstance(part, TensorSpec) and isinstance(part.placement, TtnnPlacement)
+            for spec in tensors_in(value)
+            if isinstance(spec.placement, TtnnPlacement)
         ]
 
-    @property
-    def parts(self) -> list[tuple[str, Value]]:
-        """All parts of the arguments, each with the name of its argument."""
-        return [(name, part) for name, value in self.case.arguments for _, part in walk(value)]
 
-
-ALONE: Final = (1, 1)
 _FABRIC: Final = "FABRIC_1D"
 """The fabric of several chips if it was not recorded: the one that most models ask for."""
 _L1_SMALL: Final = 24576
@@ -265,7 +261,7 @@ def _kind(name: str, value: Value) -> str:
 
 def holds_tensors(value: Value) -> bool:
     """Return whether a value contains a tensor."""
-    return any(isinstance(part, TensorSpec) for _, part in walk(value))
+    return any(True for _ in tensors_in(value))
 
 
 def is_live(value: Value) -> bool:

@@ -168,7 +168,7 @@ def class_path(kind: str, path: str) -> str:
 
 
 def expression_of(value: Value, path: str = "$") -> Expression:
-    """Return the expression that makes a value; NotExpressible if there is none."""
+    """Return the expression that makes a value; NotExpressible if Python has no such expression."""
     match value:
         case Null() | Bool() | Int() | Float() | Complex() | Text() | Bytes():
             return _scalar(value)

@@ -37,9 +37,9 @@ from optrove.model.values import (
     Tuple,
     Value,
     key_step,
-    walk,
+    tensors_in,
 )
-from optrove.report.wording import SHORT_ID
+from optrove.report.wording import SHORT_ID, plural
 from optrove.testgen.cases import DrawnValues, Filling, GroupedCases, grouped, holds_tensors
 from optrove.testgen.expressions import (
     FRAMEWORKS,
@@ -60,8 +60,8 @@ from optrove.testgen.expressions import (
     tuple_of,
 )
 from optrove.testgen.torch_files import (
-    by_operation,
     check_torch,
+    contiguous_strides,
     is_torch_op,
     torch_file,
     torch_file_name,
@@ -158,9 +158,12 @@ def _torch_files(cases: Sequence[RecordedCase], standalone: bool) -> list[TestFi
             )
             for each in cases
         ]
+    by_op: defaultdict[str, list[RecordedCase]] = defaultdict(list)
+    for each in cases:
+        by_op[each.case.op].append(each)
     return [
         TestFile(torch_file_name(op), op, torch_file(found, MARK), len(found))
-        for op, found in by_operation(cases).items()
+        for op, found in by_op.items()
     ]
 
 
@@ -249,7 +252,7 @@ def _tests_text(groups: Sequence[GroupedCases], left_out: Iterable[UntestableCas
     counted = [each.calls for group in groups for each in group.cases if each.calls is not None]
     calls = f", {sum(counted):,} calls" if counted else ""
     about = (
-        f"{MARK} {_plural(count, 'case')}{calls}, most called first. Needs ttnn and torch only. "
+        f"{MARK} {plural(count, 'case')}{calls}, most called first. Needs ttnn and torch only. "
         "Where the device computes, numbers are compared with ttnn's golden functions; a mock one "
         "only checks calls, and a warning says so."
     )
@@ -281,7 +284,7 @@ def _standalone_file(group: GroupedCases) -> TestFile:
         _close_lines(group.device, "device"),
         writer.body(group, only, has_output=bool(only.output_specs)),
     )
-    calls = "" if only.calls is None else f", {_plural(only.calls, 'call')}"
+    calls = "" if only.calls is None else f", {plural(only.calls, 'call')}"
     about = (
         f"{MARK} Case {only.case_id[:SHORT_ID]}{calls}. Run it with python or pytest; it needs "
         "ttnn and torch only. Where the device computes, numbers are compared with ttnn's golden "
@@ -358,7 +361,7 @@ class _Used:
         specs = [
             (part, each.fillings.get(name, Filling()))
             for each in cases
-            for name, part in each.parts
+            for name, part in each.case.parts()
             if isinstance(part, TensorSpec)
         ]
         placements = [spec.placement for spec, _ in specs]
@@ -377,7 +380,7 @@ class _Used:
             all_cores=any(
                 isinstance(part, Handle) and part.type == SEMAPHORE and part.recipe is None
                 for each in cases
-                for _, part in each.parts
+                for _, part in each.case.parts()
             ),
             talking=any(map(_is_talking, groups)),
             values=frozenset(_filling_of(*each).numbers for each in specs),
@@ -385,7 +388,7 @@ class _Used:
 
 
 def _left_out_comment(left_out: Iterable[UntestableCase]) -> str:
-    """Return a comment that names the cases without a test; empty if there are none."""
+    """Return a comment that names the cases without a test; empty without any."""
     lines: list[str] = []
     for each in left_out:
         text = _harmless(f"case {each.case_id[:SHORT_ID]}: {each.path}: {each.reason}")
@@ -400,10 +403,6 @@ def _harmless(text: str) -> str:
     """Return recorded text that cannot end the docstring or comment in which it stands."""
     plain = "".join(letter if letter.isprintable() else " " for letter in text)
     return plain.replace("\\", "/").replace('"', "'")
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _open_lines(device: DeviceParameters, variable: str) -> list[str]:
@@ -529,7 +528,7 @@ class _Writer:
                 values.append(self.output(recorded))
             marks = ["marks=crashes_on_mock"] if _is_crashing(recorded) else []
             rows.append(call("pytest.param", *values, *marks, f"id={quoted(own_id)}"))
-            calls = "" if recorded.calls is None else f", {_plural(recorded.calls, 'call')}"
+            calls = "" if recorded.calls is None else f", {plural(recorded.calls, 'call')}"
             comments.append(f"Case {recorded.case_id[:SHORT_ID]}{calls}")
         table = Bracket("[", tuple(rows), "]", comments=tuple(comments))
         return call("@pytest.mark.parametrize", names, table)
@@ -672,9 +671,9 @@ def _is_crashing(recorded: RecordedCase) -> bool:
     if recorded.case.op not in _CRASHING or not isinstance(coordinates, Set):
         return False
     chips = [
-        prod(part.placement.mesh_shape or ())
-        for _, part in recorded.parts
-        if isinstance(part, TensorSpec) and isinstance(part.placement, TtnnPlacement)
+        prod(spec.placement.mesh_shape or ())
+        for spec in recorded.case.tensors()
+        if isinstance(spec.placement, TtnnPlacement)
     ]
     return len(coordinates.items) < max(chips, default=1)
 
@@ -702,8 +701,7 @@ def _without_derived_shards(memory: Struct) -> Struct:
 
 
 def _check_contiguous(shape: tuple[int, ...], placement: TorchPlacement, path: str) -> None:
-    strides = [prod(max(size, 1) for size in shape[axis + 1 :]) for axis in range(len(shape))]
-    if placement.strides != tuple(strides) or placement.device != "cpu":
+    if placement.strides != contiguous_strides(shape) or placement.device != "cpu":
         raise NotExpressible(path, "a tensor of torch that is not contiguous, or not on the host")
 
 
@@ -752,7 +750,7 @@ def _facts(recorded: RecordedCase, arguments: Iterable[Argument]) -> dict[tuple[
     others: dict[tuple[str, str], str] = {}
     for argument in arguments:
         value = values[argument.name]
-        specs = [part for _, part in walk(value) if isinstance(part, TensorSpec)]
+        specs = list(tensors_in(value))
         for place, spec in enumerate(specs[:_MAX_ITEMS]):
             for aspect, text in _properties(spec).items():
                 tensors[argument.variable, f"{place} {aspect}"] = text

@@ -1,36 +1,45 @@
-"""Choose recorded cases from a trove, generate tests of them, and write the files."""
+"""Choose recorded cases from a trove, generate tests of them, write and list the files."""
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotReplayable, UnusableResults
 from optrove.frameworks.input_values import way_to_draw
 from optrove.frameworks.ttnn.board.table import BOARDS
 from optrove.frameworks.ttnn.execute.files import place_of_file
 from optrove.frameworks.ttnn.execute.invoking import CallNames
-from optrove.model.values import TensorSpec, walk
+from optrove.model.values import tensors_in
 from optrove.replay.device_choice import device_parameters
 from optrove.replay.planning import planned_cases
+from optrove.report.document import Command, Item, Items, Paragraph, Section
 from optrove.report.wording import SHORT_ID, plural
 from optrove.serializer.hashes import placement_hash
 from optrove.testgen.cases import DrawnValues, Filling, RecordedCase
 from optrove.testgen.files import INTEGER, MARK, generate
+from optrove.testgen.torch_files import is_torch_op
 from optrove.trove.query import select
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from optrove.model.case import Case
     from optrove.replay.planning import PlannedJob
-    from optrove.testgen.files import GeneratedFiles
+    from optrove.report.document import Node
+    from optrove.testgen.files import GeneratedFiles, UntestableCase
     from optrove.trove.query import CaseFilters
     from optrove.trove.reader import TroveReader
 
 _DEFAULT_AXES: Final = {"ROW": "wormhole_b0", "COL": "blackhole"}
+_ANY_BOARD: Final = "n300"
+_MAX_NAMED: Final = 3
+# Plugins such as anyio otherwise keep the parameters of tests, and nanobind reports leaks.
+_WITHOUT_LEAKS: Final = "--assert=plain "
 
 
 def tests_of(
@@ -102,7 +111,7 @@ def write_reproducer(planned: PlannedJob, case: Case, directory: Path, board: st
 
 def recorded_case(planned: PlannedJob, names: CallNames) -> RecordedCase:
     """Return a planned case with everything that a generated test needs."""
-    if planned.op.startswith("torch."):
+    if is_torch_op(planned.op):
         return RecordedCase(
             case_id=planned.case_id,
             case=planned.job.case,
@@ -138,10 +147,72 @@ def _fillings(case: Case, roles: dict[str, str]) -> dict[str, Filling]:
     arguments = {roles.get(name, name): value for name, value in case.arguments}
     found = {}
     for name, value in case.arguments:
-        specs = [part for _, part in walk(value) if isinstance(part, TensorSpec)]
-        if specs:
-            integers = bool(INTEGER.search(specs[0].dtype))
+        first = next(tensors_in(value), None)
+        if first is not None:
+            integers = bool(INTEGER.search(first.dtype))
             draw, below = way_to_draw(roles.get(name, name), arguments, integers=integers)
             numbers = DrawnValues(getattr(draw, "__name__", "normal"))
             found[name] = Filling(numbers, max(1, below))
     return found
+
+
+def tests_document(
+    generated: GeneratedFiles, directory: Path, *, standalone: bool
+) -> Iterator[Node]:
+    """Yield the written files, the cases without a test, and the commands that run the tests."""
+    files = generated.files
+    for file in files:
+        path = directory / file.name
+        yield Paragraph(f"{path}  {plural(file.cases, 'case')} of {file.op}")
+    tested = sum(file.cases for file in files)
+    yield Paragraph(f"{plural(len(files), 'file')}, {plural(tested, 'case')}")
+    yield from _left_out_section(generated.left_out)
+    paths = [shlex.quote(str(directory / file.name)) for file in files]
+    named = shlex.quote(str(directory)) if len(paths) > _MAX_NAMED else " ".join(paths)
+    of_ttnn = [file for file in files if not is_torch_op(file.op)]
+    plainly = standalone or not of_ttnn
+    command = f"pytest {'' if plainly else _WITHOUT_LEAKS}{named}"
+    alone = standalone and len(paths) == 1
+    yield Command(f"run it with: python {named}" if alone else f"run them with: {command}")
+    if standalone and not alone:
+        yield Command(f"or one alone: python {paths[0]}")
+    if not of_ttnn:
+        return
+    boards: Counter[str] = Counter()
+    for file in of_ttnn:
+        boards[file.board or _ANY_BOARD] += file.cases
+    board = boards.most_common(1)[0][0]
+    yield Command(f"without a board: {command} --optrove-board {board} --optrove-shadow")
+
+
+def _left_out_section(left_out: Sequence[UntestableCase]) -> Iterator[Section]:
+    """Yield the cases without a test by op and reason."""
+    groups: defaultdict[tuple[str, str], list[UntestableCase]] = defaultdict(list)
+    for each in left_out:
+        groups[each.op, each.reason].append(each)
+    items = []
+    for (op, reason), some in groups.items():
+        such = "such as " if len(some) > 1 else ""
+        case = f"{such}case {some[0].case_id[:SHORT_ID]}"
+        items.append(Item(len(some), f"{op} ({case}): {some[0].path}: {reason}"))
+    if items:
+        title = f"left out, since no test can be written of them: {plural(len(left_out), 'case')}"
+        more = "(--json names each)" if len(groups) < len(left_out) else ""
+        yield Section(title, (Items(tuple(items), more),))
+
+
+def tests_data(generated: GeneratedFiles, directory: Path) -> dict[str, Any]:
+    """Return the written files; ``optrove.cli.test`` describes the keys."""
+    files, left_out = generated.files, generated.left_out
+    return {
+        "directory": str(directory),
+        "files": [
+            {"file": str(directory / file.name), "op": file.op, "cases": file.cases}
+            for file in files
+        ],
+        "cases": sum(file.cases for file in files),
+        "left_out": [
+            {"case_id": each.case_id, "op": each.op, "path": each.path, "reason": each.reason}
+            for each in left_out
+        ],
+    }

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from optrove.frameworks.ttnn.board.devices import ALONE
 from optrove.model.case import Case, rewrite
 from optrove.model.records import Attempt, DeviceKind, DeviceParameters, Outcome
-from optrove.model.values import Int, List, Struct, TensorSpec, TtnnPlacement, Value, walk
+from optrove.model.values import Int, List, Struct, TensorSpec, TtnnPlacement, Value
 from optrove.replay.check_board import BETWEEN_CHIPS
 from optrove.replay.device_choice import device_parameters
 from optrove.replay.jobs import attempt_from_reply, tasks_of
@@ -28,13 +28,12 @@ from optrove.replay.messages import JobWriter
 from optrove.replay.workers import WorkerProcess
 from optrove.report.wording import SHORT_ID
 from optrove.serializer.hashes import placement_hash
-from optrove.testgen.shrink import Reduction, alone, reshaped, resized, with_tensors
+from optrove.testgen.shrink import TILE, Log, Reduction, alone, reshaped, resized, with_tensors
 
 if TYPE_CHECKING:
     from optrove.replay.device_choice import TargetDevice
     from optrove.replay.planning import PlannedJob
 
-TILE: Final = 32
 TRIALS: Final = 150
 """How many calls are tried for one case; most cases need fewer than ten."""
 
@@ -49,7 +48,6 @@ _GROUPS: Final = (
 """Counts of tiles in program configurations that depend on the same dimension."""
 
 Accepts = Callable[[Case], bool]
-Log = Callable[[str], object]
 
 
 def scale_cases(
@@ -191,7 +189,7 @@ def _with_memory_of_tensors(case: Case, smaller: Case) -> Case:
 
     ttnn accepts an output in other shards than the input, and computes nonsense.
     """
-    pairs = zip(_specs(case), _specs(smaller), strict=True)
+    pairs = zip(case.tensors(), smaller.tensors(), strict=True)
     memories = {
         old.placement.memory: new.placement.memory
         for old, new in pairs
@@ -209,10 +207,11 @@ def _with_memory_of_tensors(case: Case, smaller: Case) -> Case:
 
 def scalings(case: Case) -> Iterator[Reduction]:
     """Yield the steps that make a case smaller, the boldest first."""
-    sizes = sorted({size for spec in _specs(case) for size in spec.shape}, reverse=True)
+    sizes = sorted({size for spec in case.tensors() for size in spec.shape}, reverse=True)
     tiled = [size for size in sizes if size > TILE and size % TILE == 0]
     if len(tiled) > 1:
-        yield Reduction(f"{_listing(tiled)} become {TILE}", _all_smallest(tiled))
+        all_smallest = _then(*(resized(size, TILE) for size in tiled))
+        yield Reduction(f"{_listing(tiled)} become {TILE}", all_smallest)
     for size in sizes:
         less = TILE if size % TILE == 0 else 1
         if less < size:
@@ -235,7 +234,7 @@ def _with_dependents(case: Case, size: int, less: int) -> Iterator[Reduction]:
         if _has_fields(case, group):
             names = "/".join(name for name in group if _has_fields(case, (name,)))
             yield Reduction(f"{words}, {names} halved", _then(shrunk, _halved(group)))
-    if not _is_sharded(case):
+    if not any(_is_a(part, "ttnn.ShardSpec") for _, part in case.parts()):
         return
     for place, name in enumerate(("rows", "columns")):
         shards = _then(shrunk, _argument_shards(place))
@@ -258,17 +257,9 @@ def _then(*changes: Callable[[Case], Case]) -> Callable[[Case], Case]:
     return change
 
 
-def _all_smallest(sizes: Sequence[int]) -> Callable[[Case], Case]:
-    return _then(*(resized(size, TILE) for size in sizes))
-
-
 def _listing(sizes: Sequence[int]) -> str:
     *rest, last = map(str, sizes)
     return f"{', '.join(rest)} and {last}"
-
-
-def _each_part(case: Case, change: Callable[[Value], Value]) -> Case:
-    return Case(case.op, tuple((name, rewrite(value, change)) for name, value in case.arguments))
 
 
 def _halved(names: Sequence[str]) -> Callable[[Case], Case]:
@@ -279,7 +270,7 @@ def _halved(names: Sequence[str]) -> Callable[[Case], Case]:
             return part
         return replace(part, fields=tuple(_half_if(field, names) for field in part.fields))
 
-    return lambda case: _each_part(case, changed)
+    return lambda case: case.changed(changed)
 
 
 def _half_if(field: tuple[str, Value], names: Sequence[str]) -> tuple[str, Value]:
@@ -300,7 +291,7 @@ def _argument_shards(place: int) -> Callable[[Case], Case]:
 
     def change(case: Case) -> Case:
         given = tuple(
-            (name, rewrite(value, changed) if _is_memory(value) else value)
+            (name, rewrite(value, changed) if _is_a(value, "ttnn.MemoryConfig") else value)
             for name, value in case.arguments
         )
         return Case(case.op, given)
@@ -335,9 +326,8 @@ def _fewer_cores(axis: str) -> Callable[[Case], Case]:
     """Return the change that halves the grids of shards and of program configurations."""
 
     def memory(part: Value) -> Value:
-        match part:
-            case Struct(type="ttnn.ShardSpec"):
-                return rewrite(part, lambda each: _half_range(each, axis))
+        if _is_a(part, "ttnn.ShardSpec"):
+            return rewrite(part, lambda each: _half_range(each, axis))
         return part
 
     def argument(part: Value) -> Value:
@@ -354,7 +344,7 @@ def _fewer_cores(axis: str) -> Callable[[Case], Case]:
                     return replace(spec, placement=replace(placement, memory=new))
         return spec
 
-    return lambda case: with_tensors(_each_part(case, argument), tensor)
+    return lambda case: with_tensors(case.changed(argument), tensor)
 
 
 def _half_range(part: Value, axis: str) -> Value:
@@ -384,31 +374,15 @@ def _half_extent(value: Value, axis: str) -> Value:
 def _has_fields(case: Case, names: Sequence[str]) -> bool:
     return any(
         name in names and isinstance(value, Int) and value.value > 1
-        for _, argument in case.arguments
-        for _, part in walk(argument)
+        for _, part in case.parts()
         if isinstance(part, Struct) and "ProgramConfig" in part.type
         for name, value in part.fields
     )
 
 
-def _is_memory(value: Value) -> bool:
-    return isinstance(value, Struct) and value.type == "ttnn.MemoryConfig"
-
-
-def _is_sharded(case: Case) -> bool:
-    return any(
-        isinstance(part, Struct) and part.type == "ttnn.ShardSpec"
-        for _, value in case.arguments
-        for _, part in walk(value)
-    )
-
-
-def _specs(case: Case) -> Iterator[TensorSpec]:
-    for _, value in case.arguments:
-        for _, part in walk(value):
-            if isinstance(part, TensorSpec):
-                yield part
+def _is_a(part: Value, name: str) -> bool:
+    return isinstance(part, Struct) and part.type == name
 
 
 def _elements(case: Case) -> int:
-    return sum(prod(spec.shape) for spec in _specs(case))
+    return sum(prod(spec.shape) for spec in case.tensors())

@@ -16,10 +16,12 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.errors import NotReplayable
+from optrove.frameworks.ttnn.board.devices import ALONE
 from optrove.model.case import Case, renamed, rewrite
 from optrove.model.causes import without_numbers
 from optrove.model.records import Attempt, Outcome
@@ -37,17 +39,24 @@ from optrove.model.values import (
     walk,
 )
 from optrove.replay.runner import run_jobs
-from optrove.report.wording import SHORT_ID
+from optrove.report.attempts import UNSAID, VERDICTS
+from optrove.report.describe import argument_fields
+from optrove.report.document import Field, Fields, Paragraph, Section, paragraphs
+from optrove.report.wording import SHORT_ID, clipped, plural
 from optrove.serializer.hashes import placement_hash
+from optrove.serializer.wire import encode
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from optrove.replay.device_choice import TargetDevice
     from optrove.replay.planning import PlannedJob
     from optrove.replay.runner import Workers
+    from optrove.report.document import Node
+    from optrove.serializer.text import Json
 
 
 TILE: Final = 32
-ALONE: Final = (1, 1)
 
 PLAIN_MEMORY: Final = Struct(
     "ttnn.MemoryConfig",
@@ -62,18 +71,13 @@ PLAIN_MEMORY: Final = Struct(
 Retensor = Callable[[TensorSpec], TensorSpec]
 
 
-def is_plain(memory: Struct) -> bool:
-    """Return whether a memory configuration is the simplest one."""
-    return memory == PLAIN_MEMORY
-
-
 def with_tensors(case: Case, change: Retensor) -> Case:
     """Return a case with each of its tensors as ``change`` returns it."""
 
     def changed(part: Value) -> Value:
         return change(part) if isinstance(part, TensorSpec) else part
 
-    return Case(case.op, tuple((name, rewrite(value, changed)) for name, value in case.arguments))
+    return case.changed(changed)
 
 
 def plainly_kept(spec: TensorSpec) -> TensorSpec:
@@ -82,11 +86,6 @@ def plainly_kept(spec: TensorSpec) -> TensorSpec:
     if not isinstance(placement, TtnnPlacement) or placement.storage != "device":
         return spec
     return replace(spec, placement=replace(placement, memory=PLAIN_MEMORY))
-
-
-def of_dtype(spec: TensorSpec, dtype: str) -> TensorSpec:
-    """Return a tensor with another dtype."""
-    return replace(spec, dtype=dtype)
 
 
 def alone(case: Case) -> Case:
@@ -101,7 +100,7 @@ def alone(case: Case) -> Case:
                 return replace(part, mesh_shape=ALONE)
         return part
 
-    return Case(case.op, tuple((name, rewrite(value, changed)) for name, value in case.arguments))
+    return case.changed(changed)
 
 
 def resized(size: int, less: int, *, batches_only: bool = False) -> Callable[[Case], Case]:
@@ -143,7 +142,7 @@ def _listed(value: Value, size: int, less: int) -> Value:
     return value
 
 
-def first_dimensions(place: int, less: int) -> Retensor:
+def _reduced(place: int, less: int) -> Retensor:
     """Return a function that reduces one dimension of a tensor."""
 
     def change(spec: TensorSpec) -> TensorSpec:
@@ -154,7 +153,7 @@ def first_dimensions(place: int, less: int) -> Retensor:
     return change
 
 
-def flattened(spec: TensorSpec) -> TensorSpec:
+def _flattened(spec: TensorSpec) -> TensorSpec:
     """Return a tensor without dimensions of size 1 before the last two."""
     rest = tuple(size for size in spec.shape[:-2] if size != 1)
     return reshaped(spec, (*rest, *spec.shape[-2:]))
@@ -180,10 +179,7 @@ def reshaped(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
 
 def _plane(shape: tuple[int, ...]) -> tuple[int, int]:
     """Return the rows and columns that shards divide a tensor into."""
-    rows = 1
-    for size in shape[:-1]:
-        rows *= size
-    return rows, shape[-1] if shape else 1
+    return prod(shape[:-1]), shape[-1] if shape else 1
 
 
 def _padded(placement: TtnnPlacement, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -259,7 +255,7 @@ def reductions(case: Case) -> list[Reduction]:
     """Return all that makes a case simpler at once, the boldest first."""
     offered = (
         *_without_several(case),
-        Reduction("all tensors in interleaved DRAM", _tensors_plainly_kept),
+        Reduction("all tensors in interleaved DRAM", partial(with_tensors, change=plainly_kept)),
         Reduction("on one chip", _on_one_chip),
         *_sizes(case, _smallest),
         Reduction("without batches", _without_batches),
@@ -321,20 +317,13 @@ def _needs_device(value: Value) -> bool:
 def _plain_arguments(case: Case) -> Iterator[Reduction]:
     """Yield what makes each memory configuration among the arguments plain."""
     for name, value in case.arguments:
-        if isinstance(value, Struct) and value.type == PLAIN_MEMORY.type and not is_plain(value):
-            yield Reduction(f"{name} is interleaved DRAM", _replacing(name, PLAIN_MEMORY))
+        if isinstance(value, Struct) and value.type == PLAIN_MEMORY.type and value != PLAIN_MEMORY:
+            yield Reduction(f"{name} is interleaved DRAM", partial(_with_plain_memory, name=name))
 
 
-def _replacing(name: str, value: Value) -> Change:
-    def change(case: Case) -> Case:
-        given = tuple((own, value if own == name else old) for own, old in case.arguments)
-        return Case(case.op, given)
-
-    return change
-
-
-def _tensors_plainly_kept(case: Case) -> Case:
-    return with_tensors(case, plainly_kept)
+def _with_plain_memory(case: Case, name: str) -> Case:
+    named = ((own, PLAIN_MEMORY if own == name else old) for own, old in case.arguments)
+    return Case(case.op, tuple(named))
 
 
 def _plain_tensors(case: Case) -> Iterator[Reduction]:
@@ -345,15 +334,14 @@ def _plain_tensors(case: Case) -> Iterator[Reduction]:
 def _tensors(case: Case) -> Iterator[tuple[int, str]]:
     """Yield the numbers of the tensors of a case, with the arguments that hold them."""
     names: dict[int, list[str]] = {}
-    for name, value in case.arguments:
-        for _, part in walk(value):
-            if isinstance(part, TensorSpec):
-                names.setdefault(part.identity, []).append(name)
+    for name, part in case.parts():
+        if isinstance(part, TensorSpec):
+            names.setdefault(part.identity, []).append(name)
     for number, holders in names.items():
         yield number, ", ".join(dict.fromkeys(holders))
 
 
-def _of_one(number: int, change: Callable[[TensorSpec], TensorSpec]) -> Change:
+def _of_one(number: int, change: Retensor) -> Change:
     def only(spec: TensorSpec) -> TensorSpec:
         return change(spec) if spec.identity == number else spec
 
@@ -362,7 +350,7 @@ def _of_one(number: int, change: Callable[[TensorSpec], TensorSpec]) -> Change:
 
 def _sizes(case: Case, smaller: Callable[[int], int]) -> Iterator[Reduction]:
     """Yield what makes a size smaller wherever it stands, the largest first."""
-    sizes = {size for spec in _specs(case) for size in spec.shape}
+    sizes = {size for spec in case.tensors() for size in spec.shape}
     for size in sorted(sizes, reverse=True):
         less = smaller(size)
         if less < size:
@@ -382,18 +370,17 @@ def _half(size: int) -> int:
 
 def _single_sizes(case: Case) -> Iterator[Reduction]:
     """Yield what halves one dimension of one tensor only."""
-    known = {spec.identity: spec for spec in _specs(case)}
+    known = {spec.identity: spec for spec in case.tensors()}
     for number, names in _tensors(case):
         for place, size in enumerate(known[number].shape):
             less = _half(size)
             if less < size:
-                change = first_dimensions(place, less)
                 words = f"dimension {place} of {names}: {size} becomes {less}"
-                yield Reduction(words, _of_one(number, change))
+                yield Reduction(words, _of_one(number, _reduced(place, less)))
 
 
 def _without_batches(case: Case) -> Case:
-    for spec in _specs(case):
+    for spec in case.tensors():
         for size in spec.shape[:-2]:
             if size > 1:
                 case = resized(size, 1, batches_only=True)(case)
@@ -401,14 +388,14 @@ def _without_batches(case: Case) -> Case:
 
 
 def _flat(case: Case) -> Case:
-    ranks = [spec for spec in _specs(case) if prod(spec.shape[:-2]) == 1]
-    return with_tensors(case, flattened) if len(ranks) == len(list(_specs(case))) else case
+    without_batches = all(prod(spec.shape[:-2]) == 1 for spec in case.tensors())
+    return with_tensors(case, _flattened) if without_batches else case
 
 
 def _on_one_chip(case: Case) -> Case:
     spread = {
         spec.placement.mesh_shape
-        for spec in _specs(case)
+        for spec in case.tensors()
         if isinstance(spec.placement, TtnnPlacement)
     }
     return alone(case) if spread - {None, ALONE} else case
@@ -416,24 +403,12 @@ def _on_one_chip(case: Case) -> Case:
 
 def _in_bfloat16(case: Case) -> Case:
     def plain(spec: TensorSpec) -> TensorSpec:
-        return of_dtype(spec, _PLAIN_DTYPE) if spec.dtype in _FLOATS else spec
+        return replace(spec, dtype=_PLAIN_DTYPE) if spec.dtype in _FLOATS else spec
 
     return with_tensors(case, plain)
 
 
-def _specs(case: Case) -> Iterator[TensorSpec]:
-    for _, value in case.arguments:
-        for _, part in walk(value):
-            if isinstance(part, TensorSpec):
-                yield part
-
-
-def measure(case: Case) -> tuple[int, int]:
-    """Return how large a case is: its arguments, and the elements of its tensors."""
-    given = [value for _, value in case.arguments if not isinstance(value, Null)]
-    return len(given), sum(prod(spec.shape) for spec in _specs(case))
-
-
+_MAX_CAUSE_CHARS: Final = 300
 _ROW: Final = re.compile(r"N(?:(?:,\s*|x)N)+")
 
 Log = Callable[[str], object]
@@ -611,3 +586,54 @@ def _applied(case: Case, several: Sequence[Reduction]) -> tuple[Case, list[Reduc
             applied.append(each)
             case = simpler
     return case, applied
+
+
+def shrunk_document(shrunk: Shrunk, file: Path | None) -> Iterator[Node]:
+    """Yield the original case, the shrunk one, and the steps between them."""
+    cause = clipped(shrunk.attempt.cause or UNSAID, _MAX_CAUSE_CHARS)
+    yield Fields(
+        (
+            Field("Operation", shrunk.original.op),
+            Field("Fails", f"{VERDICTS[shrunk.attempt.outcome]}: {cause}"),
+        )
+    )
+    yield _case_section("Original", shrunk.original)
+    if shrunk.steps:
+        yield _case_section("Shrunk", shrunk.case)
+        steps = plural(len(shrunk.steps), "step")
+        yield Section(f"{steps} that mattered", paragraphs(shrunk.steps))
+    else:
+        yield Paragraph("Nothing simpler fails in the same way.")
+    limit = "; a limit was reached, more may be possible (--trials, --timeout)"
+    yield Paragraph(f"{plural(shrunk.trials, 'call')} tried{'' if shrunk.finished else limit}")
+    if file is None:
+        yield Paragraph("write it as a standalone test: the same command with -o DIR")
+    else:
+        yield Paragraph(f"reproducer: {file}")
+
+
+def _case_section(title: str, case: Case) -> Section:
+    return Section(f"{title}: case {placement_hash(case)[:SHORT_ID]}", (argument_fields(case),))
+
+
+def shrunk_data(shrunk: Shrunk, file: Path | None) -> dict[str, Json]:
+    """Return a shrunk case; ``optrove.cli.test`` describes the keys."""
+    return {
+        "op": shrunk.original.op,
+        "case_id": placement_hash(shrunk.original),
+        "outcome": shrunk.attempt.outcome.value,
+        "cause": shrunk.attempt.cause,
+        "steps": list(shrunk.steps),
+        "original": _case_data(shrunk.original),
+        "shrunk": _case_data(shrunk.case),
+        "trials": shrunk.trials,
+        "finished": shrunk.finished,
+        "file": None if file is None else str(file),
+    }
+
+
+def _case_data(case: Case) -> dict[str, Json]:
+    return {
+        "case_id": placement_hash(case),
+        "arguments": {name: encode(value) for name, value in case.arguments},
+    }

@@ -8,7 +8,7 @@ the CPU. A tensor is a ``Spec``; fields with their default values are left out.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from importlib.resources import files
 from math import prod
 from typing import TYPE_CHECKING, Final
@@ -16,19 +16,12 @@ from typing import TYPE_CHECKING, Final
 from optrove.frameworks.input_values import way_to_draw
 from optrove.frameworks.torch.domains import domain_of
 from optrove.frameworks.torch.reference import UNINITIALIZED, last_name
-from optrove.model.values import (
-    List,
-    Struct,
-    TensorSpec,
-    TorchPlacement,
-    Tuple,
-    walk,
-)
+from optrove.model.values import List, Struct, TensorSpec, TorchPlacement, Tuple, tensors_in
 from optrove.report.wording import SHORT_ID, plural
 from optrove.testgen.expressions import NotExpressible, expression_of, flat, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from optrove.model.values import Value
     from optrove.testgen.cases import RecordedCase
@@ -92,19 +85,11 @@ def torch_file_name(op: str, case_id: str | None = None) -> str:
     return f"test_torch_{stem}{'' if case_id is None else f'_{case_id[:SHORT_ID]}'}.py"
 
 
-def by_operation(cases: Iterable[RecordedCase]) -> dict[str, list[RecordedCase]]:
-    """Return cases by operation."""
-    found: defaultdict[str, list[RecordedCase]] = defaultdict(list)
-    for each in cases:
-        found[each.case.op].append(each)
-    return found
-
-
 def _ids(cases: Sequence[RecordedCase]) -> list[str]:
     """Return a readable name for each case: the shapes and dtypes of its tensors."""
     texts = []
     for each in cases:
-        specs = [part for _, part in each.parts if isinstance(part, TensorSpec)]
+        specs = list(each.case.tensors())
         shown = "-".join(
             f"{'x'.join(map(str, spec.shape)) or 'scalar'}_{spec.dtype.removeprefix('torch.')}"
             for spec in specs[:3]
@@ -124,7 +109,7 @@ class _Writer:
         self._recorded = recorded
         self._arguments: Mapping[str, Value] = dict(recorded.case.arguments)
         self._domain = domain_of(recorded.case.op, self._arguments)
-        specs = [part for _, part in recorded.parts if isinstance(part, TensorSpec)]
+        specs = list(recorded.case.tensors())
         self._identities = Counter(spec.identity for spec in specs)
         self._storages = Counter(spec.storage for spec in specs)
 
@@ -173,7 +158,9 @@ class _Writer:
         numbers = getattr(draw, "__name__", "normal")
         shared = self._storages[spec.storage] > 1
         options = {
-            "strides": None if placement.strides == _contiguous(spec.shape) else placement.strides,
+            "strides": None
+            if placement.strides == contiguous_strides(spec.shape)
+            else placement.strides,
             "offset": placement.offset or None,
             "numbers": quoted(numbers) if numbers in _DRAWN - {"normal"} else None,
             "below": max(1, below) if integers and below != 8 else None,  # noqa: PLR2004 - the default of Spec
@@ -190,13 +177,14 @@ class _Writer:
         if outputs is None:
             return "None"
         rows = [
-            f"({part.shape}, {part.dtype}, {part.placement.strides})"
+            f"({spec.shape}, {spec.dtype}, {spec.placement.strides})"
             for value in outputs
-            for _, part in walk(value)
-            if isinstance(part, TensorSpec) and isinstance(part.placement, TorchPlacement)
+            for spec in tensors_in(value)
+            if isinstance(spec.placement, TorchPlacement)
         ]
         return f"[{', '.join(rows)}]"
 
 
-def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a contiguous tensor."""
     return tuple(prod(max(1, size) for size in shape[n + 1 :]) for n in range(len(shape)))

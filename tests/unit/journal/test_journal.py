@@ -83,7 +83,7 @@ def test_after_its_end_nothing_is_written_into_whatever_file_comes_next(tmp_path
     with (tmp_path / "another").open("wb") as first, (tmp_path / "more").open("wb") as second:
         with pytest.raises(OSError, match="Bad file descriptor"):
             journal.write({"site": 1, "file": "a", "line": 2})
-        journal.tell_lost(7)
+        journal.store_lost(7)
         assert (first.tell(), second.tell()) == (0, 0)
     assert (tmp_path / "another").read_bytes() == (tmp_path / "more").read_bytes() == b""
 

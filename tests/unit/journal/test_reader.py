@@ -202,7 +202,7 @@ def test_the_summary_adds_up(lines):
 def test_lost_calls_are_accounted_for(tmp_path):
     recorder, journal = begin(tmp_path)
     make_calls(recorder)
-    journal.tell_lost(5)
+    journal.store_lost(5)
     journal.close()
     reader = JournalReader(*find_journals(tmp_path))
     accounting = summarize([reader]).accounting

@@ -1,5 +1,7 @@
 """Reductions only ever make a case simpler, and come to an end."""
 
+from math import prod
+
 from hypothesis import given, settings
 
 from optrove.model.values import (
@@ -11,7 +13,7 @@ from optrove.model.values import (
     TtnnPlacement,
     walk,
 )
-from optrove.testgen.shrink import measure, reductions
+from optrove.testgen.shrink import reductions
 from strategies import cases
 from trove_rows import case, memory, shard, tensor, value
 
@@ -32,6 +34,11 @@ def reduced(one, words):
     found = [each for each in reductions(one) if each.words == words]
     assert len(found) == 1, [each.words for each in reductions(one)]
     return found[0].apply(one)
+
+
+def measure(one):
+    """Return how large a case is: its arguments, and the elements of its tensors."""
+    return len(one.arguments), sum(prod(spec.shape) for spec in one.tensors())
 
 
 def shapes(one):
