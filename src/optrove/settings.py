@@ -25,96 +25,53 @@ class Variable:
     name: str
     help: str
 
+    @property
+    def value(self) -> str | None:
+        """Its value now; None if it is not set, or empty."""
+        return os.environ.get(self.name) or None
+
+    @property
+    def is_on(self) -> bool:
+        """Whether this switch is on; BadSetting if its value is neither on nor off."""
+        text = os.environ.get(self.name, "")
+        if text.lower() in TRUE:
+            return True
+        if text.lower() in FALSE:
+            return False
+        raise BadSetting(f"{self.name} is {text!r}; set it to 1 or 0")
+
 
 BOARD = Variable("OPTROVE_BOARD", "mock board to run on, unless --board is given")
 SHADOW = Variable("OPTROVE_SHADOW", "1: mock boards compute numbers with torch")
 SIM = Variable("OPTROVE_SIM", "directory of the simulator and its compiler, for --device sim")
-CACHE = Variable("OPTROVE_CACHE", "mock boards' files  [default: ~/.cache/optrove]")
 STORE = Variable("OPTROVE_STORE", "trove to use, unless --store is given")
+CACHE = Variable("OPTROVE_CACHE", "mock boards' files  [default: ~/.cache/optrove]")
 MODEL = Variable("HF_MODEL", "name of the model in a trace's source")
 OPS_JSONL = Variable("TT_OP_RESULTS_JSONL", "pytest: append one line per op call to this file")
-MASTER = Variable("TTNN_MASTER_JSON_PATH", "sweep modules: master file or trove to load from")
-TRACE_DIRECTORY = Variable("TTNN_OPERATION_TRACE_DIR", "--trace-params: directory of the files")
 RESULTS_CSV = Variable("TT_TEST_RESULTS_CSV", "pytest: append one line per test to this CSV file")
+TRACE_DIRECTORY = Variable("TTNN_OPERATION_TRACE_DIR", "--trace-params: directory of the files")
+MASTER = Variable("TTNN_MASTER_JSON_PATH", "sweep modules: master file or trove to load from")
 RESET = Variable("TT_SMI_RESET_COMMAND", "resets a board on which an op hangs: 'tt-smi -r 0'")
-INDEX = Variable("PIP_INDEX_URL", "package index of optrove bisect  [default: PyPI]")
 RAY = Variable("RAY_ADDRESS", "Ray cluster of --engine ray  [default: the local one]")
+INDEX = Variable("PIP_INDEX_URL", "package index of optrove bisect  [default: PyPI]")
 
-VARIABLES = (
-    BOARD,
-    SHADOW,
-    SIM,
-    STORE,
-    CACHE,
-    MODEL,
-    OPS_JSONL,
-    RESULTS_CSV,
-    TRACE_DIRECTORY,
-    MASTER,
-    RESET,
-    RAY,
-    INDEX,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The settings that come from environment variables."""
-
-    board: str | None
-    shadow: bool
-    store: str | None
-    ops_jsonl: str | None
-    results_csv: str | None
-    master: str | None = None
-
-
-def read_settings() -> Settings:
-    """Return the settings of this process's environment."""
-    return Settings(
-        board=os.environ.get(BOARD.name) or None,
-        shadow=_switch(SHADOW),
-        store=os.environ.get(STORE.name) or None,
-        ops_jsonl=os.environ.get(OPS_JSONL.name) or None,
-        results_csv=os.environ.get(RESULTS_CSV.name) or None,
-        master=os.environ.get(MASTER.name) or None,
-    )
-
-
-def model_name() -> str | None:
-    """Return the model that HF_MODEL names, as programs of tt-metal use it."""
-    return os.environ.get(MODEL.name) or None
-
-
-def trace_directory() -> str | None:
-    """Return the directory of parameter files that TTNN_OPERATION_TRACE_DIR names."""
-    return os.environ.get(TRACE_DIRECTORY.name) or None
-
-
-def reset_command() -> str | None:
-    """Return the shell command that resets the boards of this machine."""
-    return os.environ.get(RESET.name) or None
+VARIABLES = tuple(each for each in tuple(globals().values()) if isinstance(each, Variable))
 
 
 def package_index() -> str:
     """Return the address of the package index, as pip knows it."""
-    return os.environ.get(INDEX.name) or "https://pypi.org/simple"
-
-
-def ray_address() -> str | None:
-    """Return the address of the Ray cluster that executes Jobs."""
-    return os.environ.get(RAY.name) or None
+    return INDEX.value or "https://pypi.org/simple"
 
 
 def simulator_directory() -> Path | None:
     """Return the absolute path of the directory that OPTROVE_SIM names."""
-    chosen = os.environ.get(SIM.name)
+    chosen = SIM.value
     return Path(chosen).expanduser().absolute() if chosen else None
 
 
 def cache_directory() -> Path:
     """Return the absolute path of the directory for mock boards' files."""
-    chosen = os.environ.get(CACHE.name)
+    chosen = CACHE.value
     try:
         if chosen:
             return Path(chosen).expanduser().absolute()
@@ -195,12 +152,3 @@ def _apply(changes: Mapping[str, str | None]) -> None:
             os.unsetenv(name)  # also where the variable was concealed
         else:
             os.environ[name] = value
-
-
-def _switch(variable: Variable) -> bool:
-    text = os.environ.get(variable.name, "")
-    if text.lower() in TRUE:
-        return True
-    if text.lower() in FALSE:
-        return False
-    raise BadSetting(f"{variable.name} is {text!r}; set it to 1 or 0")

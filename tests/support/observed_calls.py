@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from optrove.capture.sinks import Observed, described_call
 from optrove.frameworks.installed import loaded_tables
+from optrove.model.records import Scope
 from optrove.serializer.describe import Describer
 
 STARTED_NS = 1_768_473_976_345_678_912
@@ -20,10 +21,7 @@ def observed(*arguments, op="fake.add", keywords=None, tables=None, **facts):
         "result": None,
         "error": None,
         "case": None,
-        "test_id": None,
-        "phase": None,
-        "module": None,
-        "mode": None,
+        "scope": Scope(),
         "call_site": None,
         "parent": None,
         "depth": 0,

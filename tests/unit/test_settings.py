@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 
 from optrove.errors import BadSetting
-from optrove.settings import cache_directory, environment, read_settings
+from optrove.settings import BOARD, SHADOW, cache_directory, environment
 
 
 def test_an_empty_environment_gives_the_defaults(monkeypatch):
     monkeypatch.setenv("HOME", "/home/somebody")
     for name in ("OPTROVE_BOARD", "OPTROVE_SHADOW", "OPTROVE_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    settings = read_settings()
-    assert (settings.board, settings.shadow) == (None, False)
+    assert (BOARD.value, SHADOW.is_on) == (None, False)
     assert cache_directory() == Path("/home/somebody/.cache/optrove")
 
 
@@ -22,8 +21,7 @@ def test_variables_are_read(monkeypatch, tmp_path):
     monkeypatch.setenv("OPTROVE_BOARD", "t3k")
     monkeypatch.setenv("OPTROVE_SHADOW", "Yes")
     monkeypatch.setenv("OPTROVE_CACHE", str(tmp_path))
-    settings = read_settings()
-    assert (settings.board, settings.shadow) == ("t3k", True)
+    assert (BOARD.value, SHADOW.is_on) == ("t3k", True)
     assert cache_directory() == tmp_path
 
 
@@ -55,7 +53,7 @@ def test_a_home_that_cannot_be_found_is_an_error_that_says_what_to_set(monkeypat
 def test_a_switch_that_means_nothing_is_an_error_that_says_what_to_set(monkeypatch):
     monkeypatch.setenv("OPTROVE_SHADOW", "maybe")
     with pytest.raises(BadSetting, match="OPTROVE_SHADOW is 'maybe'; set it to 1 or 0"):
-        read_settings()
+        _ = SHADOW.is_on
 
 
 def look_and_fail(names, seen):

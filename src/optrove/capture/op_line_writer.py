@@ -52,11 +52,11 @@ class OpLineWriter:
 
     def _line(self, observed: Observed) -> OpLine:
         number, parent = self._numbers.of(observed)
-        described = observed.described
+        described, scope = observed.described, observed.scope
         return OpLine(
             run_id=observed.run_id,
-            test_id=observed.test_id,
-            module=observed.module,
+            test_id=scope.test_id,
+            module=scope.module,
             op_index=number,
             op=observed.op,
             inputs=described.inputs,
@@ -69,8 +69,8 @@ class OpLineWriter:
             started_at=moment_of(observed.started_ns),
             duration_ms=observed.duration_ns / 1e6,
             case_id=None if observed.case is None else self._ids.of(observed.case),
-            phase=observed.phase,
-            mode=observed.mode,
+            phase=scope.phase,
+            mode=scope.mode,
             call_site=observed.call_site,
         )
 
@@ -158,7 +158,7 @@ class TestNumbers:
     def of(self, observed: Observed) -> tuple[int, int | None]:
         """Return the number of a call, and the number of the call that made it, if any."""
         with self._lock:
-            count = self._counts[observed.test_id]
+            count = self._counts[observed.scope.test_id]
             around = count.open[get_ident()]
             number = _own(observed, around)
             del around[observed.depth :]

@@ -65,7 +65,7 @@ from optrove.model.values import (
 )
 from optrove.serializer.parameter_files import STAMP, file_stem, tensor_count, tensor_form
 from optrove.serializer.wire import encode
-from optrove.settings import trace_directory
+from optrove.settings import TRACE_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -94,7 +94,7 @@ def parameter_directory(config: Any) -> Path:
     As in ttnn's own tracer, TTNN_OPERATION_TRACE_DIR comes first and is the directory itself; then
     ``ttnn.CONFIG`` as it is now.
     """
-    named = trace_directory()
+    named = TRACE_DIRECTORY.value
     if named is not None:
         return Path(named).absolute()
     for name in ("operation_parameter_log_dir", "root_report_path"):

@@ -13,7 +13,7 @@ from optrove.frameworks.ttnn.board.mock import device_in_use
 from optrove.frameworks.ttnn.board.table import find_board
 from optrove.model.ops import op_pattern
 from optrove.model.records import Environment, Run, RunKind, now
-from optrove.settings import model_name
+from optrove.settings import MODEL
 from optrove.version import __version__
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def new_run(
     model: str | None = None,
 ) -> Run:
     """Return the Run that begins now; the default of ``model`` is HF_MODEL."""
-    named = model or model_name()
+    named = model or MODEL.value
     return Run(
         id=run_id or uuid.uuid4().hex,
         kind=RunKind.TRACE,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         ObservedOp,
     )
     from optrove.model.case import Case, NamedValues
-    from optrove.model.records import CallSite, Phase, Scope
+    from optrove.model.records import CallSite, Scope
     from optrove.model.values import Value
 
 
@@ -56,10 +56,7 @@ class Observed:
     error: BaseException | None
     case: Case | None
     described: Described
-    test_id: str | None
-    phase: Phase | None
-    module: str | None
-    mode: str | None
+    scope: Scope
     call_site: CallSite | None
     parent: int | None
     depth: int
@@ -182,7 +179,6 @@ class Observing:
         if known.kind == FILTERED:
             return
         parent, depth = begun.above or (0, 0)
-        scope = self._scope()
         observed = Observed(
             op_index=begun.entered[-1],
             process=self._recorder.process,
@@ -193,10 +189,7 @@ class Observing:
             error=error,
             case=known.case,
             described=described,
-            test_id=scope.test_id,
-            phase=scope.phase,
-            module=scope.module,
-            mode=scope.mode,
+            scope=self._scope(),
             call_site=begun.call_site,
             parent=parent - 1 if parent else None,
             depth=depth,

@@ -57,7 +57,7 @@ from optrove.cli.progress import Pace
 from optrove.errors import OptroveError
 from optrove.interop.formats import FILES, OWN_FILES
 from optrove.model.ops import Counting
-from optrove.settings import read_settings
+from optrove.settings import BOARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -249,7 +249,7 @@ def _request(given: Mapping[str, Any]) -> Request:
     sim = given["sim"]
     if sim and (given["board"] or given["shadow"]):
         raise click.UsageError("--sim names a simulated board, --board a mock one: give one")
-    board = None if sim else given["board"] or read_settings().board
+    board = None if sim else given["board"] or BOARD.value
     if sim:
         find_simulator(simulated_board(sim))
     if board and given["capsule"] and not given["shadow"] and not read_settings().shadow:

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from optrove import settings
 from optrove.cli.options import FAILED, json_option, show, table_width
 from optrove.errors import FrameworkMissing, NotFound
-from optrove.settings import SIM, STORE, environment, read_settings, simulator_directory
+from optrove.settings import SIM, STORE, environment, simulator_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -498,7 +499,7 @@ def doctor(*, board: str | None, as_json: bool) -> None:
 
     from optrove.frameworks.ttnn.board.table import find_board
 
-    name = find_board(board or read_settings().board or "n150").name
+    name = find_board(board or settings.BOARD.value or "n150").name
     with Console(stderr=True).status(f"opening a mock {name} ..."):
         findings = tuple(examine(name))
     healthy = is_healthy(findings)

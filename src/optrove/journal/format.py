@@ -63,6 +63,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadData, UnusableJournal
 from optrove.model.records import CallOutcome, DeviceParameters, Phase, Scope
+from optrove.serializer.records import record_from_builtins, record_to_builtins
 from optrove.serializer.text import Json, found
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def scope_data(scope: Scope) -> dict[str, Json]:
         "phase": scope.phase and scope.phase.value,
         "module": scope.module,
         "mode": scope.mode,
-        "device": scope.device and device_data(scope.device),
+        "device": scope.device and record_to_builtins(scope.device),
     }
     return {name: value for name, value in data.items() if value is not None}
 
@@ -203,22 +204,8 @@ def scope_from(data: Json) -> Scope:
     return Scope(
         **texts,
         phase=None if phase is None else _PHASES[phase],
-        device=None if device is None else _device_from(device),
+        device=None if device is None else record_from_builtins(device, DeviceParameters),
     )
-
-
-def device_data(device: DeviceParameters) -> Json:
-    """Return device parameters as JSON, without those that are None."""
-    # Imported here because it takes time, and few journals need it.
-    from optrove.serializer.records import record_to_builtins
-
-    return record_to_builtins(device)
-
-
-def _device_from(data: Json) -> DeviceParameters:
-    from optrove.serializer.records import record_from_builtins
-
-    return record_from_builtins(data, DeviceParameters)
 
 
 _PHASES: Final = {phase.value: phase for phase in Phase}

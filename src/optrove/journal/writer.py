@@ -201,14 +201,14 @@ class Journal:
 K = TypeVar("K", bound=Hashable)
 
 MAX_REMEMBERED: Final = 8192
-MAX_CONFIGS: Final = 262_144
+# A mixture of experts has tens of thousands of entries in its run configuration.
+_LIMITS: Final = {"config": 262_144, "error": 64}
 MAX_OPAQUE: Final = 100
 """How many cases are kept of an op that is called with things that nothing is known about."""
 
 _TOKEN: Final = re.compile(r'(?<=")[0-9a-f]{32}(?=")')
 """Facts that distinguish an opaque argument from others of its type."""
 
-MAX_ERRORS: Final = 64
 MAX_ERROR: Final = 20_000
 """How many characters of an exception's text are kept."""
 
@@ -326,13 +326,12 @@ class Numbering:
     def error(self, text: str) -> int:
         """Write an exception's text and return its number."""
         short = text if len(text) <= MAX_ERROR else f"{text[:MAX_ERROR]} ..."
-        return self._number("error", self._errors, short, lambda: {"text": short}, most=MAX_ERRORS)
+        return self._number("error", self._errors, short, lambda: {"text": short})
 
     def config(self, path: str, ops: tuple[str, ...]) -> int:
         """Return the number of an entry of a run configuration."""
-        # More than of other things: a mixture of experts has tens of thousands.
         key, data = (path, ops), {"path": path, "ops": list(ops)}
-        return self._number("config", self._configs, key, lambda: data, most=MAX_CONFIGS)
+        return self._number("config", self._configs, key, lambda: data)
 
     def continue_in(self, journal: Journal) -> None:
         """Start again in another journal; the lock may be one that a fork left locked."""
@@ -383,13 +382,7 @@ class Numbering:
         return self._number(kind, known, write(data), lambda: data)
 
     def _number(
-        self,
-        kind: str,
-        known: dict[K, int],
-        key: K,
-        data: Callable[[], dict[str, Json]],
-        *,
-        most: int = MAX_REMEMBERED,
+        self, kind: str, known: dict[K, int], key: K, data: Callable[[], dict[str, Json]]
     ) -> int:
         """Return the number of a line; write the line if it is new or was forgotten."""
         number = known.get(key)
@@ -401,7 +394,7 @@ class Numbering:
                 number = self._next.get(kind, 0) + 1
                 self._journal.write({kind: number, **data()})
                 self._next[kind] = number
-                if len(known) >= most:
+                if len(known) >= _LIMITS.get(kind, MAX_REMEMBERED):
                     known.clear()
                 known[key] = number
             return number

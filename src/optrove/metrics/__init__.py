@@ -133,9 +133,17 @@ def check_with_pcc(expected: Any, actual: Any, pcc: float = 0.9999) -> tuple[boo
 
     Different shapes are a failed check, not an error.
     """
-    comparison, message = _check(expected, actual, pcc)
-    _report(comparison)
-    return bool(comparison.passed), message
+    try:
+        pair = _pair(expected, actual)
+    except NotComparable as error:
+        _report(Comparison("pcc", math.nan, pcc, passed=False))
+        return False, str(error)
+    value = _pcc(pair)
+    passed = value >= pcc
+    _report(Comparison("pcc", value, pcc, passed))
+    verdict = "reaches" if passed else "is below"
+    errors = f"max abs error {_max_abs_error(pair)!r}"
+    return passed, f"PCC {value!r} {verdict} {pcc!r}; {errors}; {pair.title}"
 
 
 def assert_with_pcc(expected: Any, actual: Any, pcc: float = 0.9999) -> tuple[bool, str]:
@@ -144,21 +152,6 @@ def assert_with_pcc(expected: Any, actual: Any, pcc: float = 0.9999) -> tuple[bo
     if not passed:
         raise AssertionError(message)
     return passed, message
-
-
-def _check(expected: Any, actual: Any, threshold: float) -> tuple[Comparison, str]:
-    try:
-        pair = _pair(expected, actual)
-    except NotComparable as error:
-        return Comparison("pcc", math.nan, threshold, passed=False), str(error)
-    value = _pcc(pair)
-    passed = value >= threshold
-    verdict = "reaches" if passed else "is below"
-    message = (
-        f"PCC {value!r} {verdict} {threshold!r}; "
-        f"max abs error {_max_abs_error(pair)!r}; {pair.title}"
-    )
-    return Comparison("pcc", value, threshold, passed), message
 
 
 def _report(comparison: Comparison) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
-BOARD = "optrove-board"
+BOARD_PLUGIN = "optrove-board"
 """The name under which the mock board of a session is registered."""
 
 _RUN_ID: pytest.StashKey[str] = pytest.StashKey()

@@ -14,9 +14,9 @@ from optrove.errors import OptroveError
 from optrove.frameworks.probe_protocol import ATEN
 from optrove.frameworks.ttnn.board.mock import mock_board, ran_on
 from optrove.frameworks.ttnn.board.simulator import sim_board
-from optrove.pytest_plugin.session import BOARD, Session, failure_text
+from optrove.pytest_plugin.session import BOARD_PLUGIN, Session, failure_text
 from optrove.report.summary import is_assertion
-from optrove.settings import Settings, read_settings
+from optrove.settings import BOARD, OPS_JSONL, RESULTS_CSV, SHADOW
 from optrove.tracing.results import PLUGIN, numbers_hint
 from optrove.tracing.trace import TraceOptions
 from optrove.trove.opening import journals_beside, located
@@ -63,11 +63,11 @@ class JournalPlace:
     store: Place | None = None
 
 
-def trace_request(config: pytest.Config, settings: Settings) -> TraceRequest | None:
+def trace_request(config: pytest.Config) -> TraceRequest | None:
     """Return the requested trace, or None; UsageError for options that conflict."""
     options = config.known_args_namespace
     base = config.invocation_params.dir
-    jsonl = settings.ops_jsonl if _given(options, "ops_jsonl") is None else options.ops_jsonl
+    jsonl = OPS_JSONL.value if _given(options, "ops_jsonl") is None else options.ops_jsonl
     asked = TraceRequest(
         TraceOptions(
             backend=_given(options, "optrove_backend") or "auto",
@@ -145,7 +145,7 @@ RAN_ON = "ran_on"
 """The property of a test on a mock board: ``mock n150`` or ``shadow n150``."""
 
 
-def _start_board(config: pytest.Config, options: Namespace, settings: Settings) -> None:
+def _start_board(config: pytest.Config, options: Namespace) -> None:
     """Put ttnn on the mock or simulated board until the session ends."""
     if options.optrove_sim is not None:
         if options.optrove_board is not None or options.optrove_shadow:
@@ -155,12 +155,12 @@ def _start_board(config: pytest.Config, options: Namespace, settings: Settings) 
         _start_simulator(config, options.optrove_sim)
         return
     # An empty name is an error in a script, not the same as no option at all.
-    name = settings.board if options.optrove_board is None else options.optrove_board
+    name = BOARD.value if options.optrove_board is None else options.optrove_board
     if name is None:
         if options.optrove_shadow:
             raise pytest.UsageError("--optrove-shadow needs a mock board: add --optrove-board NAME")
         return
-    shadow = options.optrove_shadow or settings.shadow
+    shadow = options.optrove_shadow or SHADOW.is_on
     if _given(options, "optrove_capsule") and not shadow:
         raise pytest.UsageError(
             "--optrove-capsule keeps values, and a mock board computes none: "
@@ -171,7 +171,7 @@ def _start_board(config: pytest.Config, options: Namespace, settings: Settings) 
     config.add_cleanup(stack.close)
     # `optrove trace`, which sets the directory, prints hints with the names of its own options.
     hinting = not shadow and _given(options, "optrove_journal") is None
-    config.pluginmanager.register(MockBoard(board, shadow=shadow, hinting=hinting), BOARD)
+    config.pluginmanager.register(MockBoard(board, shadow=shadow, hinting=hinting), BOARD_PLUGIN)
 
 
 def _start_simulator(config: pytest.Config, name: str) -> None:
@@ -188,7 +188,7 @@ def _start_simulator(config: pytest.Config, name: str) -> None:
     stack = ExitStack()
     board = stack.enter_context(sim_board(name))
     config.add_cleanup(stack.close)
-    config.pluginmanager.register(SimulatedBoard(board), BOARD)
+    config.pluginmanager.register(SimulatedBoard(board), BOARD_PLUGIN)
 
 
 class SimulatedBoard:
@@ -280,27 +280,26 @@ def start(config: pytest.Config) -> None:
     """Start the requested parts, before any conftest or test module is imported."""
     options = config.known_args_namespace
     try:
-        settings = read_settings()
         config.pluginmanager.register(Session(), "optrove-session")
-        _start_results(config, options, settings)
-        _start_board(config, options, settings)
-        _start_tracing(config, settings)
+        _start_results(config, options)
+        _start_board(config, options)
+        _start_tracing(config)
     except OptroveError as error:
         raise pytest.UsageError(str(error)) from error
 
 
-def _start_results(config: pytest.Config, options: Namespace, settings: Settings) -> None:
+def _start_results(config: pytest.Config, options: Namespace) -> None:
     given = _given(options, "results_csv")
     base = config.invocation_params.dir
-    path = _path(base, "--results-csv", settings.results_csv if given is None else given)
+    path = _path(base, "--results-csv", RESULTS_CSV.value if given is None else given)
     if path is not None:
         from optrove.pytest_plugin.results import start_results
 
         start_results(config, path)
 
 
-def _start_tracing(config: pytest.Config, settings: Settings) -> None:
-    asked = trace_request(config, settings)
+def _start_tracing(config: pytest.Config) -> None:
+    asked = trace_request(config)
     if asked is not None:
         from optrove.pytest_plugin.tracing import start_tracing
 

@@ -27,7 +27,7 @@ from optrove.model.records import Measurement, Phase, Scope, TestOutcome, TestRe
 from optrove.pytest_plugin.items import parameters, subject
 from optrove.pytest_plugin.observer import SEEN
 from optrove.pytest_plugin.session import (
-    BOARD,
+    BOARD_PLUGIN,
     EarlyEnd,
     TestReports,
     has_workers,
@@ -38,6 +38,7 @@ from optrove.pytest_plugin.session import (
 from optrove.pytest_plugin.start import TraceRequest, journal_place
 from optrove.report.listings import left_out_texts
 from optrove.report.summary import TraceSummary, summarize
+from optrove.report.trace import accounting_text
 from optrove.report.wording import plural
 from optrove.serializer.describe import Describer
 from optrove.serializer.records import record_to_builtins
@@ -236,19 +237,12 @@ def _counted(summary: TraceSummary) -> Iterator[tuple[str, bool]]:
 
 
 def _sums(summary: TraceSummary) -> Iterator[tuple[str, bool]]:
-    accounting = summary.accounting
-    filtered, untraceable = _total(accounting.filtered), _total(accounting.untraceable)
     total = add_up(summary.ops).amount
     calls, ops = plural(total.calls, "call"), plural(total.ops, "op")
     yield f"{calls} of {ops}, {plural(total.cases, 'case')}", False
     for line in left_out_texts(summary.left, options=False):
         yield line, False
-    sums = (
-        f"{accounting.observed} observed = {accounting.stored} new + "
-        f"{accounting.deduplicated} repeated + {filtered} filtered + {untraceable} untraceable"
-    )
-    adds_up = accounting.adds_up()
-    yield sums if adds_up else f"{sums}: this does not add up, please report it", not adds_up
+    yield accounting_text(summary.accounting), not summary.accounting.adds_up()
 
 
 def _listed(title: str, counts: Counts, *, warns: bool) -> Iterator[tuple[str, bool]]:
@@ -429,7 +423,9 @@ class TracedSession(EarlyEnd):
         for line, warns in section_lines(recorded, self._asked, self._place, self._files):
             terminalreporter.line(line, yellow=warns)
         # A mock board prints its own hints.
-        if isinstance(recorded, Recorded) and not self._config.pluginmanager.has_plugin(BOARD):
+        if isinstance(recorded, Recorded) and not self._config.pluginmanager.has_plugin(
+            BOARD_PLUGIN
+        ):
             for hint in hints(recorded.summary, int(exitstatus), PLUGIN):
                 terminalreporter.line(f"hint: {hint}", yellow=True)
 

@@ -13,7 +13,7 @@ from optrove.frameworks.ttnn.board.simulator import find_simulator, simulated_bo
 from optrove.frameworks.ttnn.board.table import BOARDS, DEVICE_DIRECTORY, find_board
 from optrove.model.records import DeviceKey, DeviceKind, DeviceParameters
 from optrove.model.values import DeviceRef, TensorSpec, TtnnPlacement, walk
-from optrove.settings import read_settings
+from optrove.settings import BOARD, SHADOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -55,7 +55,6 @@ def resolve_device(
     NotReplayable for a device that this machine does not have, SimulatorMissing without the
     simulator or for a board that it does not simulate.
     """
-    settings = read_settings()
     kind = None if device is None else DeviceKind(device)
     if kind is DeviceKind.HARDWARE:
         if board is not None:
@@ -68,14 +67,14 @@ def resolve_device(
                 f"replay on a mock one: --device mock"
             )
         return kind, None
-    board = board or settings.board
+    board = board or BOARD.value
     if kind is DeviceKind.SIMULATOR:
         if board is None:
             return kind, None
         simulated = simulated_board(board)
         find_simulator(simulated)
         return kind, simulated.name
-    if kind is None and settings.shadow:
+    if kind is None and SHADOW.is_on:
         kind = DeviceKind.SHADOW
     if kind is None and board:
         kind = DeviceKind.MOCK

@@ -47,7 +47,7 @@ from optrove.replay.workers import (
 )
 from optrove.serializer.hashes import placement_hash
 from optrove.serializer.text import Json, read, write
-from optrove.settings import RAY, environment, ray_address
+from optrove.settings import RAY, environment
 from optrove.version import __version__
 
 if TYPE_CHECKING:
@@ -493,7 +493,7 @@ def ray_engine(
         yield RayEngine(ray, wait_seconds)
         return
     with environment(_QUIET):
-        _connect(ray, address or ray_address())
+        _connect(ray, address or RAY.value)
         try:
             yield RayEngine(ray, wait_seconds)
         finally:

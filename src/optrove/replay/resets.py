@@ -19,7 +19,7 @@ from optrove.errors import BadSetting
 from optrove.model.records import Attempt, DeviceKind, Outcome
 from optrove.replay.judge import RAN, machine_fault
 from optrove.replay.workers import WorkerProcess, WorkerUnusable, describe_exit
-from optrove.settings import RESET, reset_command
+from optrove.settings import RESET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ _TAIL: Final = 2000
 
 def reset_command_words() -> tuple[str, ...]:
     """Return the words of the reset command; BadSetting if it is not valid shell syntax."""
-    text = reset_command()
+    text = RESET.value
     try:
         return tuple(shlex.split(text)) if text else ()
     except ValueError as error:

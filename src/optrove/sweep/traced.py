@@ -55,7 +55,7 @@ from optrove.serializer.build import build
 from optrove.serializer.described import case_of
 from optrove.serializer.text import read, write
 from optrove.serializer.wire import decode, encode
-from optrove.settings import read_settings
+from optrove.settings import MASTER
 from optrove.trove.opening import located, reading
 from optrove.trove.place import is_sqlite_file
 from optrove.trove.query import CaseFilters, near, select
@@ -441,7 +441,7 @@ def configurations_of(
     The source is a trove or a file; the default is TTNN_MASTER_JSON_PATH, then the default trove.
     An op that was never traced has none, which is logged as a warning.
     """
-    source = str(source) if source is not None else read_settings().master
+    source = str(source) if source is not None else MASTER.value
     try:
         name, cases = _cases_in(source, op)
     except (NoTrove, NotATrove, UnusableTrove, BadTarget) as error:

@@ -34,7 +34,7 @@ from optrove.replay.sweep_module import SWEEPS, TRACED_MACHINE
 from optrove.replay.workers import describe_exit
 from optrove.serializer.hashes import placement_hash
 from optrove.serializer.wire import decode
-from optrove.settings import STORE, environment, read_settings
+from optrove.settings import BOARD, STORE, environment
 from optrove.sweep.traced import combinations, read_name
 from optrove.sweep.tt_metal_json import write_value
 from optrove.trove.query import select
@@ -250,7 +250,7 @@ def module_vectors(file: Path, sweep: Sweep, request: VectorRequest | None = Non
             f"there are no vectors in {suite}{request.file or file}: "
             f"{'; '.join(reasons) or 'it has no suites'}"
         )
-    is_free = (sweep.board or read_settings().board) is None
+    is_free = (sweep.board or BOARD.value) is None
     return SweepPlan(
         vectors,
         left_out,
@@ -321,7 +321,7 @@ def module_device(kind: DeviceKind | None, board: str | None) -> TargetDevice:
     resolved, named = resolve_device(kind, board)
     if resolved is DeviceKind.HARDWARE:
         return TargetDevice(DeviceKind.HARDWARE)
-    if kind is None and (board or read_settings().board) is None and has_board():
+    if kind is None and (board or BOARD.value) is None and has_board():
         return TargetDevice(DeviceKind.HARDWARE, reason="this machine has a board")
     board = named or _DEFAULT_BOARD
     if kind is not None:

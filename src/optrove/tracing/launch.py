@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from optrove.journal import format as layout
-from optrove.settings import model_name
+from optrove.settings import MODEL
 from optrove.tracing.recorded import store_journals
 from optrove.tracing.results import (
     NO_TESTS,
@@ -174,7 +174,7 @@ def trace_target(
         kept = f"the journals stay in {directory} until the trove takes them"
         error = f"{problem}\nNo call is lost: {kept}"
     result = of_recorded(recorded, target.name, target.kind.value)
-    model = options.model or model_name()
+    model = options.model or MODEL.value
     stored = summary.accounting.observed and problem is None
     return replace(
         result,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from optrove.errors import NoTrove, OptroveError, UnusableJournal
 from optrove.journal.format import find_journals, header_line, is_being_written
 from optrove.model.trove import Added
-from optrove.settings import read_settings
+from optrove.settings import STORE
 from optrove.trove.capsules import keep_capsules
 from optrove.trove.place import Place, place_of
 
@@ -52,7 +52,7 @@ def located(store: str | None) -> Place:
     That is ``store``, else OPTROVE_STORE, else ``.optrove/trove.db`` in this directory or in the
     nearest one above that has it, else in this directory, where it has to be created.
     """
-    given = store or read_settings().store
+    given = store or STORE.value
     if given:
         return place_of(given)
     here = Path.cwd()

@@ -215,7 +215,7 @@ def stored_test(result: TestResult) -> tuple[str, str, str]:
 def stored_scope(scope: Scope) -> tuple[str, ScopeRow]:
     """Return the id and the row of a scope."""
     phase = scope.phase and scope.phase.value
-    device = None if scope.device is None else write(layout.device_data(scope.device))
+    device = None if scope.device is None else write(record_to_builtins(scope.device))
     return scope_row(scope.test_id, phase, scope.module, scope.mode, device)
 
 

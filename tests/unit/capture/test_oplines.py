@@ -13,7 +13,7 @@ import observed_calls
 from optrove.capture import op_line_writer as oplines
 from optrove.capture.op_line_writer import CaseIds, OpLineWriter, TestNumbers
 from optrove.model.case import Case
-from optrove.model.records import CallSite, Phase
+from optrove.model.records import CallSite, Phase, Scope
 from optrove.model.values import Int, List, Null, TensorSpec
 from optrove.serializer import plain
 from optrove.serializer.hashes import placement_hash
@@ -48,10 +48,7 @@ def test_a_call_is_in_the_file_as_soon_as_it_was_handed_over(sink, path):
             keywords={"b": None},
             result=3,
             case=case,
-            test_id="test_a.py::test_b",
-            phase=Phase.CALL,
-            module="models.mlp",
-            mode="decode",
+            scope=Scope("test_a.py::test_b", Phase.CALL, "models.mlp", "decode"),
             call_site=CallSite("model.py", 7),
             process=5,
         )
@@ -106,7 +103,7 @@ def test_what_no_converter_knows_is_written_as_opaque(sink, path):
 
 
 def number(numbers, test_id, index, parent=None, depth=0):
-    return numbers.of(observed(test_id=test_id, op_index=index, parent=parent, depth=depth))
+    return numbers.of(observed(scope=Scope(test_id), op_index=index, parent=parent, depth=depth))
 
 
 def test_the_calls_of_each_test_are_numbered_from_zero():

@@ -18,7 +18,7 @@ from optrove.frameworks.ttnn.board.runtime import (
 from optrove.frameworks.ttnn.board.table import Board, find_board
 from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
 from optrove.model.records import DeviceKind
-from optrove.settings import cache_directory, conceal, environment, read_settings
+from optrove.settings import SHADOW, cache_directory, conceal, environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ def mock_board(name: str, *, shadow: bool = False) -> Iterator[Board]:
     )
     with ExitStack() as stack:
         ttnn = stack.enter_context(entered(runtime))
-        if not (shadow or read_settings().shadow):
+        if not (shadow or SHADOW.is_on):
             yield board
             return
         from optrove.frameworks.ttnn.shadow.shadow import shadow_numerics
