@@ -7,8 +7,8 @@ import pytest
 
 import optrove
 from observed_calls import observed
-from optrove.capture.op_line_writer import OpLineWriter
 from optrove.capture.parameters import ParameterFiles, parameter_directory
+from optrove.capture.sinks import OpLineWriter
 from optrove.errors import NoNumbers
 from optrove.frameworks.tensor_values import numbers, sketch
 from optrove.serializer.op_lines import read_op_lines

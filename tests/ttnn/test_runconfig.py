@@ -293,9 +293,9 @@ def test_a_weight_that_is_not_as_expected_is_named_with_the_difference(ttnn, wei
     with pytest.raises(BadConfig) as caught:
         create_run_config(config, weights, mesh)
     text = str(caught.value)
-    assert "its shape is 256x512, expected is 256x256" in text
-    assert "its dtype is ttnn.bfloat8_b, expected is ttnn.bfloat16" in text
-    assert "split: dimension 1 in 8 parts, expected is split: dimension 0 in 8 parts" in text
+    assert "its shape is 256x512, not 256x256 as expected" in text
+    assert "its dtype is ttnn.bfloat8_b, not ttnn.bfloat16 as expected" in text
+    assert "split: dimension 1 in 8 parts, but expected split: dimension 0 in 8 parts" in text
     assert "layout" not in text
 
 
@@ -440,7 +440,7 @@ def test_the_check_command_finds_wrong_arguments_and_damaged_weights(
     assert "does not take" in found["slice"]
     assert "it is incomplete" in found["w2.input_tensor_b"]
     assert "no such entry" in found["w3.input_tensor_b"]
-    assert "expected is ttnn.bfloat16" in found["w1.input_tensor_b"]
+    assert "not ttnn.bfloat16 as expected" in found["w1.input_tensor_b"]
 
 
 def test_traced_calls_know_the_entry_that_their_arguments_came_from(

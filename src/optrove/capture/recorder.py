@@ -41,6 +41,7 @@ from optrove.journal.writer import Numbering
 from optrove.model.case import Case
 from optrove.model.records import CallSite, Scope
 from optrove.serializer.describe import Describer, DescriptionCache
+from optrove.serializer.hashes import placement_hash
 from optrove.serializer.tables import unobserved
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class Recorder:
     ) -> None:
         """Record into ``journal``; ``left_out`` returns why an op is not recorded, or None.
 
-        With ``keep_cases`` the case of each call also stays in memory. ``capsules`` keep the
+        With ``keep_cases`` cached cases have their Case and its id. ``capsules`` keep the
         tensors of chosen calls.
         """
         self.faults: Counter[str] = Counter()
@@ -316,7 +317,7 @@ class Recorder:
             finally:
                 CURRENT.reset(token)
         except Exception as error:  # noqa: BLE001 - as in begin
-            self.fault(f"what {observed.op} returned", error)
+            self.fault(f"the result of {observed.op}", error)
         return 0
 
     def error(self, error: BaseException) -> int:
@@ -441,6 +442,7 @@ class Recorder:
         known = _known(case.number, kind)
         if self._keep_cases:
             known.case = Case(observed.op, case.arguments)
+            known.case_id = placement_hash(known.case)
         return known, session
 
     def _outputs(

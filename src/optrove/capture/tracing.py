@@ -60,7 +60,7 @@ def active_tracing() -> Tracing | None:
 class Tracing:
     """The tracing of one process, from ``start`` to ``stop``."""
 
-    def __init__(  # noqa: PLR0913 - what a trace consists of
+    def __init__(  # noqa: PLR0913 - the parts of a trace
         self,
         directory: Path,
         run: Run,

@@ -57,7 +57,7 @@ from optrove.cli.progress import Pace
 from optrove.errors import OptroveError
 from optrove.interop.formats import FILES, OWN_FILES
 from optrove.model.ops import Counting
-from optrove.settings import BOARD
+from optrove.settings import BOARD, SHADOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -252,7 +252,7 @@ def _request(given: Mapping[str, Any]) -> Request:
     board = None if sim else given["board"] or BOARD.value
     if sim:
         find_simulator(simulated_board(sim))
-    if board and given["capsule"] and not given["shadow"] and not read_settings().shadow:
+    if board and given["capsule"] and not given["shadow"] and not SHADOW.is_on:
         raise click.UsageError(
             "--capsule keeps values, and a mock board computes none: add --shadow, or use hardware"
         )

@@ -54,7 +54,7 @@ class ObservedOp:
 
 
 class CachedCase:
-    """The recorded case of all calls with one key.
+    """The recorded case of all calls with one key; its ``case`` and ``case_id`` if they are kept.
 
     ``word`` is the first word of their records; ``outputs`` are the numbers of their results by
     result key. A probe that recognizes results itself sets ``pending`` to a comparison with the
@@ -65,6 +65,7 @@ class CachedCase:
 
     __slots__ = (
         "case",
+        "case_id",
         "elements",
         "key",
         "kind",
@@ -80,6 +81,7 @@ class CachedCase:
         self.kind = kind
         self.word = word
         self.case: Case | None = None
+        self.case_id: str | None = None
         self.outputs: dict[Hashable, int] = {}
         self.elements: tuple[tuple[Callable[[Any], bool], int], ...] = ()
         self.key: Hashable = None

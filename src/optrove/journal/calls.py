@@ -276,7 +276,7 @@ def places_of(dictionary: bytes) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 class Dictionary:
-    """What the calls of one journal refer to; each object is made once."""
+    """The objects that the calls of one journal refer to by number, each created once."""
 
     def __init__(self, packed: bytes) -> None:
         """Unpack a dictionary; BadData when that is not possible."""

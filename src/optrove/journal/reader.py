@@ -110,13 +110,12 @@ class JournalReader:
 
     ``blocks`` are all calls in packed form, in the order in which they began; ``calls`` is their
     number, and ``lost`` the number of those that could not be recorded. ``tallies`` count calls by
-    what they have in common, in the order of their first calls; ``sketches`` are the statistics of
-    tensors by the op_index of their call. ``capsules`` are the hashes of kept tensors by the op_index
-    of their call, as ``inputs`` and ``outputs``; ``capsule_counts`` says how many were kept, and why
-    others were not, and is empty after a crash. ``process`` numbers the process among those of its run,
-    which is None if the journal was cut off. ``ending`` is None if the process did not end in
-    order; ``torn`` says whether the last line is incomplete; ``size`` counts the bytes of the lines
-    file that were read.
+    what they have in common, in the order of their first calls. By the op_index of their call,
+    ``sketches`` are the statistics of tensors and ``capsules`` the hashes of kept ones;
+    ``capsule_counts`` says how many were kept, and why others were not. ``process`` numbers the
+    process among those of its run, which is None if the journal was cut off. ``ending`` is None if
+    the process did not end in order; ``torn`` says whether the last line is incomplete; ``size``
+    counts the bytes of the lines file that were read.
     """
 
     def __init__(self, lines: Path) -> None:
@@ -278,7 +277,7 @@ class _CaseLine:
 
 
 class _Lines:
-    """What the lines file defines, by number; ``refresh`` reads the lines that were appended."""
+    """The definitions in the lines file, by number; ``refresh`` reads appended lines."""
 
     def __init__(self, path: Path) -> None:
         self.torn = False

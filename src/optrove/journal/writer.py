@@ -1,13 +1,12 @@
 """Write the journal of one process, so that it survives a sudden death.
 
-Lines go to the file by one system call each. Call records are stored into a window of a file that
-is mapped into memory: what was stored is the kernel's to keep, whatever becomes of the process.
-Windows are allocated on disk before they are mapped, since a store to a mapped hole on a full
-disk would end the process.
+Each line is written by one system call. Call records are stored into a memory-mapped window of a
+file, so that the kernel keeps them even if the process dies. A window is allocated on disk before
+it is mapped, since a store to a mapped hole on a full disk would end the process.
 
-A number is written to the journal before it is handed out, so that whatever refers to it can be
-understood. What is remembered here is bounded: a value that was forgotten is written again under
-a new number, and readers see from its content that it is the same.
+A number is in the journal before it is returned, so that every reference can be resolved. The
+caches are bounded: a value that was dropped is written again under a new number, and readers see
+from its content that it is the same.
 """
 
 from __future__ import annotations
@@ -154,7 +153,7 @@ class Journal:
             return mmap.mmap(self._configs, size, offset=offset)
 
     def close(self) -> None:
-        """Close the files; records of calls that are still going on are kept as unfinished."""
+        """Close the files; records of calls that have not ended stay unfinished."""
         with self._lock:
             self._close_files()
 
@@ -204,7 +203,7 @@ MAX_REMEMBERED: Final = 8192
 # A mixture of experts has tens of thousands of entries in its run configuration.
 _LIMITS: Final = {"config": 262_144, "error": 64}
 MAX_OPAQUE: Final = 100
-"""How many cases are kept of an op that is called with things that nothing is known about."""
+"""How many cases of an op are kept whose arguments are of unknown types."""
 
 _TOKEN: Final = re.compile(r'(?<=")[0-9a-f]{32}(?=")')
 """Facts that distinguish an opaque argument from others of its type."""
@@ -223,9 +222,9 @@ def _nothing(_: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NumberedCase:
-    """A case's number and arguments, and the types of what nothing is known about.
+    """A case's number and arguments, and the unknown types among them.
 
-    The number is zero if too many cases of the op hold such things, and none of them is alike.
+    The number is zero if the op has too many cases with unknown types, and no similar one.
     """
 
     number: int
@@ -305,7 +304,7 @@ class Numbering:
         return number
 
     def outputs(self, results: Iterable[Any], session: Describer) -> int:
-        """Return the number of what a call returned, described after its arguments."""
+        """Return the number of the results of a call, described after its arguments."""
         references = [self._live(each, session, []) for each in results]
         return self._once("outputs", self._outputs, {"are": references})
 

@@ -177,7 +177,7 @@ def _start_board(config: pytest.Config, options: Namespace) -> None:
 def _start_simulator(config: pytest.Config, name: str) -> None:
     """Put ttnn on the simulated board until the session ends.
 
-    The simulator ends the process at once when a kernel does what it does not support, and its
+    The simulator ends the process at once when a kernel needs something that it lacks, and its
     last line says why. Captured at the level of file descriptors, that line would be lost.
     """
     capture: Any = config.pluginmanager.getplugin("capturemanager")
@@ -223,7 +223,7 @@ class MockBoard:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Add what the test runs on to its properties, and so to JUnit reports."""
+        """Add the device of the test to its properties, and so to JUnit reports."""
         item.user_properties.append((RAN_ON, ran_on()))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

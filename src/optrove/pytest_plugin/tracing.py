@@ -433,7 +433,7 @@ class TracedSession(EarlyEnd):
         tracing = self._tracing
         if tracing is not None:
             module, mode = self._tests.subject = subject(
-                item, lambda error: tracing.recorder.fault(f"what {item.nodeid} tests", error)
+                item, lambda error: tracing.recorder.fault(f"the module of {item.nodeid}", error)
             )
             tracing.enter(Scope(item.nodeid, phase, module, mode))
 

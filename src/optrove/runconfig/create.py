@@ -53,7 +53,7 @@ def weight_problems(
         ("layout", _symbol(expected.layout), facts.layout),
     ]
     problems = [
-        f"its {name} is {found}, expected is {wanted}; convert it again, or expect {found}"
+        f"its {name} is {found}, not {wanted} as expected; convert it again, or expect {found}"
         for name, wanted, found in pairs
         if wanted is not None and wanted != found
     ]
@@ -63,7 +63,7 @@ def weight_problems(
     if expected.sharding is not None:
         wanted = spread(expected.sharding.dims, mesh_shape, len(facts.shape))
         if wanted != facts.spread:
-            problems.append(f"it is {_split(facts.spread)}, expected is {_split(wanted)}")
+            problems.append(f"it is {_split(facts.spread)}, but expected {_split(wanted)}")
     return problems
 
 

@@ -268,6 +268,6 @@ def _layers(inspected: Inspected, layers: tuple[str, str]) -> str:
             if step.isdecimal():
                 return "".join(f"{each}." for each in steps[:place])
     raise NotComparable(
-        f"{inspected.name} has no numbered layers, asked for are {layers[0]} and {layers[1]}; "
+        f"{inspected.name} has no numbered layers such as {layers[0]} and {layers[1]}; "
         f"name the parts with --paths A B"
     )

@@ -485,7 +485,7 @@ class ConcatHeadsConfig(
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class GatherConfig(OpConfig, ops=("ttnn.gather",)):
-    """``ttnn.gather``: the numbers at given places."""
+    """``ttnn.gather``: the elements at given indices."""
 
     dim: int | None = None
     memory_config: MemoryConfig | None = None
@@ -494,7 +494,7 @@ class GatherConfig(OpConfig, ops=("ttnn.gather",)):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ScatterConfig(OpConfig, ops=("ttnn.scatter",)):
-    """``ttnn.scatter``: numbers put at given places."""
+    """``ttnn.scatter``: elements written to given indices."""
 
     dim: int | None = None
     reduce: str | None = None
@@ -504,7 +504,7 @@ class ScatterConfig(OpConfig, ops=("ttnn.scatter",)):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class SumConfig(OpConfig, ops=("ttnn.sum",)):
-    """``ttnn.sum``, such as that of what several experts gave."""
+    """``ttnn.sum``, for example over the outputs of several experts."""
 
     dim: Any = None
     keepdim: bool | None = None
@@ -515,7 +515,7 @@ class SumConfig(OpConfig, ops=("ttnn.sum",)):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MeshPartitionConfig(OpConfig, ops=("ttnn.mesh_partition",)):
-    """``ttnn.mesh_partition``: each chip keeps its part of what all have."""
+    """``ttnn.mesh_partition``: each chip keeps its part of a tensor that all have."""
 
     dim: int | None = None
     cluster_axis: int | None = None

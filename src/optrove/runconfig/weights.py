@@ -182,8 +182,8 @@ def load_weight_config(folder: Path | str, *, source: str | None = None) -> dict
         )
     if source is not None and source != found.source:
         raise UnusableWeights(
-            f"the weights in {folder} were made from {found.source!r}, asked for are those of "
-            f"{source!r}; run convert_weights again"
+            f"the weights in {folder} were made from {found.source!r}, not from {source!r}; "
+            f"run convert_weights again"
         )
     tree: dict[str, Any] = {}
     for key, weight in found.weights.items():
@@ -229,7 +229,7 @@ def write_list(found: WeightList, folder: Path) -> None:
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Write a file so that nobody ever sees a part of it; OSError if it cannot be written."""
+    """Write a file atomically; OSError if it cannot be written."""
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         with draft.open("wb") as stream:
@@ -388,7 +388,7 @@ class _Writer:
         if shape is None:
             found = type(mesh_device).__name__
             raise UnusableWeights(
-                f"weights are spread over an open mesh device, given is {found}; "
+                f"weights are spread over an open mesh device, not over a {found}; "
                 f"open one, a mock board will do: with optrove.mock_board('galaxy'): ..."
             )
         self._mesh_shape = shape
@@ -440,7 +440,7 @@ class _Writer:
         return SavedWeight(str(file), facts, self._mesh_shape, size, digest, source, recipe)
 
     def _write(self, tensor: Any, file: Path) -> tuple[int, str]:
-        """Write a file so that nobody ever sees a part of it; return its size and digest."""
+        """Write a file atomically; return its size and digest."""
         draft = file.with_name(f".{os.getpid()}.{file.name}")
         try:
             self._tensors.dump(tensor, draft)

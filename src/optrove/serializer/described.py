@@ -212,7 +212,7 @@ class _Sort:
 
 
 def part_of(value: Value) -> Part:
-    """Return the Part of an argument; BadData for what no reader would accept."""
+    """Return the Part of an argument; BadData if no reader would accept it."""
     data = encode(value)
     if isinstance(value, TensorSpec):
         return tensor_parts(value, data).own()
@@ -385,7 +385,7 @@ def describe_parts(op: str, parts: Sequence[tuple[str, Part]]) -> DescribedCase:
 
 
 def describe_case(case: Case) -> DescribedCase:
-    """Return a Case as a trove keeps it; BadData for what no reader would accept."""
+    """Return a Case as a trove keeps it; BadData if no reader would accept it."""
     return describe_parts(case.op, [(name, part_of(value)) for name, value in case.arguments])
 
 

@@ -59,7 +59,7 @@ _MAX_CACHED_CHARS: Final = 8192
 
 
 def canonical_text(value: Value) -> str:
-    """Return the canonical text of ``value``; BadData for what no reader would accept."""
+    """Return the canonical text of ``value``; BadData if no reader would accept it."""
     return write(encode(value))
 
 
@@ -102,7 +102,7 @@ class CanonicalTexts:
         self._known: dict[Value, str] = {}
 
     def of(self, value: Value) -> str:
-        """Return the canonical text of ``value``; BadData for what no reader would accept."""
+        """Return the canonical text of ``value``; BadData if no reader would accept it."""
         text = self._known.get(value)
         if text is None:
             text = canonical_text(value)

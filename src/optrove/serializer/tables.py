@@ -63,7 +63,7 @@ class ByClass(Generic[T]):
 
 
 _UNKNOWN: Final = "?"
-# What ``type`` itself says, since a metaclass may answer anything, or raise.
+# Asked of ``type`` itself, since a metaclass may return anything, or raise.
 _MODULE: Final = type.__dict__["__module__"]
 _PATH: Final = type.__dict__["__qualname__"]
 _CONTENT: Final = type.__dict__["__dict__"]

@@ -17,7 +17,7 @@ Values that JSON has are written as JSON; all others are objects with one ``$`` 
     {"$callable": name}  {"$opaque": type, "token": token}
 
 Sets and ``$map`` entries are sorted by their own canonical text, so that equal Values have
-one form whatever the order of Python's hashes.
+one form in any order of Python's hashes.
 """
 
 from __future__ import annotations
@@ -478,7 +478,7 @@ _SURROGATE_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 def encode(value: Value, *, depth: int = 0) -> Json:
     """Return the JSON-able form of ``value``, from which ``decode`` makes an equal one.
 
-    BadData for what no reader would accept: nesting beyond the limit, a number beyond the
+    BadData for a value that no reader would accept: nesting beyond the limit, a number beyond the
     limit, a struct or mapping that has a name or key twice, an unreadable name. ``depth`` is how
     deep the value will be nested.
     """

@@ -79,7 +79,7 @@ MARK: Final = "Made by optrove testgen."
 
 _PCC: Final = "0.99"
 _NOQA: Final = ("FBT001", "FBT003", "PLR0913", "PLR0917", "RUF100", "S101", "TID251")
-"""What strict linters find in good tests: asserts, many parameters, booleans among them."""
+"""The rules of strict linters that generated tests break: asserts, many parameters, booleans."""
 
 _OP: Final = re.compile(r"ttnn(\.[A-Za-z_][A-Za-z0-9_]*)+")
 _BOARD: Final = re.compile(r"[a-z0-9-]+")

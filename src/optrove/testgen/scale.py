@@ -1,7 +1,7 @@
 """Scale recorded cases down, for devices that are too slow for the shapes of models.
 
 A scaled case calls the same op with the same arguments, dtypes, layouts, kinds of memory and kinds
-of program configurations, at smaller shapes. What ttnn accepts is found by trial on a mock board:
+of program configurations, at smaller shapes. Trials on a mock board show what ttnn accepts:
 sizes shrink as long as it accepts the call, first to one tile or 1, then by halves, together with
 the shards, core grids and block counts that depend on them. A case of several chips is moved to one
 chip unless the op communicates between chips.

@@ -171,7 +171,7 @@ def reshaped(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
         memory = _resharded(memory, _plane(spec.shape), _plane(shape))
     mesh = placement.mesh
     if len(shape) != len(spec.shape):
-        # Which dimension was split over the mesh is not known any more by its number.
+        # The numbers of dimensions change, so that the split over the mesh is unknown.
         mesh = None
     placement = replace(placement, padded_shape=_padded(placement, shape), memory=memory, mesh=mesh)
     return replace(spec, shape=shape, placement=placement)
@@ -225,12 +225,12 @@ def _scaled(size: int, old: int, new: int) -> int:
 
 
 PLACE: Final = re.compile(r"arg\d+")
-"""What arguments are called of which only the place is known; others follow them."""
+"""The names of arguments whose position alone is known."""
 
 OPERAND: Final = re.compile(
     r"arg\d+|self|device|mesh_device|(.*_)?(in|out)puts?(_.*)?|tensors?|[qkv]|.*cache.*|grad_.*"
 )
-"""Tensors and devices that no operation does without."""
+"""The names of tensors and devices that every operation needs."""
 
 Change: TypeAlias = Callable[[Case], Case]
 
@@ -252,7 +252,7 @@ class Reduction:
 
 
 def reductions(case: Case) -> list[Reduction]:
-    """Return all that makes a case simpler at once, the boldest first."""
+    """Return the reductions that make a case simpler, the boldest first."""
     offered = (
         *_without_several(case),
         Reduction("all tensors in interleaved DRAM", partial(with_tensors, change=plainly_kept)),
@@ -287,7 +287,7 @@ def _dropping(names: Iterable[str]) -> Reduction:
 
 
 def _without_several(case: Case) -> Iterator[Reduction]:
-    """Yield what drops all arguments that are neither tensors nor devices, and each half."""
+    """Yield reductions that drop all arguments except tensors and devices, or half of them."""
     names = [name for name, value in case.arguments if _is_optional(name, value)]
     middle = len(names) // 2
     for several in (names, names[:middle], names[middle:]):
@@ -296,7 +296,7 @@ def _without_several(case: Case) -> Iterator[Reduction]:
 
 
 def _without_each(case: Case) -> Iterator[Reduction]:
-    """Yield functions that drop one argument, also a tensor that is not an operand."""
+    """Yield reductions that drop one argument, also a tensor that is not an operand."""
     places = [name for name, _ in case.arguments if PLACE.fullmatch(name)]
     last = max(places, key=lambda name: int(name[3:]), default=None)
     for name, value in case.arguments:
@@ -315,7 +315,7 @@ def _needs_device(value: Value) -> bool:
 
 
 def _plain_arguments(case: Case) -> Iterator[Reduction]:
-    """Yield what makes each memory configuration among the arguments plain."""
+    """Yield reductions that make one memory configuration among the arguments plain."""
     for name, value in case.arguments:
         if isinstance(value, Struct) and value.type == PLAIN_MEMORY.type and value != PLAIN_MEMORY:
             yield Reduction(f"{name} is interleaved DRAM", partial(_with_plain_memory, name=name))
@@ -349,7 +349,7 @@ def _of_one(number: int, change: Retensor) -> Change:
 
 
 def _sizes(case: Case, smaller: Callable[[int], int]) -> Iterator[Reduction]:
-    """Yield what makes a size smaller wherever it stands, the largest first."""
+    """Yield reductions that make a size smaller everywhere, the largest first."""
     sizes = {size for spec in case.tensors() for size in spec.shape}
     for size in sorted(sizes, reverse=True):
         less = smaller(size)
@@ -369,7 +369,7 @@ def _half(size: int) -> int:
 
 
 def _single_sizes(case: Case) -> Iterator[Reduction]:
-    """Yield what halves one dimension of one tensor only."""
+    """Yield reductions that halve one dimension of one tensor."""
     known = {spec.identity: spec for spec in case.tensors()}
     for number, names in _tensors(case):
         for place, size in enumerate(known[number].shape):
@@ -416,7 +416,7 @@ Log = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a case fails; two that are equal fail in the same way, whatever the numbers."""
+    """How a case fails; equal ones fail in the same way, with any numbers."""
 
     outcome: Outcome
     text: str
@@ -438,7 +438,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """What a failing case was shrunk to: ``steps`` are the reductions that were left standing.
+    """The result of shrinking a failing case: ``steps`` are the reductions that led to it.
 
     ``finished`` says that nothing simpler fails in the same way; else a limit was reached.
     """
@@ -460,7 +460,7 @@ def shrink(
 ) -> Shrunk:
     """Return the simplest case that fails like a given one.
 
-    NotReplayable when it does not fail, or not by the operation's own doing.
+    NotReplayable if it does not fail, or not because of the operation.
     """
     search = _Search(planned, where, limits, workers, log)
     first = search.execute([planned.job.case])[planned.job.case]
@@ -469,7 +469,7 @@ def shrink(
 
 
 def _check(planned: PlannedJob, attempt: Attempt, where: TargetDevice) -> None:
-    """Raise NotReplayable for a case that there is no failure of to shrink."""
+    """Raise NotReplayable for a case without a failure that can be shrunk."""
     name = f"case {planned.case_id[:SHORT_ID]} of {planned.op}"
     cause = attempt.cause or "no reason is recorded"
     if attempt.outcome is Outcome.PASSED:
@@ -481,14 +481,14 @@ def _check(planned: PlannedJob, attempt: Attempt, where: TargetDevice) -> None:
         raise NotReplayable(f"{name} could not be run on {where}: {cause}")
     if attempt.outcome is Outcome.WRONG_SPEC:
         raise NotReplayable(
-            f"{name} gives another output than recorded on {where}: {cause}; what a smaller call "
-            f"would have given was not recorded, so that there is nothing to shrink it by"
+            f"{name} returns another output than recorded on {where}: {cause}; it cannot be "
+            f"shrunk, because the output of a smaller call was not recorded"
         )
 
 
 @dataclass(slots=True)
 class _Search:
-    """One search; it counts what was tried."""
+    """One search, with the number of cases that it tried."""
 
     planned: PlannedJob
     where: TargetDevice
@@ -549,7 +549,7 @@ class _Search:
         found = {case: self.known[case] for case in cases if case in self.known}
         new = [case for case in cases if case not in found]
         by_id = {placement_hash(case): case for case in new[:room]}
-        # What a smaller call would give was not recorded.
+        # The outputs of a smaller call were not recorded.
         pattern = replace(self.planned.job, device_kind=self.where.device_kind, outputs=None)
         own = self.planned.job.case
         jobs = [

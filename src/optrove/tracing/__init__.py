@@ -1,1 +1,1 @@
-"""The trace verb: run targets, follow them, store and summarize what they called."""
+"""The trace verb: run targets, follow them, store and summarize their calls."""

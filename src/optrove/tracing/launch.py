@@ -3,8 +3,8 @@
 The process leads a session of its own, so that a timeout ends it with everything that it started;
 signals that ask optrove to end are passed on to it. Its input and output are those of optrove.
 
-Following reads only what was appended to the journals since the last look. Its counts are for a
-person who waits; the summary at the end is made from the whole journals.
+The progress is counted from the part of the journals that was appended since the last look; the
+summary at the end is made from the whole journals.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """How targets are traced: what is recorded, where it goes, and how the process is run.
+    """How targets are traced: the recorded calls, their trove, and the process.
 
     ``stdout`` is the file descriptor for the target's output; None for optrove's own.
     """
@@ -196,7 +196,7 @@ def trace_target(
 def _error(
     target: TraceTarget, ended: ProcessEnd, summary: TraceSummary, options: TraceOptions
 ) -> str | None:
-    """Return why a target counts as not traced, with what to do about it; None if it was."""
+    """Return why a target counts as not traced, with advice; None if it was traced."""
     if summary.ops:
         return None
     name, accounting = target.name, summary.accounting

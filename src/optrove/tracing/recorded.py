@@ -41,7 +41,7 @@ _FIRST_LINE: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What was recorded at a place; ``journals`` is empty for a file of op lines.
+    """The recorded calls at a place; ``journals`` is empty for a file of op lines.
 
     ``problem`` is the error that kept a trove from adding it.
     """
@@ -117,7 +117,7 @@ def summarize_directory(directory: Path) -> TraceSummary:
 
 
 def read_recorded(place: Path, store: Place) -> Iterator[Recorded]:
-    """Yield what was recorded at a place, one run at a time; BadTarget if nothing was.
+    """Yield the recorded calls at a place, one run at a time; BadTarget if it has none.
 
     The place is a directory of journals, a directory of such directories, one lines file of a
     journal, or a file of op lines. Cases that the trove ``store`` already has count as known.

@@ -129,7 +129,7 @@ class TraceResult:
 
     @property
     def summary(self) -> TraceSummary:
-        """The summary of what was recorded."""
+        """The summary of the recorded calls."""
         return summarize(()) if self.recorded is None else self.recorded.summary
 
     @property
@@ -235,7 +235,7 @@ class TraceResult:
 
 
 def of_recorded(recorded: Recorded, target: str, kind: str) -> TraceResult:
-    """Return the result that holds what was recorded."""
+    """Return the result with the recorded calls."""
     result = TraceResult(target, kind, recorded)
     run = recorded.summary.run
     if run is None:
@@ -259,7 +259,7 @@ def from_failure(target: str, error: OptroveError) -> TraceResult:
 def from_place(
     place: Path, jsonl: Path | None, store: str | None, on_recovered: Callable[[Recovered], object]
 ) -> Iterator[TraceResult]:
-    """Add what was recorded at a place to a trove, and yield the results, one run at a time.
+    """Add the recorded calls at a place to a trove, and yield the results, one run at a time.
 
     Op lines are written to ``jsonl`` if it is given.
     """

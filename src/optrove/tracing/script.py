@@ -31,11 +31,11 @@ COULD_NOT = 2
 INTERRUPTED = 128 + signal.SIGINT
 
 _WATCHING = "optrove.frameworks."
-"""How the names of the modules begin whose functions stand between a script and a framework."""
+"""The prefix of the modules with functions between a script and a framework."""
 
 
 def main(arguments: Sequence[str]) -> int | str | None:
-    """Trace a script as the arguments say; return what the process ends with."""
+    """Trace a script as the arguments say; return the argument of ``sys.exit``."""
     options = _parser().parse_args(arguments)
     ending = ScriptEnding()
     try:
@@ -47,13 +47,13 @@ def main(arguments: Sequence[str]) -> int | str | None:
 
 
 class ScriptEnding:
-    """With what the script ended, for those who ask at the very end."""
+    """The exit code of the script, which the trace records when the process ends."""
 
     def __init__(self) -> None:
         self.code: int | None = None
 
     def keep(self, code: int | str | None) -> int | str | None:
-        """Keep the exit code that the process is going to have; give back what led to it."""
+        """Keep the exit code that ``code`` gives the process; return ``code``."""
         self.code = code if isinstance(code, int) else int(code is not None)
         return code
 
@@ -115,16 +115,16 @@ class _ScriptLoader(SourceFileLoader):
     """Loads a script as Python does: without leaving compiled code beside it.
 
     ``runpy.run_path`` is not used, since scripts see it: in ``sys.argv[0]`` or ``__file__``, one of
-    which is not what Python makes of it, and in a ``__main__`` that is gone at exit.
+    which differs from that of Python, and in a ``__main__`` that is gone at exit.
     """
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
-        """Refuse, which is how a loader says that nothing is to be cached."""
+        """Raise OSError, by which a loader prevents caching."""
         raise OSError(f"{path} is not cached")
 
 
 def _within(path: str, traceback: TracebackType | None) -> TracebackType | None:
-    """Return a traceback from the script's own first frame on, without those that watch it."""
+    """Return a traceback from the script's first frame on, without the frames of probes."""
     while traceback is not None and traceback.tb_frame.f_code.co_filename != path:
         traceback = traceback.tb_next
     entries = []

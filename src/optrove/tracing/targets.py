@@ -63,7 +63,7 @@ def _for_pytest(name: str) -> TraceTarget:
 
 
 def _near(path: Path) -> str:
-    """Return advice where a file is missing: what is there under a similar name."""
+    """Return advice for a missing file: a file with a similar name."""
     if not path.parent.is_dir():
         return f", and no directory {str(path.parent)!r} either; check the working directory"
     alike = get_close_matches(path.name, [each.name for each in path.parent.iterdir()], n=1)
@@ -78,7 +78,7 @@ def _holds_tests(path: Path) -> bool:
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
-        # Python says it better when it runs the file.
+        # Python reports it when it runs the file.
         return False
     except OSError as error:
         raise BadTarget(f"{str(path)!r} cannot be read: {error}; check its permissions") from error

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optrove.capture.op_line_writer import OpLineWriter
 from optrove.capture.parameters import ParameterFiles, Sketches, parameter_directory
 from optrove.capture.runs import filter_of, new_run
+from optrove.capture.sinks import OpLineWriter
 from optrove.capture.tracing import Tracing, active_tracing
 from optrove.errors import UnusableResults
 from optrove.frameworks.probe_protocol import ATEN
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TraceOptions:
-    """What a trace records, and what it writes besides the journal.
+    """The calls that a trace records, and the files that it writes besides the journal.
 
     These are the options that ``optrove trace``, its child process and the plugin have in common.
     """
@@ -94,14 +94,14 @@ def _write_to_journal(data: Json) -> None:
 
 
 class Trace:
-    """A trace that is going on, or has ended; ``store`` is the trove that its calls go to."""
+    """A trace that is running or has ended; ``store`` is the trove that its calls go to."""
 
     def __init__(self, tracing: Tracing, store: Place) -> None:
         self.directory = tracing.directory
         self.run_id = tracing.run.id
         self.store = store
         self.recorded: Recorded | None = None
-        """What was recorded, when the trace has ended."""
+        """The recorded calls, once the trace has ended."""
 
     def summary(self) -> TraceSummary:
         """Return the summary so far; it knows which cases are new when the trace has ended."""
@@ -128,8 +128,9 @@ def trace(  # noqa: PLR0913 - the options of the command
     The calls go to the trove ``store``, a path or a URL (default: OPTROVE_STORE, else
     ``.optrove/trove.db`` here or above), through a journal beside it. ``jsonl`` writes one line
     per call as well. ``backend`` is ``ttnn``, ``torch``, or ``auto``: ttnn where it gets
-    imported, else torch. ``level`` is what is recorded of torch: ``aten``, the operations of the
-    dispatcher, or ``api``, also the public functions, which makes torch leave some fast paths.
+    imported, else torch. ``level`` selects the recorded calls of torch: ``aten``, the
+    operations of the dispatcher, or ``api``, also the public functions, which makes torch leave
+    some fast paths.
     ``capsule`` names the calls whose tensors are kept with their values: ops, cases, ``worst``,
     ``first``, ``every:N`` or ``all``; ``capsule_limit`` is a size such as ``500MB``.
     AlreadyTracing when the process is being traced.

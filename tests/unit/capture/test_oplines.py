@@ -4,19 +4,15 @@ import subprocess
 import sys
 import textwrap
 from functools import partial
-from threading import Thread
 
 import pytest
 
 import fakeframework as fake
 import observed_calls
-from optrove.capture import op_line_writer as oplines
-from optrove.capture.op_line_writer import CaseIds, OpLineWriter, TestNumbers
-from optrove.model.case import Case
+from optrove.capture.sinks import OpLineWriter
 from optrove.model.records import CallSite, Phase, Scope
 from optrove.model.values import Int, List, Null, TensorSpec
 from optrove.serializer import plain
-from optrove.serializer.hashes import placement_hash
 from optrove.serializer.op_lines import BadLine, OpError, read_op_lines
 from optrove.serializer.tables import Tables
 
@@ -41,13 +37,15 @@ def lines(path):
 
 
 def test_a_call_is_in_the_file_as_soon_as_it_was_handed_over(sink, path):
-    case = Case("fake.add", (("a", Int(1)),))
     sink.completed(
         observed(
             *(1, [2]),
             keywords={"b": None},
             result=3,
-            case=case,
+            case_id="c" * 64,
+            number=4,
+            parent=3,
+            depth=1,
             scope=Scope("test_a.py::test_b", Phase.CALL, "models.mlp", "decode"),
             call_site=CallSite("model.py", 7),
             process=5,
@@ -56,12 +54,12 @@ def test_a_call_is_in_the_file_as_soon_as_it_was_handed_over(sink, path):
     (line,) = lines(path)
     assert (line.run_id, line.test_id, line.module) == ("run", "test_a.py::test_b", "models.mlp")
     assert (line.phase, line.mode, line.process) == (Phase.CALL, "decode", 5)
-    assert (line.op, line.op_index, line.parent, line.depth) == ("fake.add", 0, None, 0)
+    assert (line.op, line.op_index, line.parent, line.depth) == ("fake.add", 4, 3, 1)
     assert line.inputs == (Int(1), List((Int(2),)))
     assert line.keywords == (("b", Null()),)
     assert line.output == Int(3)
     assert line.error is None
-    assert line.case_id == placement_hash(case)
+    assert line.case_id == "c" * 64
     assert line.call_site == CallSite("model.py", 7)
     assert line.started_at == "2026-01-15T10:46:16.345678Z"
     assert line.duration_ms == 1.5
@@ -102,69 +100,6 @@ def test_what_no_converter_knows_is_written_as_opaque(sink, path):
     assert line.inputs[0].type == "builtins.object"
 
 
-def number(numbers, test_id, index, parent=None, depth=0):
-    return numbers.of(observed(scope=Scope(test_id), op_index=index, parent=parent, depth=depth))
-
-
-def test_the_calls_of_each_test_are_numbered_from_zero():
-    numbers = TestNumbers()
-    assert [number(numbers, "a", 0), number(numbers, "a", 1)] == [(0, None), (1, None)]
-    assert [number(numbers, None, 2), number(numbers, "b", 3)] == [(0, None), (0, None)]
-    assert [number(numbers, None, 4), number(numbers, "a", 5)] == [(1, None), (2, None)]
-
-
-def test_inner_calls_are_numbered_after_the_call_that_made_them():
-    numbers = TestNumbers()
-    number(numbers, "other", 9)
-    # 10 calls 11 and 14; 11 calls 12 and 13; 14 calls 15. All end after what they call.
-    ended = [(12, 11, 2), (13, 11, 2), (11, 10, 1), (15, 14, 2), (14, 10, 1), (10, None, 0)]
-    found = {index: number(numbers, "a", index, parent, depth) for index, parent, depth in ended}
-    assert {index: own for index, (own, _) in found.items()} == {
-        index: index - 10 for index in range(10, 16)
-    }
-    assert [found[index][1] for index in range(10, 16)] == [None, 0, 1, 1, 0, 4]
-    assert number(numbers, "a", 16) == (6, None)
-
-
-def test_a_call_that_never_ended_leaves_its_number_to_nobody():
-    numbers = TestNumbers()
-    assert number(numbers, "a", 1, parent=0, depth=1) == (1, 0)
-    assert number(numbers, "a", 3, parent=2, depth=1) == (3, 2)
-    assert number(numbers, "a", 2) == (2, None)
-    assert number(numbers, "a", 4) == (4, None)
-
-
-def test_calls_of_several_threads_never_share_a_number():
-    numbers, found = TestNumbers(), []
-
-    def work(start):
-        for index in range(start, start + 300, 3):
-            inner = number(numbers, "a", index + 2, parent=index + 1, depth=2)
-            middle = number(numbers, "a", index + 1, parent=index, depth=1)
-            outer = number(numbers, "a", index)
-            assert (inner[1], middle[1]) == (middle[0], outer[0])
-            found.extend([inner[0], middle[0], outer[0]])
-
-    threads = [Thread(target=work, args=(start,)) for start in range(0, 1200, 300)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(found) == list(range(1200))
-
-
-def test_a_case_is_hashed_once_while_it_is_remembered(monkeypatch):
-    hashed = []
-    monkeypatch.setattr(oplines, "placement_hash", lambda case: hashed.append(case) or case.op)
-    ids = CaseIds(limit=2)
-    first, second, third = (Case(op, ()) for op in ("a", "b", "c"))
-    assert [ids.of(case) for case in (first, second, first, first)] == ["a", "b", "a", "a"]
-    assert hashed == [first, second]
-    ids.of(third)
-    ids.of(first)
-    assert hashed == [first, second, third, first]
-
-
 def test_what_is_in_the_file_stays_and_a_torn_line_gets_its_end(tmp_path):
     path = tmp_path / "ops.jsonl"
     for _ in range(2):
@@ -200,12 +135,12 @@ WRITER = textwrap.dedent("""
     from observed_calls import observed
     from optrove.serializer import plain
     from optrove.serializer.tables import Tables
-    from optrove.capture.op_line_writer import OpLineWriter
+    from optrove.capture.sinks import OpLineWriter
     tables = Tables((plain.table(),))
     sink = OpLineWriter(Path(sys.argv[1]))
     process, calls = int(sys.argv[2]), int(sys.argv[3])
     for index in range(calls):
-        sink.completed(observed("x" * (index * 97 % 9000), op_index=index, process=process))
+        sink.completed(observed("x" * (index * 97 % 9000), number=index, process=process))
     if process == 0:
         print("written", flush=True)
         sys.stdin.read()
