@@ -85,7 +85,7 @@ def test_limits_end_the_search_with_what_was_found():
     [
         (take(1, 32), None, "passes on this host: there is no failure to shrink"),
         (take(1, 32, note="unbuildable"), None, "could not be run on this host"),
-        (take(1, 32), (Int(2),), "gives another output than recorded"),
+        (take(1, 32), (Int(2),), "returns another output than recorded"),
     ],
 )
 def test_what_does_not_fail_by_itself_is_an_error_with_advice(one, outputs, advice):
