@@ -55,8 +55,8 @@ from optrove.serializer.tables import (
     class_name,
     framework_of,
 )
-from optrove.serializer.text import found, write
 from optrove.serializer.text import found as shown
+from optrove.serializer.text import write
 from optrove.serializer.wire import MAX_FAULTS, UNREAD, bad_data, encode
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _is_same(tables: Tables, old: Value, new: Value) -> bool:
 
 
 def _shown(value: Value) -> str:
-    return found(write(encode(value)))
+    return shown(write(encode(value)))
 
 
 MakeTensor: TypeAlias = "Function[[TensorSpec, str], Any]"

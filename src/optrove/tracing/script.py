@@ -37,29 +37,22 @@ _WATCHING = "optrove.frameworks."
 def main(arguments: Sequence[str]) -> int | str | None:
     """Trace a script as the arguments say; return the argument of ``sys.exit``."""
     options = _parser().parse_args(arguments)
-    ending = ScriptEnding()
+    exit_codes: list[int] = []
     try:
-        _prepare(options, ending)
+        _prepare(options, exit_codes)
     except OptroveError as error:
         sys.stderr.write(f"Error: {error}\n")
         return COULD_NOT
-    return ending.keep(_run(options.script, options.arguments))
+    code = _run(options.script, options.arguments)
+    exit_codes.append(code if isinstance(code, int) else int(code is not None))
+    return code
 
 
-class ScriptEnding:
-    """The exit code of the script, which the trace records when the process ends."""
+def _prepare(options: Namespace, exit_codes: Sequence[int]) -> None:
+    """Start the mock or simulated board and the trace, which end with the process.
 
-    def __init__(self) -> None:
-        self.code: int | None = None
-
-    def keep(self, code: int | str | None) -> int | str | None:
-        """Keep the exit code that ``code`` gives the process; return ``code``."""
-        self.code = code if isinstance(code, int) else int(code is not None)
-        return code
-
-
-def _prepare(options: Namespace, ending: ScriptEnding) -> None:
-    """Start the mock or simulated board and the trace, which end with the process."""
+    ``exit_codes`` has that of the script by then, unless the script ended the process at once.
+    """
     stack = ExitStack()
     # Registered before the script can register anything, so that it is run last.
     atexit.register(stack.close)
@@ -87,7 +80,7 @@ def _prepare(options: Namespace, ending: ScriptEnding) -> None:
     )
     tracing = asked.tracing(options.journal, with_board(run))
     tracing.start()
-    stack.callback(lambda: tracing.stop(ending.code))
+    stack.callback(lambda: tracing.stop(*exit_codes))
 
 
 def _run(script: str, arguments: Sequence[str]) -> int | str | None:
