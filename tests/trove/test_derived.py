@@ -66,7 +66,7 @@ class Changes:
     def attempts(self, run):
         self.trove.add_imported(imported("every", *CASES))
         for case_id in self.some(IDS):
-            pcc = self.chance.choice([0.9, 0.99, float("nan")])
+            pcc = self.chance.choice([0.9, 0.99, *map(float, ("nan", "inf", "-inf"))])
             detail = f"TT_FATAL: {self.chance.randrange(4)} is too much"
             yield attempt_of(
                 *(case_id, run.id, self.chance.choice(OUTCOMES)),

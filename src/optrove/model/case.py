@@ -1,4 +1,4 @@
-"""The Case: one operation with its arguments; what keeps it from being replayed; rewriting it."""
+"""The Case: one operation with its arguments; obstacles to its replay; rewriting it."""
 
 from __future__ import annotations
 

@@ -345,7 +345,7 @@ class Attempt:
     """One execution of a Job.
 
     ``detail`` is the message of the operation or the machine, ``notes`` are those of the replay
-    itself, such as what it supplied; ``replayed_case_id`` is the hash of the call as it was
+    itself, such as supplied arguments; ``replayed_case_id`` is the hash of the call as it was
     traced while it ran, which equals ``case_id`` when the replay was exact.
     """
 

@@ -1,4 +1,4 @@
-"""Where cases of torch run: on which device, compiled by what, with which modules imported."""
+"""Where cases of torch run: the device, the compiler, and the modules to import."""
 
 from __future__ import annotations
 

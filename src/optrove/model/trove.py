@@ -1,8 +1,8 @@
 """Rows and answers of a trove, beyond the records.
 
-A **Recording** is one part of a Run that arrives as a whole: the journal of one process, or what
-one imported file says about one source on one machine. It is added, replaced and removed as a
-whole, which is what makes adding idempotent and merging independent of order.
+A **Recording** is one part of a Run that arrives as a whole: the journal of one process, or the
+content of one imported file about one source on one machine. It is added, replaced and removed as
+a whole, which makes adding idempotent and merging independent of order.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ def _is_count(data: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TensorFacts:
-    """What one tensor of a Case can be searched by; ``place`` numbers them in order of arguments.
+    """The searchable facts about a tensor of a Case; ``place`` numbers them in order of arguments.
 
     ``argument`` is the name of the parameter that holds it, at whatever depth. ``shape`` and
-    ``mesh`` are spelled ``1x1x32x64``; ``dtype`` has no framework (``bfloat8_b``); ``memory`` is
+    ``mesh`` have the form ``1x1x32x64``; ``dtype`` has no framework (``bfloat8_b``); ``memory`` is
     ``L1_HEIGHT_SHARDED``, ``HOST`` on a host, a device name for torch.
     """
 
@@ -169,7 +169,7 @@ class ImportedCase:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What one file says about one source on one machine; ``run.id`` is made from all of it."""
+    """The content of a file about one source on one machine; ``run.id`` is made from all of it."""
 
     run: Run
     machine: Machine
@@ -178,7 +178,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """A kind of thing in a file that was kept as it is spelled: how often, and one example."""
+    """A kind of text in a file that was kept as it is: how often, and one example."""
 
     kind: str
     count: int
@@ -264,7 +264,7 @@ class OpRow:
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """One Case of a trove; ``content`` is its canonical JSON, ``calls`` what the query counts."""
+    """One Case of a trove; ``content`` is its canonical JSON, ``calls`` as the query counts."""
 
     case_id: str
     semantic_id: str
@@ -322,7 +322,7 @@ class ExecutionRow:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One Run of a trove with its totals; ``left`` is what ``calls`` and ``cases`` leave out."""
+    """One Run of a trove with its totals; ``left`` are the calls and cases that these leave out."""
 
     run: Run
     machine: Machine
@@ -330,15 +330,15 @@ class RunRow:
     cases: int
     tests: Counts = ()
     complete: bool = True
-    """Whether every process of it has ended in order, every call, and all that was planned."""
+    """Whether all of its processes and calls ended normally, and its whole plan was executed."""
     attempts: Counts = ()
-    """How many of its Attempts have which Outcome."""
+    """The number of its Attempts by Outcome."""
     planned: int | None = None
-    """How many Cases a sweep is to execute."""
+    """The number of Cases in the plan of a sweep."""
     left: LeftOut = field(default_factory=LeftOut)
     ops: int = 0
     ended: bool = True
-    """Whether every process of it has ended in order, and every call."""
+    """Whether all of its processes and calls ended normally."""
     key: int = field(default=0, compare=False)
     """Its number within the trove."""
 
@@ -414,7 +414,7 @@ _VERDICTS: Final = 2**29
 class ModelRow:
     """One model (or source, where no model is known) of a trove with its totals.
 
-    ``left`` is what these leave out.
+    ``left`` are the calls and cases that these leave out.
     """
 
     model: str
@@ -428,14 +428,14 @@ class ModelRow:
 
 
 def board_text(board: str | None, machine: Machine) -> str:
-    """Return the board by our name for it, or else by what a file called it."""
+    """Return the name of the board, or else the name that a file has for it."""
     if board is not None:
         return board
     return " ".join(filter(None, (machine.board_type, machine.device_series)))
 
 
 class ColumnKind(Enum):
-    """What the values of a column are, on every database."""
+    """The kind of values in a column, on every database."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -446,7 +446,7 @@ class ColumnKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ViewColumn:
-    """A column that is promised: its name, what its values are, and what they mean."""
+    """A column of a view: its name, and the kind and meaning of its values."""
 
     name: str
     kind: ColumnKind
@@ -455,7 +455,7 @@ class ViewColumn:
 
 @dataclass(frozen=True, slots=True)
 class SqlView:
-    """A view that is promised: its name, its columns, and what a row is."""
+    """A view: its name, the meaning of a row, and its columns."""
 
     name: str
     row: str

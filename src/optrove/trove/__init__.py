@@ -1,1 +1,1 @@
-"""Store what was recorded: one trove in an SQLite file or a PostgreSQL database."""
+"""The trove: recordings and results in an SQLite file or a PostgreSQL database."""

@@ -223,6 +223,7 @@ UPDATE cases SET last_outcome = (
 WHERE key IN :keys
 """
 # The signs keep SQLite from grouping by an index of runs, for which it reads all Attempts.
+# Infinite values are left out, because their sum is not a number.
 _COUNT_OPS: Final = """
 INSERT INTO op_attempts (run_key, op, outcome, attempts, board, timed, total_ns, outputs,
     total_pcc, least_pcc, most_pcc)
@@ -234,7 +235,7 @@ LEFT JOIN (
     SELECT m.attempt_key, count(*) AS outputs, sum(m.value) AS total, min(m.value) AS least,
         max(m.value) AS most
     FROM measurements m JOIN attempts a ON a.key = m.attempt_key
-    WHERE {which} AND m.name = 'pcc' AND m.value IS NOT NULL GROUP BY m.attempt_key
+    WHERE {which} AND m.name = 'pcc' AND abs(m.value) < 1e300 GROUP BY m.attempt_key
 ) m ON m.attempt_key = a.key
 WHERE {which} GROUP BY +a.run_key, c.op, a.outcome
 ON CONFLICT (run_key, op, outcome) DO UPDATE SET

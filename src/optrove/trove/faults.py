@@ -21,7 +21,7 @@ class Conflict(UnusableTrove):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A part of a driver's message or code, its meaning, and what to do next."""
+    """A part of a driver's message or code, its meaning, and the next step."""
 
     sign: str
     meaning: str

@@ -114,10 +114,10 @@ class TroveParts:
 
     def runs(self) -> Iterator[StoredRun]:
         """Yield all Runs, by their ids."""
-        for run_id, kind, what, model, *rest in self._connection.rows(_RUNS):
+        for run_id, kind, source, model, *rest in self._connection.rows(_RUNS):
             started_at, finished_at, machine, content, *environment = rest
             yield StoredRun(
-                *(run_id, kind, what, model, StoredEnvironment(*environment)),
+                *(run_id, kind, source, model, StoredEnvironment(*environment)),
                 *(started_at, finished_at, machine, content),
             )
 

@@ -141,7 +141,7 @@ GROUP BY c.case_id, r.run_id, f.path
 ORDER BY c.case_id, r.run_id, f.path
 """
 
-# Runs of check-board are stored as replays, and say by their source what they are.
+# Runs of check-board are stored as replays; their source distinguishes them.
 _KIND: Final = f"""
 CASE WHEN r.kind = 'replay' AND substr(r.source, 1, {len(CHECK_BOARD) + 1}) = '{CHECK_BOARD} '
     THEN '{CHECK_BOARD}' ELSE r.kind END
@@ -519,8 +519,8 @@ def planned_case(row: tuple[Any, ...]) -> PlannedCase:
 def counted(rows: Iterable[tuple[Any, ...]]) -> dict[int, Counts]:
     """Return counts by Run, the largest first, from rows of (key, name, count)."""
     found: dict[int, list[tuple[str, int]]] = {}
-    for key, what, count in rows:
-        found.setdefault(key, []).append((what, count))
+    for key, name, count in rows:
+        found.setdefault(key, []).append((name, count))
     order = {key: sorted(each, key=lambda item: (-item[1], item[0])) for key, each in found.items()}
     return {key: tuple(each) for key, each in order.items()}
 
@@ -716,7 +716,7 @@ _ALL: Final = 2**62
 def open_reader(place: Place) -> TroveReader:
     """Open a trove for reading; one of an older version is migrated first.
 
-    NoTrove when there is none, NotATrove when something else is there, NewerTrove when a later
+    NoTrove when it does not exist, NotATrove when something else is there, NewerTrove when a later
     optrove wrote it, UnusableTrove when it cannot be read.
     """
     connection = connect(place)

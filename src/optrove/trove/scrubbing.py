@@ -135,7 +135,7 @@ def _piece(piece: str) -> str:
     kept = []
     while parts:
         part, colons = parts.popleft(), parts.popleft() if parts else ""
-        # The drive of a path, and not what stands before a path.
+        # The drive of a path, not a word before a path.
         if colons == ":" and parts[0][:1] in ("/", "\\") and _DRIVE.fullmatch(part):
             kept.append(part[:-1] + _path(colons + parts.popleft()))
             colons = parts.popleft() if parts else ""
@@ -237,7 +237,7 @@ class Scrubber:
         )
 
     def run(self, run: Run) -> Run:
-        """Return a Run with nothing but what it ran."""
+        """Return a Run without names of people and machines."""
         return replace(
             run,
             source=self.source(run.source),

@@ -58,7 +58,7 @@ _PAUSE_S: Final = 0.1
 def open_trove(place: Place, *, create: bool, timeout_s: float = WAIT_S) -> Trove:
     """Open a trove for writing, and migrate it if it is older; ``create`` makes a missing one.
 
-    NoTrove when there is none and ``create`` is false, NotATrove when something else is there,
+    NoTrove when it does not exist and ``create`` is false, NotATrove when something else is there,
     NewerTrove when a later optrove wrote it, UnusableTrove when it cannot be written.
     """
     version = _version(place, create=create)

@@ -73,7 +73,7 @@ class Refusal:
 
 
 class Guard:
-    """Stands before the pages; refuses what is not harmless, and puts headers on all answers."""
+    """Stands before the pages: refuses unsafe requests, and adds headers to all responses."""
 
     def __init__(
         self,

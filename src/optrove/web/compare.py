@@ -1,4 +1,4 @@
-"""The page that compares two runs: what broke, was fixed, got slower, moved, or is called more."""
+"""The page that compares two runs: broken, fixed, slower and moved cases, and their calls."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Compared:
     kind: str
     keys: list[int]
     sides: Callable[[int], tuple[responses.Side | None, responses.Side | None, str | None]]
-    """Return both sides of one of these cases, and what changed."""
+    """Returns both sides of one of these cases, and the change as text."""
 
 
 def compare_page(request: PageRequest) -> PageView:

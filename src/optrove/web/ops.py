@@ -293,7 +293,7 @@ def _plot(
     format_value: Callable[[float], str],
     most: float = inf,
 ) -> str | None:
-    """Draw lines over runs; ``most`` is what no value can be above."""
+    """Draw lines over runs; ``most`` is an upper bound of all values."""
     if len(runs) < _MIN_POINTS:
         return None
     every = [value for line in lines.values() for value in line]

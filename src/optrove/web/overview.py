@@ -1,4 +1,4 @@
-"""The first page: what a trove holds, runs in progress, and recent results."""
+"""The first page: contents of the trove, runs in progress, and recent results."""
 
 from __future__ import annotations
 

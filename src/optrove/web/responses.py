@@ -100,7 +100,7 @@ class CaseRow(TypedDict):
 
 
 class FamilyRow(CaseRow):
-    """A family in a list: its most called case, and what varies among its cases."""
+    """A family in a list: its most called case, and the arguments that vary."""
 
     cases: Count
     varies: dict[str, str]

@@ -126,7 +126,7 @@ def _place_before(runs: Sequence[responses.Run]) -> int:
 
 
 def progress_page(request: PageRequest) -> PageView:
-    """Make the page of a run's progress: what was planned, and the results so far."""
+    """Make the page of a run's progress: the size of its plan, and the results so far."""
     data = run_data(named_run(request.reader, request.text("run") or ""))
     response: responses.Progress = {
         "run_id": data["run_id"],

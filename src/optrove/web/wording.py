@@ -19,7 +19,7 @@ _UNSEEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u20
 
 
 def plain(text: object, most: int = _CUT) -> str:
-    """Return a text with visible escapes for what would not be seen, cut if it is long."""
+    """Return a text with visible escapes for invisible characters, cut if it is long."""
     whole = "" if text is None else str(text)
     cut = whole if len(whole) <= most else f"{whole[:most]}\N{HORIZONTAL ELLIPSIS}"
     return _UNSEEN.sub(lambda found: f"\\x{ord(found.group()):02x}", cut)
