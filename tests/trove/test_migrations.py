@@ -159,6 +159,7 @@ FIRST_VERSION = {
         "ALTER TABLE cases DROP COLUMN last_outcome",
         "CREATE INDEX ix_cases_op ON cases (op, outermost_calls, calls, replayable)",
     ),
+    "capsule_files": ("DROP TABLE capsule_files",),
     "config_calls": ("DROP TABLE config_calls",),
     "planned": ("DROP TABLE planned",),
     "sweeps": ("DROP TABLE sweeps",),
