@@ -74,12 +74,20 @@ MOVES = frozenset(
 # Parameters that an op writes to but does not return.
 WRITTEN: Mapping[str, frozenset[str]] = {
     "ttnn.batch_norm": frozenset({"running_mean", "running_var"}),
+    "ttnn.layer_norm_pre_all_gather": frozenset({"input_tensor"}),
+    "ttnn.rms_norm_pre_all_gather": frozenset({"input_tensor"}),
     "ttnn.moreh_clip_grad_norm": frozenset({"inputs"}),
     "ttnn.moreh_nll_loss": frozenset({"divisor_tensor"}),
 }
 
 # Ops that write to these parameters with training=True and only read them otherwise.
 ONLY_IN_TRAINING = frozenset({"ttnn.batch_norm"})
+
+# Ops that write to their input if they get this argument, which they add to it.
+ONLY_WITH: Mapping[str, str] = {
+    "ttnn.layer_norm_pre_all_gather": "residual_input_tensor",
+    "ttnn.rms_norm_pre_all_gather": "residual_input_tensor",
+}
 
 # Parameters that every op which has them writes to. Most such ops return what they wrote, but not
 # always in the caller's form, and never the parts that only served in between.
@@ -88,7 +96,7 @@ SCRATCH = frozenset({"buffer_tensor", "exchange_buffer", "forwarding_buffer"})
 SCRATCH_PREFIXES = ("persistent_", "intermediate_")
 
 # Parameters that such an op also reads; all others that it writes to do not affect its result.
-READ_TOO = CACHES | {"inputs"}
+READ_TOO = CACHES | {"inputs", "input_tensor"}
 
 
 def written(name: str, parameters: frozenset[str]) -> frozenset[str]:
@@ -258,6 +266,8 @@ class ExpectedOutputs:
         keywords = {key: value for key, value in keywords.items() if key not in QUEUES}
         bound = self._signatures.bind(operation, arguments, keywords)
         if name in ONLY_IN_TRAINING and not bound.get("training", False):
+            return {}
+        if name in ONLY_WITH and bound.get(ONLY_WITH[name]) is None:
             return {}
         return {parameter: bound[parameter] for parameter in candidates & bound.keys()}
 

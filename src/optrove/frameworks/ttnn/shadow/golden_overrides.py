@@ -417,11 +417,11 @@ def squares_and_sums(
     is_sharded: bool = False,
     **others: Any,  # noqa: ARG001 - they choose how it computes
 ) -> Any:
-    """Return a tile of sums of squares and one of sums; means if the input is sharded."""
+    """Return a tile of sums of squares and one of sums; if sharded, means, these first."""
     if residual_input_tensor is not None:
         input_tensor = input_tensor + residual_input_tensor
     parts = [_in_first_column(each, is_mean=is_sharded) for each in (input_tensor**2, input_tensor)]
-    return import_module("torch").cat(parts, -1)
+    return import_module("torch").cat(parts[::-1] if is_sharded else parts, -1)
 
 
 def _in_first_column(rows: Any, *, is_mean: bool) -> Any:
@@ -858,7 +858,38 @@ def with_sums(
     return AdaptedCall((input_tensor, sums), others)
 
 
-def as_conv2d(  # noqa: PLR0913 - the arguments of the op
+def with_sums_behind(
+    input_tensor: Any, stats: Any, *, is_sharded: bool = False, **others: Any
+) -> AdaptedCall:
+    """Do as ``with_sums``, with the tile of squares before that of sums."""
+    if is_sharded:
+        stats = stats.unflatten(-1, (-1, 2, TILE)).flip(-2).flatten(-3)
+    return with_sums(input_tensor, stats, is_sharded=is_sharded, **others)
+
+
+def with_edges(*arguments: Any, **keywords: Any) -> AdaptedCall:
+    """Pass an image with its padding, if that is not of zeros."""
+    chosen = getattr(keywords.get("conv_config"), "padding_mode", None)
+    mode = str(getattr(chosen, "name", "zeros")).lower()
+    if mode == "zeros":
+        return AdaptedCall(arguments, keywords)
+    height, width = keywords["input_height"], keywords["input_width"]
+    padding = keywords["padding"]
+    sides = _Sides.of((padding, padding) if isinstance(padding, int) else padding)
+    rows = keywords["input_tensor"].reshape(keywords["batch_size"], height, width, -1)
+    pad = import_module("torch").nn.functional.pad
+    edges = (sides.left, sides.right, sides.top, sides.bottom)
+    images = pad(rows.permute(0, 3, 1, 2), edges, mode=mode)
+    changed = {
+        "input_tensor": images.permute(0, 2, 3, 1),
+        "input_height": images.shape[2],
+        "input_width": images.shape[3],
+        "padding": (0, 0),
+    }
+    return AdaptedCall(arguments, keywords | changed)
+
+
+def as_conv2d(
     *,
     weight_tensor: Any,
     input_length: int,
@@ -866,18 +897,11 @@ def as_conv2d(  # noqa: PLR0913 - the arguments of the op
     stride: int = 1,
     padding: Any = 0,
     dilation: int = 1,
-    padding_mode: Any = None,
     **others: Any,
 ) -> AdaptedCall:
     """Pass the arguments of a convolution over a length as one over rows of one column."""
     sides = (padding, padding) if isinstance(padding, int) else tuple(padding)
     sides = sides * 2 if len(sides) == 1 else sides
-    mode = str(getattr(padding_mode, "name", "zeros")).lower()
-    if mode != "zeros":
-        pad = import_module("torch").nn.functional.pad
-        rows = others["input_tensor"].reshape(others["batch_size"], input_length, -1)
-        wide = pad(rows.transpose(1, 2), sides, mode=mode).transpose(1, 2)
-        others["input_tensor"], input_length, sides = wide, wide.shape[1], (0, 0)
     filters = weight_tensor.reshape(*weight_tensor.shape[:2], -1, 1)
     keywords = {
         "weight_tensor": filters,
@@ -888,7 +912,7 @@ def as_conv2d(  # noqa: PLR0913 - the arguments of the op
         "padding": (*sides, 0, 0),
         "dilation": (dilation, 1),
     }
-    return AdaptedCall((), {**others, **keywords})
+    return with_edges(**{**others, **keywords})
 
 
 ADAPTERS: Final[Mapping[str, Adapter]] = {
@@ -896,8 +920,9 @@ ADAPTERS: Final[Mapping[str, Adapter]] = {
     "ttnn.pad": Adapter("ttnn.pad", with_fitting_value),
     "ttnn.embedding": Adapter("ttnn.embedding", with_table_of_rows),
     "ttnn.layer_norm": Adapter("ttnn.layer_norm", with_flat_weights),
-    "ttnn.layer_norm_post_all_gather": Adapter("ttnn.layer_norm_post_all_gather", with_sums),
+    "ttnn.layer_norm_post_all_gather": Adapter("ttnn.layer_norm_post_all_gather", with_sums_behind),
     "ttnn.rms_norm_post_all_gather": Adapter("ttnn.rms_norm_post_all_gather", with_sums),
+    "ttnn.conv2d": Adapter("ttnn.conv2d", with_edges),
     "ttnn.conv1d": Adapter("ttnn.conv2d", as_conv2d),
     "ttnn.experimental.minimal_matmul": Adapter("ttnn.linear", as_linear),
     "ttnn.experimental.minimal_matmul_split": Adapter("ttnn.linear", as_linear, _in_chunks),
@@ -914,6 +939,7 @@ FAULTY: Final[Mapping[str, str]] = {
     ),
     "ttnn.experimental.rotary_embedding": "partial: rotates a single token only",
     "ttnn.scatter": "wrong: ignores reduce",
+    "ttnn.conv2d": "wrong: ignores padding_mode",
     **{
         f"ttnn.{kind}_norm_{part}_all_gather": "wrong: has sums for sharded inputs, not means"
         for kind in ("layer", "rms")
