@@ -762,7 +762,7 @@ IGNORED: Final[Mapping[str, tuple[str, ...]]] = {
     **{
         f"ttnn.{name}": ACTIVATIONS
         for base in (
-            *("eq", "ge", "gt", "le", "lt", "ne", "pow", "gcd", "lcm", "ldexp", "remainder"),
+            *("eq", "ge", "gt", "le", "lt", "ne", "pow", "gcd", "lcm", "ldexp"),
             *("logaddexp", "logaddexp2", "logical_and", "logical_or", "logical_xor"),
             *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift"),
             *("bitwise_right_shift", "logical_left_shift", "logical_right_shift"),
