@@ -35,7 +35,7 @@ METADATA = {
 
 def main(checkout, directory, master):
     """Trace, lay out the directory, and convert it."""
-    tests = [directory / f"{number:016x}" for number in range(3)]
+    tests = [directory / f"{number:016x}" for number in range(4)]
     with optrove.mock_board("n300"):
         import ttnn
 
@@ -43,13 +43,14 @@ def main(checkout, directory, master):
         sys.path.insert(0, str(checkout))
         ttnn.operation_tracer.serialize_operation_parameters = tracer.serialize_operation_parameters
         ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
-        mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2))
+        mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2), l1_small_size=24576)
         ttnn.operation_tracer.enable_tracing()
-        for test, body in zip(tests, (elementwise, projections, elementwise), strict=True):
+        bodies = (elementwise, projections, configurations, elementwise)
+        for test, body in zip(tests, bodies, strict=True):
             os.environ["TTNN_OPERATION_TRACE_DIR"] = str(test)
             body(ttnn, mesh)
         ttnn.operation_tracer.enable_tracing(False)
-    for test, status in zip(tests, ("passed", "passed", "failed"), strict=True):
+    for test, status in zip(tests, ("passed", "passed", "passed", "failed"), strict=True):
         content = {"test_nodeid": f"test.py::{test.name}", "status": status}
         (test / "_status.json").write_text(json.dumps(content))
     (directory / "_trace_metadata.json").write_text(json.dumps(METADATA))
@@ -174,6 +175,51 @@ def projections(ttnn, mesh):
         num_links=1,
         topology=ttnn.Topology.Linear,
         memory_config=ttnn.DRAM_MEMORY_CONFIG,
+    )
+
+
+def configurations(ttnn, mesh):
+    """Call ops with other classes of configurations, some of them with tensors on the host."""
+    import torch
+
+    layouts = ttnn.TensorMemoryLayout
+    blocks = sharded(ttnn, layouts.BLOCK_SHARDED, [64, 64], ((0, 0), (3, 3)))
+    square, tiled = allocated(ttnn, mesh, [1, 1, 256, 256], blocks), [1, 1, 256, 256]
+    sizes = {"in0_block_w": 2, "out_subblock_h": 1, "out_subblock_w": 1}
+    two_d = ttnn.MatmulMultiCoreReuseMultiCastProgramConfig(
+        **{"compute_with_storage_grid_size": (4, 4), **sizes, "per_core_M": 2, "per_core_N": 2},
+        transpose_mcast=False,
+        fused_activation=ttnn.UnaryWithParam(ttnn.UnaryOpType.GELU, 1.0),
+    )
+    ttnn.linear(square, allocated(ttnn, mesh, tiled), program_config=two_d)
+    batched = allocated(ttnn, mesh, [1, 4, 64, 64])
+    reuse = ttnn.MatmulMultiCoreReuseProgramConfig(
+        **{"compute_with_storage_grid_size": (4, 2), **sizes, "per_core_M": 2, "per_core_N": 2}
+    )
+    ttnn.matmul(batched, batched, program_config=reuse)
+    norm = ttnn.LayerNormShardedMultiCoreProgramConfig(
+        compute_with_storage_grid_size=(4, 4),
+        subblock_w=2,
+        block_h=2,
+        block_w=2,
+        inplace=False,
+    )
+    ttnn.layer_norm(square, epsilon=1e-12, program_config=norm, memory_config=blocks)
+    host = {"weight_tensor": [32, 32, 3, 3], "bias_tensor": [1, 1, 1, 32]}
+    ttnn.conv2d(
+        input_tensor=allocated(ttnn, mesh, [1, 1, 1024, 32], layout=ttnn.ROW_MAJOR_LAYOUT),
+        **{name: ttnn.from_torch(torch.zeros(shape)) for name, shape in host.items()},
+        device=mesh,
+        in_channels=32,
+        out_channels=32,
+        batch_size=1,
+        input_height=32,
+        input_width=32,
+        kernel_size=(3, 3),
+        padding=(1, 1),
+        conv_config=ttnn.Conv2dConfig(
+            weights_dtype=ttnn.bfloat8_b, shard_layout=layouts.HEIGHT_SHARDED
+        ),
     )
 
 

@@ -20,12 +20,13 @@ pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 SUPPORT = str(Path(tt_metal.__file__).parent)
 PROGRAM = """
 import ttnn
-from tt_metal_producer import elementwise, projections
+from tt_metal_producer import configurations, elementwise, projections
 
 ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
-mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2))
+mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2), l1_small_size=24576)
 elementwise(ttnn, mesh)
 projections(ttnn, mesh)
+configurations(ttnn, mesh)
 """
 NEEDED = (
     "model_tracer/generic_ops_tracer.py",
@@ -78,7 +79,7 @@ def test_their_master_file_comes_back_with_equal_vectors(produced, tmp_path):
     target = exported(tmp_path, master)
     ours = loaded(checkout, target)
     assert ours == theirs
-    assert sum(map(len, theirs.values())) >= 17
+    assert sum(map(len, theirs.values())) >= 21
     written, read = (json.loads(path.read_text())["operations"] for path in (target, master))
     assert written.keys() == read.keys()
     for op, entry in read.items():
@@ -96,6 +97,12 @@ def test_their_trace_files_make_the_master_file_that_they_make_of_them(produced,
     assert theirs.keys() <= ours.keys()
     for op, vectors in theirs.items():
         assert by_text(ours[op]) == by_text(vectors), op
+
+
+def test_every_configuration_of_their_master_file_is_replayed(produced):
+    """All of these calls returned on the same mock board when they were traced."""
+    _, _, master, _ = produced
+    tt_metal.run("replay_master.py", master, cwd=master.parent)
 
 
 def test_our_own_trace_makes_the_master_file_of_their_tracer(produced, tmp_path):

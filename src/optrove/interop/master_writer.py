@@ -654,7 +654,7 @@ def _machine(row: ExecutionRow, arguments: dict[str, Json]) -> Machine:
     """Return the machine of an execution that was not imported, as tt-metal's tracer has it.
 
     We record our name of the board, and the device with the calls. tt-metal has the mesh of the
-    first tensor.
+    first tensor that was passed. A Case does not have that order: tensors on a device come first.
     """
     data = row.machine.data()
     board = str(data.get("board_type")).partition(":")[0]
@@ -663,23 +663,23 @@ def _machine(row: ExecutionRow, arguments: dict[str, Json]) -> Machine:
     names = ("board_type", "device_series", "card_count")
     data |= dict(zip(names, _CARDS[board], strict=True))
     opened = json.loads(row.device or "{}")
-    text = next(_mesh_texts(arguments), None)
-    if text is not None:
-        mesh = json.loads(text)
+    meshes = sorted(_meshes(arguments), key=lambda each: each[0] != "StorageType.DEVICE")
+    if meshes:
+        mesh = json.loads(meshes[0][1])
         data |= {"mesh_device_shape": mesh, "device_count": prod(mesh)}
         if opened.get("mesh_shape") == mesh and opened.get("device_ids"):
             data["device_ids"] = opened["device_ids"]
     return Machine.of(data)
 
 
-def _mesh_texts(data: Json) -> Iterator[str]:
-    """Yield the mesh of each tensor in arguments as they are written."""
+def _meshes(data: Json) -> Iterator[tuple[str, str]]:
+    """Yield the storage and the mesh of each tensor in arguments as they are written."""
     match data:
-        case {"tensor_placement": {"mesh_device_shape": str(text)}}:
-            yield text
+        case {"storage_type": str(storage), "tensor_placement": {"mesh_device_shape": str(text)}}:
+            yield storage, text
         case dict():
             for item in data.values():
-                yield from _mesh_texts(item)
+                yield from _meshes(item)
         case list():
             for item in data:
-                yield from _mesh_texts(item)
+                yield from _meshes(item)

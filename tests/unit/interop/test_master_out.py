@@ -13,6 +13,7 @@ from masters import (
     printed_memory,
     printed_tensor,
     rows_of,
+    tensor,
     unsupported,
 )
 from optrove.interop.master_reader import read_master
@@ -153,6 +154,18 @@ def test_a_recorded_run_has_the_machine_and_the_chips_that_tt_metal_names():
         "device_ids": list(range(32)),
     }
     assert config["arguments"]["device"]["device_ids"] == list(range(32))
+
+
+def test_the_mesh_of_a_machine_is_that_of_a_tensor_on_it():
+    spread = {"placement": "['PlacementReplicate']", "distribution_shape": "[1]"}
+    spread["mesh_device_shape"] = "[1, 1]"
+    weights = tensor(storage_type="StorageType.HOST", tensor_placement=spread)
+    written = {"bias": weights, "input_tensor": tensor()}
+    runs, _ = read_master(master(configuration(written)), "a", strict=True)
+    ((case, (row,)),) = rows_of(runs, as_written=False)
+    document, _ = exported([(case, [replace(row, machine=Machine(board_type="galaxy"))])])
+    (config,) = configurations(document)
+    assert config["executions"][0]["machine_info"]["mesh_device_shape"] == [4, 8]
 
 
 def test_arguments_that_were_passed_by_place_are_called_by_their_place():
