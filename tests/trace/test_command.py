@@ -32,7 +32,7 @@ KEYS = {
     *("target", "kind", "source", "run_id", "model", "board", "device", "exit_code", "ending"),
     *("signal", "timed_out", "interrupted", "seconds", "calls", "cases", "new_cases"),
     *("known_cases", "left_out", "tests", "accounting", "ops", "in_flight", "faults", "lost"),
-    *("processes", "unclosed", "sketches", "store", "journals", "jsonl", "params_dir"),
+    *("processes", "unclosed", "sketches", "capsules", "store", "journals", "jsonl", "params_dir"),
     *("error", "hints"),
 }
 
