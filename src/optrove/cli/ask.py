@@ -251,7 +251,7 @@ def diff(  # noqa: PLR0913 - one for each option of the command
     query = Query(outermost_only=not nested, data_movement=all_ops)
     with comparing((a, b), store, log_recovered, _warn, query=query, calls=not cases_only) as found:
         show_answer(diff_document(found, brief=brief), lambda: diff_data(found), as_json=as_json)
-        is_equal = found.difference.is_equal
+        is_equal = found.is_equal
     sys.exit(0 if is_equal else FAILED)
 
 

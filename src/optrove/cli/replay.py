@@ -204,8 +204,8 @@ def replay(  # noqa: PLR0913 - one for each option of the command
 
     OP (its most called case, or with --all every case), CASE and the filters are those of "optrove
     show". Without --board, OPTROVE_BOARD or --device, a case runs on the board of this machine, or
-    else on a mock of the board on which it was recorded; numerics are compared with the golden
-        functions with --device shadow, sim or hw only. The replayed call is traced, and must be the
+    else on a mock of the board on which it was recorded. Results are compared with the golden
+    functions only with --device shadow, sim or hw. The replayed call is traced, and must be the
     recorded one. Cases of torch run on their recorded device, or on that of --device or --map, and
     are compared with the same op in float64 on the CPU. The results are stored in the trove.
 
@@ -365,7 +365,7 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
       optrove check-board p150 --model llama --jobs 8 --json
     """
     from optrove.frameworks.ttnn.board.table import find_board
-    from optrove.replay.check_board import plan_for_board
+    from optrove.replay.check_board import adapted_data, adapted_document, plan_for_board
     from optrove.replay.device_choice import resolve_device
     from optrove.report.replays import board_data, board_document
     from optrove.trove.opening import located, reading
@@ -381,12 +381,15 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
     done = ReplaySession(_scaled(groups, scale), f"check-board {name}", place, store)
     done.execute(jobs, f"checking {name}")
     adapted = _adapted(done, name, jobs) if adapt and not done.interrupted else None
-    more, more_data = _adapted_answer(adapted)
     show(
-        chain(board_document(done.done, left_out, done.commands()), more, done.kept()),
+        chain(
+            board_document(done.done, left_out, done.commands()),
+            adapted_document(*adapted) if adapted else (),
+            done.kept(),
+        ),
         lambda: {
             **board_data(done.done, left_out, done.commands()),
-            "adapted": more_data,
+            "adapted": adapted_data(*adapted) if adapted else None,
             **done.data(),
         },
         as_json=as_json,
@@ -396,7 +399,7 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
 
 def _adapted(
     done: ReplaySession, board: str, jobs: int | None
-) -> tuple[ReplaySession, AdaptedPlan]:
+) -> tuple[list[AttemptedCase], AdaptedPlan]:
     """Execute the cases that the board does not accept again, adapted to it."""
     from optrove.replay.check_board import plan_adapted
 
@@ -406,20 +409,7 @@ def _adapted(
     again = ReplaySession(plan.groups, "adapted")
     if plan.groups:
         again.execute(jobs, f"adapted to {board}")
-    return again, plan
-
-
-def _adapted_answer(
-    adapted: tuple[ReplaySession, AdaptedPlan] | None,
-) -> tuple[Iterator[Node], dict[str, Any] | None]:
-    from optrove.report.replays import adapted_data, adapted_document
-
-    if adapted is None:
-        return iter(()), None
-    again, plan = adapted
-    changes = {each.planned.case_id: (each.changes, each.recorded) for each in plan.adaptations}
-    parts = (again.done, changes, plan.unadapted)
-    return adapted_document(*parts), adapted_data(*parts)
+    return again.done, plan
 
 
 @click.command("check-release")
@@ -632,9 +622,14 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
       optrove audit-goldens --device sim --board n150
     """
     from optrove.frameworks.ttnn.shadow.golden_overrides import replaced_goldens
-    from optrove.replay.audit import audit_workers, cases_to_audit
+    from optrove.replay.audit import (
+        audit_counts,
+        audit_data,
+        audit_document,
+        audit_workers,
+        cases_to_audit,
+    )
     from optrove.replay.device_choice import group_by_device, resolve_device
-    from optrove.report.replays import audit_counts, audit_data, audit_document
     from optrove.trove.opening import reading
 
     target = resolve_device(device, board)

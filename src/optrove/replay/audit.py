@@ -16,10 +16,12 @@ The measurements are the PCC of each perturbed result, and of the result of the 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotFound, NotReplayable
+from optrove.model.causes import without_numbers
 from optrove.model.records import RUNS_KERNELS, Measurement, Outcome, Query
 from optrove.model.values import TensorSpec, walk
 from optrove.replay.execute import JobExecutor
@@ -28,15 +30,28 @@ from optrove.replay.planning import planned_cases
 from optrove.replay.replay import default_workers
 from optrove.replay.runner import Workers
 from optrove.replay.worker import Worker, main
+from optrove.report.attempts import UNSAID, measurement_data
+from optrove.report.document import (
+    Column,
+    Item,
+    Items,
+    Paragraph,
+    Section,
+    count_cell,
+    table,
+)
+from optrove.report.wording import SHORT_ID, plural
 from optrove.trove.query import ops_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from optrove.frameworks.executor import Compared, Executed, OnStage
     from optrove.model.case import Case
-    from optrove.model.records import Attempt, Job
+    from optrove.model.records import Attempt, AttemptedCase, Job
     from optrove.replay.planning import PlannedJob
+    from optrove.report.document import Node, Row
+    from optrove.serializer.text import Json
     from optrove.trove.reader import TroveReader
 
 
@@ -195,6 +210,104 @@ def cases_to_audit(
 def audit_workers(jobs: int | None, cases: int) -> Workers:
     """Return the worker processes of an audit."""
     return Workers(jobs or default_workers(cases), COMMAND)
+
+
+_SOUND: Final = "sound"
+_WRONG: Final = "wrong"
+_CANNOT_FAIL: Final = "cannot_fail"
+_UNCHECKED: Final = "unchecked"
+_AUDITED: Final = {
+    Outcome.PASSED: _SOUND,
+    Outcome.WRONG_SPEC: _WRONG,
+    Outcome.NUMERICS: _CANNOT_FAIL,
+}
+_COLUMNS: Final = (
+    Column("op"),
+    *(Column(name, right=True) for name in ("cases", "sound", "wrong", "cannot fail", "unchecked")),
+)
+
+
+def audit_counts(attempts: Sequence[AttemptedCase]) -> dict[str, int]:
+    """Return the number of cases with sound checks, wrong ones, ones that cannot fail, and none."""
+    counted = Counter(map(_verdict_on, attempts))
+    return {name: counted[name] for name in (*_AUDITED.values(), _UNCHECKED)}
+
+
+def _verdict_on(attempted: AttemptedCase) -> str:
+    return _AUDITED.get(attempted.attempt.outcome, _UNCHECKED)
+
+
+def audit_document(
+    attempts: Sequence[AttemptedCase], replaced: Mapping[str, str]
+) -> Iterator[Node]:
+    """Yield an audit of golden checks by op, and the reasons of those that are not sound.
+
+    ``replaced`` says of ops why their golden function is not the one of ttnn.
+    """
+    rows: list[Row] = []
+    for op in sorted({each.op for each in attempts}):
+        own = audit_counts([each for each in attempts if each.op == op])
+        rows.append((op, sum(own.values()), *map(count_cell, own.values())))
+    yield table(_COLUMNS, rows)
+    counts = audit_counts(attempts)
+    parts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
+    yield Paragraph(f"{plural(len(attempts), 'case')}: {parts}")
+    scaled = sum(bool(each.scaled_from) for each in attempts)
+    if scaled:
+        yield Paragraph(f"{scaled:,} of them scaled down; the ids are those of recorded cases")
+    yield from _audit_reasons("golden functions that differ from the kernel", _WRONG, attempts)
+    yield from _audit_reasons("checks that cannot fail", _CANNOT_FAIL, attempts)
+    yield from _audit_reasons("without a check", _UNCHECKED, attempts)
+    cases = Counter(each.op for each in attempts if each.op in replaced)
+    items = tuple(Item(count, f"{op}: {replaced[op]}") for op, count in sorted(cases.items()))
+    if items:
+        yield Section("computed by optrove instead of ttnn's golden function", (Items(items),))
+
+
+def _audit_reasons(title: str, wanted: str, attempts: Sequence[AttemptedCase]) -> Iterator[Section]:
+    groups: dict[tuple[str, str], list[AttemptedCase]] = {}
+    for each in attempts:
+        if _verdict_on(each) == wanted:
+            groups.setdefault((each.op, without_numbers(_reason(each))), []).append(each)
+    items = tuple(
+        Item(
+            len(group),
+            f"{op} (such as {_recorded_id(group[0])[:SHORT_ID]}): {_reason(group[0])}",
+        )
+        for (op, _), group in sorted(groups.items())
+    )
+    if items:
+        yield Section(title, (Items(items),))
+
+
+def _recorded_id(attempted: AttemptedCase) -> str:
+    return next(iter(attempted.scaled_from), attempted.attempt.case_id)
+
+
+def _reason(attempted: AttemptedCase) -> str:
+    return (attempted.attempt.detail or UNSAID).splitlines()[0]
+
+
+def audit_data(attempts: Sequence[AttemptedCase], replaced: Mapping[str, str]) -> dict[str, Json]:
+    """Return an audit; ``optrove.cli.replay`` describes the keys."""
+    return {
+        "planned": len(attempts),
+        "counts": audit_counts(attempts),
+        "replaced_goldens": {
+            op: replaced[op] for op in sorted({each.op for each in attempts} & replaced.keys())
+        },
+        "cases": [
+            {
+                "op": each.op,
+                "case_id": each.attempt.case_id,
+                "verdict": _verdict_on(each),
+                "detail": each.attempt.detail,
+                "perturbed": [measurement_data(one) for one in each.attempt.measurements],
+                "scaled_from": list(each.scaled_from),
+            }
+            for each in attempts
+        ],
+    }
 
 
 if __name__ == "__main__":

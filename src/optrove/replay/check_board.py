@@ -21,7 +21,7 @@ from optrove.errors import NotFound
 from optrove.frameworks.ttnn.board.devices import ALONE
 from optrove.frameworks.ttnn.board.table import find_board
 from optrove.model.case import Case, rewrite
-from optrove.model.records import DeviceKind, DeviceParameters
+from optrove.model.records import DeviceKind, DeviceParameters, Outcome
 from optrove.model.values import (
     DeviceRef,
     Int,
@@ -35,16 +35,23 @@ from optrove.model.values import (
 )
 from optrove.replay.device_choice import device_parameters, group_by_device
 from optrove.replay.planning import planned_cases
+from optrove.report.attempts import attempted_data, causes, counts_of
+from optrove.report.document import Item, Items, Section
+from optrove.report.replays import ANSWERS, cause_sections
+from optrove.report.shards import core_ranges
+from optrove.report.wording import ops_text, plural
 from optrove.serializer.hashes import placement_hash
 from optrove.trove.query import query_of, select
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from optrove.frameworks.ttnn.board.table import Board
-    from optrove.model.records import Counts
+    from optrove.model.records import AttemptedCase, Counts
     from optrove.replay.device_choice import TargetDevice
     from optrove.replay.planning import PlannedJob
+    from optrove.report.document import Node
+    from optrove.serializer.text import Json
     from optrove.trove.query import CaseFilters
     from optrove.trove.reader import TroveReader
 
@@ -163,7 +170,10 @@ class _Adapter:
         return Struct(memory.type, tuple({**fields, "shard_spec": new}.items()))
 
     def _is_too_wide(self, shards: Struct) -> bool:
-        return any(x >= self.board.dram_grid[0] or y for _, (x, y) in _ranges(shards))
+        return any(
+            x >= self.board.dram_grid[0] or y
+            for _, (x, y) in core_ranges(dict(shards.fields).get("grid"))
+        )
 
     def _say_alone(self, shape: tuple[int, ...]) -> None:
         self._say(f"one chip instead of {'x'.join(map(str, shape))}")
@@ -177,26 +187,11 @@ def _shard(size: int, banks: int) -> int:
     return -(-size // (banks * _TILE)) * _TILE
 
 
-def _ranges(shards: Struct) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return the rectangles of cores that hold shards, as first and last corner."""
-    grid = dict(shards.fields).get("grid")
-    ranges = dict(grid.fields).get("ranges") if isinstance(grid, Struct) else None
-    found = []
-    for each in ranges.items if isinstance(ranges, List) else ():
-        if isinstance(each, Struct):
-            corners = dict(each.fields)
-            found.append((_core(corners.get("start")), _core(corners.get("end"))))
-    return found
-
-
-def _core(value: Value | None) -> tuple[int, int]:
-    fields = dict(value.fields) if isinstance(value, Struct) else {}
-    x, y = fields.get("x"), fields.get("y")
-    return (x.value, y.value) if isinstance(x, Int) and isinstance(y, Int) else (0, 0)
-
-
 def _cores(shards: Struct) -> int:
-    return sum((x2 - x1 + 1) * (y2 - y1 + 1) for (x1, y1), (x2, y2) in _ranges(shards))
+    return sum(
+        (x2 - x1 + 1) * (y2 - y1 + 1)
+        for (x1, y1), (x2, y2) in core_ranges(dict(shards.fields).get("grid"))
+    )
 
 
 def _grid(banks: int) -> Struct:
@@ -264,3 +259,44 @@ def plan_adapted(
     known = {case_id for each in found for case_id in each.recorded}
     rest = Counter(each.op for each in cases if each.case_id not in known)
     return AdaptedPlan(groups, found, tuple(rest.most_common()))
+
+
+def adapted_document(attempts: Sequence[AttemptedCase], plan: AdaptedPlan) -> Iterator[Node]:
+    """Yield the results of adapted cases.
+
+    All counts are of recorded cases: adaptation may turn several into one.
+    """
+    recorded = {each.planned.case_id: len(each.recorded) for each in plan.adaptations}
+    outcomes: Counter[Outcome] = Counter()
+    for one in attempts:
+        outcomes[one.attempt.outcome] += recorded[one.attempt.case_id]
+    parts = [f"{outcomes[one]:,} {ANSWERS[one]}" for one in Outcome if outcomes[one]]
+    rest = sum(count for _, count in plan.unadapted)
+    if rest:
+        parts.append(f"{rest:,} cannot be adapted ({ops_text(plan.unadapted)})")
+    planned = outcomes.total() + rest
+    title = f"of {plural(planned, 'case')} not accepted, after adaptation: {', '.join(parts)}"
+    if not planned:
+        title = "after adaptation: no case to try, all were accepted"
+    changes: Counter[str] = Counter()
+    for each in plan.adaptations:
+        for change in each.changes:
+            changes[change] += len(each.recorded)
+    yield Section(title, (Items(tuple(Item(n, text) for text, n in changes.most_common())),))
+    yield from cause_sections(causes(attempts), lambda _: None)
+
+
+def adapted_data(attempts: Sequence[AttemptedCase], plan: AdaptedPlan) -> dict[str, Json]:
+    """Return the results of adapted cases; ``optrove.cli.replay`` describes the keys."""
+    adaptations = {each.planned.case_id: each for each in plan.adaptations}
+    cases = []
+    for one in attempts:
+        each = adaptations[one.attempt.case_id]
+        more = {"adaptations": list(each.changes), "recorded_case_ids": list(each.recorded)}
+        cases.append({**attempted_data(one), **more})
+    return {
+        "planned": len(attempts),
+        "counts": counts_of(attempts),
+        "unadapted": sum(count for _, count in plan.unadapted),
+        "cases": cases,
+    }

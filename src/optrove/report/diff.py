@@ -14,8 +14,9 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,10 +35,10 @@ from optrove.trove.place import is_sqlite_file
 from optrove.trove.query import ambiguous, model_named, models_meant, near, run_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
+    from optrove.model.case import Case
     from optrove.model.trove import Fidelity
-    from optrove.report.describe import ArgumentChange
     from optrove.report.document import Node
     from optrove.serializer.text import Json
     from optrove.trove.opening import Recovered
@@ -82,6 +83,13 @@ class CaseChange:
     a: CountedCase | None
     b: CountedCase | None
 
+    @property
+    def case(self) -> CountedCase:
+        """The case of B, or of A where B has no such case."""
+        found = self.b or self.a
+        assert found is not None  # noqa: S101 - one of them is given; narrows the type
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class OpChanges:
@@ -94,155 +102,6 @@ class OpChanges:
     recounted: int
     calls_a: int
     calls_b: int
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """All differences of two sides; ``opaque`` counts the cases that were compared by type only."""
-
-    changes: tuple[CaseChange, ...]
-    ops: tuple[OpChanges, ...]
-    opaque: int = 0
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether nothing differs."""
-        return not self.changes
-
-
-def counted(rows: Iterable[CaseRow]) -> dict[str, CountedCase]:
-    """Return the cases of one side by key."""
-    found: dict[str, CountedCase] = {}
-    for row in rows:
-        blank = _TOKEN.sub(r'\1""', row.content)
-        opaque = blank != row.content
-        key = hashlib.sha256(blank.encode()).hexdigest() if opaque else row.case_id
-        calls = row.calls + (found[key].calls if key in found else 0)
-        found[key] = CountedCase(key, row.case_id, row.semantic_id, row.op, calls, opaque)
-    return found
-
-
-def compare(
-    a: Mapping[str, CountedCase],
-    b: Mapping[str, CountedCase],
-    contents: Callable[[str], str],
-    *,
-    calls: bool = True,
-) -> Difference:
-    """Return the differences of A and B; ``contents`` maps a case id to its canonical JSON.
-
-    Without ``calls``, cases do not differ by their number of calls.
-    """
-    changes = _paired(a, b, contents)
-    if calls:
-        changes += [
-            CaseChange(Kind.RECOUNTED, a[key].op, a[key], b[key])
-            for key in a.keys() & b.keys()
-            if a[key].calls != b[key].calls
-        ]
-    ordered = sorted(changes, key=_order)
-    both = {key for key in a.keys() & b.keys() if a[key].opaque}
-    return Difference(tuple(ordered), _by_op(ordered, a, b), len(both))
-
-
-def _paired(
-    a: Mapping[str, CountedCase], b: Mapping[str, CountedCase], contents: Callable[[str], str]
-) -> list[CaseChange]:
-    """Return the cases of one side only, where possible as pairs with the same semantic id."""
-    by_meaning: dict[tuple[str, str], tuple[list[CountedCase], list[CountedCase]]] = defaultdict(
-        lambda: ([], [])
-    )
-    for side, (own, other) in enumerate(((a, b), (b, a))):
-        for key in own.keys() - other.keys():
-            by_meaning[own[key].op, own[key].semantic_id][side].append(own[key])
-    changes = []
-    for (op, _), (removed, added) in by_meaning.items():
-        pairs = _pairs(removed, added, contents)
-        changes += [CaseChange(Kind.CHANGED, op, one, other) for one, other in pairs]
-        paired = {each.key for pair in pairs for each in pair}
-        changes += [
-            CaseChange(Kind.REMOVED, op, each, None) for each in removed if each.key not in paired
-        ]
-        changes += [
-            CaseChange(Kind.ADDED, op, None, each) for each in added if each.key not in paired
-        ]
-    return changes
-
-
-def _pairs(
-    removed: list[CountedCase], added: list[CountedCase], contents: Callable[[str], str]
-) -> list[tuple[CountedCase, CountedCase]]:
-    ours, theirs = (sorted(side, key=_most_called) for side in (removed, added))
-    if min(len(ours), len(theirs)) == 0:
-        return []
-    if len(ours) * len(theirs) == 1 or len(ours) * len(theirs) > _MAX_PAIRS:
-        return list(zip(ours, theirs, strict=False))
-    cases = {each.key: case_of(contents(each.case_id)) for each in (*ours, *theirs)}
-    possible = sorted(
-        (len(argument_changes(cases[one.key], cases[other.key])), place, inner)
-        for place, one in enumerate(ours)
-        for inner, other in enumerate(theirs)
-    )
-    pairs: dict[int, int] = {}
-    for _, place, inner in possible:
-        if place not in pairs and inner not in pairs.values():
-            pairs[place] = inner
-    return [(ours[place], theirs[inner]) for place, inner in pairs.items()]
-
-
-def _most_called(case: CountedCase) -> tuple[int, str]:
-    return -case.calls, case.key
-
-
-def _order(change: CaseChange) -> tuple[str, int, int, str]:
-    case = change.b or change.a
-    calls, key = (0, "") if case is None else (case.calls, case.key)
-    return change.op, list(Kind).index(change.kind), -calls, key
-
-
-def _by_op(
-    changes: Iterable[CaseChange], a: Mapping[str, CountedCase], b: Mapping[str, CountedCase]
-) -> tuple[OpChanges, ...]:
-    """Return the ops that have changes, by name."""
-    kinds = Counter((change.op, change.kind) for change in changes)
-    calls_a, calls_b = (_calls(side) for side in (a, b))
-    return tuple(
-        OpChanges(
-            op,
-            added=kinds[op, Kind.ADDED],
-            removed=kinds[op, Kind.REMOVED],
-            changed=kinds[op, Kind.CHANGED],
-            recounted=kinds[op, Kind.RECOUNTED],
-            calls_a=calls_a[op],
-            calls_b=calls_b[op],
-        )
-        for op in sorted({op for op, _ in kinds})
-    )
-
-
-def _calls(side: Mapping[str, CountedCase]) -> Counter[str]:
-    calls: Counter[str] = Counter()
-    for case in side.values():
-        calls[case.op] += case.calls
-    return calls
-
-
-_COLUMNS: Final = (
-    Column("op", flexible=True),
-    Column("added", right=True),
-    Column("removed", right=True),
-    Column("changed", right=True),
-    Column("more/less often", right=True),
-    Column("calls in A", right=True),
-    Column("in B", right=True),
-)
-
-_WORDS: Final = {
-    Kind.ADDED: "added",
-    Kind.REMOVED: "removed",
-    Kind.CHANGED: "changed",
-    Kind.RECOUNTED: "called more or less often",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,11 +121,22 @@ class CaseSide:
 
 @dataclass(frozen=True, slots=True)
 class CaseComparison:
-    """Two sides and their difference."""
+    """Two sides and their differences; ``opaque`` counts cases that were compared by type only."""
 
     a: CaseSide
     b: CaseSide
-    difference: Difference
+    changes: tuple[CaseChange, ...] = ()
+    ops: tuple[OpChanges, ...] = ()
+    opaque: int = 0
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing differs."""
+        return not self.changes
+
+    def case(self, case_id: str) -> Case:
+        """Return a case of either side."""
+        return case_of(self.content(case_id))
 
     def content(self, case_id: str) -> str:
         """Return the canonical JSON of a case of either side."""
@@ -276,14 +146,125 @@ class CaseComparison:
         return found
 
 
+def counted(rows: Iterable[CaseRow]) -> dict[str, CountedCase]:
+    """Return the cases of one side by key."""
+    found: dict[str, CountedCase] = {}
+    for row in rows:
+        blank = _TOKEN.sub(r'\1""', row.content)
+        opaque = blank != row.content
+        key = hashlib.sha256(blank.encode()).hexdigest() if opaque else row.case_id
+        calls = row.calls + (found[key].calls if key in found else 0)
+        found[key] = CountedCase(key, row.case_id, row.semantic_id, row.op, calls, opaque)
+    return found
+
+
+def compare(a: CaseSide, b: CaseSide, *, calls: bool = True) -> CaseComparison:
+    """Return the differences of A and B.
+
+    Without ``calls``, cases do not differ by their number of calls.
+    """
+    sides = CaseComparison(a, b)
+    changes = _paired(sides)
+    both = [(a.cases[key], b.cases[key]) for key in a.cases.keys() & b.cases.keys()]
+    if calls:
+        changes += [
+            CaseChange(Kind.RECOUNTED, one.op, one, other)
+            for one, other in both
+            if one.calls != other.calls
+        ]
+    changes.sort(key=_order)
+    opaque = sum(one.opaque for one, _ in both)
+    return replace(sides, changes=tuple(changes), ops=_by_op(changes, a, b), opaque=opaque)
+
+
+def _paired(sides: CaseComparison) -> list[CaseChange]:
+    """Return the cases of one side only, where possible as pairs with the same semantic id."""
+    a, b = sides.a.cases, sides.b.cases
+    by_meaning: dict[tuple[str, str], tuple[list[CountedCase], list[CountedCase]]] = defaultdict(
+        lambda: ([], [])
+    )
+    for side, (own, other) in enumerate(((a, b), (b, a))):
+        for key in own.keys() - other.keys():
+            by_meaning[own[key].op, own[key].semantic_id][side].append(own[key])
+    changes = []
+    for (op, _), (removed, added) in by_meaning.items():
+        pairs = _pairs(removed, added, sides)
+        paired = {each.key for pair in pairs for each in pair}
+        changes += [CaseChange(Kind.CHANGED, op, one, other) for one, other in pairs]
+        changes += [
+            CaseChange(Kind.REMOVED, op, each, None) for each in removed if each.key not in paired
+        ]
+        changes += [
+            CaseChange(Kind.ADDED, op, None, each) for each in added if each.key not in paired
+        ]
+    return changes
+
+
+def _pairs(
+    removed: list[CountedCase], added: list[CountedCase], sides: CaseComparison
+) -> list[tuple[CountedCase, CountedCase]]:
+    ours, theirs = (
+        sorted(side, key=lambda case: (-case.calls, case.key)) for side in (removed, added)
+    )
+    if min(len(ours), len(theirs)) == 0:
+        return []
+    if len(ours) * len(theirs) == 1 or len(ours) * len(theirs) > _MAX_PAIRS:
+        return list(zip(ours, theirs, strict=False))
+    cases = {each.key: sides.case(each.case_id) for each in (*ours, *theirs)}
+    possible = sorted(
+        (len(argument_changes(cases[one.key], cases[other.key])), place, inner)
+        for place, one in enumerate(ours)
+        for inner, other in enumerate(theirs)
+    )
+    pairs: dict[int, int] = {}
+    for _, place, inner in possible:
+        if place not in pairs and inner not in pairs.values():
+            pairs[place] = inner
+    return [(ours[place], theirs[inner]) for place, inner in pairs.items()]
+
+
+def _order(change: CaseChange) -> tuple[str, int, int, str]:
+    case = change.case
+    return change.op, list(Kind).index(change.kind), -case.calls, case.key
+
+
+def _by_op(changes: Iterable[CaseChange], a: CaseSide, b: CaseSide) -> tuple[OpChanges, ...]:
+    """Return the ops that have changes, by name."""
+    kinds = Counter((change.op, change.kind) for change in changes)
+    calls: Counter[tuple[str, str]] = Counter()
+    for side, field in ((a, "calls_a"), (b, "calls_b")):
+        for case in side.cases.values():
+            calls[case.op, field] += case.calls
+    return tuple(
+        OpChanges(
+            op,
+            **{kind.value: kinds[op, kind] for kind in Kind},
+            calls_a=calls[op, "calls_a"],
+            calls_b=calls[op, "calls_b"],
+        )
+        for op in sorted({op for op, _ in kinds})
+    )
+
+
+_COLUMNS: Final = (
+    Column("op", flexible=True),
+    *(Column(name, right=True) for name in ("added", "removed", "changed", "more/less often")),
+    *(Column(name, right=True) for name in ("calls in A", "in B")),
+)
+
+_WORDS: Final = {
+    **{kind: kind.value for kind in Kind},
+    Kind.RECOUNTED: "called more or less often",
+}
+
+
 def diff_document(found: CaseComparison, *, brief: bool) -> Iterator[Node]:
     """Yield both sides, a table of the ops that differ, and unless ``brief`` every change."""
     for letter, side in (("A", found.a), ("B", found.b)):
         name = side.name[:SHORT_ID] if side.kind == "run" else side.name
         counts = f"{plural(len(side.cases), 'case')}, {plural(side.calls, 'call')}"
         yield Paragraph(f"{letter}: {side.kind} {name}, {counts}")
-    difference = found.difference
-    if difference.ops:
+    if found.ops:
         yield table(
             _COLUMNS,
             [
@@ -293,22 +274,20 @@ def diff_document(found: CaseComparison, *, brief: bool) -> Iterator[Node]:
                     op.calls_a,
                     op.calls_b,
                 )
-                for op in difference.ops
+                for op in found.ops
             ],
         )
-    kinds = [change.kind for change in difference.changes]
+    kinds = [change.kind for change in found.changes]
     counted = ", ".join(f"{kinds.count(kind):,} {_WORDS[kind]}" for kind in Kind)
-    yield Paragraph("nothing differs" if difference.is_equal else f"cases: {counted}")
-    if difference.opaque:
-        cases = plural(difference.opaque, "case")
+    yield Paragraph("nothing differs" if found.is_equal else f"cases: {counted}")
+    if found.opaque:
+        cases = plural(found.opaque, "case")
         yield Paragraph(
             f"{cases} with values that no converter knows: compared by their types only"
         )
     if not brief:
-        by_op: dict[str, list[CaseChange]] = {}
-        for change in difference.changes:
-            by_op.setdefault(change.op, []).append(change)
-        for op, changes in by_op.items():
+        # Changes are ordered by op.
+        for op, changes in groupby(found.changes, key=lambda change: change.op):
             yield Section(op, tuple(_change_section(each, found) for each in changes))
 
 
@@ -316,59 +295,33 @@ def _change_section(change: CaseChange, found: CaseComparison) -> Section:
     a, b = change.a, change.b
     words = _WORDS[change.kind]
     if a is None or b is None:
-        case = _only(change)
+        case = change.case
         title = f"{words}: case {case.case_id[:SHORT_ID]}, {plural(case.calls, 'call')}"
-        return Section(title, (argument_fields(case_of(found.content(case.case_id))),))
+        return Section(title, (argument_fields(found.case(case.case_id)),))
     calls = plural(b.calls, "call")
     if a.calls != b.calls:
         calls = f"{a.calls:,} -> {calls}"
     if change.kind is not Kind.CHANGED:
         return Section(f"{words}: case {a.case_id[:SHORT_ID]}, {calls}", ())
     ids = " -> ".join(dict.fromkeys(side.case_id[:SHORT_ID] for side in (a, b)))
-    parts = _argument_changes(a, b, found)
+    parts = argument_changes(found.case(a.case_id), found.case(b.case_id))
     return Section(
         f"{words}: case {ids}, {calls}",
         tuple(Change(part.path, part.a, part.b) for part in parts),
     )
 
 
-def _only(change: CaseChange) -> CountedCase:
-    """Return the case of a change that has one side only."""
-    case = change.a or change.b
-    if case is None:
-        raise ValueError(f"a change of {change.op} has no case")
-    return case
-
-
-def _argument_changes(
-    a: CountedCase, b: CountedCase, found: CaseComparison
-) -> tuple[ArgumentChange, ...]:
-    return argument_changes(*(case_of(found.content(side.case_id)) for side in (a, b)))
-
-
 def diff_data(found: CaseComparison) -> Json:
     """Return both sides and all changes; ``optrove.cli.ask`` describes the keys."""
-    difference = found.difference
     changes: dict[str, list[Json]] = {kind.value: [] for kind in Kind}
-    for change in difference.changes:
+    for change in found.changes:
         changes[change.kind.value].append(_change_data(change, found))
     return {
         "a": _side_data(found.a),
         "b": _side_data(found.b),
-        "equal": difference.is_equal,
-        "opaque": difference.opaque,
-        "ops": [
-            {
-                "op": op.op,
-                "added": op.added,
-                "removed": op.removed,
-                "changed": op.changed,
-                "recounted": op.recounted,
-                "calls_a": op.calls_a,
-                "calls_b": op.calls_b,
-            }
-            for op in difference.ops
-        ],
+        "equal": found.is_equal,
+        "opaque": found.opaque,
+        "ops": [asdict(op) for op in found.ops],
         **changes,
     }
 
@@ -380,7 +333,7 @@ def _side_data(side: CaseSide) -> Json:
 def _change_data(change: CaseChange, found: CaseComparison) -> Json:
     a, b = change.a, change.b
     if a is None or b is None:
-        case = _only(change)
+        case = change.case
         return {
             "op": case.op,
             "case_id": case.case_id,
@@ -396,9 +349,9 @@ def _change_data(change: CaseChange, found: CaseComparison) -> Json:
         "calls_b": b.calls,
     }
     if change.kind is Kind.CHANGED:
-        parts = _argument_changes(a, b, found)
+        parts = argument_changes(found.case(a.case_id), found.case(b.case_id))
         data["semantic_id"] = a.semantic_id
-        data["arguments"] = [{"path": part.path, "a": part.a, "b": part.b} for part in parts]
+        data["arguments"] = [asdict(part) for part in parts]
     return data
 
 
@@ -430,8 +383,7 @@ def comparing(
                 f"neither {a.name} nor {b.name} holds a case to compare; "
                 f"add --all-ops or --nested to count every call"
             )
-        empty = CaseComparison(a, b, Difference((), ()))
-        yield replace(empty, difference=compare(a.cases, b.cases, empty.content, calls=calls))
+        yield compare(a, b, calls=calls)
 
 
 class _Sides:

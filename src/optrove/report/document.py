@@ -6,7 +6,7 @@ Each verb makes a document, which is an iterable of nodes, and beside it the dat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -210,6 +210,16 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     more: str = ""
     search: bool = False
+
+    def without_bars(self) -> Table:
+        """Return the table without the columns whose cells are bars, for text."""
+        shown = [
+            place
+            for place in range(len(self.columns))
+            if not any(row[place].shares for row in self.rows)
+        ]
+        rows = tuple(tuple(row[place] for place in shown) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[place] for place in shown), rows=rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,17 +114,11 @@ def _table_lines(node: Table) -> Iterator[str]:
     long = len(node.rows) > _MAX_ROWS
     if long:
         yield from (f"<details><summary>{plural(len(node.rows), 'row')}</summary>", "")
-    # A bar of shares has no text.
-    shown = [
-        place
-        for place in range(len(node.columns))
-        if not any(row[place].shares for row in node.rows)
-    ]
-    columns = [node.columns[place] for place in shown]
-    yield f"| {' | '.join(plain(column.title) for column in columns)} |"
-    yield f"| {' | '.join('--:' if column.right else '---' for column in columns)} |"
-    for row in node.rows:
-        cells = (_cell_text(node.columns[place], row[place]) for place in shown)
+    drawn = node.without_bars()
+    yield f"| {' | '.join(plain(column.title) for column in drawn.columns)} |"
+    yield f"| {' | '.join('--:' if column.right else '---' for column in drawn.columns)} |"
+    for row in drawn.rows:
+        cells = (_cell_text(*pair) for pair in zip(drawn.columns, row, strict=True))
         yield f"| {' | '.join(cells)} |"
     if node.more:
         yield from ("", plain(node.more))

@@ -137,12 +137,10 @@ class _Drawing:
 
     def _table(self, node: Table, indent: str) -> list[str]:
         width = None if self.width is None else self.width - len(indent)
-        # Bars of shares are for HTML.
-        places = range(len(node.columns))
-        shown = [each for each in places if not any(row[each].shares for row in node.rows)]
-        columns = [node.columns[place] for place in shown]
-        lines = table_lines(columns, [[row[at].text for at in shown] for row in node.rows], width)
-        prose = any(column.prose for column in columns)
+        drawn = node.without_bars()
+        rows = [[cell.text for cell in row] for row in drawn.rows]
+        lines = table_lines(drawn.columns, rows, width)
+        prose = any(column.prose for column in drawn.columns)
         self.cut = self.cut or (prose and any(line.endswith(MORE) for line in lines))
         return [indent + line for line in [*lines, *([node.more] if node.more else [])]]
 

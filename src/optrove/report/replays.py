@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Final
 
-from optrove.model.causes import without_numbers
 from optrove.model.ops import is_data_movement
 from optrove.model.records import HARMLESS, DeviceKind, Outcome
 from optrove.report.attempts import (
     BACKTRACE,
-    UNSAID,
     VERDICTS,
     attempted_data,
     by_text,
@@ -21,7 +18,6 @@ from optrove.report.attempts import (
     differing,
     is_as_recorded,
     lowest_pcc,
-    measurement_data,
     remarks_of,
     supplied,
 )
@@ -35,11 +31,10 @@ from optrove.report.document import (
     Items,
     Paragraph,
     Section,
-    count_cell,
     paragraphs,
     table,
 )
-from optrove.report.wording import SHORT_ID, clipped, number, ops_text, percent, plural
+from optrove.report.wording import SHORT_ID, clipped, number, percent, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,10 +42,8 @@ if TYPE_CHECKING:
     from optrove.model.case import Case
     from optrove.model.records import Attempt, AttemptedCase, Counts, Measurement
     from optrove.report.attempts import Cause
-    from optrove.report.document import Node, Row
+    from optrove.report.document import Node
     from optrove.serializer.text import Json
-
-    Adaptations = Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]
 
 _MAX_LINES: Final = 12
 _MAX_NOTES: Final = 8
@@ -66,17 +59,8 @@ _ATTEMPTS: Final = (
     Column("why", flexible=True, prose=True),
 )
 _SCALED: Final = Column("scaled", flexible=True, prose=True)
-_AUDIT: Final = (
-    Column("op"),
-    *(Column(name, right=True) for name in ("cases", "sound", "wrong", "cannot fail", "unchecked")),
-)
-_ANSWERS: Final = {**VERDICTS, Outcome.PASSED: "accepted", Outcome.REJECTED: "rejected by ttnn"}
-_AUDITED: Final = {
-    Outcome.PASSED: "sound",
-    Outcome.WRONG_SPEC: "wrong",
-    Outcome.NUMERICS: "cannot_fail",
-}
-_UNCHECKED: Final = "unchecked"
+ANSWERS: Final = {**VERDICTS, Outcome.PASSED: "accepted", Outcome.REJECTED: "rejected by ttnn"}
+"""Outcomes in words, as answers of a board."""
 
 
 def replay_document(attempts: Sequence[AttemptedCase], case: Case) -> Iterator[Node]:
@@ -191,7 +175,7 @@ def board_document(
 ) -> Iterator[Node]:
     """Yield the answer of a board for all cases; ``command`` returns the replay of a case id."""
     share = counts_of(attempts).get(Outcome.PASSED.value, 0) / max(len(attempts), 1)
-    yield Paragraph(f"{_counted(attempts, _ANSWERS)} ({percent(share)} accepted)")
+    yield Paragraph(f"{_counted(attempts, ANSWERS)} ({percent(share)} accepted)")
     moving = sum(is_data_movement(each.op) for each in attempts)
     if moving:
         words = 'only move data; "optrove ops --all-ops --nested" counts them'
@@ -211,7 +195,7 @@ def cause_sections(
 ) -> Iterator[Section]:
     """Yield the causes of failures by outcome; ``command`` returns the replay of a case id."""
     for outcome, groups in groupby(by_text(found), key=lambda group: group[0].outcome):
-        yield Section(_ANSWERS[outcome], (Items(tuple(_item(each, command) for each in groups)),))
+        yield Section(ANSWERS[outcome], (Items(tuple(_item(each, command) for each in groups)),))
 
 
 def _item(group: Sequence[Cause], command: Callable[[str], str | None]) -> Item:
@@ -250,131 +234,4 @@ def board_data(
         ],
         "notes": dict(supplied(attempts)),
         "cases": [attempted_data(each) for each in attempts],
-    }
-
-
-def adapted_document(
-    attempts: Sequence[AttemptedCase], adaptations: Adaptations, unadapted: Counts
-) -> Iterator[Node]:
-    """Yield the results of adapted cases.
-
-    ``adaptations`` has the changes and the recorded ids of each case id; ``unadapted`` counts the
-    cases of each op that have nothing to adapt. All counts are of recorded cases: adaptation may
-    turn several into one.
-    """
-    outcomes: Counter[Outcome] = Counter()
-    for each in attempts:
-        outcomes[each.attempt.outcome] += len(adaptations[each.attempt.case_id][1])
-    parts = [f"{outcomes[one]:,} {_ANSWERS[one]}" for one in Outcome if outcomes[one]]
-    rest = sum(count for _, count in unadapted)
-    if rest:
-        parts.append(f"{rest:,} cannot be adapted ({ops_text(unadapted)})")
-    planned = outcomes.total() + rest
-    title = f"of {plural(planned, 'case')} not accepted, after adaptation: {', '.join(parts)}"
-    if not planned:
-        title = "after adaptation: no case to try, all were accepted"
-    changes = Counter(
-        change for texts, ids in adaptations.values() for change in texts for _ in ids
-    )
-    yield Section(title, (Items(tuple(Item(n, text) for text, n in changes.most_common())),))
-    yield from cause_sections(causes(attempts), lambda _: None)
-
-
-def adapted_data(
-    attempts: Sequence[AttemptedCase], adaptations: Adaptations, unadapted: Counts
-) -> dict[str, Json]:
-    """Return the results of adapted cases; ``optrove.cli.replay`` describes the keys."""
-    cases = []
-    for each in attempts:
-        changes, recorded = adaptations[each.attempt.case_id]
-        more = {"adaptations": list(changes), "recorded_case_ids": list(recorded)}
-        cases.append({**attempted_data(each), **more})
-    return {
-        "planned": len(attempts),
-        "counts": counts_of(attempts),
-        "unadapted": sum(count for _, count in unadapted),
-        "cases": cases,
-    }
-
-
-def audit_counts(attempts: Sequence[AttemptedCase]) -> dict[str, int]:
-    """Return the number of cases with sound checks, wrong ones, ones that cannot fail, and none."""
-    counted = Counter(map(_audited, attempts))
-    return {name: counted[name] for name in (*_AUDITED.values(), _UNCHECKED)}
-
-
-def _audited(attempted: AttemptedCase) -> str:
-    return _AUDITED.get(attempted.attempt.outcome, _UNCHECKED)
-
-
-def audit_document(
-    attempts: Sequence[AttemptedCase], replaced: Mapping[str, str]
-) -> Iterator[Node]:
-    """Yield an audit of golden checks by op, and the reasons of those that are not sound.
-
-    ``replaced`` says of ops why their golden function is not the one of ttnn.
-    """
-    rows: list[Row] = []
-    for op in sorted({each.op for each in attempts}):
-        own = audit_counts([each for each in attempts if each.op == op])
-        rows.append((op, sum(own.values()), *map(count_cell, own.values())))
-    yield table(_AUDIT, rows)
-    counts = audit_counts(attempts)
-    parts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
-    yield Paragraph(f"{plural(len(attempts), 'case')}: {parts}")
-    scaled = sum(bool(each.scaled_from) for each in attempts)
-    if scaled:
-        yield Paragraph(f"{scaled:,} of them scaled down; the ids are those of recorded cases")
-    yield from _audit_reasons("golden functions that differ from the kernel", "wrong", attempts)
-    yield from _audit_reasons("checks that cannot fail", "cannot_fail", attempts)
-    yield from _audit_reasons("without a check", _UNCHECKED, attempts)
-    cases = Counter(each.op for each in attempts if each.op in replaced)
-    items = tuple(Item(count, f"{op}: {replaced[op]}") for op, count in sorted(cases.items()))
-    if items:
-        yield Section("computed by optrove instead of ttnn's golden function", (Items(items),))
-
-
-def _audit_reasons(title: str, wanted: str, attempts: Sequence[AttemptedCase]) -> Iterator[Section]:
-    groups: dict[tuple[str, str], list[AttemptedCase]] = {}
-    for each in attempts:
-        if _audited(each) == wanted:
-            groups.setdefault((each.op, without_numbers(_reason(each))), []).append(each)
-    items = tuple(
-        Item(
-            len(group),
-            f"{op} (such as {_recorded_id(group[0])[:SHORT_ID]}): {_reason(group[0])}",
-        )
-        for (op, _), group in sorted(groups.items())
-    )
-    if items:
-        yield Section(title, (Items(items),))
-
-
-def _recorded_id(attempted: AttemptedCase) -> str:
-    return next(iter(attempted.scaled_from), attempted.attempt.case_id)
-
-
-def _reason(attempted: AttemptedCase) -> str:
-    return (attempted.attempt.detail or UNSAID).splitlines()[0]
-
-
-def audit_data(attempts: Sequence[AttemptedCase], replaced: Mapping[str, str]) -> dict[str, Json]:
-    """Return an audit; ``optrove.cli.replay`` describes the keys."""
-    return {
-        "planned": len(attempts),
-        "counts": audit_counts(attempts),
-        "replaced_goldens": {
-            op: replaced[op] for op in sorted({each.op for each in attempts} & replaced.keys())
-        },
-        "cases": [
-            {
-                "op": each.op,
-                "case_id": each.attempt.case_id,
-                "verdict": _audited(each),
-                "detail": each.attempt.detail,
-                "perturbed": [measurement_data(one) for one in each.attempt.measurements],
-                "scaled_from": list(each.scaled_from),
-            }
-            for each in attempts
-        ],
     }

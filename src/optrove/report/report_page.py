@@ -66,7 +66,7 @@ from optrove.report.results import (
     took,
 )
 from optrove.report.shards import shard_svg
-from optrove.report.trace import accounting_text
+from optrove.report.summary import accounting_text
 from optrove.report.wording import SHORT_ID, clipped, duration, moment, number, percent, plural
 from optrove.serializer.described import case_of
 from optrove.trove.opening import reading

@@ -127,7 +127,7 @@ def _from_spec(buffer: str, layout: str, spec: Struct) -> _Sharding | None:
     shape = fields.get("shape", fields.get("shard_shape"))
     if isinstance(shape, Struct):
         shape = dict(shape.fields).get("shape")
-    sizes, ranges = _whole_numbers(shape), _ranges(fields.get("grid"))
+    sizes, ranges = _whole_numbers(shape), core_ranges(fields.get("grid"))
     match fields.get("orientation"):
         case Symbol(_, orientation) if sizes and ranges:
             pass
@@ -145,7 +145,7 @@ def _whole_numbers(value: Value | None) -> tuple[int, ...]:
     return numbers if len(numbers) == len(value.items) else ()
 
 
-def _ranges(grid: Value | None) -> tuple[tuple[Core, Core], ...]:
+def core_ranges(grid: Value | None) -> tuple[tuple[Core, Core], ...]:
     """Return the rectangles of a grid of cores, each by its first and last core."""
     ranges = dict(grid.fields).get("ranges") if isinstance(grid, Struct) else None
     if not isinstance(ranges, List | Tuple):

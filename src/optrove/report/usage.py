@@ -29,7 +29,6 @@ _BY_EXECUTION: Final[Mapping[str, Callable[[ExecutionRow], str]]] = {
     "test": lambda execution: execution.test_id or "",
     "board": lambda execution: board_text(execution.board, execution.machine),
 }
-PROPERTIES: Final = (*TENSOR_PROPERTIES, *_BY_EXECUTION)
 
 _Key = TypeVar("_Key")
 _UseKey: TypeAlias = tuple[str, str | None, str, str | None, str]
@@ -45,29 +44,17 @@ _USES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """The calls by one test (or source without tests) of one model on one board."""
-
-    op: str
-    model: str | None
-    source: str
-    test_id: str | None
-    board: str
-    calls: int
-    cases: int
-
-
-@dataclass(frozen=True, slots=True)
 class Usage:
-    """The callers of some cases: each entry is a name, calls and cases, most calls first.
+    """The callers of some cases: each entry is a key, calls and cases, most calls first.
 
-    ``places`` are a model, one of its tests (or else its source), and a board.
+    ``places`` are a model, one of its tests (or else its source), and a board; ``uses`` are an op,
+    a model, its source, a test and a board.
     """
 
     ops: tuple[tuple[str, int, int], ...]
     models: tuple[tuple[str, int, int], ...]
     places: tuple[tuple[_Place, int, int], ...]
-    uses: tuple[Use, ...]
+    uses: tuple[tuple[_UseKey, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +82,13 @@ def usage_of(configurations: Iterable[Configuration]) -> Usage:
             )
             by_use[op, each.model, each.source, each.test_id, board] += each.count
         ops.add({op: configuration.row.calls})
-        models.add(_sums((label, count) for (label, _, _), count in by_place.items()))
+        by_model: Counter[str] = Counter()
+        for (label, _, _), count in by_place.items():
+            by_model[label] += count
+        models.add(by_model)
         places.add(by_place)
         uses.add(by_use)
-    found = [Use(*key, calls=count, cases=cases) for key, count, cases in uses.rows()]
-    return Usage(
-        ops.rows(), models.rows(), places.rows(), uses=tuple(sorted(found, key=_use_order))
-    )
+    return Usage(ops.rows(), models.rows(), places.rows(), uses.rows())
 
 
 def groups(
@@ -109,47 +96,32 @@ def groups(
     by: str,
     argument: str | None = None,
 ) -> tuple[UsageGroup, ...]:
-    """Return the cases grouped by a property of PROPERTIES, most calls first.
+    """Return the cases grouped by a property of tensors or callers, most calls first.
 
     A property of tensors is that of all tensors of a case, or of those in one argument, so that
     each case is in one group. A case is in the group of every model, test or board that calls it.
     """
-    tally = _CallCounts[str]()
-    models: dict[str, set[str]] = {}
-    for configuration, facts in configurations:
-        found = _values(configuration, facts, by, argument)
-        tally.add({value: count for value, (count, _) in found.items()})
-        for value, (_, names) in found.items():
-            models.setdefault(value, set()).update(names)
-    return tuple(
-        UsageGroup(value, calls, cases, tuple(sorted(models[value])))
-        for value, calls, cases in tally.rows()
-    )
+    return _grouped(_values(case, facts, by, argument) for case, facts in configurations)
 
 
 def config_groups(
     configurations: Iterable[tuple[Configuration, Sequence[ConfigCalls]]],
 ) -> tuple[UsageGroup, ...]:
     """Return the cases grouped by the entry of a run configuration that they were called with."""
-    tally = _CallCounts[str]()
+    return _grouped(_config_values(case, rows) for case, rows in configurations)
+
+
+def _grouped(cases: Iterable[dict[str, tuple[int, set[str]]]]) -> tuple[UsageGroup, ...]:
+    """Return the groups of cases, each given as its calls and models by the group's value."""
+    counts = _CallCounts[str]()
     models: dict[str, set[str]] = {}
-    for configuration, rows in configurations:
-        labels: dict[str, set[str]] = {}
-        for each in configuration.executions:
-            labels.setdefault(each.run_id, set()).add(model_label(each))
-        calls: Counter[str] = Counter()
-        for row in rows:
-            if row.run_id in labels:
-                calls[row.path] += row.calls
-                models.setdefault(row.path, set()).update(labels[row.run_id])
-        rest = configuration.row.calls - calls.total()
-        if rest > 0:
-            calls[_NONE] += rest
-            models.setdefault(_NONE, set()).update(*labels.values())
-        tally.add(calls)
+    for found in cases:
+        counts.add({value: calls for value, (calls, _) in found.items()})
+        for value, (_, names) in found.items():
+            models.setdefault(value, set()).update(names)
     return tuple(
         UsageGroup(value, calls, cases, tuple(sorted(models[value])))
-        for value, calls, cases in tally.rows()
+        for value, calls, cases in counts.rows()
     )
 
 
@@ -180,15 +152,15 @@ def usage_data(usage: Usage) -> list[Json]:
     """Return the callers; ``optrove.cli.ask`` describes the keys."""
     return [
         {
-            "op": use.op,
-            "model": use.model,
-            "source": use.source,
-            "test": use.test_id,
-            "board": use.board or None,
-            "calls": use.calls,
-            "cases": use.cases,
+            "op": op,
+            "model": model,
+            "source": source,
+            "test": test_id,
+            "board": board or None,
+            "calls": calls,
+            "cases": cases,
         }
-        for use in usage.uses
+        for (op, model, source, test_id, board), calls, cases in usage.uses
     ]
 
 
@@ -228,6 +200,24 @@ def _values(
     return found
 
 
+def _config_values(
+    configuration: Configuration, rows: Sequence[ConfigCalls]
+) -> dict[str, tuple[int, set[str]]]:
+    """Return the calls and models of a case by the entry that its arguments came from."""
+    labels: dict[str, set[str]] = {}
+    for each in configuration.executions:
+        labels.setdefault(each.run_id, set()).add(model_label(each))
+    found: dict[str, tuple[int, set[str]]] = {}
+    for row in rows:
+        if row.run_id in labels:
+            calls, names = found.get(row.path, (0, set()))
+            found[row.path] = (calls + row.calls, names | labels[row.run_id])
+    rest = configuration.row.calls - sum(calls for calls, _ in found.values())
+    if rest > 0:
+        found[_NONE] = (rest, {name for names in labels.values() for name in names})
+    return found
+
+
 def _tensor_value(facts: Sequence[TensorFacts], by: str, argument: str | None) -> str:
     by_argument: dict[str, list[str]] = {}
     for fact in facts:
@@ -263,16 +253,10 @@ class _CallCounts(Generic[_Key]):
 
     def rows(self) -> tuple[tuple[_Key, int, int], ...]:
         """Return key, calls and cases, most calls first."""
-        order = sorted(self._calls, key=lambda key: (-self._calls[key], str(key)))
+        order = sorted(self._calls, key=lambda key: (-self._calls[key], _sortable(key)))
         return tuple((key, self._calls[key], self._cases[key]) for key in order)
 
 
-def _sums(pairs: Iterable[tuple[str, int]]) -> Counter[str]:
-    sums: Counter[str] = Counter()
-    for name, count in pairs:
-        sums[name] += count
-    return sums
-
-
-def _use_order(use: Use) -> tuple[int, str, str, str, str, str]:
-    return -use.calls, use.op, use.model or "", use.source, use.test_id or "", use.board
+def _sortable(key: object) -> tuple[str, ...]:
+    """Return a key by which equal counts are ordered: names, where an absent one comes first."""
+    return tuple(part or "" for part in key) if isinstance(key, tuple) else (str(key),)

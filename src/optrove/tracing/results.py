@@ -13,8 +13,13 @@ from optrove.model.records import DeviceKind, TestOutcome
 from optrove.replay.device_choice import has_board
 from optrove.report.document import paragraphs
 from optrove.report.listings import source_text
-from optrove.report.summary import TraceSummary, summarize
-from optrove.report.trace import in_flight_document, summary_data, summary_document
+from optrove.report.summary import (
+    TraceSummary,
+    in_flight_document,
+    summarize,
+    summary_data,
+    summary_document,
+)
 from optrove.report.wording import plural
 from optrove.tracing.recorded import Recorded, read_recorded, write_journal_lines
 from optrove.trove.opening import located, writing

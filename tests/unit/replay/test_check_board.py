@@ -1,7 +1,17 @@
+from attempts import attempted
+from drawn import drawn_lines
 from optrove.frameworks.ttnn.board.table import BOARDS
 from optrove.model.records import DeviceKind, DeviceParameters, Job
 from optrove.model.values import DeviceRef
-from optrove.replay.check_board import adaptations, adapted, links_between
+from optrove.replay.check_board import (
+    Adaptation,
+    AdaptedPlan,
+    adaptations,
+    adapted,
+    adapted_data,
+    adapted_document,
+    links_between,
+)
 from optrove.replay.planning import PlannedJob
 from optrove.serializer.hashes import placement_hash
 from trove_rows import case, memory, shard, tensor
@@ -72,3 +82,19 @@ def test_cases_that_become_the_same_are_tried_once():
     same, other = adaptations([*cases, weights("HEIGHT", (32, 384))], BOARDS["p150"])
     assert same.recorded == tuple(each.case_id for each in cases)
     assert len(other.recorded) == 1
+
+
+def test_adapted_cases_are_shown_separately():
+    one = attempted()
+    again = PlannedJob(Job(case("ttnn.add"), DeviceKind.MOCK), one.attempt.case_id)
+    change = Adaptation(again, ("num_links 2 instead of 4",), ("a", "b"))
+    plan = AdaptedPlan({}, (change,), (("ttnn.from_torch", 3),))
+    lines = drawn_lines(adapted_document([one], plan))
+    sums = "2 accepted, 3 cannot be adapted (ttnn.from_torch)"
+    assert f"of 5 cases not accepted, after adaptation: {sums}" in lines
+    assert "  2x num_links 2 instead of 4" in lines
+    assert adapted_data([one], plan)["unadapted"] == 3
+    rest = AdaptedPlan({}, (), (("ttnn.add", 1), ("ttnn.sub", 1)))
+    last = drawn_lines(adapted_document([], rest))[-1]
+    assert last.endswith("adaptation: 2 cannot be adapted (1x ttnn.add, 1x ttnn.sub)")
+    assert "no case to try" in drawn_lines(adapted_document([], AdaptedPlan({}, (), ())))[-1]

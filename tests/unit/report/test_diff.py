@@ -2,7 +2,6 @@ from drawn import drawn_lines
 from optrove.model.values import Opaque
 from optrove.report.describe import NOT_GIVEN, ArgumentChange, argument_changes
 from optrove.report.diff import (
-    CaseComparison,
     CaseSide,
     Kind,
     compare,
@@ -31,12 +30,11 @@ class Sides:
             CaseSide(name, "run", counted(side), contents.get)
             for name, side in zip(("old", "new"), rows, strict=True)
         )
-        self.difference = compare(a.cases, b.cases, contents.get, **options)
-        self.comparison = CaseComparison(a, b, self.difference)
+        self.comparison = compare(a, b, **options)
 
     @property
     def kinds(self):
-        return [change.kind for change in self.difference.changes]
+        return [change.kind for change in self.comparison.changes]
 
     @property
     def brief(self):
@@ -50,7 +48,7 @@ class Sides:
 
 def test_equal_sides_have_no_difference():
     sides = Sides([(ADD, 3), (matmul(), 1)], [(matmul(), 1), (ADD, 3)])
-    assert sides.difference.is_equal
+    assert sides.comparison.is_equal
     assert sides.brief[-1] == "nothing differs"
     assert sides.lines == []
 
@@ -68,7 +66,7 @@ def test_the_same_computation_placed_otherwise_is_a_changed_case():
 def test_another_computation_is_a_case_that_went_and_one_that_came():
     sides = Sides([(matmul(), 4)], [(matmul(rows=64), 5)])
     assert sides.kinds == [Kind.ADDED, Kind.REMOVED]
-    (op,) = sides.difference.ops
+    (op,) = sides.comparison.ops
     assert (op.added, op.removed, op.changed, op.calls_a, op.calls_b) == (1, 1, 0, 4, 5)
     assert "    input_tensor_a: Tensor(shape=[64, 64], dtype=BFLOAT16," in "\n".join(sides.lines)
 
@@ -77,7 +75,7 @@ def test_a_case_that_is_called_more_often_is_recounted_unless_calls_do_not_matte
     sides = Sides([(ADD, 3)], [(ADD, 6)])
     assert sides.kinds == [Kind.RECOUNTED]
     assert sides.lines[-1].endswith(", 3 -> 6 calls")
-    assert Sides([(ADD, 3)], [(ADD, 6)], calls=False).difference.is_equal
+    assert Sides([(ADD, 3)], [(ADD, 6)], calls=False).comparison.is_equal
 
 
 def test_of_several_possible_pairs_those_that_differ_least_are_formed():
@@ -102,11 +100,11 @@ def test_what_no_converter_knows_is_compared_by_its_type():
     a = [(matmul(extra=Opaque("ttnn.Strange", f"a{number}")), 1) for number in range(3)]
     b = [(matmul(extra=Opaque("ttnn.Strange", f"b{number}")), 1) for number in range(3)]
     sides = Sides(a, b)
-    assert sides.difference.is_equal
-    assert sides.difference.opaque == 1
+    assert sides.comparison.is_equal
+    assert sides.comparison.opaque == 1
     assert "compared by their types only" in sides.brief[-1]
     other = [(matmul(extra=Opaque("ttnn.Stranger", "b")), 3)]
-    assert not Sides(a, other).difference.is_equal
+    assert not Sides(a, other).comparison.is_equal
 
 
 def test_the_table_counts_by_op():

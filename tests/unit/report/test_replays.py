@@ -16,8 +16,6 @@ from optrove.report.attempts import (
 )
 from optrove.report.draw_text import WHOLE
 from optrove.report.replays import (
-    adapted_data,
-    adapted_document,
     board_data,
     board_document,
     replay_document,
@@ -37,10 +35,6 @@ def attempt_lines(one):
 
 def board_lines(attempts, left_out, command, width=None):
     return drawn_lines(board_document(attempts, left_out, command), width)
-
-
-def adapted_lines(*parts):
-    return drawn_lines(adapted_document(*parts))
 
 
 FATAL = "Not enough banks\nRuntimeError: TT_FATAL @ x.cpp:1: banks\ninfo:\nNot enough banks"
@@ -246,9 +240,6 @@ def test_long_reasons_break_between_words_and_it_is_said_where_they_are_whole():
     assert rest != reason
     assert f"{reason} ".startswith(f"{rest} ")
     assert lines[-1] == WHOLE
-    one = attempted(Outcome.REJECTED, reason)
-    adapted = adapted_lines([one], {one.attempt.case_id: ((), ("a",))}, ())
-    assert adapted[-1] == WHOLE
     whole = " ".join(line.strip() for line in attempt_lines(attempted(Outcome.REJECTED, reason)))
     assert reason in whole
     table = attempts_lines([attempted(Outcome.REJECTED, reason)] * 2, 120)
@@ -275,19 +266,6 @@ def test_the_data_is_json_and_its_counts_are_what_was_planned():
     assert data["cases"][1]["measurements"][0]["value"] == {"$float": "nan"}
     assert data["cases"][0] == attempted_data(every[0])
     assert data["causes"][0]["example"] == every[1].attempt.case_id
-
-
-def test_adapted_cases_are_shown_separately():
-    one = attempted()
-    rest = {one.attempt.case_id: (("num_links 2 instead of 4",), ("a", "b"))}
-    lines = adapted_lines([one], rest, (("ttnn.from_torch", 3),))
-    sums = "2 accepted, 3 cannot be adapted (ttnn.from_torch)"
-    assert f"of 5 cases not accepted, after adaptation: {sums}" in lines
-    assert "  2x num_links 2 instead of 4" in lines
-    assert adapted_data([one], rest, (("ttnn.from_torch", 3),))["unadapted"] == 3
-    none = adapted_lines([], {}, (("ttnn.add", 1), ("ttnn.sub", 1)))[-1]
-    assert none.endswith("adaptation: 2 cannot be adapted (1x ttnn.add, 1x ttnn.sub)")
-    assert "no case to try" in adapted_lines([], {}, ())[-1]
 
 
 def test_notes_that_ask_for_nothing_are_for_machines_only():

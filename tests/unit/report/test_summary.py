@@ -3,8 +3,7 @@ import pytest
 from drawn import drawn_lines
 from optrove.model.ops import Amount, Counting, LeftOut
 from optrove.model.records import TestOutcome, TestResult
-from optrove.report.summary import LOST, summarize
-from optrove.report.trace import summary_data, summary_document
+from optrove.report.summary import LOST, summarize, summary_data, summary_document
 from tracing import assert_adds_up, fake_op, perform, readers_in, start_recorder, summary_of
 
 
