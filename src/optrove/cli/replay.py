@@ -63,7 +63,7 @@ from optrove.cli.options import (
 from optrove.cli.progress import case_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from optrove.model.records import AttemptedCase
     from optrove.replay.check_board import AdaptedPlan
@@ -139,16 +139,11 @@ class ReplaySession:
             self.done += unattempted(self.groups, self.done)
             log(f"interrupted, {count:,} of {total:,} done")
 
-    def commands(self) -> Callable[[str], str | None]:
-        """Return the function from case ids to replay commands; None if not in a trove."""
+    def command(self, done: AttemptedCase) -> str | None:
+        """Return the command that replays a case again; None if it is not in a trove."""
         from optrove.report.attempts import replay_command
 
-        attempts = {each.attempt.case_id: each.attempt for each in self.done}
-
-        def command(case_id: str) -> str | None:
-            return None if self.place is None else replay_command(attempts[case_id], self.store)
-
-        return command
+        return None if self.place is None else replay_command(done.attempt, self.store)
 
     def kept(self) -> Iterator[Node]:
         """Yield the runs that were written to the trove."""
@@ -255,7 +250,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     kept = done.kept() if len(done.done) > 1 else ()
     show(
         chain(replay_document(done.done, done.planned[0].job.case), kept),
-        lambda: {**board_data(done.done, (), done.commands()), **done.data()},
+        lambda: {**board_data(done.done, (), done.command), **done.data()},
         as_json=as_json,
     )
     # A replay in which no case ran has no answer.
@@ -383,12 +378,12 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
     adapted = _adapted(done, name, jobs) if adapt and not done.interrupted else None
     show(
         chain(
-            board_document(done.done, left_out, done.commands()),
+            board_document(done.done, left_out, done.command),
             adapted_document(*adapted) if adapted else (),
             done.kept(),
         ),
         lambda: {
-            **board_data(done.done, left_out, done.commands()),
+            **board_data(done.done, left_out, done.command),
             "adapted": adapted_data(*adapted) if adapted else None,
             **done.data(),
         },

@@ -50,20 +50,6 @@ class WorkerSetup:
     board: str | None
     slow_dispatch: bool = False
 
-    def to_json(self) -> Json:
-        """Return the setup as ``from_json`` reads it."""
-        return {
-            "run_id": self.run_id,
-            "device_kind": self.device_kind.value,
-            "board": self.board,
-            "slow_dispatch": self.slow_dispatch,
-        }
-
-    @staticmethod
-    def from_json(data: Json) -> WorkerSetup:
-        """Return the setup that ``to_json`` wrote."""
-        return WorkerSetup(**{**data, "device_kind": DeviceKind(data["device_kind"])})
-
     def not_run(self, job: Job, case_id: str, detail: str | None = None) -> Attempt:
         """Return the Attempt at a Job that has not run, or not yet."""
         return Attempt(

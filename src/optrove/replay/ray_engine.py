@@ -19,14 +19,12 @@ from collections import Counter, deque
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf, prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from optrove.errors import FrameworkMissing, NotReplayable, UnusableCluster
-from optrove.frameworks.executor import Stage
 from optrove.frameworks.ttnn.board.table import BOARDS
 from optrove.model.records import Attempt, DeviceKind
 from optrove.replay.device_choice import device_parameters
-from optrove.replay.jobs import Backlog, attempt_from_reply, tasks_of, with_slow_dispatch
 from optrove.replay.messages import (
     JobMessage,
     JobWriter,
@@ -36,16 +34,17 @@ from optrove.replay.messages import (
     read_job,
 )
 from optrove.replay.resets import BoardHealth, new_worker, reset_command_words
-from optrove.replay.runner import GRACE_SECONDS, Workers
-from optrove.replay.workers import (
-    AHEAD,
-    COMMAND,
-    BudgetOver,
-    WorkerDied,
-    WorkerTimeout,
-    WorkerUnusable,
+from optrove.replay.runner import (
+    GRACE_SECONDS,
+    Backlog,
+    Workers,
+    attempt_from_reply,
+    tasks_of,
+    with_slow_dispatch,
 )
+from optrove.replay.workers import AHEAD, COMMAND, Loss, WorkerUnusable
 from optrove.serializer.hashes import placement_hash
+from optrove.serializer.records import record_from_builtins, record_to_builtins
 from optrove.serializer.text import Json, read, write
 from optrove.settings import RAY, environment
 from optrove.version import __version__
@@ -54,9 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from optrove.model.records import Job
-    from optrove.replay.jobs import Task
     from optrove.replay.resets import AnyWorker
-    from optrove.replay.runner import Log
+    from optrove.replay.runner import Log, Task
     from optrove.replay.workers import Reply
 
 
@@ -104,7 +102,7 @@ class Slot:
         the user come before the reply.
         """
         until = time.monotonic() + seconds
-        worker = self._worker_for(WorkerSetup.from_json(read(setup)))
+        worker = self._worker_for(record_from_builtins(read(setup), WorkerSetup))
         waiting = deque(map(_read_message, messages))
         flight: deque[JobMessage] = deque()
         while True:
@@ -144,37 +142,21 @@ def _read_message(text: str) -> JobMessage:
     return JobMessage(job, case_id, text)
 
 
+_LOSSES: Final[dict[str, type[Loss]]] = {each.__name__: each for each in get_args(Loss)}
+
+
 def _reply_to_json(reply: Reply, job: Job) -> Json:
-    match reply:
-        case Attempt():
-            return {"answered": attempt_to_json(reply, job)}
-        case WorkerDied(exit_code, stage, last_words):
-            return {"died": [exit_code, stage and stage.name, last_words]}
-        case WorkerTimeout(seconds, stage):
-            return {"late": [seconds, stage and stage.name]}
-        case WorkerUnusable(reason):
-            return {"unable": reason}
-        case BudgetOver(stage):
-            return {"over": stage and stage.name}
+    if isinstance(reply, Attempt):
+        return {"attempt": attempt_to_json(reply, job)}
+    return {type(reply).__name__: record_to_builtins(reply)}
 
 
 def read_reply(text: str, job: Job) -> Reply | str:
     """Return the reply to a Job that a Slot has yielded, or a line for the user."""
     ((kind, content),) = json.loads(text).items()
-    match kind:
-        case "answered":
-            return attempt_from_json(content, job)
-        case "died":
-            exit_code, stage, last_words = content
-            return WorkerDied(exit_code, stage and Stage[stage], last_words)
-        case "late":
-            seconds, stage = content
-            return WorkerTimeout(seconds, stage and Stage[stage])
-        case "unable":
-            return WorkerUnusable(content)
-        case "over":
-            return BudgetOver(content and Stage[content])
-    return str(content)
+    if kind == "attempt":
+        return attempt_from_json(content, job)
+    return str(content) if kind == "line" else record_from_builtins(content, _LOSSES[kind])
 
 
 BATCH: Final = 16
@@ -339,7 +321,7 @@ class Pool:
             return
         self._unsent -= len(actor.flight)
         actor.stream = actor.handle.perform.options(num_returns="streaming").remote(
-            write(actor.flight[0][0].setup.to_json()),
+            write(record_to_builtins(actor.flight[0][0].setup)),
             [message.text for _, message in actor.flight],
             seconds,
         )

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from optrove.capture.runs import new_run
 from optrove.errors import NotReplayable, UnusableTrove
 from optrove.frameworks.ttnn.board.table import BOARDS
-from optrove.model.records import Attempt, AttemptedCase, Outcome, RunKind, now
+from optrove.model.records import Attempt, AttemptedCase, RunKind, now
+from optrove.replay.messages import WorkerSetup
 from optrove.replay.planning import planned_line
 from optrove.replay.runner import run_jobs
 from optrove.serializer.op_lines import op_line_from_builtins
@@ -139,18 +140,12 @@ def unattempted(
     """Yield the cases that an interrupt left, as not run; they are not stored."""
     known = {each.attempt.case_id for each in done}
     for target, cases in groups.items():
+        setup = WorkerSetup(_NO_RUN, target.device_kind, target.board)
         for planned in cases:
             if planned.case_id not in known:
-                attempt = Attempt(
-                    run_id=_NO_RUN,
-                    case_id=planned.case_id,
-                    outcome=Outcome.NOT_RUN,
-                    device_kind=target.device_kind,
-                    seed=planned.job.seed,
-                    board=target.board,
-                    detail="interrupted before it was tried",
-                )
-                yield planned.attempted(attempt)
+                job = replace(planned.job, device_kind=target.device_kind)
+                detail = "interrupted before it was tried"
+                yield planned.attempted(setup.not_run(job, planned.case_id, detail))
 
 
 def stored_runs(place: Place | None, done: Iterable[AttemptedCase]) -> list[str]:
@@ -201,7 +196,6 @@ def replay_op_record(
     from optrove.frameworks.ttnn.board.mock import device_in_use
     from optrove.frameworks.ttnn.execute.execution import CallerDeviceExecutor
     from optrove.replay.execute import JobExecutor
-    from optrove.replay.messages import WorkerSetup
 
     planned = planned_line(op_line_from_builtins(dict(record_dict)), seed=rng_seed)
     found = device_in_use()

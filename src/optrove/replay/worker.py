@@ -30,6 +30,7 @@ from optrove.model.torch_target import TorchTarget
 from optrove.replay.execute import JobExecutor
 from optrove.replay.messages import Channel, Stages, WorkerSetup, attempt_to_json, read_job
 from optrove.serializer.hashes import placement_hash
+from optrove.serializer.records import record_from_builtins
 from optrove.settings import environment
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def serve(channel: Channel, stages: Stages, kind: type[Worker] = Worker) -> None
     """Set up the worker as the first message says, then execute Jobs until the pipe is closed."""
     _, setup = channel.receive()
     with ExitStack() as stack:
-        worker = kind(WorkerSetup.from_json(setup), stack)
+        worker = kind(record_from_builtins(setup, WorkerSetup), stack)
         try:
             worker.prepare()
         except (OptroveError, ImportError) as error:

@@ -22,6 +22,7 @@ from optrove.frameworks.executor import Stage
 from optrove.frameworks.ttnn.execute.files import remove_files_of
 from optrove.model.records import OUT_OF_BUDGET, Attempt
 from optrove.replay.messages import Channel, Stages, attempt_from_json, stages_file
+from optrove.serializer.records import record_to_builtins
 from optrove.settings import with_defaults
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ class WorkerProcess:
             theirs.close()
         channel = self._channel = Channel(ours)
         try:
-            channel.send("start", self.setup.to_json())
+            channel.send("start", record_to_builtins(self.setup))
             left = until - time.monotonic()
             if not channel.wait(min(START_SECONDS, left)):
                 return (

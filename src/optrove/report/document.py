@@ -278,6 +278,12 @@ def table(
     )
 
 
+def first_items(items: Sequence[Item], most: int, rest: str = "kinds (--json)") -> Items:
+    """Return the first items, and how many are left out: ``3 more kinds (--json)``."""
+    more = len(items) - most
+    return Items(tuple(items[:most]), f"{more:,} more {rest}" if more > 0 else "")
+
+
 def count_cell(count: int) -> Cell:
     """Return the cell of a count; zero has no text."""
     return Cell(f"{count:,}" if count else "", count)

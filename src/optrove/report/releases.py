@@ -31,11 +31,11 @@ from optrove.report.document import (
     IDLE,
     ODD,
     Item,
-    Items,
     Paragraph,
     Section,
     Tile,
     Tiles,
+    first_items,
 )
 from optrove.report.results import results_of, run_meant, took
 from optrove.report.wording import SHORT_ID, duration, number, plural
@@ -400,12 +400,10 @@ def _change_section(title: str, tone: str, changes: Sequence[ResultChange]) -> I
             ops=((group[0].before.op, len(group)),),
             cases=tuple(each.before.attempt.case_id[:SHORT_ID] for each in group),
         )
-        for group in ranked[:_MAX_SHOWN]
+        for group in ranked
     )
-    more = len(ranked) - _MAX_SHOWN
     if items:
-        rest = f"{more:,} more kinds (--json)" if more > 0 else ""
-        yield Section(title, (Items(items, rest),), tone=tone)
+        yield Section(title, (first_items(items, _MAX_SHOWN),), tone=tone)
 
 
 def release_data(found: ReleaseComparison) -> dict[str, Json]:

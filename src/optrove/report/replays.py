@@ -31,6 +31,7 @@ from optrove.report.document import (
     Items,
     Paragraph,
     Section,
+    first_items,
     paragraphs,
     table,
 )
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from optrove.report.attempts import Cause
     from optrove.report.document import Node
     from optrove.serializer.text import Json
+
+    Rerun = Callable[[AttemptedCase], str | None]
 
 _MAX_LINES: Final = 12
 _MAX_NOTES: Final = 8
@@ -171,9 +174,9 @@ def _readable_words(words: Sequence[str], cause: str | None) -> list[str]:
 
 
 def board_document(
-    attempts: Sequence[AttemptedCase], left_out: Counts, command: Callable[[str], str | None]
+    attempts: Sequence[AttemptedCase], left_out: Counts, command: Rerun
 ) -> Iterator[Node]:
-    """Yield the answer of a board for all cases; ``command`` returns the replay of a case id."""
+    """Yield the answer of a board for all cases; ``command`` returns what reruns one of them."""
     share = counts_of(attempts).get(Outcome.PASSED.value, 0) / max(len(attempts), 1)
     yield Paragraph(f"{_counted(attempts, ANSWERS)} ({percent(share)} accepted)")
     moving = sum(is_data_movement(each.op) for each in attempts)
@@ -190,16 +193,14 @@ def left_out_by_reason(left_out: Counts) -> Iterator[str]:
     yield from (f"left out: {count:,} {reason}" for reason, count in left_out)
 
 
-def cause_sections(
-    found: Sequence[Cause], command: Callable[[str], str | None]
-) -> Iterator[Section]:
-    """Yield the causes of failures by outcome; ``command`` returns the replay of a case id."""
+def cause_sections(found: Sequence[Cause], command: Rerun) -> Iterator[Section]:
+    """Yield the causes of failures by outcome; ``command`` returns what reruns a case."""
     for outcome, groups in groupby(by_text(found), key=lambda group: group[0].outcome):
         yield Section(ANSWERS[outcome], (Items(tuple(_item(each, command) for each in groups)),))
 
 
-def _item(group: Sequence[Cause], command: Callable[[str], str | None]) -> Item:
-    words = command(group[0].example.attempt.case_id)
+def _item(group: Sequence[Cause], command: Rerun) -> Item:
+    words = command(group[0].example)
     return Item(
         count=sum(each.count for each in group),
         text=group[0].text,
@@ -210,28 +211,25 @@ def _item(group: Sequence[Cause], command: Callable[[str], str | None]) -> Item:
 
 def _note_section(attempts: Sequence[AttemptedCase]) -> Iterator[Section]:
     notes = [(text, count) for text, count in supplied(attempts) if not text.endswith(HARMLESS)]
-    items = [Item(count, text) for text, count in notes[:_MAX_NOTES]]
+    items = [Item(count, text) for text, count in notes]
     other = differing(attempts)
     if other:
         words = "the call differs from the recorded one in some part (--json shows it)"
         items.insert(0, Item(other, words))
-    more = len(notes) - _MAX_NOTES
     if items:
-        rest = f"{more:,} more kinds (--json)" if more > 0 else ""
-        yield Section("supplied, changed, or not compared", (Items(tuple(items), rest),))
+        most = _MAX_NOTES + bool(other)
+        yield Section("supplied, changed, or not compared", (first_items(items, most),))
 
 
 def board_data(
-    attempts: Sequence[AttemptedCase], left_out: Counts, command: Callable[[str], str | None]
+    attempts: Sequence[AttemptedCase], left_out: Counts, command: Rerun
 ) -> dict[str, Json]:
     """Return the answer of a board; ``optrove.cli.replay`` describes the keys."""
     return {
         "planned": len(attempts),
         "counts": counts_of(attempts),
         "left_out": dict(left_out),
-        "causes": [
-            cause_data(each, command(each.example.attempt.case_id)) for each in causes(attempts)
-        ],
+        "causes": [cause_data(each, command(each.example)) for each in causes(attempts)],
         "notes": dict(supplied(attempts)),
         "cases": [attempted_data(each) for each in attempts],
     }

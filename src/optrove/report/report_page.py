@@ -13,7 +13,15 @@ from optrove.model.ops import is_listed
 from optrove.model.records import Outcome, Query, TestOutcome, now
 from optrove.model.trove import board_text
 from optrove.model.values import TensorSpec, walk
-from optrove.report.attempts import BACKTRACE, UNSAID, by_text, lowest_pcc, remarks_of, supplied
+from optrove.report.attempts import (
+    BACKTRACE,
+    UNSAID,
+    by_text,
+    lowest_pcc,
+    remarks_of,
+    rerun_command,
+    supplied,
+)
 from optrove.report.describe import argument_fields
 from optrove.report.document import (
     BAD,
@@ -40,6 +48,7 @@ from optrove.report.document import (
     Tile,
     Tiles,
     count_cell,
+    first_items,
     paragraphs,
     table,
 )
@@ -56,7 +65,6 @@ from optrove.report.results import (
     cases_table,
     measurement_text,
     ops_table,
-    rerun_commands,
     results_of,
     run_meant,
     slowest,
@@ -315,13 +323,13 @@ def _changes(compared: ReleaseComparison) -> Section:
 
 def _failures(summary: Summary, found: RunResults, store: str | None) -> Iterator[Section]:
     groups = by_text(summary.causes)
-    command = rerun_commands(found, store)
     items, left = [], _ALL_PICTURES
     for group in groups[:_MAX_FAILURES]:
         example = max((each.example for each in group), key=lambda one: one.calls or 0)
         pictures = tuple(_pictures(case_of(example.content), left))
         left -= sum(len(each.svg) for each in pictures)
-        items.append(_failure(group, example, command(example.attempt.case_id), pictures))
+        command = rerun_command(example, found.modules, store)
+        items.append(_failure(group, example, command, pictures))
     more = len(groups) - _MAX_FAILURES
     rest = f"{more:,} more causes: optrove results --json" if more > 0 else ""
     if items:
@@ -461,12 +469,10 @@ def _measured(summary: Summary) -> Iterator[Section]:
 
 
 def _notes(found: RunResults) -> Iterator[Section]:
-    notes = supplied(found.results)
-    more = len(notes) - _MAX_NOTES
-    if notes:
-        items = tuple(Item(count, text) for text, count in notes[:_MAX_NOTES])
-        rest = f"{more:,} more kinds" if more > 0 else ""
-        yield Section("Supplied, changed, or not compared", (Items(items, rest),), name="notes")
+    items = [Item(count, text) for text, count in supplied(found.results)]
+    if items:
+        notes = first_items(items, _MAX_NOTES, "kinds")
+        yield Section("Supplied, changed, or not compared", (notes,), name="notes")
 
 
 def traced_report(found: TracedRun) -> Document:

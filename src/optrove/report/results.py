@@ -39,7 +39,7 @@ from optrove.serializer.wire import encode
 from optrove.trove.query import run_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from optrove.model.records import Attempt, AttemptedCase, Counts, Run, SweepModule
     from optrove.model.trove import PlannedCase
@@ -344,7 +344,9 @@ def results_document(found: RunResults, store: str | None) -> Iterator[Node]:
     yield from paragraphs(spread_text(name, each) for name, each in summary.measured.items())
     if summary.times is not None:
         yield Paragraph(f"durations: {times_text(summary.times)}")
-    yield from cause_sections(summary.causes, rerun_commands(found, store))
+    yield from cause_sections(
+        summary.causes, lambda each: rerun_command(each, found.modules, store)
+    )
     if len(summary.ops) > 1:
         yield ops_table(summary, _MAX_OPS)
     slow = slowest(found.results, _MAX_SLOW)
@@ -456,20 +458,9 @@ def times_text(found: Times) -> str:
     )
 
 
-def rerun_commands(found: RunResults, store: str | None) -> Callable[[str], str]:
-    """Return the function that returns the command to rerun a case by its id."""
-    by_id = {each.attempt.case_id: each for each in found.results}
-
-    def command(case_id: str) -> str:
-        return rerun_command(by_id[case_id], found.modules, store)
-
-    return command
-
-
 def results_data(found: RunResults, store: str | None) -> dict[str, Json]:
     """Return the results of a run; ``optrove.cli.sweep`` describes the keys."""
     summary = summed(found)
-    command = rerun_commands(found, store)
     run, environment = found.run, found.run.environment
     return {
         "run_id": run.id,
@@ -491,7 +482,8 @@ def results_data(found: RunResults, store: str | None) -> dict[str, Json]:
         "durations": times_data(summary.times),
         "ops": [_op_data(each) for each in summary.ops],
         "causes": [
-            cause_data(each, command(each.example.attempt.case_id)) for each in summary.causes
+            cause_data(each, rerun_command(each.example, found.modules, store))
+            for each in summary.causes
         ],
         "cases": [_result_data(each) for each in found.results],
         "not_attempted": [

@@ -23,10 +23,10 @@ from optrove.report.describe import argument_fields, value_text
 from optrove.report.document import (
     Column,
     Item,
-    Items,
     Paragraph,
     Section,
     count_cell,
+    first_items,
     paragraphs,
     table,
 )
@@ -275,14 +275,10 @@ def summary_document(summary: TraceSummary, counting: Counting | None = None) ->
         yield from paragraphs(f"{title}: {count:,}x {reason}" for reason, count in reasons)
     yield Paragraph(accounting_text(accounting))
     if summary.faults:
-        items = tuple(
-            Item(count, text.splitlines()[0]) for text, count in summary.faults[:_MAX_FAULTS]
-        )
-        more = len(summary.faults) - _MAX_FAULTS
-        total = _total(summary.faults)
+        items = [Item(count, text.splitlines()[0]) for text, count in summary.faults]
         yield Section(
-            f"tracer faults, which the target did not notice: {total:,}",
-            (Items(items, f"{more} more (--json lists all)" if more > 0 else ""),),
+            f"tracer faults, which the target did not notice: {_total(summary.faults):,}",
+            (first_items(items, _MAX_FAULTS, "(--json lists all)"),),
         )
 
 

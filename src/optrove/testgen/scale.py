@@ -23,8 +23,8 @@ from optrove.model.records import Attempt, DeviceKind, DeviceParameters, Outcome
 from optrove.model.values import Int, List, Struct, TensorSpec, TtnnPlacement, Value
 from optrove.replay.check_board import BETWEEN_CHIPS
 from optrove.replay.device_choice import device_parameters
-from optrove.replay.jobs import attempt_from_reply, tasks_of
 from optrove.replay.messages import JobWriter
+from optrove.replay.runner import attempt_from_reply, tasks_of
 from optrove.replay.workers import WorkerProcess
 from optrove.report.wording import SHORT_ID
 from optrove.serializer.hashes import placement_hash

@@ -4,8 +4,8 @@ from optrove.errors import NotReplayable
 from optrove.model.case import Case
 from optrove.model.records import DeviceKind, Job
 from optrove.model.values import DeviceRef
-from optrove.replay.jobs import tasks_of
 from optrove.replay.ray_engine import resource_for
+from optrove.replay.runner import tasks_of
 
 CLUSTER = {"CPU": 8.0, "galaxy": 1.0, "n300": 2.0, "node:127.0.0.1": 1.0}
 

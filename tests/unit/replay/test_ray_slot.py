@@ -10,12 +10,13 @@ from optrove.model.values import Int
 from optrove.replay.messages import JobWriter, WorkerSetup
 from optrove.replay.ray_engine import Slot, read_reply
 from optrove.replay.workers import BudgetOver, WorkerDied, WorkerTimeout, WorkerUnusable
+from optrove.serializer.records import record_to_builtins
 from optrove.serializer.text import write
 
 pytestmark = pytest.mark.slow
 
 ODD = (sys.executable, str(Path(__file__).parents[2] / "support" / "odd_worker.py"))
-SETUP = write(WorkerSetup("run", DeviceKind.HOST, None).to_json())
+SETUP = write(record_to_builtins(WorkerSetup("run", DeviceKind.HOST, None)))
 
 
 def job(op, number=0, **options):

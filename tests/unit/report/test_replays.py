@@ -37,6 +37,10 @@ def board_lines(attempts, left_out, command, width=None):
     return drawn_lines(board_document(attempts, left_out, command), width)
 
 
+def replay_line(one):
+    return f"replay {one.attempt.case_id}"
+
+
 FATAL = "Not enough banks\nRuntimeError: TT_FATAL @ x.cpp:1: banks\ninfo:\nNot enough banks"
 FABRIC = "no fabric was recorded; the mesh was opened with FABRIC_1D"
 DIFFERENCE = "$.arguments.x: recorded 1, replayed 2"
@@ -197,7 +201,7 @@ def test_the_answer_of_a_board_names_causes_commands_and_what_was_supplied():
         attempted(Outcome.REJECTED, "no bank 8", add(1)),
         attempted(Outcome.REJECTED, "no bank 9", add(2)),
     ]
-    lines = board_lines(every, (("cases of torch", 4),), lambda case_id: f"replay {case_id}")
+    lines = board_lines(every, (("cases of torch", 4),), replay_line)
     assert lines[0] == "3 cases: 1 accepted, 2 rejected by ttnn (33.3% accepted)"
     assert "left out: 4 cases of torch" in lines
     assert "  2x no bank 8" in lines or "  2x no bank 9" in lines
@@ -214,7 +218,7 @@ def test_the_answer_of_a_board_names_causes_commands_and_what_was_supplied():
 )
 def test_a_share_never_looks_like_all_or_nothing_when_it_is_not(passed, of, text):
     good, bad = attempted(), attempted(Outcome.REJECTED, "no")
-    lines = board_lines([good] * passed + [bad] * (of - passed), (), str)
+    lines = board_lines([good] * passed + [bad] * (of - passed), (), replay_line)
     assert f"({text} accepted)" in lines[0]
 
 
@@ -224,15 +228,14 @@ def test_one_cause_of_many_ops_is_shown_once():
     every = [
         attempted(Outcome.NOT_RUN, "no chips", case(f"ttnn.op{number}", a=1)) for number in range(6)
     ]
-    lines = board_lines(every, (), str)
+    lines = board_lines(every, (), replay_line)
     assert "  6x no chips" in lines
     assert any(line.endswith("1x ttnn.op3, 2 more ops") for line in lines)
 
 
 def test_long_reasons_break_between_words_and_it_is_said_where_they_are_whole():
     reason = " ".join(f"word{place}" for place in range(60))
-    replay = "optrove replay {}".format
-    lines = board_lines([attempted(Outcome.REJECTED, reason)], (), replay, 60)
+    lines = board_lines([attempted(Outcome.REJECTED, reason)], (), replay_line, 60)
     first = lines.index("rejected by ttnn:") + 1
     shown = lines[first : lines.index("     ttnn.add")]
     assert max(map(len, shown)) <= 60
@@ -248,7 +251,7 @@ def test_long_reasons_break_between_words_and_it_is_said_where_they_are_whole():
 
 
 def test_short_reasons_need_no_word_about_longer_ones():
-    lines = board_lines([attempted(Outcome.REJECTED, "no bank")], (), str)
+    lines = board_lines([attempted(Outcome.REJECTED, "no bank")], (), replay_line)
     assert not any("..." in line for line in lines)
 
 
@@ -261,7 +264,7 @@ def test_a_fault_of_python_is_named_by_its_last_line():
 def test_the_data_is_json_and_its_counts_are_what_was_planned():
     nan = Measurement("pcc", math.nan, 0.99, passed=False, output=0)
     every = [attempted(), attempted(Outcome.NUMERICS, "PCC nan", add(1), measurements=(nan,))]
-    data = json.loads(json.dumps(board_data(every, (), str), allow_nan=False))
+    data = json.loads(json.dumps(board_data(every, (), replay_line), allow_nan=False))
     assert sum(data["counts"].values()) == data["planned"] == len(data["cases"]) == 2
     assert data["cases"][1]["measurements"][0]["value"] == {"$float": "nan"}
     assert data["cases"][0] == attempted_data(every[0])
@@ -271,5 +274,5 @@ def test_the_data_is_json_and_its_counts_are_what_was_planned():
 def test_notes_that_ask_for_nothing_are_for_machines_only():
     harmless = f"recorded with dispatch by ROW; opened by COL, {HARMLESS}"
     every = [attempted(detail=harmless), attempted(detail=harmless)]
-    assert not any("supplied" in line for line in board_lines(every, (), str))
-    assert board_data(every, (), str)["notes"] == {harmless: 2}
+    assert not any("supplied" in line for line in board_lines(every, (), replay_line))
+    assert board_data(every, (), replay_line)["notes"] == {harmless: 2}
