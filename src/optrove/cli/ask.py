@@ -42,7 +42,10 @@ from optrove.cli.options import (
     json_option,
     log,
     log_recovered,
+    model_option,
     nested_option,
+    recorded_on,
+    run_option,
     store_option,
 )
 from optrove.cli.options import (
@@ -58,12 +61,13 @@ _PROPERTIES: Final = (
     *("dtype", "layout", "memory", "mesh", "shape"),
     *("model", "source", "test", "board", "config"),
 )
+"""The properties of tensors, and those of callers, by which calls are counted."""
 
 
 @click.command()
-@click.option("--model", metavar="NAME", help="Called by this model; a part is enough.")
-@click.option("--board", metavar="NAME", help="Called on this board.")
-@click.option("--run", metavar="RUN", help="Called in this run; the beginning is enough.")
+@model_option
+@recorded_on("--board")
+@run_option
 @all_ops_option
 @nested_option
 @store_option

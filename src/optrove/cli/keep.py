@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from optrove.cli.options import json_option, log_recovered, show, store_option
+from optrove.cli.options import (
+    json_option,
+    log_recovered,
+    model_option,
+    op_option,
+    recorded_on,
+    run_option,
+    show,
+    store_option,
+)
 from optrove.interop.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -53,10 +62,10 @@ _FORMAT_LINES: Final = "\n    ".join(
     show_default=True,
     help="What to write.",
 )
-@click.option("--op", "name", metavar="OP", help="Only this op; * is a wildcard.")
-@click.option("--model", metavar="NAME", help="Only calls of this model.")
-@click.option("--run", metavar="RUN", help="Only this run; the beginning of its id is enough.")
-@click.option("--board", metavar="NAME", help="Only calls on this board.")
+@op_option
+@model_option
+@run_option
+@recorded_on("--board")
 @click.option("--scrub", is_flag=True, help="Remove paths, host names and user names.")
 @click.option("--install", is_flag=True, help="superset: create the views in the trove, too.")
 @store_option

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from optrove.report.document import Node
     from optrove.trove.opening import Recovered
@@ -35,6 +35,13 @@ store_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 all_ops_option = click.option("--all-ops", is_flag=True, help="Count data-movement ops, too.")
 nested_option = click.option("--nested", is_flag=True, help="Count calls made by other ops, too.")
+op_option = click.option("--op", "name", metavar="OP", help="Only this op; * is a wildcard.")
+model_option = click.option(
+    "--model", metavar="NAME", help="Only calls by this model; a part of its name is enough."
+)
+run_option = click.option(
+    "--run", metavar="RUN", help="Only calls in this run; the beginning of its id is enough."
+)
 seed_option = click.option(
     "--seed",
     metavar="N",
@@ -127,21 +134,26 @@ def _shape(_: click.Context, __: click.Parameter, given: str | None) -> tuple[in
     return tuple(-1 if size == "*" else int(size) for size in sizes)
 
 
+def recorded_on(*names: str) -> Callable[[_Command], _Command]:
+    """Return the option with these names that selects by the board of the recording."""
+    return click.option(*names, metavar="NAME", help="Only calls on this board.")
+
+
 def case_filters(*board: str) -> Callable[[_Command], _Command]:
     """Return a decorator that adds the options that select cases of an op.
 
     ``board`` are the names of the option that selects by the board of the recording.
     """
     return together(
-        click.option("--argument", metavar="NAME", help="Tensor of this parameter."),
+        click.option("--argument", metavar="NAME", help="Only the tensor of this parameter."),
         click.option("--dtype", metavar="NAME", help="bfloat16, bfloat8_b, float32, ..."),
         click.option("--layout", metavar="NAME", help="TILE or ROW_MAJOR; strided, ..."),
         click.option("--memory", metavar="NAME", help="L1, SHARDED, L1_WIDTH_SHARDED, HOST, ..."),
         click.option("--shape", metavar="SIZES", callback=_shape, help="1x1x32x64; * is any size."),
         click.option("--mesh", metavar="SIZES", callback=_shape, help="Mesh of chips, as 4x8."),
-        click.option("--model", metavar="NAME", help="Called by this model; a part is enough."),
-        click.option(*board, metavar="NAME", help="Called on this board."),
-        click.option("--run", metavar="RUN", help="Called in this run; the beginning is enough."),
+        model_option,
+        recorded_on(*board),
+        run_option,
         nested_option,
         click.option("--all-ops", is_flag=True, help="With *: data-movement ops, too."),
     )
@@ -167,7 +179,7 @@ running_options = together(
         "--jobs",
         metavar="N",
         type=click.IntRange(min=1),
-        help="Worker processes  [default: as many as pay off]",
+        help="Worker processes  [default: by the number of cases and processors]",
     ),
     click.option(
         "--timeout",
@@ -264,19 +276,17 @@ def _device_pairs(
         raise click.BadParameter(str(error)) from error
 
 
-def chosen_device(given: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return the kind of device of ttnn and the text of the target of torch that were given."""
+def take_device(given: dict[str, Any]) -> tuple[str | None, str | None]:
+    """Remove the options that select a device of ttnn or torch from those that were given.
+
+    Return the kind of device of ttnn, and the text of the target of torch.
+    """
     from optrove.model.torch_target import TorchTarget
 
-    device = given["device"]
+    device = given.pop("device")
     kind = device if device in DEVICES else None
-    target = TorchTarget(
-        device=None if kind is not None else device,
-        mapped=given["mapped"],
-        compiler=given["compiler"],
-        imports=given["imports"],
-    )
-    return kind, target.text
+    options = {name: given.pop(name) for name in ("mapped", "compiler", "imports")}
+    return kind, TorchTarget(device=None if kind is not None else device, **options).text
 
 
 def nanoseconds(seconds: float | None) -> int | None:

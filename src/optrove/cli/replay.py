@@ -48,16 +48,19 @@ from optrove.cli.options import (
     FAILED,
     INTERRUPTED,
     case_filters,
-    chosen_device,
     device_options,
     json_option,
     log,
     log_recovered,
+    model_option,
     nanoseconds,
+    op_option,
+    run_option,
     running_options,
     scale_option,
     show,
     store_option,
+    take_device,
     values_option,
 )
 from optrove.cli.progress import case_progress
@@ -170,7 +173,10 @@ class ReplaySession:
 @click.option("--all", "every", is_flag=True, help="All cases, not only the most called one.")
 @click.option("--jsonl", metavar="FILE", type=_FILE, help="Take the case from op lines.")
 @click.option(
-    "--index", metavar="N", type=click.IntRange(min=0), help="Which line, from 0  [default: 0]"
+    "--index",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Number of the line, from 0  [default: 0]",
 )
 @device_options()
 @scale_option
@@ -230,9 +236,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     from optrove.trove.opening import located
 
     name = "*" if name is None and jsonl is None and every else name
-    kind, torch = chosen_device(chosen)
-    for option in ("device", "mapped", "compiler", "imports"):
-        del chosen[option]
+    kind, torch = take_device(chosen)
     _check(name, jsonl, index, chosen, every=every)
     target = (*resolve_device(kind, mock_board), torch)
     running: dict[str, Any] = {"seed": seed, "timeout_ns": nanoseconds(timeout)}
@@ -311,9 +315,9 @@ def _in_trove(
 
 @click.command("check-board")
 @click.argument("board", metavar="BOARD")
-@click.option("--op", "name", metavar="OP", help="Only this op; * is a wildcard.")
-@click.option("--model", metavar="NAME", help="Only calls of this model.")
-@click.option("--run", metavar="RUN", help="Only calls of this run.")
+@op_option
+@model_option
+@run_option
 @click.option(
     "--adapt", is_flag=True, help="Adapt the cases that do not run as recorded, and try again."
 )

@@ -40,7 +40,6 @@ from optrove.cli.options import (
     FAILED,
     INTERRUPTED,
     case_filters,
-    chosen_device,
     device_options,
     json_option,
     log,
@@ -49,13 +48,14 @@ from optrove.cli.options import (
     running_options,
     show,
     store_option,
+    take_device,
     values_option,
 )
 from optrove.cli.progress import case_progress
 from optrove.report.wording import SHORT_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from optrove.model.records import Sweep
     from optrove.report.document import Node
@@ -74,6 +74,11 @@ _PATH: Final = click.Path(path_type=Path)
 _REPORT: Final = Path("report.html")
 _BEGINNING: Final = 1000
 _RUN: Final = click.argument("name", metavar="[RUN]", required=False)
+_COMPARE: Final = click.option(
+    "--compare", metavar="RUN|FILE|TROVE", help="Show the changes since these results."
+)
+_SUITE: Final = click.option("--suite-name", metavar="SUITE", help="Only this suite of a module.")
+_RANDOMIZE: Final = click.option("--randomize", metavar="SEED", type=int, help="Shuffle by SEED.")
 
 
 def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float | None:
@@ -88,7 +93,7 @@ def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float 
 
 @click.command()
 @click.argument("targets", metavar="[MODULE|FILE.py|OP...]", nargs=-1)
-@click.option("--suite-name", metavar="SUITE", help="Only this suite of a module.")
+@_SUITE
 @click.option(
     "--vector-source",
     type=click.Choice(("trove", "vectors_export", "file")),
@@ -124,7 +129,7 @@ def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float 
 @click.option("--perf", is_flag=True, help="Measure the duration of a warm call.")
 @click.option("--measure-memory", is_flag=True, help="Measure the peak of L1 on a core.")
 @device_options(modules=True)
-@click.option("--randomize", metavar="SEED", type=int, help="Shuffle by SEED.")
+@_RANDOMIZE
 @values_option
 @running_options
 @case_filters("--recorded-on", "board")
@@ -197,7 +202,7 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
     sys.exit(INTERRUPTED if interrupted else _exit_code(found))
 
 
-def _sweep(given: Mapping[str, Any], asked: CaseFilters) -> Sweep:
+def _sweep(given: dict[str, Any], asked: CaseFilters) -> Sweep:
     """Return the options of the command as they are stored with the run."""
     from optrove.model.records import E2E_NS, DeviceKind, Sweep
     from optrove.replay.judge import PEAK_L1
@@ -205,7 +210,7 @@ def _sweep(given: Mapping[str, Any], asked: CaseFilters) -> Sweep:
 
     path: Path | None = given["file_path"]
     source = given["vector_source"]
-    kind, torch = chosen_device(given)
+    kind, torch = take_device(given)
     measures = ((E2E_NS, given["perf"]), (PEAK_L1, given["measure_memory"]))
     return Sweep(
         targets=given["targets"],
@@ -236,11 +241,8 @@ def _check(asked: Sweep, *, resume: bool, dry_run: bool) -> None:
     selecting = [name for name in filters if name not in ("vector_id", "limit")]
     if asked.source in ("file", "vectors_export") and selecting:
         raise click.UsageError(f"--{selecting[0]} selects recorded cases, and these are files")
-    if (
-        asked.board is not None
-        and asked.device_kind is not None
-        and asked.device_kind.value == "hw"
-    ):
+    on_hardware = asked.device_kind is not None and asked.device_kind.value == "hw"
+    if asked.board is not None and on_hardware:
         raise click.UsageError("--board is a mock board and --device hw a real one; give one")
 
 
@@ -332,10 +334,10 @@ def _export(found: RunResults, destination: str | None) -> list[str]:
 
 @click.command()
 @click.argument("target", metavar="MODULE|OP")
-@click.option("--suite-name", metavar="SUITE", help="Only this suite of a module.")
+@_SUITE
 @click.option("--all-cases", is_flag=True, help="Every combination of the traced values.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="A sample of N of them.")
-@click.option("--randomize", metavar="SEED", type=int, help="Shuffle by SEED.")
+@_RANDOMIZE
 @click.option("--dump-file", is_flag=True, help="Write them to vectors_export/, with a manifest.")
 @click.option("-o", "--output", metavar="FILE", type=_FILE, help="Write them to one file.")
 @click.option("--board", metavar="NAME", help="Mock board on which a module is imported.")
@@ -426,7 +428,7 @@ def _of_ops(
 
 @click.command()
 @_RUN
-@click.option("--compare", metavar="RUN|FILE|TROVE", help="Show the changes since then.")
+@_COMPARE
 @click.option("--junit", metavar="FILE", type=_NEW_FILE, help="Write JUnit XML, for CI.")
 @click.option("--markdown", metavar="FILE", type=_NEW_FILE, help="Write a summary for CI.")
 @click.option("--export", metavar="PATH", type=_PATH, help="Write JSON as in results_export/.")
@@ -504,7 +506,7 @@ def _results_nodes(
 
 @click.command()
 @_RUN
-@click.option("--compare", metavar="RUN|FILE|TROVE", help="Show the changes since then.")
+@_COMPARE
 @click.option(
     "-o",
     "--output",

@@ -189,7 +189,7 @@ def cases_to_audit(
 ) -> list[PlannedJob]:
     """Return the most called cases of each op, at most so many.
 
-    Without names they are those of all ops of ttnn. NotFound if there are none.
+    Without names they are those of all ops of ttnn. NotFound if the trove has no such case.
     """
     given = tuple(names)
     found = {op for name in given for op in ops_named(reader, name)} or set(reader.op_names())

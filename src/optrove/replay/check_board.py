@@ -214,7 +214,7 @@ def plan_for_board(
 ) -> tuple[dict[TargetDevice, list[PlannedJob]], Counts]:
     """Return all cases of ttnn that are meant, on a board, and counts of those left out.
 
-    Calls made by other ops count, and so do ops that only move data. NotFound if there are none.
+    Calls made by other ops count, and so do ops that only move data. NotFound without any case.
     """
     asked = replace(asked, nested=True, all_ops=True)
     queries = (

@@ -107,8 +107,8 @@ def group_by_device(
         groups.setdefault(target, []).append(planned)
     if torch is not None and not any(each.op.startswith("torch.") for each in cases):
         raise NotReplayable(
-            f"{torch!r} is where cases of torch run, and there are none; for a case of ttnn, "
-            f"--device is hw, mock or shadow"
+            f"{torch!r} is a device for cases of torch, and no case of torch is selected; for "
+            f"cases of ttnn, --device is hw, mock, shadow or sim"
         )
     if any(target.device_kind is not DeviceKind.HOST for target in groups):
         installed_package()
