@@ -1,13 +1,13 @@
-"""Which core holds which part of a sharded tensor, and a picture of it.
+"""The shards of a tensor on the cores of a device, and a picture of them.
 
-What ttnn does: a tensor is seen as a matrix (its last size is the width, all others together are
-the height) and cut into shards, row by row. ``HEIGHT_SHARDED`` and ``WIDTH_SHARDED`` deal them out
-to the cores in the order of the orientation; ``BLOCK_SHARDED`` lays them on the rectangle of cores
-as they lie in the matrix, mirrored at the diagonal for ``COL_MAJOR``. Shards of more dimensions
-are dealt out in turn, so that a core may hold several.
+ttnn sees a tensor as a matrix (its last size is the width, the product of all others the height)
+and cuts it into shards, row by row. ``HEIGHT_SHARDED`` and ``WIDTH_SHARDED`` assign them to the
+cores in the order of the orientation; ``BLOCK_SHARDED`` keeps their places in the matrix, or, for
+``COL_MAJOR``, in the transposed one. Shards of more dimensions are assigned in turn, so that a core
+may hold several.
 
-The picture has no colour of its own but one that shows on light and dark alike; lines and letters
-take the colour of the text around it. It needs no style sheet and no script.
+The picture has one color, which is visible on light and dark; lines and letters have the color of
+the text around it. It needs no style sheet and no script.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.errors import UnusableResults
 from optrove.model.values import Int, List, Struct, Symbol, TensorSpec, TtnnPlacement, Tuple, walk
-from optrove.report.wording import SHORT_ID
+from optrove.report.wording import SHORT_ID, plural
 from optrove.serializer.described import case_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from optrove.model.trove import CaseRow
@@ -45,7 +45,7 @@ _BY_MATRIX: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One shard: its number, and from where to where it goes in each dimension of the tensor."""
+    """One shard: its number, and its start and end in each dimension of the tensor."""
 
     number: int
     starts: tuple[int, ...]
@@ -53,33 +53,28 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """A core with the shards that it holds; none where there are more cores than shards."""
-
-    core: Core
-    parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ShardLayout:
-    """A tensor that is cut into shards; ``sizes`` are those that are cut, a matrix mostly."""
+    """A tensor that is cut into shards, which are ``held`` by cores, some of which have none.
+
+    ``sizes`` are those of the tensor in as many dimensions as its shards have.
+    """
 
     buffer: str
     layout: str
     orientation: str
     sizes: tuple[int, ...]
     shard: tuple[int, ...]
-    holdings: tuple[Holding, ...]
+    held: Mapping[Core, Sequence[Part]]
 
     @property
     def count(self) -> int:
-        """How many shards there are."""
-        return sum(len(each.parts) for each in self.holdings)
+        """The number of shards."""
+        return sum(map(len, self.held.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class _Sharding:
-    """What a memory configuration says of shards, from whichever of its two forms."""
+    """The shards of a memory configuration, in either of its two forms."""
 
     buffer: str
     layout: str
@@ -90,22 +85,20 @@ class _Sharding:
 
 
 def shard_layout(spec: TensorSpec) -> ShardLayout | None:
-    """Return the shards of each core; None for a tensor that is not sharded, or impossibly."""
+    """Return the shards of each core; None for a tensor that is not or cannot be sharded so."""
     if not isinstance(spec.placement, TtnnPlacement) or spec.placement.memory is None:
         return None
     sharding = _sharding(spec.placement.memory)
     if sharding is None or not _is_possible(sharding, spec.placement.padded_shape):
         return None
     sizes = _cut_sizes(spec.placement.padded_shape, len(sharding.shard), sharding.strategy)
-    parts = _parts(sizes, sharding.shard)
-    held = _held(sharding, parts, sizes)
     return ShardLayout(
         buffer=sharding.buffer,
         layout=sharding.layout,
         orientation=sharding.orientation,
         sizes=sizes,
         shard=sharding.shard,
-        holdings=tuple(Holding(core, tuple(own)) for core, own in held.items()),
+        held=_held(sharding, _parts(sizes, sharding.shard), sizes),
     )
 
 
@@ -169,7 +162,7 @@ def _core(value: Value | None) -> Core | None:
 
 
 def _is_possible(sharding: _Sharding, shape: Sequence[int]) -> bool:
-    """Return whether shards can be dealt out at all; nothing keeps data from being absurd."""
+    """Return whether shards can be assigned at all: recorded data may be absurd."""
     corners = [corner for each in sharding.ranges for corner in each]
     within = all(0 <= x < _GRID_LIMIT and 0 <= y < _GRID_LIMIT for x, y in corners)
     if not within or len(sharding.ranges) > _GRID_LIMIT or min(sharding.shard) < 1:
@@ -223,31 +216,22 @@ def _held(
 ) -> dict[Core, list[Part]]:
     cores = _cores(sharding)
     held: dict[Core, list[Part]] = {core: [] for core in cores}
-    in_blocks = _as_blocks(sharding, parts, sizes) if sharding.strategy in _IN_BLOCKS else []
-    if in_blocks and all(core in held for core, _ in in_blocks):
-        dealt: Iterable[tuple[Core, Part]] = in_blocks
-    else:
-        dealt = ((cores[each.number % len(cores)], each) for each in parts)
-    for core, part in dealt:
+    places = [cores[part.number % len(cores)] for part in parts]
+    if sharding.strategy in _IN_BLOCKS and len(sharding.ranges) == 1 and len(sizes) == _BY_MATRIX:
+        blocks = _block_places(sharding, len(parts), columns=-(-sizes[1] // sharding.shard[1]))
+        places = blocks if held.keys() >= set(blocks) else places
+    for core, part in zip(places, parts, strict=True):
         held[core].append(part)
     return held
 
 
-def _as_blocks(
-    sharding: _Sharding, parts: Sequence[Part], sizes: Sequence[int]
-) -> list[tuple[Core, Part]]:
-    """Return the cores of shards that lie on a rectangle as they lie in the matrix."""
-    if len(sharding.ranges) != 1 or len(sizes) != _BY_MATRIX:
-        return []
+def _block_places(sharding: _Sharding, count: int, *, columns: int) -> list[Core]:
+    """Return the cores of shards that keep their places in the matrix."""
     left, top = sharding.ranges[0][0]
-    columns = -(-sizes[1] // sharding.shard[1])
-    found = []
-    for part in parts:
-        row, column = divmod(part.number, columns)
-        if sharding.orientation == _COLUMNS_FIRST:
-            row, column = column, row
-        found.append(((left + column, top + row), part))
-    return found
+    places = (divmod(number, columns) for number in range(count))
+    if sharding.orientation == _COLUMNS_FIRST:
+        places = ((column, row) for row, column in places)
+    return [(left + column, top + row) for row, column in places]
 
 
 _WIDTH: Final = 64
@@ -257,7 +241,7 @@ _MARGIN: Final = 20
 _CAPTION: Final = 22
 _NARROWEST: Final = 420
 _LETTER: Final = 0.6
-"""How wide a digit is, as a share of its height."""
+"""The width of a digit as a share of its height."""
 _MAX_FONT_SIZE: Final = 11.0
 _MAX_SHOWN: Final = 3
 _FILL: Final = "#3d84c6"
@@ -271,26 +255,24 @@ _STYLE: Final = (
 
 
 def shard_svg(spec: TensorSpec) -> str | None:
-    """Return the picture, to be put into a page; None for a tensor without shards."""
+    """Return the picture for an HTML page; None for a tensor without shards."""
     return _drawn(spec, "")
 
 
 def shard_file(spec: TensorSpec) -> str | None:
-    """Return the picture as a file of its own, light or dark as its reader is."""
+    """Return the picture as the text of an SVG file, light or dark as the viewer is."""
     return _drawn(spec, _STYLE)
 
 
 def shard_words(layout: ShardLayout) -> str:
-    """Return in one line how a tensor is cut and dealt out."""
+    """Return the shards of a tensor in one line."""
     kind = layout.layout.replace("_", " ").lower()
-    used = sum(bool(each.parts) for each in layout.holdings)
-    cores = "bank" if layout.buffer == "DRAM" else "core"
-    every = len(layout.holdings)
-    of_all = f"{used:,}" if used == every else f"{used:,} of {every:,}"
+    used, every = sum(map(bool, layout.held.values())), len(layout.held)
+    cores = plural(every, "bank" if layout.buffer == "DRAM" else "core")
     return (
-        f"{layout.buffer} {kind}, {layout.orientation}: {_by(layout.sizes)} in {layout.count:,} "
-        f"{'shard' if layout.count == 1 else 'shards'} of {_by(layout.shard)} on {of_all} "
-        f"{cores if every == 1 else cores + 's'}"
+        f"{layout.buffer} {kind}, {layout.orientation}: {_by(layout.sizes)} in "
+        f"{plural(layout.count, 'shard')} of {_by(layout.shard)} on "
+        f"{cores if used == every else f'{used:,} of {cores}'}"
     )
 
 
@@ -298,33 +280,28 @@ def _drawn(spec: TensorSpec, style: str) -> str | None:
     layout = shard_layout(spec)
     if layout is None:
         return None
-    columns = max(x for x, _ in _core_boxes(layout)) + 1
-    rows = max(y for _, y in _core_boxes(layout)) + 1
+    columns = max(x for x, _ in layout.held) + 1
+    rows = max(y for _, y in layout.held) + 1
     width = max(_MARGIN + columns * (_WIDTH + _GAP) + _GAP, _NARROWEST)
     height = _MARGIN + rows * (_HEIGHT + _GAP) + _CAPTION
     words = escape(shard_words(layout))
-    size = _text_size(layout)
+    labels = {core: _labels(layout, parts) for core, parts in layout.held.items() if parts}
+    longest = max((len(line) for lines in labels.values() for line in lines), default=1)
+    size = _fitting(longest, _WIDTH - 6)
+    opening = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" font-family="{_FONT}" class="shards">'
+    )
     parts = [
-        _opening(width, height),
+        opening,
         f"<title>{words}</title>{style}",
         *_axes(columns, rows),
         *_unused(layout, columns, rows),
-        *(_cell(layout, each, size) for each in layout.holdings),
+        *(_cell(layout, core, labels.get(core, ()), size) for core in layout.held),
         _text(_GAP, height - 7, words, _fitting(len(words), width)),
         "</svg>",
     ]
     return "\n".join(parts)
-
-
-def _opening(width: int, height: int) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="{_FONT}" class="shards">'
-    )
-
-
-def _core_boxes(layout: ShardLayout) -> list[Core]:
-    return [each.core for each in layout.holdings]
 
 
 def _place(core: Core) -> tuple[int, int]:
@@ -342,33 +319,30 @@ def _axes(columns: int, rows: int) -> Iterator[str]:
 
 def _unused(layout: ShardLayout, columns: int, rows: int) -> Iterator[str]:
     """Draw the places between the cores that do not belong to the grid."""
-    held = set(_core_boxes(layout))
-    for row in range(rows):
-        for column in range(columns):
-            if (column, row) not in held:
-                yield _box(_place((column, row)), 'stroke-opacity="0.15" stroke-dasharray="2 3"')
+    for row, column in product(range(rows), range(columns)):
+        if (column, row) not in layout.held:
+            yield _box(_place((column, row)), 'stroke-opacity="0.15" stroke-dasharray="2 3"')
 
 
-def _cell(layout: ShardLayout, holding: Holding, size: float) -> str:
-    x, y = _place(holding.core)
-    about = f"core ({holding.core[0]},{holding.core[1]}): {_picture_text(holding.parts)}"
-    if not holding.parts:
+def _cell(layout: ShardLayout, core: Core, lines: Sequence[str], size: float) -> str:
+    x, y = _place(core)
+    parts = layout.held[core]
+    about = f"core ({core[0]},{core[1]}): {_picture_text(parts)}"
+    if not parts:
         empty = _box((x, y), 'stroke-opacity="0.4" stroke-dasharray="3 2"')
         label = _text(x + _WIDTH / 2, y + _HEIGHT / 2 + 3, "empty", 9, "middle", 0.55)
         return f"<g><title>{about}</title>{empty}{label}</g>"
-    first = holding.parts[0]
-    lines = _labels(layout, holding.parts)
     top = y + _HEIGHT / 2 - (len(lines) - 1) * 6 + 4
     labels = [
         _text(x + _WIDTH / 2, top + 12 * place, line, size, "middle")
         for place, line in enumerate(lines)
     ]
-    filled = _filled(layout, first, x, y)
+    filled = _filled(layout, parts[0], x, y)
     return f"<g><title>{about}</title>{filled}{_box((x, y))}{''.join(labels)}</g>"
 
 
 def _filled(layout: ShardLayout, part: Part, x: int, y: int) -> str:
-    """Draw how full a shard is, darker the later its place in the order."""
+    """Draw how much of a shard is used; later shards are darker."""
     shares = [
         (end - start) / size
         for start, end, size in zip(part.starts, part.ends, layout.shard, strict=True)
@@ -381,7 +355,7 @@ def _filled(layout: ShardLayout, part: Part, x: int, y: int) -> str:
     )
 
 
-def _labels(layout: ShardLayout, parts: tuple[Part, ...]) -> list[str]:
+def _labels(layout: ShardLayout, parts: Sequence[Part]) -> list[str]:
     """Return the label of a core: the part of the tensor that it holds."""
     if len(parts) > 1:
         numbers = [str(each.number) for each in parts[:_MAX_SHOWN]]
@@ -395,28 +369,18 @@ def _labels(layout: ShardLayout, parts: tuple[Part, ...]) -> list[str]:
     return cut[-_MAX_SHOWN:] or ["all"]
 
 
-def _picture_text(parts: tuple[Part, ...]) -> str:
-    """Return everything that a core holds, as the text of a tooltip."""
-    if not parts:
-        return "no shard"
-    shown = [f"shard {each.number} {_slice(each)}" for each in parts[:_MAX_SHOWN]]
+def _picture_text(parts: Sequence[Part]) -> str:
+    """Return the shards of a core as the text of a tooltip."""
+    shown = []
+    for each in parts[:_MAX_SHOWN]:
+        ranges = zip(each.starts, each.ends, strict=True)
+        shown.append(f"shard {each.number} [{', '.join(f'{a}:{b}' for a, b in ranges)}]")
     more = [f"{len(parts) - _MAX_SHOWN:,} more"] if len(parts) > _MAX_SHOWN else []
-    return ", ".join([*shown, *more])
-
-
-def _slice(part: Part) -> str:
-    ranges = zip(part.starts, part.ends, strict=True)
-    return f"[{', '.join(f'{start}:{end}' for start, end in ranges)}]"
-
-
-def _text_size(layout: ShardLayout) -> float:
-    """Return how large the letters on all cores can be."""
-    parts = (each.parts for each in layout.holdings if each.parts)
-    lines = (line for own in parts for line in _labels(layout, own))
-    return _fitting(max(map(len, lines), default=1), _WIDTH - 6)
+    return ", ".join([*shown, *more]) or "no shard"
 
 
 def _fitting(letters: int, width: float) -> float:
+    """Return the size of letters so that a number of them fits into a width."""
     return min(_MAX_FONT_SIZE, width / (_LETTER * max(letters, 1)))
 
 
@@ -442,14 +406,14 @@ def _by(sizes: tuple[int, ...]) -> str:
 
 
 _MAX_NAME_CHARS: Final = 80
-# Names of arguments are data, and no part of a path.
+# Names of arguments are data, and must not become parts of a path.
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_]+")
 
 
 def write_pictures(row: CaseRow, directory: Path) -> tuple[Path, ...]:
     """Write a picture of each sharded tensor among the arguments of a case; return their paths.
 
-    A file is named by the case and the place of the tensor, and replaced if it is there.
+    A file is named after the case and the place of the tensor; an existing one is replaced.
     UnusableResults when it cannot be written.
     """
     found: dict[Path, str] = {}

@@ -14,8 +14,8 @@ def laid(shape, name, shards):
 def held(spec):
     """Return the rows and columns that each core holds."""
     return {
-        each.core: [tuple(zip(part.starts, part.ends, strict=True)) for part in each.parts]
-        for each in shard_layout(spec).holdings
+        core: [tuple(zip(part.starts, part.ends, strict=True)) for part in parts]
+        for core, parts in shard_layout(spec).held.items()
     }
 
 
@@ -38,7 +38,7 @@ def test_the_last_shard_may_hold_less_and_further_cores_nothing():
     assert found[3, 0] == []
 
 
-def test_blocks_lie_on_the_cores_as_they_lie_in_the_tensor():
+def test_blocks_keep_their_places_in_the_tensor():
     found = held(laid((2, 1, 32, 128), "L1_BLOCK_SHARDED", shard((32, 64), (3, 2))))
     assert found[1, 0] == [((0, 32), (64, 128))]
     assert found[0, 1] == [((32, 64), (0, 64))]
@@ -47,7 +47,7 @@ def test_blocks_lie_on_the_cores_as_they_lie_in_the_tensor():
     assert held(mirrored)[0, 1] == found[1, 0]
 
 
-def test_shards_of_more_dimensions_are_dealt_out_in_turn():
+def test_shards_of_more_dimensions_are_assigned_in_turn():
     spec = Struct(
         "ttnn.NdShardSpec",
         (
@@ -60,7 +60,7 @@ def test_shards_of_more_dimensions_are_dealt_out_in_turn():
     where = Struct("ttnn.MemoryConfig", tuple(fields.items()))
     layout = shard_layout(tensor(2, 2, 32, 32, where=where))
     assert layout.sizes == (4, 32, 32)
-    assert [len(each.parts) for each in layout.holdings] == [2, 1, 1]
+    assert [len(parts) for parts in layout.held.values()] == [2, 1, 1]
     assert "2 shards" in shard_svg(tensor(2, 2, 32, 32, where=where))
 
 
