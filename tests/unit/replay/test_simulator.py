@@ -13,7 +13,7 @@ from optrove.replay import device_choice
 from optrove.replay.device_choice import TargetDevice, group_by_device, resolve_device
 from optrove.replay.planning import PlannedJob
 from optrove.replay.runner import Workers, run_jobs
-from optrove.report.attempts import remarks_of, replay_command
+from optrove.report.attempts import replay_command
 from trove_rows import case, tensor
 
 COMMAND = (sys.executable, str(Path(__file__).parents[2] / "support" / "sim_worker.py"))
@@ -46,13 +46,13 @@ def test_verdicts_keep_the_causes_apart(op, outcome, cause):
     found = attempt(op)
     assert found.outcome is outcome
     if cause is not None:
-        assert remarks_of(found).cause.startswith(cause)
+        assert found.cause.startswith(cause)
 
 
 def test_a_simulator_that_is_late_says_nothing_about_the_operation():
     found = attempt("slow", timeout_ns=300_000_000)
     assert found.outcome is Outcome.NOT_RUN
-    assert remarks_of(found).cause.startswith("simulator: too slow: no end within 0.3 s")
+    assert found.cause.startswith("simulator: too slow: no end within 0.3 s")
 
 
 def test_a_refusal_costs_one_case():
