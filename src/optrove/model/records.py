@@ -374,7 +374,7 @@ class AttemptedCase:
     """An Attempt, with the facts about its Case that the trove or the plan has.
 
     ``content`` is the Case as canonical JSON, where a trove was read. ``calls`` is the number of
-    recorded calls, None where nobody counted them, ``recorded_on`` the board of most of them, and
+    recorded calls, None where they were not counted, ``recorded_on`` the board of most of them, and
     ``raised`` the recorded error of a Case that never returned. ``suite`` is set for the vectors
     of a sweep module, ``scaled_from`` for a Case that was scaled down from recorded ones.
     """

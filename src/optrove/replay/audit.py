@@ -3,12 +3,12 @@
 A check that passes whatever comes out is worse than none. Each result of a case is perturbed in
 several ways, and the check must fail each time; and for other inputs it must expect other numbers.
 On a device that runs kernels, the check must pass for the result of the kernel.
-The audit runs in worker processes, whose Attempts then mean this:
+The audit runs in worker processes, whose Attempts have these outcomes:
 
     PASSED      every check of the case passes, and fails when it should
-    WRONG_SPEC  the golden function and the kernel differ, and ``detail`` says how
-    NUMERICS    a check cannot fail, and ``detail`` says how
-    NOT_RUN     there is no check, or the case did not run, and ``detail`` says why
+    WRONG_SPEC  the golden function and the kernel differ, and ``detail`` states how
+    NUMERICS    a check cannot fail, and ``detail`` states how
+    NOT_RUN     there is no check, or the case did not run, and ``detail`` states why
 
 The measurements are the PCC of each perturbed result, and of the result of the kernel.
 """
@@ -242,7 +242,7 @@ def audit_document(
 ) -> Iterator[Node]:
     """Yield an audit of golden checks by op, and the reasons of those that are not sound.
 
-    ``replaced`` says of ops why their golden function is not the one of ttnn.
+    ``replaced`` has the reasons why some ops are not checked with the golden function of ttnn.
     """
     rows: list[Row] = []
     for op in sorted({each.op for each in attempts}):

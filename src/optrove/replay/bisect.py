@@ -1,7 +1,7 @@
 """Find the releases between which results of cases, or of a command, changed.
 
-Each case has an interval: the last release that answers like the good one, and the first that does
-not. Each step tests the release that divides most intervals best, for all cases whose intervals
+Each case has an interval: the last release with the result of the good one, and the first with
+another. Each step tests the release that divides most intervals best, for all cases whose intervals
 contain it, until no interval contains a release that can be tested. Then both ends of each interval
 are tested once more in new processes.
 """
@@ -79,14 +79,14 @@ class Bisection:
 
 @dataclass(slots=True)
 class _Interval:
-    """The last release that answers like the good one, and the first that does not."""
+    """The last release with the result of the good one, and the first with another result."""
 
     low: int
     high: int
     untested: set[int] = field(default_factory=set)
 
     def weight(self, index: int) -> int:
-        """Return how well a release divides the interval; 0 if it does not."""
+        """Return the size of the smaller part that a release makes of the interval, or 0."""
         if index in self.untested:
             return 0
         return max(0, min(index - self.low, self.high - index))

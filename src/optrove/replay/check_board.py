@@ -7,7 +7,7 @@ Three properties of a case follow from the board alone, and only these are adapt
 - a case of more chips than the board has runs on one chip, with the part that each chip had, unless
   the operation communicates between chips.
 
-An adapted case is another case, with another hash: nothing says that it computes the same.
+An adapted case is another case, with another hash, and may compute something else.
 """
 
 from __future__ import annotations

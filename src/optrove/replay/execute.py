@@ -143,6 +143,6 @@ class JobExecutor:
             executed, _ = self._execute(job, on_stage)
             if executed.raised is not None or executed.duration_ns is None:
                 words = "" if executed.raised is None else executed.raised.text.partition("\n")[0]
-                raise NotReplayable(f"a repeated call said {words or 'nothing'}")
+                raise NotReplayable(f"a repeated call failed: {words or 'no message'}")
             times.append(executed.duration_ns)
         return min(times)

@@ -58,7 +58,7 @@ MACHINE_FAULTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = _patterns(
     ),
     (
         r"read 0xffffffff (from|over)|you should reset the board|board should be reset",
-        "the board does not answer any more",
+        "the board no longer answers",
     ),
     (r"arc (core|message|msg)[^\n]*(time|fail)", "the board's own controller does not answer"),
     (r"no space left on device", "a disk of the host is full"),
@@ -154,7 +154,7 @@ _COMPILER_ERROR: Final = re.compile(r"[^/\s:]+:\d+:\d+: (?:fatal )?error: [^\n]*
 
 
 def machine_fault(text: str) -> str | None:
-    """Return the fault of the machine that a message is about, None if it is about none."""
+    """Return the fault of the machine that a message reports, None for other messages."""
     return next((fault for pattern, fault in MACHINE_FAULTS if pattern.search(text)), None)
 
 
@@ -166,7 +166,7 @@ _INFORMATION: Final = re.compile(r"^info:\s*$", re.MULTILINE)
 
 
 def headline(raised: Raised) -> str:
-    """Return the one line of an exception that says what is wrong."""
+    """Return the line of an exception that states the problem."""
     message = _INFORMATION.split(raised.text, maxsplit=1)[-1]
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return lines[0] if lines else raised.type
@@ -176,7 +176,7 @@ def judge_loss(loss: Loss, device_kind: DeviceKind) -> tuple[Outcome, str]:
     """Return the Outcome and detail of a Job whose worker was lost.
 
     The operation is blamed only if it had been called, and neither the machine nor a simulator
-    ended the process. A simulator that is late says nothing either: most cases are too large.
+    ended the process. A simulator that is late does not blame it either: most cases are too large.
     """
     if device_kind is DeviceKind.SIMULATOR:
         refusal = _simulator_refusal(loss)
@@ -218,12 +218,12 @@ def _simulator_refusal(loss: Loss) -> str | None:
 
 
 def fatal_fault(exit_code: int, last_words: str) -> str | None:
-    """Return the fault of the machine that ended a process, None if it was none."""
+    """Return the fault of the machine that ended a process, None if it was not the machine."""
     return _KILLED.get(exit_code) or machine_fault(last_words)
 
 
 MAX_DIFFERENCES: Final = 20
-"""How many differences are listed; the rest is counted."""
+"""The most differences that are listed; the rest is counted."""
 
 _MAX_CHARS: Final = 120
 _PLACE: Final = re.compile(r"arg\d+")
@@ -235,7 +235,7 @@ _GRADIENT: Final = re.compile(r"\$\.outputs\b.*\.placement\.requires_grad")
 """A property of outputs that is false wherever nothing was differentiated."""
 
 _TOKEN: Final = re.compile(r"\$\.outputs(\[\d+\]|\.\$tuple)*\.token")
-"""What tells an object of an unknown type from others; two are never equal."""
+"""The token of an object of an unknown type; two are never equal."""
 
 _SPREAD: Final = frozenset({"coordinates", "distribution_shape", "placements"})
 """The parts of a tensor's distribution over a mesh."""
@@ -387,7 +387,7 @@ def judge_module_result(begun: Attempt, returned: Any) -> Attempt:
     """Return the Attempt with the Outcome of a sweep module's ``run`` that returned.
 
     It has to return ``(passed, message)`` or ``[(passed, message), nanoseconds]``. A PCC in the
-    message becomes a measurement. A message that begins with "skip" or ends with "skipping" says
+    message becomes a measurement. A message that begins with "skip" or ends with "skipping" means
     that the module declines the vector. On a mock board without numerics all numbers are
     meaningless, and so is a verdict on them.
     """

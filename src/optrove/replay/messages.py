@@ -7,8 +7,8 @@
 
 The parent may send more jobs before the first is answered; answers come in the same order. It
 closes the pipe when it has no more jobs. The worker publishes the stage of its job in shared memory
-(``Stages``), which takes no message: the parent looks there when an answer does not come, and when
-the worker has died.
+(``Stages``), which takes no message: the parent reads it when an answer is late, and when the
+worker has died.
 
 Each argument and each output travels as the text of its canonical JSON. Most texts repeat, as does
 everything in a Job besides its case, so each text is parsed once.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSetup:
-    """What a worker process is set up for, once and for all its Jobs."""
+    """The setup of a worker process, the same for all of its Jobs."""
 
     run_id: str
     device_kind: DeviceKind
@@ -81,7 +81,7 @@ class Channel:
         self._connection.send_bytes(message.encode("ascii"))
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a message or the end, at most so long; return whether one came."""
+        """Wait for a message or the end, at most ``seconds``; return whether there is one."""
         return bool(self._arrivals.poll(max(0, seconds * 1000)))  # less than 0 waits for ever
 
     def receive(self) -> tuple[str, Json]:

@@ -40,9 +40,9 @@ ONE_OF_SEVERAL: Final = "files of this name held different tensors; here it hold
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """A Job for a case, and what its recording says about the case.
+    """A Job for a case, and the facts that were recorded about the case.
 
-    ``calls`` is None where nobody counted them, ``board`` is the board of most recorded calls,
+    ``calls`` is None where they were not counted, ``board`` is the board of most recorded calls,
     ``raised`` is the recorded exception of a case that never returned. ``suite`` is set for the
     vectors of a sweep module, ``scaled_from`` for a case that was scaled down from recorded ones.
     """

@@ -124,7 +124,7 @@ class Slot:
                 return
 
     def end(self) -> None:
-        """End the worker in order."""
+        """End the worker: its devices are closed first."""
         if self._worker is not None:
             self._worker.end()
             self._worker = None
@@ -160,16 +160,16 @@ def read_reply(text: str, job: Job) -> Reply | str:
 
 
 BATCH: Final = 16
-"""How many Jobs a worker gets at once: enough that it never waits for the next ones."""
+"""The number of Jobs that a worker gets at once: enough that it never waits for the next."""
 
 LOSSES: Final = 3
-"""How many nodes may be lost during a Job before the Job is suspected of being the cause."""
+"""The number of nodes that are lost during a Job before it is given up as their cause."""
 
 STARTS: Final = 3
-"""How often in a row a worker may fail to start."""
+"""The number of failed starts in a row after which no worker is started."""
 
 WAIT_SECONDS: Final = 600.0
-"""How long Jobs wait for a node with their board, at first and after the last one was lost."""
+"""The time that Jobs wait for a node with their board, at first and after a loss."""
 
 _SILENT_SECONDS: Final = 10.0
 _END_SECONDS: Final = 40.0
@@ -279,7 +279,7 @@ class Pool:
             log(f"waiting for a node with {resource}, at most {limit:g} s")
 
     def end(self) -> None:
-        """End idle workers in order, and kill the others."""
+        """End idle workers after their devices are closed, and kill the others."""
         ends = [each.handle.end.remote() for each in self._actors if each.awaited is None]
         if ends:
             self._ray.wait(ends, num_returns=len(ends), timeout=_END_SECONDS)
@@ -421,7 +421,7 @@ class RayEngine:
         """Yield an Attempt for each Job, in the order in which they end.
 
         Like ``run_jobs`` of this machine, with workers on the nodes that offer the board of the
-        Jobs: as many as fit, or fewer if ``workers`` says so.
+        Jobs: as many as fit, at most ``workers``.
         """
         tasks = tasks_of(jobs, board, run_id or uuid.uuid4().hex)
         wanted = workers if isinstance(workers, Workers) else Workers(workers or len(tasks))

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 _BATCH_SIZE: Final = 500
 _SECONDS: Final = 1.0
-"""How many Attempts wait to be written at most, and how long: one transaction for each is slow."""
+"""The most Attempts that wait to be written, and the longest time: a transaction each is slow."""
 
 _CASES_PER_WORKER: Final = 60
-"""How many cases make a further worker process worthwhile, which takes seconds to start."""
+"""The number of cases per worker process, which takes seconds to start."""
 
 _NO_RUN: Final = "none"
 """The run id of cases that were not attempted."""
@@ -129,7 +129,7 @@ def replay_cases(
 
 
 def default_workers(cases: int) -> int:
-    """Return how many worker processes a number of cases is worth."""
+    """Return the number of worker processes for a number of cases."""
     cores = len(os.sched_getaffinity(0))
     return max(1, min(cores, -(-cases // _CASES_PER_WORKER)))
 

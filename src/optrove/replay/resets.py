@@ -31,7 +31,7 @@ RESET_SECONDS: Final = 600.0
 """The time of a reset; that of a Galaxy takes minutes."""
 
 FRUITLESS: Final = 3
-"""After how many resets in a row without a Job that ran a board is given up."""
+"""The number of resets in a row without a Job that ran, after which a board is given up."""
 
 _TAIL: Final = 2000
 
@@ -167,7 +167,7 @@ class HardwareWorker:
         return reply
 
     def end(self) -> None:
-        """End the worker in order."""
+        """End the worker: its devices are closed first."""
         self._process.end()
 
     def kill(self) -> None:

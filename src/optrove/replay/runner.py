@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Log: TypeAlias = Callable[[str], object]
 
 GRACE_SECONDS: Final = 1.0
-"""How long a Job may go on when the time of a sweep is over."""
+"""The time that a Job may still take when the time of a sweep is over."""
 
 _LOOK_SECONDS: Final = 0.1
 _MOCK: Final = (DeviceKind.MOCK, DeviceKind.SHADOW)
@@ -130,7 +130,7 @@ def attempt_from_reply(task: Task, case_id: str, reply: Reply) -> Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """How many worker processes run, what starts one, and until when they execute Jobs.
+    """The number of worker processes, their command, and the time until which they execute Jobs.
 
     ``until`` is a time of ``time.monotonic``. Jobs that have begun by then and do not end soon are
     interrupted, the others are left out.

@@ -44,7 +44,7 @@ CALL_SECONDS: Final = 120.0
 """The time of a Job that does not say so itself; far more than the slowest known one needs."""
 
 AHEAD: Final = 2
-"""How many Jobs a worker has at most: the current one and the next."""
+"""The most Jobs that a worker has: the current one and the next."""
 
 _AHEAD_BYTES: Final = 32_000
 """The size of a Job that may be sent ahead: more might fill the pipe and block both ends."""

@@ -138,7 +138,8 @@ def measurement_data(measurement: Measurement) -> dict[str, Json]:
     }
 
 
-UNSAID: Final = "nothing was said"
+UNSAID: Final = "no message"
+"""The cause of a failure without a message."""
 
 
 @dataclass(frozen=True, slots=True)

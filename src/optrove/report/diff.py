@@ -51,7 +51,7 @@ _MAX_PAIRS: Final = 400
 
 
 class Kind(Enum):
-    """How a case differs between A and B."""
+    """The difference of a case between A and B."""
 
     ADDED = "added"
     REMOVED = "removed"

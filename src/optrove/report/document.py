@@ -18,7 +18,7 @@ GOOD: Final = "good"
 BAD: Final = "bad"
 ODD: Final = "odd"
 IDLE: Final = "idle"
-"""Tones: passed, failed, worth a look, without an answer. Each has a color in HTML."""
+"""Tones: passed, failed, unusual, without a result. Each has a color in HTML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Counted statements; ``more`` says what is left out."""
+    """Counted statements; ``more`` counts those that are left out."""
 
     items: tuple[Item, ...]
     more: str = ""
@@ -204,7 +204,7 @@ Row: TypeAlias = "Sequence[str | int | Cell]"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; ``more`` says which rows are left out, ``search`` adds a search to HTML."""
+    """A table; ``more`` counts the rows that are left out, ``search`` adds a search to HTML."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]

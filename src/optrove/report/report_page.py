@@ -526,7 +526,7 @@ def _traced_sums(found: TracedRun) -> Iterator[str]:
     if accounting.observed:
         yield accounting_text(accounting)
     if not found.row.complete:
-        yield "incomplete: a process of this run did not end in order"
+        yield "incomplete: a process of this run did not end normally"
 
 
 def _traced_ops(found: TracedRun) -> Table:

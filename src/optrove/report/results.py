@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from itertools import islice
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from optrove.errors import NotFound
 from optrove.model.records import E2E_NS, DeviceKind, RunKind, TestOutcome, time_of
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from optrove.serializer.text import Json
     from optrove.trove.reader import TroveReader
 
+
+_Totals = TypeVar("_Totals", bound="Totals")
 
 NOT_ATTEMPTED: Final = "not_attempted"
 """The count of planned cases that the run has not reached."""
@@ -138,10 +141,9 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class OpResults:
-    """The results of the cases of one op; ``counts`` add up to ``planned``."""
+class Totals:
+    """Some cases summed up; ``counts`` of outcomes and unattempted cases add up to ``planned``."""
 
-    op: str
     counts: dict[str, int]
     calls: int
     good: int
@@ -151,38 +153,27 @@ class OpResults:
 
     @property
     def planned(self) -> int:
-        """The number of cases of this op."""
+        """The number of planned cases."""
         return sum(self.counts.values())
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """A run summed up.
+class Summary(Totals):
+    """A run summed up: all cases, and those of each op.
 
-    ``counts`` of outcomes and unattempted cases add up to ``planned``; ``views`` count expected
-    failures. ``share`` is the share of good cases of those that ran, None if none ran.
-    ``numberless`` cases ran on a mock board, which computes nothing to compare.
+    ``views`` count expected failures, ``numberless`` cases ran on a mock board, which computes
+    nothing to compare.
     """
 
-    counts: dict[str, int]
-    good: int
-    ran: int
     views: dict[str, int]
-    pcc: Spread | None
-    times: Times | None
-    causes: tuple[Cause, ...] = ()
-    ops: tuple[OpResults, ...] = ()
-    measured: dict[str, Spread] = field(default_factory=dict)
-    numberless: int = 0
-
-    @property
-    def planned(self) -> int:
-        """The number of planned cases."""
-        return sum(self.counts.values())
+    causes: tuple[Cause, ...]
+    ops: dict[str, Totals]
+    measured: dict[str, Spread]
+    numberless: int
 
     @property
     def share(self) -> float | None:
-        """The share of good cases of those that ran."""
+        """The share of good cases of those that ran, None if none ran."""
         return self.good / self.ran if self.ran else None
 
     @property
@@ -192,24 +183,52 @@ class Summary:
 
 
 def summed(run: RunResults) -> Summary:
-    """Return the summary of a run."""
+    """Return the summary of a run; ops with most failures come first."""
     results = run.results
     views = Counter(each.view for each in results if each.xfail and each.ran)
     names = dict.fromkeys(each.name for one in results for each in one.attempt.measurements)
-    return Summary(
-        counts=_counts(results, len(run.waiting)),
-        good=sum(each.passed for each in results),
-        ran=sum(each.ran for each in results),
+    groups: dict[str, tuple[list[AttemptedCase], list[PlannedCase]]] = defaultdict(lambda: ([], []))
+    for each in results:
+        groups[each.op][0].append(each)
+    for waiting in run.waiting:
+        groups[waiting.op][1].append(waiting)
+    ops = {op: _totals(Totals, *group) for op, group in groups.items()}
+    return _totals(
+        Summary,
+        results,
+        run.waiting,
         views={name: views[name] for name in (XFAILED, XPASSED) if views[name]},
-        pcc=spread(measured(results, "pcc")),
-        times=times(results),
         causes=causes(results),
-        ops=_by_op(run),
+        ops=dict(sorted(ops.items(), key=_most_failing)),
         measured={name: found for name in names if (found := spread(measured(results, name)))},
         numberless=sum(
             each.ran and each.attempt.device_kind is DeviceKind.MOCK for each in results
         ),
     )
+
+
+def _totals(
+    kind: type[_Totals],
+    results: Sequence[AttemptedCase],
+    waiting: Sequence[PlannedCase],
+    **more: Any,
+) -> _Totals:
+    unattempted = {NOT_ATTEMPTED: len(waiting)} if waiting else {}
+    return kind(
+        counts={**tally(each.attempt.outcome for each in results), **unattempted},
+        calls=sum(each.calls or 0 for each in results) + sum(each.calls for each in waiting),
+        good=sum(each.passed for each in results),
+        ran=sum(each.ran for each in results),
+        pcc=spread(measured(results, "pcc")),
+        times=times(results),
+        **more,
+    )
+
+
+def _most_failing(item: tuple[str, Totals]) -> tuple[int, int, int, str]:
+    """Return the sort key: most failures first, then unanswered cases, then calls."""
+    op, total = item
+    return total.good - total.ran, total.ran - total.planned, -total.calls, op
 
 
 def numberless_text(summary: Summary) -> str | None:
@@ -218,40 +237,6 @@ def numberless_text(summary: Summary) -> str | None:
         return None
     whose = "" if summary.numberless == summary.ran else f" of {summary.numberless:,} of them"
     return f"no numbers{whose} were compared (mock): --device shadow compares them"
-
-
-def _counts(results: Iterable[AttemptedCase], waiting: int) -> dict[str, int]:
-    more = {NOT_ATTEMPTED: waiting} if waiting else {}
-    return {**tally(each.attempt.outcome for each in results), **more}
-
-
-def _by_op(run: RunResults) -> tuple[OpResults, ...]:
-    groups: dict[str, list[AttemptedCase]] = {}
-    for each in run.results:
-        groups.setdefault(each.op, []).append(each)
-    waiting: dict[str, list[PlannedCase]] = {}
-    for one in run.waiting:
-        waiting.setdefault(one.op, []).append(one)
-        groups.setdefault(one.op, [])
-    found = [_of_op(op, each, waiting.get(op, ())) for op, each in groups.items()]
-    return tuple(sorted(found, key=_most_failing))
-
-
-def _most_failing(row: OpResults) -> tuple[int, int, int, str]:
-    """Return the sort key: most failures first, then unanswered cases, then calls."""
-    return row.good - row.ran, row.ran - row.planned, -row.calls, row.op
-
-
-def _of_op(op: str, results: Sequence[AttemptedCase], waiting: Sequence[PlannedCase]) -> OpResults:
-    return OpResults(
-        op=op,
-        counts=_counts(results, len(waiting)),
-        calls=sum(each.calls or 0 for each in results) + sum(each.calls for each in waiting),
-        good=sum(each.passed for each in results),
-        ran=sum(each.ran for each in results),
-        pcc=spread(measured(results, "pcc")),
-        times=times(results),
-    )
 
 
 def measured(results: Iterable[AttemptedCase], name: str) -> list[float]:
@@ -362,7 +347,7 @@ def totals_document(found: RunResults) -> Iterator[Node]:
     summary = summed(found)
     yield table(
         (Column("op", flexible=True), Column("cases", right=True), Column("of which")),
-        [(each.op, each.planned, counts_text(each.counts)) for each in summary.ops],
+        [(op, each.planned, counts_text(each.counts)) for op, each in summary.ops.items()],
     )
     yield Paragraph(counted(summary))
     yield from paragraphs(summary_notes(summary))
@@ -384,13 +369,13 @@ def summary_notes(summary: Summary) -> Iterator[str]:
 
 def ops_table(summary: Summary, most: int | None = None) -> Table:
     """Return the table of ops; all columns and a search unless ``most`` cuts it."""
-    rows = [_op_row(each, full=most is None) for each in summary.ops[:most]]
+    rows = [_op_row(op, each, full=most is None) for op, each in islice(summary.ops.items(), most)]
     more = len(summary.ops) - len(rows)
     rest = f"{more:,} more ops (--json, or optrove report)" if more else ""
     return table(_OPS, rows, more=rest, search=most is None)
 
 
-def _op_row(row: OpResults, *, full: bool) -> tuple[str | Cell, ...]:
+def _op_row(op: str, row: Totals, *, full: bool) -> tuple[str | Cell, ...]:
     failed, idle = row.ran - row.good, row.planned - row.ran
     shares = (
         Share("passed", row.good, GOOD),
@@ -400,7 +385,7 @@ def _op_row(row: OpResults, *, full: bool) -> tuple[str | Cell, ...]:
     good = row.good / row.planned if row.planned else None
     total = None if row.times is None else row.times.total
     return (
-        row.op,
+        op,
         Cell("", good, shares) if full else "",
         Cell(f"{row.planned:,}", row.planned),
         Cell(f"{row.good:,}", row.good),
@@ -480,7 +465,7 @@ def results_data(found: RunResults, store: str | None) -> dict[str, Json]:
         "pass_share": summary.share,
         "measurements": {name: spread_data(each) for name, each in summary.measured.items()},
         "durations": times_data(summary.times),
-        "ops": [_op_data(each) for each in summary.ops],
+        "ops": [_op_data(op, each) for op, each in summary.ops.items()],
         "causes": [
             cause_data(each, rerun_command(each.example, found.modules, store))
             for each in summary.causes
@@ -516,9 +501,9 @@ def times_data(found: Times | None) -> Json:
     return {"total_ns": found.total, "median_ns": found.median, "longest_ns": found.longest}
 
 
-def _op_data(row: OpResults) -> Json:
+def _op_data(op: str, row: Totals) -> Json:
     return {
-        "op": row.op,
+        "op": op,
         "planned": row.planned,
         "counts": dict(row.counts),
         "good": row.good,

@@ -77,7 +77,7 @@ class TraceSummary:
     lost: int
     processes: int
     unclosed: int
-    """The number of processes that did not end in order."""
+    """The number of processes that did not end normally."""
     asserted: int = 0
     """The number of tests that failed in an assertion."""
     left: LeftOut = field(default_factory=LeftOut)

@@ -1,15 +1,39 @@
 import math
 import re
+import signal
+import sys
 from dataclasses import replace
+from unittest import SkipTest
 
 import pytest
 
 from optrove.frameworks.executor import Compared, Executed, Raised
 from optrove.model.case import Case
 from optrove.model.records import Attempt, DeviceKind, Job, Outcome
-from optrove.model.values import Int, NumpyPlacement, Struct, TensorSpec, TtnnPlacement
+from optrove.model.values import (
+    Int,
+    List,
+    MeshPlacement,
+    Null,
+    NumpyPlacement,
+    Struct,
+    TensorSpec,
+    TorchPlacement,
+    TtnnPlacement,
+    Tuple,
+)
 from optrove.replay import judge as judging
-from optrove.replay.judge import classify, headline
+from optrove.replay.judge import (
+    MAX_DIFFERENCES,
+    case_differences,
+    classify,
+    fatal_fault,
+    headline,
+    judge_module_error,
+    judge_module_result,
+    machine_fault,
+    output_differences,
+)
 
 CASE = Case("ttnn.add", (("a", Int(1)),))
 SPEC = TensorSpec((2, 3), "ttnn.bfloat16", NumpyPlacement(()))
@@ -192,3 +216,247 @@ def test_only_the_metrics_that_were_asked_for_are_measured():
     verdict = judge(job(metrics=("max_abs_error", "taste")), Executed(CASE, compared=pairs))
     assert [each.name for each in verdict.measurements] == ["max_abs_error"]
     assert verdict.notes == ("no metric is called taste; known: pcc, max_abs_error, ulp",)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("TT_FATAL: No chips detected in the cluster", "no board"),
+        ("TT_THROW: Failed to allocate TLB window. Look at", "held by another process"),
+        ("tt_tlb_alloc failed with error code -12", "held by another process"),
+        ("Sysmem mapped at unexpected NOC address", "host memory of the board"),
+        ("Timed out waiting for ETH heartbeat", "links between the chips"),
+        ("Read 0xffffffff from PCIE: you should reset the board.", "no longer answers"),
+        ("Read 0xffffffff over PCIe ID 0: the board should be reset.", "no longer answers"),
+        ("OSError: [Errno 28] No space left on device", "disk of the host is full"),
+    ],
+)
+def test_what_the_machine_says_is_not_the_operations_failure(text, reason):
+    assert reason in machine_fault(text)
+    outcome, words = classify(Raised("RuntimeError", text))
+    assert outcome is Outcome.NOT_RUN
+    assert words.startswith("the machine failed, not the operation: ")
+    assert text in words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "TT_FATAL @ x.cpp:1: Shapes must agree",
+        "Timeout waiting for physical cores to finish",
+        "Out of Memory: Not enough space to allocate 5 B",
+        "the search window should be reset first",
+    ],
+)
+def test_what_the_operation_says_is_its_own(text):
+    assert machine_fault(text) is None
+
+
+def test_a_process_that_was_killed_from_outside_says_nothing_about_its_operation():
+    assert "killed from outside" in fatal_fault(-signal.SIGKILL, "")
+    assert "ended from outside" in fatal_fault(-signal.SIGTERM, "")
+    assert "does not answer" in fatal_fault(-signal.SIGABRT, "Read 0xffffffff from PCIE")
+    assert fatal_fault(-signal.SIGSEGV, "last words") is None
+    assert fatal_fault(1, "") is None
+
+
+def tensor(identity, shape=(2, 2)):
+    return TensorSpec(shape, "ttnn.bfloat16", NumpyPlacement(()), identity, identity)
+
+
+BOUND = Case("ttnn.add", (("input_b", tensor(0)), ("input_c", tensor(1)), ("input_a", Int(3))))
+PLACED = Case("ttnn.add", (("arg0", Int(3)), ("arg1", tensor(0)), ("arg2", tensor(1))))
+NAMES = (("arg0", "input_a"), ("arg1", "input_b"), ("arg2", "input_c"))
+
+
+def test_an_equal_case_does_not_differ():
+    assert case_differences(BOUND, BOUND, ()) == []
+
+
+def test_getting_a_name_is_no_difference():
+    assert case_differences(PLACED, BOUND, NAMES) == []
+
+
+def test_tensors_are_numbered_by_the_new_names():
+    swapped = (("arg0", "input_a"), ("arg1", "input_c"), ("arg2", "input_b"))
+    assert case_differences(PLACED, BOUND, swapped) == []
+
+
+def test_a_tensor_that_was_passed_twice_and_is_not_any_more_is_a_difference():
+    twice = Case("ttnn.add", (("a", tensor(0)), ("b", tensor(0))))
+    apart = Case("ttnn.add", (("a", tensor(0)), ("b", tensor(1))))
+    assert [line.partition(":")[0] for line in case_differences(twice, apart, ())] == [
+        "$.arguments.b.$tensor.identity",
+        "$.arguments.b.$tensor.storage",
+    ]
+
+
+def test_absent_arguments_of_which_only_the_place_is_known_are_no_difference():
+    recorded = Case("ttnn.add", (*PLACED.arguments, ("arg3", Null())))
+    assert case_differences(recorded, BOUND, NAMES) == []
+
+
+def test_a_named_argument_that_is_none_and_not_passed_is_a_difference():
+    recorded = Case("ttnn.add", (*BOUND.arguments, ("dtype", Null())))
+    (line,) = case_differences(recorded, BOUND, ())
+    assert line == "$.arguments.dtype: recorded null, replayed without"
+
+
+def test_another_operation_is_the_only_thing_to_say():
+    (line,) = case_differences(BOUND, replace(BOUND, op="ttnn.sub"), ())
+    assert line == "recorded as a call of ttnn.add, traced as one of ttnn.sub"
+
+
+def test_long_lists_of_differences_are_cut_and_counted():
+    one = Case("ttnn.add", (("a", List(tuple(map(Int, range(30))))),))
+    other = Case("ttnn.add", (("a", List(tuple(map(Int, range(1, 31))))),))
+    lines = case_differences(one, other, ())
+    assert len(lines) == MAX_DIFFERENCES + 1
+    assert lines[-1] == "and 10 more"
+
+
+def spread(dimensions, chips=((0, 0),)):
+    """An output that is replicated over these chips, in so many dimensions."""
+    mesh = MeshPlacement((1,) * dimensions, (None,) * dimensions, chips)
+    placement = TtnnPlacement((2, 2), "ROW_MAJOR", None, "device", None, (1, 1), mesh)
+    return Tuple((TensorSpec((2, 2), "ttnn.bfloat16", placement, 0, 0), Int(2)))
+
+
+def test_on_one_chip_an_output_may_be_spread_in_any_number_of_dimensions():
+    assert output_differences((spread(1),), (spread(2),)) == []
+
+
+def test_on_several_chips_the_dimensions_of_an_output_count():
+    chips = ((0, 0), (0, 1))
+    lines = output_differences((spread(1, chips),), (spread(2, chips),))
+    assert [line.partition(":")[0].rpartition(".")[2] for line in lines] == [
+        "distribution_shape",
+        "placements",
+    ]
+
+
+def gradient(wanted):
+    return TensorSpec(
+        (2, 2), "torch.float32", TorchPlacement((2, 1), "strided", "cpu", wanted), 0, 0
+    )
+
+
+def test_that_no_gradient_was_wanted_is_no_difference_of_an_output():
+    assert output_differences((gradient(wanted=False),), (gradient(wanted=True),)) == []
+
+
+def test_that_a_gradient_is_lost_is_a_difference():
+    (line,) = output_differences((gradient(wanted=True),), (gradient(wanted=False),))
+    assert line.endswith("requires_grad: recorded true, replayed false")
+    wanted, unwanted = (
+        Case("torch.add", (("a", gradient(wanted=each)),)) for each in (True, False)
+    )
+    assert len(case_differences(unwanted, wanted, ())) == 1
+
+
+SHADOW, MOCK = (
+    Attempt("run", "id", Outcome.NOT_RUN, kind) for kind in (DeviceKind.SHADOW, DeviceKind.MOCK)
+)
+
+
+def measured(verdict):
+    return {each.name: each.value for each in verdict.measurements}
+
+
+@pytest.mark.parametrize(
+    ("returned", "outcome", "numbers"),
+    [
+        ((True, "0.9998"), Outcome.PASSED, {"pcc": 0.9998}),
+        ((False, "PCC: 0.25, expected 0.99"), Outcome.NUMERICS, {"pcc": 0.25}),
+        (
+            [(True, "Max ATOL Delta: 3.5, PCC: 1.0"), 1500],
+            Outcome.PASSED,
+            {"pcc": 1.0, "e2e_ns": 1500},
+        ),
+        ([(True, 0.75), None], Outcome.PASSED, {"pcc": 0.75}),
+        ([(False, "shapes differ"), 7], Outcome.NUMERICS, {"e2e_ns": 7}),
+        ((True, "17.5"), Outcome.PASSED, {}),
+        ((True, ""), Outcome.PASSED, {}),
+        ([False, "list of a pair"], Outcome.NUMERICS, {}),
+    ],
+)
+def test_what_run_returns_is_the_verdict(returned, outcome, numbers):
+    verdict = judge_module_result(SHADOW, returned)
+    assert (verdict.outcome, measured(verdict)) == (outcome, numbers)
+
+
+@pytest.mark.parametrize("returned", [None, True, (True,), [], "passed", [1, 2, 3], ("yes", "no")])
+def test_another_form_is_a_fault_of_the_module(returned):
+    verdict = judge_module_result(SHADOW, returned)
+    assert verdict.outcome is Outcome.RAISED
+    assert "it has to return (passed, message)" in verdict.detail
+
+
+def test_numbers_of_a_mock_board_are_not_judged_and_that_is_said():
+    verdict = judge_module_result(MOCK, [(False, "PCC 0.01 is below 0.99"), 5])
+    assert (verdict.outcome, measured(verdict)) == (Outcome.PASSED, {"e2e_ns": 5})
+    assert "numbers of a mock board mean nothing" in verdict.notes[0]
+    assert judge_module_error(MOCK, AssertionError("PCC is 0.01")).outcome is Outcome.PASSED
+    # What has nothing to do with numbers counts there, too.
+    assert (
+        judge_module_result(MOCK, (False, "the output has another shape")).outcome
+        is Outcome.NUMERICS
+    )
+    assert judge_module_error(MOCK, AssertionError("wrong shape")).outcome is Outcome.RAISED
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (ValueError("odd"), Outcome.RAISED),
+        (RuntimeError("TT_FATAL @ x.cpp:3: a > b\ninfo:\nno such layout"), Outcome.REJECTED),
+        (RuntimeError("TT_FATAL: Out of Memory: Not enough space"), Outcome.OUT_OF_MEMORY),
+        (AssertionError("pcc=0.5 is too low"), Outcome.NUMERICS),
+        (SystemExit(3), Outcome.RAISED),
+    ],
+)
+def test_what_run_raises_tells_what_kind_of_failure_it_is(error, outcome):
+    assert judge_module_error(SHADOW, error).outcome is outcome
+
+
+@pytest.mark.parametrize("device", [SHADOW, MOCK])
+@pytest.mark.parametrize(
+    "returned",
+    [
+        (False, "Skipping: bfloat4_b is not supported"),
+        (True, "skipped as ROW_MAJOR is not supported"),
+        (False, "Test skipped: no such layout"),
+        (False, "bfloat4_b is not supported, skipping."),
+        [(True, "Skipped: requires 2+ devices"), 0.0],
+    ],
+)
+def test_a_returned_text_about_skipping_is_a_skip_and_no_verdict(device, returned):
+    verdict = judge_module_result(device, returned)
+    assert verdict.outcome is Outcome.NOT_RUN
+    assert verdict.detail.startswith("the module skips it: ")
+    assert verdict.measurements == ()
+
+
+def test_a_text_that_only_mentions_skipping_is_a_verdict():
+    verdict = judge_module_result(SHADOW, (False, "3 rows were skipped, PCC 0.5"))
+    assert verdict.outcome is Outcome.NUMERICS
+
+
+def test_a_raised_text_about_skipping_is_a_skip():
+    for error in (SkipTest("no"), RuntimeError("Skipping this shape")):
+        assert judge_module_error(SHADOW, error).outcome is Outcome.NOT_RUN
+    assert judge_module_error(SHADOW, ValueError("cannot skip it")).outcome is Outcome.RAISED
+
+
+def test_a_pcc_alone_is_said_in_words():
+    verdict = judge_module_result(SHADOW, (False, "-0.0012"))
+    assert verdict.detail == "PCC -0.0012 is below the threshold of the module"
+
+
+def test_a_skip_is_no_failure():
+    with pytest.raises(pytest.skip.Exception) as caught:
+        pytest.skip("not on this board")
+    verdict = judge_module_error(SHADOW, caught.value)
+    assert verdict.outcome is Outcome.NOT_RUN
+    assert verdict.detail == "the module skips it: not on this board"
+    assert "pytest" in sys.modules

@@ -117,7 +117,7 @@ def test_without_a_reset_command_a_dead_board_is_given_up_with_advice(run, board
     assert outcomes(attempts) == {Outcome.NOT_RUN: 10}
     details = Counter(each.detail.splitlines()[0] for each in attempts)
     assert any("set TT_SMI_RESET_COMMAND" in line for line in details)
-    assert "the machine failed, not the operation: the board does not answer any more" in details
+    assert "the machine failed, not the operation: the board no longer answers" in details
 
 
 def test_an_interrupt_ends_the_worker_and_resets_nothing(tmp_path, monkeypatch):

@@ -228,8 +228,8 @@ def test_a_checkout_of_tt_metal_comes_before_the_working_directory(attempt, tmp_
     monkeypatch.syspath_prepend(str(here))
     for name in [each for each in sys.modules if each.partition(".")[0] == "tests"]:
         monkeypatch.delitem(sys.modules, name)
-    told = attempt("checkout/tests/sweep_framework/sweeps/mine.py")
-    assert told.detail == "the checkout"
+    found = attempt("checkout/tests/sweep_framework/sweeps/mine.py")
+    assert found.detail == "the checkout"
     for name in ("tests", "tests.its_name"):
         del sys.modules[name]
 

@@ -1,10 +1,11 @@
-import pytest
+from dataclasses import replace
 
 from drawn import drawn_lines
 from optrove.model.ops import Amount, LeftOut
-from optrove.model.trove import OpRow
-from optrove.report.listings import ops_data, ops_document
-from optrove.report.wording import percent
+from optrove.model.records import RunKind
+from optrove.model.trove import Machine, OpRow, RunRow
+from optrove.report.listings import ops_data, ops_document, runs_document
+from small_trove import run_of
 
 
 def ops_lines(rows, left, *, all_ops, width=None):
@@ -61,8 +62,39 @@ def test_machines_get_names_of_models_and_a_share():
     assert len(ops_data(ROWS, all_ops=True)) == 3
 
 
-@pytest.mark.parametrize(
-    ("share", "text"), [(0.0, "0%"), (0.0001, "1%"), (0.5, "50%"), (0.9999, "99%"), (1.0, "100%")]
-)
-def test_only_all_is_a_hundred_percent_and_only_nothing_is_zero(share, text):
-    assert percent(share, 0) == text
+LONG = "models/demos/llama/tests/test_decode_in_one_go.py::test_all"
+
+
+def runs_lines(rows, width=None):
+    return drawn_lines(runs_document(rows), width)
+
+
+def row(source, kind=RunKind.TRACE, exit_code=0, **more):
+    run = replace(run_of("ab" * 16, source, board="p150"), kind=kind, exit_code=exit_code)
+    return RunRow(run, Machine(), 49, 16, **more)
+
+
+def test_on_a_narrow_terminal_every_source_is_whole_and_nothing_is_wider():
+    swept = row("sweep * model=attn all_ops", RunKind.SWEEP, attempts=(("passed", 88),))
+    lines = runs_lines([swept, row(LONG, tests=(("passed", 3),))], 80)
+    assert max(map(len, lines)) <= 80
+    table = lines[1 : lines.index("")]
+    source = lines[0].index("model or source")
+    assert table[0][source:] == "sweep * model=attn"
+    assert table[1].strip() == "all_ops"
+    assert "".join(line[source:] for line in table[2:]) == LONG
+
+
+def test_columns_without_any_word_are_left_out():
+    assert "state" not in runs_lines([row("a")])[0]
+    assert "passed" not in runs_lines([row("a")])[0]
+    assert "state" in runs_lines([row("a", exit_code=1)])[0]
+    assert runs_lines([])[0] == "run  model or source"
+
+
+def test_a_state_is_shown_where_the_passed_cases_do_not_show_it():
+    failed = row("replay *", RunKind.REPLAY, 1, attempts=(("passed", 2), ("rejected", 1)))
+    assert "exit" not in runs_lines([failed])[1]
+    interrupted = row("replay *", RunKind.REPLAY, 130, attempts=(("passed", 2),))
+    assert "exit 130" in runs_lines([interrupted])[1]
+    assert "incomplete" in runs_lines([row("a", complete=False)])[1]
