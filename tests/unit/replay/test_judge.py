@@ -255,7 +255,7 @@ def test_what_the_operation_says_is_its_own(text):
 def test_a_process_that_was_killed_from_outside_says_nothing_about_its_operation():
     assert "killed from outside" in fatal_fault(-signal.SIGKILL, "")
     assert "ended from outside" in fatal_fault(-signal.SIGTERM, "")
-    assert "does not answer" in fatal_fault(-signal.SIGABRT, "Read 0xffffffff from PCIE")
+    assert "no longer answers" in fatal_fault(-signal.SIGABRT, "Read 0xffffffff from PCIE")
     assert fatal_fault(-signal.SIGSEGV, "last words") is None
     assert fatal_fault(1, "") is None
 
