@@ -408,16 +408,22 @@ def _change_section(title: str, tone: str, changes: Sequence[ResultChange]) -> I
 
 def release_data(found: ReleaseComparison) -> dict[str, Json]:
     """Return the comparison; ``optrove.cli.replay`` describes the keys."""
-    lists = {kind: _changes_data(changes) for kind, changes in found.changes.items()}
-    only = {"only_a": list(found.only_a), "only_b": list(found.only_b)}
-    counts = {name: len(items) for name, items in {**lists, **only}.items()}
+    compared = {kind: _changes_data(found.changes[kind]) for kind in _COMPARED}
+    others: dict[str, list[Json]] = {
+        **{kind: _changes_data(found.changes[kind]) for kind in KINDS if kind not in _COMPARED},
+        "only_a": list(found.only_a),
+        "only_b": list(found.only_b),
+    }
+    counts, rest = (
+        {name: len(items) for name, items in each.items()} for each in (compared, others)
+    )
     return {
         "a": _side_data(found.a),
         "b": _side_data(found.b),
-        "counts": {**counts, "same": found.same},
-        **lists,
+        "counts": {**counts, "same": found.same, **rest},
+        **compared,
         "regressions": found.regressions,
-        **only,
+        **others,
     }
 
 
