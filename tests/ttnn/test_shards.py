@@ -33,14 +33,14 @@ def pages_of(layout):
     """Return the tiles of a tensor that each core holds, by their numbers."""
     across = layout.sizes[1] // TILE
     return {
-        each.core: {
+        core: {
             row * across + column
-            for part in each.parts
+            for part in parts
             for row in range(part.starts[0] // TILE, part.ends[0] // TILE)
             for column in range(part.starts[1] // TILE, part.ends[1] // TILE)
         }
-        for each in layout.holdings
-        if each.parts
+        for core, parts in layout.held.items()
+        if parts
     }
 
 
