@@ -1,29 +1,6 @@
 """The commands that query a trove: ops, show, who, diff, runs, models, serve.
 
-``--json`` prints a list, of ``diff`` an object. Ids are in full, moments in UTC.
-
-ops      op, cases, calls, models: names, replayable: share of its cases that were recorded
-         completely, from 0 to 1
-show     op, number, case_id (the placement hash), semantic_id, family_id, replayable, calls,
-         models, arguments: {name: value, as optrove.to_jsonable has it}, executions: [{run_id,
-         source, model, board, machine_info: {board_type, device_series, card_count, device_count,
-         mesh_device_shape, device_ids}, test, phase, module, mode, outermost, outcome, count,
-         total_ns, outputs: values or null, error}]
-         with --families: op, family_id, cases, calls, models, varies: {path: values},
-         example: {case_id, semantic_id, arguments}
-who      op, model, source, test, board, calls, cases; with --by, the property by its name,
-         calls, cases, models: names
-runs     run_id, kind, source, model, board, device, machine: as machine_info above, started_at,
-         finished_at, exit_code, complete, calls, cases, left_out: {data_movement and nested:
-         {ops, cases, calls}}, not in calls and cases, tests: {outcome: count},
-         attempts: {outcome: count}, planned: cases of a sweep, host,
-         command_line, git_sha, git_dirty, and the versions of optrove, python, ttnn and torch
-models   model, runs, ops, cases, calls, left_out: as of runs, boards, last_run_at
-diff     a and b: {name, kind, cases, calls}, equal, opaque: cases that could be compared by type
-         only, ops: [{op, added, removed, changed, recounted, calls_a, calls_b}],
-         added and removed: [{op, case_id, semantic_id, calls, arguments}],
-         changed: [{op, case_a, case_b, calls_a, calls_b, semantic_id, arguments: [{path, a, b}]}],
-         recounted: [{op, case_a, case_b, calls_a, calls_b}]
+``docs/command-line.md`` describes the output of ``--json``.
 """
 
 from __future__ import annotations

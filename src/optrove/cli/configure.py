@@ -1,10 +1,6 @@
 """The commands for files of model configurations: config show, diff, check.
 
-``--json`` prints a list:
-
-show     file, mode, paths (with ranges), entries: their number, value: as by optrove.to_jsonable
-diff     a, b, equal, changes: [{paths, arguments: [{path, a, b}]}], for each pair
-check    file, signatures: whether they were checked with ttnn, faults: [{path, problem}]
+``docs/command-line.md`` describes the output of ``--json``.
 """
 
 from __future__ import annotations

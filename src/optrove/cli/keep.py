@@ -1,8 +1,6 @@
 """The commands that export, merge and remove: export, merge, rm.
 
-``--json`` prints one object. ``export``: ``{"file", "format", "cases", "calls"}``, and for superset
-``{"file", "format", "views", "bundle", "installed"}``. ``merge``: ``{"store", "runs", "cases",
-"calls"}``. ``rm``: ``[{"run", "recordings", "calls", "cases"}]``.
+``docs/command-line.md`` describes the output of ``--json``.
 """
 
 from __future__ import annotations

@@ -1,37 +1,6 @@
 """The commands that record calls: trace and import.
 
-``--json`` of trace prints one object, or a list of them with several targets or runs:
-
-    target, kind        what was named; "pytest", "script", or with --from "journals", "lines"
-    source, run_id      what was run, with the model, and the id of the run; null if unknown
-    model, board        their names or null
-    device              "hw", "mock", "shadow", "sim", "host", or null if unknown
-    exit_code           what optrove ends with for this target
-    ending              how the process ended, as text; null with --from
-    signal, timed_out, interrupted      the number of the signal or null; two booleans
-    seconds             how long the process ran, or null
-    calls, cases, new_cases, known_cases        as "optrove ops" counts them
-    left_out            {"data_movement" and "nested": {"ops", "cases", "calls"}}: the rest
-    tests               {outcome: count}
-    accounting          {"observed", "new", "repeated", "filtered": {reason: count},
-                        "untraceable": {reason: count}}; the first is the sum of all others
-    ops                 [{"op", "unique", "executed", "nested", "raised", "hidden"}], most executed
-                        first: its cases, its calls, and beyond them those that other ops made
-    in_flight           [{"op", "arguments": {name: text}, "case", "case_id", "call_site", "test",
-                        "process", "op_index"}], the calls that had not ended, outermost first
-    faults              {text: count}, what went wrong in the tracer itself
-    lost                calls that could not be recorded, as on a full disk
-    processes, unclosed how many processes there were, and how many did not end in order
-    sketches            {"calls", "tensors", "omitted": {reason: count}}
-    capsules            {"kept", "bytes", "omitted": {reason: count}}
-    store, journals, jsonl, params_dir  places of what is kept, or null
-    error               why there is nothing, or null
-    hints               [what to try where a board or its numbers are missing]
-
-``--json`` of import prints ``{"store", "files": [{"file", "format", "runs", "calls", "new_cases",
-"known_cases", "configurations", "cases", "understood", "partly", "refused", "verbatim": [{"kind",
-"count", "path", "text"}], "notes": {text: count}, "refusals": [{"path", "problem"}]}]}``; for
-journals and troves, all keys from ``configurations`` on are null.
+``docs/command-line.md`` describes the output of ``--json``.
 """
 
 from __future__ import annotations

@@ -1,36 +1,6 @@
 """The commands that execute recorded cases, and compare the results of releases.
 
-``--json`` of replay and check-board prints one object:
-
-    counts      {outcome: count}: passed, numerics, wrong_spec, rejected, out_of_memory, raised,
-                hung, crashed, not_run; zeros are left out, and the sum is ``planned``
-    cases       [{op, case_id, outcome, cause: the line that states it, detail: the whole message,
-                notes: [supplied parts, and parts that were not compared], outputs: values,
-                measurements: [{name, value, threshold, passed, output}], as_recorded,
-                replayed_case_id, differences: [text], device, board, seed, run_id, started_at,
-                duration_ns, calls, recorded_on, recorded_error, and for a scaled case
-                scaled_from: ids of the recorded cases}]
-    causes      [{op, outcome, cause, cases, calls, example: case_id, command}]
-    notes       {note: number of cases}
-    left_out    {reason: count} of cases that were not planned
-    adapted     of check-board: null without --adapt, else {planned, counts, unadapted, cases},
-                each case with adaptations: [text] and recorded_case_ids besides
-    planned, runs: ids, store, interrupted, ttnn_version
-
-check-release prints a and b: {name, cases, ttnn_version, board, device}, counts: {broken, fixed,
-moved, slower, same, not_run, unlike, only_a, only_b}, broken, fixed, moved, slower, not_run and
-unlike (on another kind of device): [{op, case_id, before, after: outcomes, change, worse: whether
-it is a regression}], regressions: their number, only_a and only_b: ids of cases.
-
-bisect prints package, releases: those between the two, tested: {release: executions}, unchanged:
-number of cases, changed: [{op, case_id, last_good, first_bad, untested: releases between them,
-before, after: {outcome, cause}, change, kind, worse, confirmed}], not_run: [{op, case_id, cause}],
-environments: [{version, path}] that were kept.
-
-audit-goldens prints planned, interrupted, counts: {sound, wrong, cannot_fail, unchecked}, cases:
-[{op, case_id, verdict, detail, scaled_from: ids of the recorded cases, perturbed: [{name, value:
-its PCC, threshold, passed: whether the check fails as it should; with the name "kernel", whether
-it passes, output}]}], replaced_goldens: {op: why its golden function is not ttnn's}.
+``docs/command-line.md`` describes the output of ``--json``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The commands that share a trove: push, pull, roles.
 
-``--json`` of push and pull prints ``{"from", "to", "runs", "recordings", "calls", "attempts",
-"cases"}``, where the numbers count what was new to the target.
+``docs/command-line.md`` describes the output of ``--json``.
 """
 
 from __future__ import annotations

@@ -1,27 +1,6 @@
 """The commands for sweeps and their results: sweep, vectors, results, report.
 
-``--json`` of sweep prints the object of results, and besides ``store``, ``resumed``,
-``interrupted`` and ``exported``: the files that were written. With ``--dry-run``: planned, counts:
-{"not_attempted"}, left_out: {reason: count}, cases: [{op, case_id, suite, device, board, calls}].
-
-``--json`` of vectors prints ``{"name", "planned", "left_out": [{"reason", "count"}], "groups":
-[{"hardware", "mesh", "vectors", "file"}], "vectors": [{"id", "op", "suite", "calls",
-"arguments"}]}``, where ``planned`` and the counts of ``left_out`` add up to all permutations.
-
-``--json`` of results prints one object:
-
-    counts        {outcome: count} and not_attempted; zeros are left out, and the sum is ``planned``
-    views         {xfailed, xpassed: count} of suites called xfail*, which expect failures
-    cases         [as of "optrove replay --json", with suite, xfail, view: the outcome or xfailed
-                  or xpassed, took_ns]
-    not_attempted [{op, case_id, suite}]
-    causes        [{op, outcome, cause, cases, calls, example: case_id, command}]
-    ops           [{op, planned, counts, good, ran, calls, pcc, durations}]
-    measurements  {name: {count, min, mean, max, undefined: the number of NaN}}
-    durations     {total_ns, median_ns, longest_ns}, null where none is known
-    compare       null without --compare, else as of "optrove check-release --json"
-    run_id, kind, source, started_at, finished_at, device, board, ttnn_version, planned, left_out,
-    good, ran, pass_share: good of ran, null if nothing ran
+``docs/command-line.md`` describes the output of ``--json``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """The commands that write tests of recorded cases and shrink failing ones: testgen, shrink.
 
-``--json`` prints one object. ``testgen``: ``{"directory", "files": [{"file", "op", "cases"}],
-"cases", "left_out": [{"case_id", "op", "path", "reason"}]}``, where ``cases`` counts those with a
-test. ``shrink``: ``{"op", "case_id", "outcome", "cause", "trials", "finished", "steps": [text],
-"original": {"case_id", "arguments"}, "shrunk": {"case_id", "arguments"}, "file"}``.
+``docs/command-line.md`` describes the output of ``--json``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The commands that need no hardware: demo, boards, doctor.
 
-``--json`` of boards prints ``[{"board", "arch", "chips", "mesh_shapes", "compute_grid",
-"dram_grid", "title"}]``, of doctor ``{"healthy", "findings": [{"part", "state", "detail",
-"remedy"}]}``.
+``docs/command-line.md`` describes the output of ``--json``.
 """
 
 from __future__ import annotations

@@ -289,7 +289,7 @@ def _reason(attempted: AttemptedCase) -> str:
 
 
 def audit_data(attempts: Sequence[AttemptedCase], replaced: Mapping[str, str]) -> dict[str, Json]:
-    """Return an audit; ``optrove.cli.replay`` describes the keys."""
+    """Return an audit; ``docs/command-line.md`` describes the keys."""
     return {
         "planned": len(attempts),
         "counts": audit_counts(attempts),

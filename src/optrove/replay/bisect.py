@@ -334,7 +334,7 @@ def _summary(boundary: Boundary) -> str:
 
 
 def bisection_data(found: Bisection) -> dict[str, Json]:
-    """Return a bisection; ``optrove.cli.replay`` describes the keys."""
+    """Return a bisection; ``docs/command-line.md`` describes the keys."""
     return {
         "package": found.package,
         "releases": list(found.releases),

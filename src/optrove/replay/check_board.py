@@ -287,7 +287,7 @@ def adapted_document(attempts: Sequence[AttemptedCase], plan: AdaptedPlan) -> It
 
 
 def adapted_data(attempts: Sequence[AttemptedCase], plan: AdaptedPlan) -> dict[str, Json]:
-    """Return the results of adapted cases; ``optrove.cli.replay`` describes the keys."""
+    """Return the results of adapted cases; ``docs/command-line.md`` describes the keys."""
     adaptations = {each.planned.case_id: each for each in plan.adaptations}
     cases = []
     for one in attempts:

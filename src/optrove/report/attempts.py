@@ -89,7 +89,7 @@ def tally(outcomes: Iterable[Outcome]) -> dict[str, int]:
 
 
 def attempted_data(attempted: AttemptedCase) -> dict[str, Json]:
-    """Return the result of a replayed case; ``optrove.cli.replay`` describes the keys."""
+    """Return the result of a replayed case; ``docs/command-line.md`` describes the keys."""
     data = {
         **attempt_data(attempted),
         "calls": attempted.calls,

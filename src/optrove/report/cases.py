@@ -57,7 +57,7 @@ def cases_document(
 
 
 def cases_data(reader: TroveReader, answers: Sequence[OpCases], shown: Shown) -> Iterator[Json]:
-    """Yield the configurations of each op; ``optrove.cli.ask`` describes the keys."""
+    """Yield the configurations of each op; ``docs/command-line.md`` describes the keys."""
     for answer in answers:
         yield from map(configuration_data, _shown(reader, answer, shown, by_run=False))
 
@@ -99,7 +99,7 @@ def configuration_section(configuration: Configuration, pictures: Iterable[Path]
 
 
 def configuration_data(configuration: Configuration) -> Json:
-    """Return one configuration; ``optrove.cli.ask`` describes the keys."""
+    """Return one configuration; ``docs/command-line.md`` describes the keys."""
     row = configuration.row
     return {
         "op": row.op,
@@ -203,7 +203,7 @@ def families_document(
 def families_data(
     reader: TroveReader, answers: Sequence[OpCases], limit: int | None
 ) -> Iterator[Json]:
-    """Yield the families of each op; ``optrove.cli.ask`` describes the keys."""
+    """Yield the families of each op; ``docs/command-line.md`` describes the keys."""
     for _, found in _families_of(reader, answers):
         yield from map(family_data, found[:limit])
 
@@ -233,7 +233,7 @@ def family_section(family: Family) -> Section:
 
 
 def family_data(family: Family) -> Json:
-    """Return one family; ``optrove.cli.ask`` describes the keys."""
+    """Return one family; ``docs/command-line.md`` describes the keys."""
     example = family.example
     return {
         "op": example.op,

@@ -52,7 +52,7 @@ def configs_document(found: Sequence[Inspected]) -> Iterator[Node]:
 
 
 def configs_data(found: Iterable[Inspected]) -> Iterator[dict[str, Json]]:
-    """Yield the entries of configurations; ``optrove.cli.configure`` describes the keys."""
+    """Yield the entries of configurations; ``docs/command-line.md`` describes the keys."""
     for each in found:
         for value, paths in _by_value(each.entries).items():
             yield {
@@ -80,7 +80,7 @@ def differences_document(found: Differences) -> Iterator[Node]:
 
 
 def differences_data(found: Differences) -> dict[str, Json]:
-    """Return the differences; ``optrove.cli.configure`` describes the keys."""
+    """Return the differences; ``docs/command-line.md`` describes the keys."""
     return {
         "a": found.a,
         "b": found.b,
@@ -108,7 +108,7 @@ def checks_document(found: Iterable[Checked]) -> Iterator[Node]:
 
 
 def checks_data(found: Iterable[Checked]) -> list[Json]:
-    """Return the faults of checked files; ``optrove.cli.configure`` describes the keys."""
+    """Return the faults of checked files; ``docs/command-line.md`` describes the keys."""
     return [
         {
             "file": str(each.file),

@@ -312,7 +312,7 @@ def _change_section(change: CaseChange, found: CaseComparison) -> Section:
 
 
 def diff_data(found: CaseComparison) -> Json:
-    """Return both sides and all changes; ``optrove.cli.ask`` describes the keys."""
+    """Return both sides and all changes; ``docs/command-line.md`` describes the keys."""
     changes: dict[str, list[Json]] = {kind.value: [] for kind in Kind}
     for change in found.changes:
         changes[change.kind.value].append(_change_data(change, found))

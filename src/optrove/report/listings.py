@@ -170,12 +170,12 @@ def models_document(rows: Sequence[ModelRow]) -> Iterator[Node]:
 
 
 def runs_data(rows: Sequence[RunRow]) -> list[Json]:
-    """Return the runs; ``optrove.cli.ask`` describes the keys."""
+    """Return the runs; ``docs/command-line.md`` describes the keys."""
     return [_run_data(row) for row in rows]
 
 
 def models_data(rows: Sequence[ModelRow]) -> list[Json]:
-    """Return the models; ``optrove.cli.ask`` describes the keys."""
+    """Return the models; ``docs/command-line.md`` describes the keys."""
     return [
         {
             "model": row.model,

@@ -407,7 +407,7 @@ def _change_section(title: str, tone: str, changes: Sequence[ResultChange]) -> I
 
 
 def release_data(found: ReleaseComparison) -> dict[str, Json]:
-    """Return the comparison; ``optrove.cli.replay`` describes the keys."""
+    """Return the comparison; ``docs/command-line.md`` describes the keys."""
     compared = {kind: _changes_data(found.changes[kind]) for kind in _COMPARED}
     others: dict[str, list[Json]] = {
         **{kind: _changes_data(found.changes[kind]) for kind in KINDS if kind not in _COMPARED},

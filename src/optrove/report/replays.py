@@ -224,7 +224,7 @@ def _note_section(attempts: Sequence[AttemptedCase]) -> Iterator[Section]:
 def board_data(
     attempts: Sequence[AttemptedCase], left_out: Counts, command: Rerun
 ) -> dict[str, Json]:
-    """Return the answer of a board; ``optrove.cli.replay`` describes the keys."""
+    """Return the answer of a board; ``docs/command-line.md`` describes the keys."""
     return {
         "planned": len(attempts),
         "counts": counts_of(attempts),

@@ -444,7 +444,7 @@ def times_text(found: Times) -> str:
 
 
 def results_data(found: RunResults, store: str | None) -> dict[str, Json]:
-    """Return the results of a run; ``optrove.cli.sweep`` describes the keys."""
+    """Return the results of a run; ``docs/command-line.md`` describes the keys."""
     summary = summed(found)
     run, environment = found.run, found.run.environment
     return {

@@ -313,7 +313,7 @@ def accounting_text(accounting: Accounting) -> str:
 
 
 def summary_data(summary: TraceSummary, counting: Counting | None = None) -> dict[str, Json]:
-    """Return the summary of a trace; ``optrove.cli.record`` describes the keys.
+    """Return the summary of a trace; ``docs/command-line.md`` describes the keys.
 
     ``new_cases`` and ``known_cases`` are those that are counted by default.
     """

@@ -149,7 +149,7 @@ def groups_document(found: Sequence[UsageGroup], by: str) -> Iterator[Node]:
 
 
 def usage_data(usage: Usage) -> list[Json]:
-    """Return the callers; ``optrove.cli.ask`` describes the keys."""
+    """Return the callers; ``docs/command-line.md`` describes the keys."""
     return [
         {
             "op": op,
@@ -165,7 +165,7 @@ def usage_data(usage: Usage) -> list[Json]:
 
 
 def groups_data(found: Sequence[UsageGroup], by: str) -> list[Json]:
-    """Return the groups; ``optrove.cli.ask`` describes the keys."""
+    """Return the groups; ``docs/command-line.md`` describes the keys."""
     return [
         {by: each.value, "calls": each.calls, "cases": each.cases, "models": list(each.models)}
         for each in found

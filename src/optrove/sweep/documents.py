@@ -59,7 +59,7 @@ def plan_document(plan: SweepPlan) -> Iterator[Node]:
 
 
 def plan_data(plan: SweepPlan) -> dict[str, Json]:
-    """Return a plan; ``optrove.cli.sweep`` describes the keys."""
+    """Return a plan; ``docs/command-line.md`` describes the keys."""
     return {
         "planned": len(plan.vectors),
         "counts": {NOT_ATTEMPTED: len(plan.vectors)},
@@ -109,7 +109,7 @@ def _vector_row(planned: PlannedJob) -> tuple[str, str, str]:
 def vectors_data(
     name: str, found: SweepPlan, exported: Sequence[VectorGroup] = ()
 ) -> dict[str, Any]:
-    """Return vectors; ``optrove.cli.sweep`` describes the keys."""
+    """Return vectors; ``docs/command-line.md`` describes the keys."""
     return {
         "name": _name(name, found),
         "planned": len(found.vectors),

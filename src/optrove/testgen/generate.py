@@ -202,7 +202,7 @@ def _left_out_section(left_out: Sequence[UntestableCase]) -> Iterator[Section]:
 
 
 def tests_data(generated: GeneratedFiles, directory: Path) -> dict[str, Any]:
-    """Return the written files; ``optrove.cli.test`` describes the keys."""
+    """Return the written files; ``docs/command-line.md`` describes the keys."""
     files, left_out = generated.files, generated.left_out
     return {
         "directory": str(directory),

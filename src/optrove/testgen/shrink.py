@@ -617,7 +617,7 @@ def _case_section(title: str, case: Case) -> Section:
 
 
 def shrunk_data(shrunk: Shrunk, file: Path | None) -> dict[str, Json]:
-    """Return a shrunk case; ``optrove.cli.test`` describes the keys."""
+    """Return a shrunk case; ``docs/command-line.md`` describes the keys."""
     return {
         "op": shrunk.original.op,
         "case_id": placement_hash(shrunk.original),

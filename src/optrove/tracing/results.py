@@ -173,7 +173,7 @@ class TraceResult:
         yield from in_flight_document(calls)
 
     def data(self, counting: Counting | None = None) -> dict[str, Json]:
-        """Return the result for machines; ``optrove.cli.record`` documents the keys."""
+        """Return the result for machines; ``docs/command-line.md`` describes the keys."""
         ended = self.ended
         calls, tensors, omitted = (0, 0, {}) if self.recorded is None else self.recorded.sketches()
         return {
