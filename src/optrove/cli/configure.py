@@ -49,7 +49,7 @@ def show(*, files: Sequence[Path], as_json: bool) -> None:
     Example:
       optrove config show decode.json
     """
-    from optrove.report.configs import configs_data, configs_document
+    from optrove.cli.config_documents import configs_data, configs_document
     from optrove.runconfig.files import inspect
 
     found = [each for file in files for each in inspect(file)]
@@ -79,7 +79,7 @@ def diff(
       optrove config diff decode.json --layers 3 7
       optrove config diff decode.json --paths model.layers.3.mlp model.layers.7.mlp
     """
-    from optrove.report.configs import differences, differences_data, differences_document
+    from optrove.cli.config_documents import differences, differences_data, differences_document
     from optrove.runconfig.files import compared
 
     found = [differences(a, b) for a, b in compared(files, layers, paths)]
@@ -105,7 +105,7 @@ def check(*, files: Sequence[Path], weights: Path | None, as_json: bool) -> None
       optrove config check prefill.json decode.json
       optrove config check pair.json --weights weights/mlp
     """
-    from optrove.report.configs import checks_data, checks_document
+    from optrove.cli.config_documents import checks_data, checks_document
     from optrove.runconfig.files import check_files
 
     found = check_files(files, weights)
