@@ -37,8 +37,7 @@ from optrove.pytest_plugin.session import (
 )
 from optrove.pytest_plugin.start import TraceRequest, journal_place
 from optrove.report.listings import left_out_texts
-from optrove.report.summary import TraceSummary, summarize
-from optrove.report.trace import accounting_text
+from optrove.report.summary import TraceSummary, accounting_text, summarize
 from optrove.report.wording import plural
 from optrove.serializer.describe import Describer
 from optrove.serializer.records import record_to_builtins
