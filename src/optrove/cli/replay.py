@@ -490,7 +490,7 @@ def bisect(  # noqa: PLR0913 - one for each option of the command
     try:
         versions = [each.version for each in releases]
         found = bisect_releases(package, ids, versions, evaluate, log)
-        made = [{"version": each, "path": str(path)} for each, path in environments.made.items()]
+        made = [{"version": each, "path": str(path)} for each, path in environments.used.items()]
     finally:
         if not keep:
             environments.remove()
@@ -524,15 +524,21 @@ def _groups_to_bisect(
 
 
 def _download_text(releases: Sequence[Release], environments: Environments) -> str:
-    """Return what a bisection is going to download, at most."""
+    """Return what a bisection is going to download for a case."""
     from math import ceil, log2
 
-    new = [each for each in releases if not environments.path(each.version).exists()]
+    from optrove.replay.environments import download_size
+
+    new = [each for each in releases if not environments.has(each.version)]
+    if not new:
+        return f"{len(releases):,} releases, all of them in {environments.directory}"
     steps = 2 + ceil(log2(max(1, len(releases) - 1)))
-    sizes = [each.size for each in new if each.size is not None]
-    size = f" of up to {max(sizes) / 1e6:,.0f} MB and its dependencies" if sizes else ""
-    count = f"{len(releases):,} releases; about {min(steps, len(new))} downloads{size} for a case"
-    return f"{count}, to {environments.directory}"
+    size = download_size(new[-1])
+    each = "" if size is None else f" of about {size / 1e6:,.0f} MB"
+    return (
+        f"{len(releases):,} releases; up to {min(steps, len(new))} downloads{each}, with "
+        f"dependencies, to {environments.directory}"
+    )
 
 
 @click.command("audit-goldens")

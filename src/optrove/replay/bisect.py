@@ -3,7 +3,7 @@
 Each case has an interval: the last release with the result of the good one, and the first with
 another. Each step tests the release that divides most intervals best, for all cases whose intervals
 contain it, until no interval contains a release that can be tested. Then both ends of each interval
-are tested once more in new processes.
+are tested twice more, in new processes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.errors import NotFound, UnusableRelease
+from optrove.model.case import rewrite
 from optrove.model.records import Attempt, AttemptedCase, DeviceKind, Outcome
-from optrove.model.values import Opaque, walk
+from optrove.model.values import Opaque, TensorSpec, Value, walk
 from optrove.replay.environments import run_in
 from optrove.replay.planning import cases_named, planned_by_id
 from optrove.replay.runner import Workers, run_jobs
+from optrove.report.attempts import is_as_recorded
 from optrove.report.document import Item, Items, Paragraph, Section
 from optrove.report.releases import change_of
 from optrove.report.wording import SHORT_ID, plural
@@ -40,6 +42,9 @@ Evaluate: TypeAlias = Callable[[str, Sequence[str]], Mapping[str, AttemptedCase]
 
 Log: TypeAlias = Callable[[str], object]
 
+CONFIRMATIONS: Final = 2
+"""How often both ends of a change are tested again."""
+
 COMMAND: Final = "command"
 SKIP: Final = 125
 """The exit code of a command that cannot judge a release, as with ``git bisect run``."""
@@ -50,7 +55,7 @@ class Boundary:
     """The two releases between which the result of a case changed.
 
     ``untested`` are releases between them with which the case could not run. ``confirmed`` says
-    whether a second test of both showed the same.
+    whether further tests of both showed the same.
     """
 
     last_good: str
@@ -173,19 +178,22 @@ class _Search:
         return Boundary(self._releases[low], self._releases[high], change, between)
 
     def confirmed(self, boundaries: Iterable[Boundary]) -> list[Boundary]:
-        """Return the changes with whether a second test of both ends shows the same."""
+        """Return the changes with whether further tests of both ends show the same."""
         groups: dict[tuple[str, str], list[Boundary]] = {}
         for each in boundaries:
             groups.setdefault((each.last_good, each.first_bad), []).append(each)
         found = []
         for ends, group in groups.items():
             ids = [each.case_id for each in group]
-            again = [self.test(self._releases.index(release), ids) for release in ends]
+            again = [
+                [self.test(self._releases.index(release), ids) for release in ends]
+                for _ in range(CONFIRMATIONS)
+            ]
             for each in group:
-                firsts = (each.change.before, each.change.after)
                 same = all(
-                    _change(first, results[each.case_id]) is None
-                    for first, results in zip(firsts, again, strict=True)
+                    _change(each.change.before, low[each.case_id]) is None
+                    and _change(each.change.after, high[each.case_id]) is None
+                    for low, high in again
                 )
                 found.append(replace(each, confirmed=same))
         return found
@@ -194,15 +202,29 @@ class _Search:
 def _change(before: AttemptedCase, after: AttemptedCase) -> ResultChange | None:
     """Return the change of a result, without its duration.
 
-    Outputs are not compared where this optrove cannot describe the tensors of a release.
+    Outputs are not compared where this optrove cannot describe the tensors of a release. The
+    numbers of tensors are compared if both calls were the recorded one: they count the arguments.
     """
-    both = (before.attempt, after.attempt)
-    parts = (part for one in both for output in one.outputs for _, part in walk(output))
+    both = (before, after)
+    parts = (part for each in both for output in each.attempt.outputs for _, part in walk(output))
     if any(isinstance(part, Opaque) for part in parts):
+        before, after = (_with_outputs(each, ()) for each in both)
+    elif not all(is_as_recorded(each.attempt) for each in both):
         before, after = (
-            replace(each, attempt=replace(each.attempt, outputs=())) for each in (before, after)
+            _with_outputs(each, tuple(map(_unnumbered, each.attempt.outputs))) for each in both
         )
     return change_of(before, after)
+
+
+def _with_outputs(result: AttemptedCase, outputs: tuple[Value, ...]) -> AttemptedCase:
+    return replace(result, attempt=replace(result.attempt, outputs=outputs))
+
+
+def _unnumbered(output: Value) -> Value:
+    return rewrite(
+        output,
+        lambda part: replace(part, identity=0, storage=0) if isinstance(part, TensorSpec) else part,
+    )
 
 
 def cases_of(
@@ -315,8 +337,9 @@ def bisection_document(found: Bisection) -> Iterator[Node]:
     for (good, bad), group in groupby(ranked, key=lambda each: (each.last_good, each.first_bad)):
         items = []
         for text, alike in groupby(group, key=_summary):
-            cases = list(alike)
-            items.append(Item(len(cases), f"{text} (such as {cases[0].case_id[:SHORT_ID]})"))
+            cases = [each.case_id for each in alike]
+            example = "" if cases == [COMMAND] else f" (such as {cases[0][:SHORT_ID]})"
+            items.append(Item(len(cases), text + example))
         yield Section(f"{found.package} {good} -> {bad}", (Items(tuple(items)),))
     causes = sorted({each.attempt.cause or "" for each in found.not_run})
     for cause in causes[:3]:
@@ -330,7 +353,7 @@ def _summary(boundary: Boundary) -> str:
     text = f"{change.after.op} {change.kind}: {change.text}"
     if boundary.untested:
         text += f" (not testable: {', '.join(boundary.untested)})"
-    return text if boundary.confirmed else f"{text}; a second test differed"
+    return text if boundary.confirmed else f"{text}; a further test differed"
 
 
 def bisection_data(found: Bisection) -> dict[str, Json]:

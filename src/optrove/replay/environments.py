@@ -13,16 +13,19 @@ import base64
 import hashlib
 import html
 import json
+import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -92,14 +95,14 @@ def releases_between(package: str, good: str, bad: str, *, pre: bool = False) ->
                 f"{package_index()} has no {package} {version} for Python "
                 f"{platform.python_version()} on {platform.machine()}; it has {near}"
             )
-    if found[-1].size is None and found[-1].url is not None:
-        found[-1] = replace(found[-1], size=_remote_size(found[-1].url))
     return found if ends[0] < ends[1] else found[::-1]
 
 
-def _remote_size(url: str) -> int | None:
-    """Return the size of a file, as its server states it; None if it does not."""
-    request = urllib.request.Request(url, method="HEAD")  # noqa: S310 - a file of the index
+def download_size(release: Release) -> int | None:
+    """Return the size of a release in bytes, as the index or its server states it."""
+    if release.size is not None or release.url is None:
+        return release.size
+    request = urllib.request.Request(release.url, method="HEAD")  # noqa: S310 - a file of the index
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - likewise
             size: str | None = answer.headers.get("Content-Length")
@@ -149,11 +152,16 @@ def _wheel_version(name: str) -> str | None:
 
 @dataclass(slots=True)
 class Environments:
-    """The environments of one package, made when they are needed."""
+    """The environments of one package, made when they are needed.
+
+    ``used`` has the place of each release that was asked for, ``made`` the ones that were not there
+    before.
+    """
 
     package: str
     log: Callable[[str], object] = lambda _: None
-    made: dict[str, Path] = field(default_factory=dict)
+    used: dict[str, Path] = field(default_factory=dict)
+    made: set[Path] = field(default_factory=set)
 
     @property
     def directory(self) -> Path:
@@ -165,22 +173,26 @@ class Environments:
         own = f"py{sys.version_info.major}{sys.version_info.minor}"
         return self.directory / f"{self.package}-{version}-{own}"
 
+    def has(self, version: str) -> bool:
+        """Return whether an environment is there from before."""
+        return (self.path(version) / _COMPLETE).exists()
+
     def python(self, version: str) -> Path:
         """Return the interpreter with a release; UnusableRelease if it cannot be installed."""
         place = self.path(version)
-        if version not in self.made:
-            if not (place / _COMPLETE).exists():
+        if version not in self.used:
+            if not self.has(version):
+                self.made.add(place)
                 self._make(version, place)
             # optrove may have changed since the environment was made.
             self._install(place, "--no-deps", "--force-reinstall", str(_own_wheel(place)))
-            self.made[version] = place
+            self.used[version] = place
         return place / "bin" / "python"
 
     def remove(self) -> None:
-        """Remove the environments that were used."""
-        for place in self.made.values():
+        """Remove the environments that were made, but not those of an earlier time."""
+        for place in self.made:
             shutil.rmtree(place, ignore_errors=True)
-        self.made.clear()
 
     def _make(self, version: str, place: Path) -> None:
         self.log(f"making an environment with {self.package} {version}")
@@ -208,7 +220,7 @@ class Environments:
         if uv is None:
             install = [sys.executable, "-m", "pip", "--python", python, "install", "-q"]
             install += ["--disable-pip-version-check"]
-        _run([*install, *(each for each in what if uv is None or each != "--force-reinstall")])
+        _run([*install, *what])
 
 
 def _packages(python: Path) -> Path:
@@ -286,12 +298,16 @@ def run_in(python: Path, command: str, seconds: float | None) -> tuple[int | Non
             stdout=output,
             stderr=output,
             env=with_path(python.parent),
+            start_new_session=True,
         )
+        code: int | None = None
         try:
-            code: int | None = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            code = None
+            with suppress(subprocess.TimeoutExpired):
+                code = process.wait(seconds)
+        finally:
+            if code is None:
+                # The shell and the processes that it started.
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         output.seek(0)
         return code, output.read()[-2000:]

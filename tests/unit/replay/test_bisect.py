@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -22,11 +23,18 @@ from optrove.replay.bisect import (
     command_evaluation,
 )
 from optrove.replay.device_choice import TargetDevice
-from optrove.replay.environments import Environments, Release, releases_between, version_key
+from optrove.replay.environments import (
+    Environments,
+    Release,
+    releases_between,
+    run_in,
+    version_key,
+)
 from optrove.replay.planning import PlannedJob
 from optrove.replay.runner import run_jobs
 from optrove.report.draw_text import draw_text
 from optrove.serializer.hashes import placement_hash
+from trove_rows import tensor
 
 WORKER = str(Path(__file__).parents[2] / "support" / "release_worker.py")
 RELEASES = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5")
@@ -103,7 +111,7 @@ def test_a_search_needs_few_releases():
     (boundary,) = found.boundaries
     assert (boundary.last_good, boundary.first_bad) == ("036", "037")
     assert len(set(calls)) <= 9
-    assert calls[-2:] == ["036", "037"]  # both ends once more
+    assert calls[-4:] == ["036", "037"] * 2  # both ends twice more
 
 
 def test_a_change_that_does_not_repeat_is_not_confirmed():
@@ -116,7 +124,7 @@ def test_a_change_that_does_not_repeat_is_not_confirmed():
 
     found = bisect("made", ["a"], ("1.0", "1.1"), evaluate, lambda _: None)
     assert [each.confirmed for each in found.boundaries] == [False]
-    assert "a second test differed" in "\n".join(draw_text(bisection_document(found), 100))
+    assert "a further test differed" in "\n".join(draw_text(bisection_document(found), 100))
 
 
 def test_outputs_that_cannot_be_described_are_not_compared():
@@ -126,6 +134,16 @@ def test_outputs_that_cannot_be_described_are_not_compared():
 
     found = bisect("made", ["a"], RELEASES, evaluate, lambda _: None)
     assert (found.boundaries, found.unchanged) == ((), 1)
+
+
+def test_tensors_are_not_numbered_alike_where_the_arguments_cannot_be_described():
+    def evaluate(release, ids):
+        dtype = "bfloat16" if release < "1.4" else "float32"
+        output = tensor(32, 32, dtype=dtype, number=int(release > "1.2"))
+        return {each: result("x", each, Outcome.PASSED, outputs=(output,)) for each in ids}
+
+    (found,) = bisect("made", ["a"], RELEASES, evaluate, lambda _: None).boundaries
+    assert (found.last_good, found.first_bad) == ("1.3", "1.4")
 
 
 def test_nothing_that_ran_with_both_is_an_error():
@@ -145,6 +163,13 @@ def test_the_exit_code_of_a_command_decides(command, outcome, tmp_path):
 
     result = command_evaluation(command, Fake(), seconds=60)("1.0", [COMMAND])[COMMAND]
     assert result.attempt.outcome is outcome
+
+
+def test_a_command_that_takes_too_long_ends_with_its_processes(tmp_path):
+    command = f"(sleep 1; touch {tmp_path}/late) & wait"
+    assert run_in(tmp_path / "bin" / "python", command, 0.1) == (None, "")
+    time.sleep(2)
+    assert not (tmp_path / "late").exists()
 
 
 def test_a_release_that_cannot_be_installed_is_not_run(tmp_path):
@@ -244,10 +269,14 @@ def test_an_environment_has_the_release_optrove_and_everything_else_of_this_one(
         evaluate = command_evaluation(command, environments, seconds=60)
         found = bisect("made-up", [COMMAND], ("1.0", "1.1", "1.2"), evaluate, lambda _: None)
         assert [(each.last_good, each.first_bad) for each in found.boundaries] == [("1.1", "1.2")]
-        places = list(environments.made.values())
+        kept = Environments("made-up")
+        kept.python("1.0")
+        kept.remove()
+        assert kept.has("1.0")  # made before
+        places = list(environments.used.values())
     finally:
         environments.remove()
-    assert places
+    assert len(places) == 3
     assert not any(place.exists() for place in places)
 
 
