@@ -10,6 +10,7 @@ else, such as torch and pytest, comes from the environment that runs. They are k
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import html
 import json
@@ -47,6 +48,7 @@ _VERSION: Final = re.compile(
 )
 _STAGES: Final = {"dev": -4, "a": -3, "b": -2, "rc": -1, "post": 1}
 _COMPLETE: Final = "optrove-complete"
+_OPTROVE: Final = "optrove-digest"
 _OVERLAY: Final = "zz-optrove-overlay.pth"
 
 
@@ -181,11 +183,13 @@ class Environments:
         """Return the interpreter with a release; UnusableRelease if it cannot be installed."""
         place = self.path(version)
         if version not in self.used:
-            if not self.has(version):
-                self.made.add(place)
-                self._make(version, place)
-            # optrove may have changed since the environment was made.
-            self._install(place, "--no-deps", "--force-reinstall", str(_own_wheel(place)))
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with (self.directory / f"{place.name}.lock").open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not self.has(version):
+                    self.made.add(place)
+                    self._make(version, place)
+                self._install_optrove(place)
             self.used[version] = place
         return place / "bin" / "python"
 
@@ -197,7 +201,6 @@ class Environments:
     def _make(self, version: str, place: Path) -> None:
         self.log(f"making an environment with {self.package} {version}")
         shutil.rmtree(place, ignore_errors=True)
-        place.parent.mkdir(parents=True, exist_ok=True)
         uv = shutil.which("uv")
         make = [uv, "venv", "-q", "--python", sys.executable, str(place)]
         if uv is None:
@@ -213,6 +216,19 @@ class Environments:
         (_packages(python) / _OVERLAY).write_text(overlay)
         _write_scripts(python)
         (place / _COMPLETE).touch()
+
+    def _install_optrove(self, place: Path) -> None:
+        """Install the optrove that runs, unless another process, which may use it, has done so."""
+        files = _own_wheel()
+        digest, known = _digest(repr(sorted(files.items())).encode()), place / _OPTROVE
+        if known.exists() and known.read_text() == digest:
+            return
+        wheel = place / f"optrove-{__version__}-py3-none-any.whl"
+        with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+        self._install(place, "--no-deps", "--force-reinstall", str(wheel))
+        known.write_text(digest)
 
     def _install(self, place: Path, *what: str) -> None:
         python, uv = str(place / "bin" / "python"), shutil.which("uv")
@@ -242,8 +258,8 @@ def _write_scripts(python: Path) -> None:
         script.chmod(0o755)
 
 
-def _own_wheel(place: Path) -> Path:
-    """Write a wheel of the optrove that runs, and return its path."""
+def _own_wheel() -> dict[str, bytes]:
+    """Return the files of a wheel of the optrove that runs, by name."""
     root = Path(__file__).parents[1]
     facts = f"optrove-{__version__}.dist-info"
     files = {
@@ -262,11 +278,7 @@ def _own_wheel(place: Path) -> Path:
         f"{name},sha256={_digest(content)},{len(content)}\n" for name, content in files.items()
     )
     files[f"{facts}/RECORD"] = f"{record}{facts}/RECORD,,\n".encode()
-    path = place / f"optrove-{__version__}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return path
+    return files
 
 
 def _digest(content: bytes) -> str:
