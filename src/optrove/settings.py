@@ -6,6 +6,7 @@ import os
 import stat
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,8 +42,18 @@ class Variable:
         raise BadSetting(f"{self.name} is {text!r}; set it to 1 or 0")
 
 
+class Numerics(Enum):
+    """How a shadow computes: as the hardware does where that is known, or in float32."""
+
+    HARDWARE = "hardware"
+    IDEAL = "ideal"
+
+
 BOARD = Variable("OPTROVE_BOARD", "mock board to run on, unless --board is given")
 SHADOW = Variable("OPTROVE_SHADOW", "1: mock boards compute numbers with torch")
+NUMERICS = Variable(
+    "OPTROVE_NUMERICS", "numbers of shadows: hardware or ideal  [default: hardware]"
+)
 SIM = Variable("OPTROVE_SIM", "directory of the simulator and its compiler, for --device sim")
 STORE = Variable("OPTROVE_STORE", "trove to use, unless --store is given")
 CACHE = Variable("OPTROVE_CACHE", "mock boards' files  [default: ~/.cache/optrove]")
@@ -56,6 +67,16 @@ RAY = Variable("RAY_ADDRESS", "Ray cluster of --engine ray  [default: the local 
 INDEX = Variable("PIP_INDEX_URL", "package index of optrove bisect  [default: PyPI]")
 
 VARIABLES = tuple(each for each in tuple(globals().values()) if isinstance(each, Variable))
+
+
+def find_numerics(asked: str | None = None) -> Numerics:
+    """Return how shadows compute: as asked, else as OPTROVE_NUMERICS says."""
+    chosen = asked or NUMERICS.value or Numerics.HARDWARE.value
+    try:
+        return Numerics(chosen)
+    except ValueError:
+        where = "numerics" if asked else NUMERICS.name
+        raise BadSetting(f"{where} is {chosen!r}; set it to hardware or ideal") from None
 
 
 def package_index() -> str:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from optrove.settings import NUMERICS, Numerics, environment
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -191,6 +193,22 @@ running_options = together(
 """The options of commands that execute cases."""
 
 
+def _set_numerics(context: click.Context, _: click.Parameter, given: str | None) -> None:
+    """Pass the option on to this process and those that it starts."""
+    if given is not None:
+        context.with_resource(environment({NUMERICS.name: given}))
+
+
+numerics_option: Final = click.option(
+    "--numerics",
+    type=click.Choice([each.value for each in Numerics]),
+    expose_value=False,
+    callback=_set_numerics,
+    help="Numbers of a shadow. hardware: as ttnn's kernels compute, where that is known. ideal: in "
+    "float32, rounded once  [default: OPTROVE_NUMERICS, else hardware]",
+)
+
+
 DEVICES: Final = ("hw", "mock", "shadow", "sim")
 """The kinds of devices that --device takes."""
 
@@ -228,6 +246,7 @@ def device_options(*, modules: bool = False, torch: bool = True) -> Callable[[_C
             metavar="NAME",
             help=f"Mock or simulated board to run on  [default: {board}]",
         ),
+        numerics_option,
     )
     if not torch:
         return together(*own)

@@ -19,6 +19,7 @@ from optrove.cli.options import (
     log,
     log_recovered,
     nested_option,
+    numerics_option,
     show,
     store_option,
 )
@@ -66,6 +67,7 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 @store_option
 @click.option("--board", metavar="NAME", help="Mock board to run on  [default: OPTROVE_BOARD]")
 @click.option("--shadow", is_flag=True, help="Compute numerics with torch on the mock board.")
+@numerics_option
 @click.option("--sim", metavar="BOARD", help="Simulated board to run on, with real kernels.")
 @click.option(
     "--backend",

@@ -24,6 +24,7 @@ from optrove.cli.options import (
     log_recovered,
     model_option,
     nanoseconds,
+    numerics_option,
     op_option,
     run_option,
     running_options,
@@ -563,6 +564,7 @@ def _download_text(releases: Sequence[Release], environments: Environments) -> s
     metavar="NAME",
     help="Mock or simulated board  [default: OPTROVE_BOARD, else the recorded one]",
 )
+@numerics_option
 @running_options
 @store_option
 @json_option

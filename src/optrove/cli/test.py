@@ -16,6 +16,7 @@ from optrove.cli.options import (
     json_option,
     log,
     log_recovered,
+    numerics_option,
     seed_option,
     show,
     store_option,
@@ -88,6 +89,7 @@ def testgen(
     help="Kind of device on which it fails.",
 )
 @click.option("--board", metavar="NAME", help="Mock or simulated board on which it fails.")
+@numerics_option
 @click.option(
     "--trials",
     metavar="N",

@@ -25,6 +25,11 @@ _FLAGS: dict[str, dict[str, Any]] = {
         "action": "store_true",
         "help": "compute numbers on the mock board: torch runs beside each op (env OPTROVE_SHADOW)",
     },
+    "--optrove-numerics": {
+        "choices": ("hardware", "ideal"),
+        "help": "numbers of --optrove-shadow: hardware, as kernels compute where that is known, or "
+        "ideal, in float32 (env OPTROVE_NUMERICS; default: hardware)",
+    },
     "--optrove-sim": {
         "metavar": "BOARD",
         "help": "run ttnn with its real kernels on this simulated board (needs OPTROVE_SIM)",

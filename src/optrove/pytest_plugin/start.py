@@ -167,7 +167,7 @@ def _start_board(config: pytest.Config, options: Namespace) -> None:
             "add --optrove-shadow, or use hardware"
         )
     stack = ExitStack()
-    board = stack.enter_context(mock_board(name, shadow=shadow))
+    board = stack.enter_context(mock_board(name, shadow=shadow, numerics=options.optrove_numerics))
     config.add_cleanup(stack.close)
     # `optrove trace`, which sets the directory, prints hints with the names of its own options.
     hinting = not shadow and _given(options, "optrove_journal") is None

@@ -18,7 +18,7 @@ from optrove.frameworks.ttnn.board.runtime import (
 from optrove.frameworks.ttnn.board.table import Board, find_board
 from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
 from optrove.model.records import DeviceKind
-from optrove.settings import SHADOW, cache_directory, conceal, environment
+from optrove.settings import SHADOW, cache_directory, conceal, environment, find_numerics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,13 +28,15 @@ MOCK_ATTRIBUTE = "__optrove_runtime__"
 
 
 @contextmanager
-def mock_board(name: str, *, shadow: bool = False) -> Iterator[Board]:
+def mock_board(name: str, *, shadow: bool = False, numerics: str | None = None) -> Iterator[Board]:
     """Run the real ttnn on a mock board inside the block.
 
     Arguments are validated, output specs inferred and memory allocated as on the real board;
     kernels never run, so values read back mean nothing, unless ``shadow`` (or OPTROVE_SHADOW=1)
-    computes them with torch beside each op. The environment is restored afterwards. ttnn stays on
-    this board until the process ends: one process, one board.
+    computes them with torch beside each op: with ``numerics="hardware"``, the default, as ttnn's
+    kernels do where that is known, with ``"ideal"`` (or OPTROVE_NUMERICS=ideal) in float32. The
+    environment is restored afterwards. ttnn stays on this board until the process ends: one
+    process, one board.
 
     >>> import optrove
     >>> with optrove.mock_board("n300"):  # doctest: +SKIP
@@ -53,7 +55,7 @@ def mock_board(name: str, *, shadow: bool = False) -> Iterator[Board]:
             return
         from optrove.frameworks.ttnn.shadow.shadow import shadow_numerics
 
-        stack.enter_context(shadow_numerics(ttnn))
+        stack.enter_context(shadow_numerics(ttnn, find_numerics(numerics)))
         yield board
 
 

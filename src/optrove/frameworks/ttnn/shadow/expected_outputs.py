@@ -27,6 +27,7 @@ from optrove.frameworks.ttnn.shadow.prepared_weights import (
 from optrove.frameworks.ttnn.signatures import Signatures
 
 if TYPE_CHECKING:
+    from optrove.frameworks.ttnn.shadow.hardware import HardwareNumerics
     from optrove.frameworks.ttnn.shadow.host_mirrors import MirrorOrMissing
 
 # Keywords that choose a command queue; no golden function takes them.
@@ -224,10 +225,16 @@ Expectation: TypeAlias = "list[GoldenCall] | ChipResults | WeightedCall | Missin
 class ExpectedOutputs:
     """The expected outputs of calls of one loaded ttnn, from the mirrors of their inputs."""
 
-    def __init__(self, ttnn: Any, torch: Any, signatures: Signatures | None = None) -> None:
+    def __init__(
+        self,
+        ttnn: Any,
+        torch: Any,
+        signatures: Signatures | None = None,
+        hardware: HardwareNumerics | None = None,
+    ) -> None:
         self.mirrors = HostMirrors(ttnn)
         self._signatures = signatures or Signatures()
-        self.golden = GoldenFunctions(ttnn, torch, self.mirrors, self._signatures)
+        self.golden = GoldenFunctions(ttnn, torch, self.mirrors, self._signatures, hardware)
         self.weights = PreparedWeights(ttnn, torch, self.mirrors, self.golden)
         self._torch = torch
 

@@ -9,7 +9,7 @@ guessed: if a golden function raises, or returns another shape than ttnn, the ou
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +33,7 @@ from optrove.frameworks.ttnn.shadow.host_mirrors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from optrove.frameworks.ttnn.shadow.hardware import CallFacts, HardwareNumerics
     from optrove.frameworks.ttnn.signatures import Overload, Signatures
 
 
@@ -127,12 +128,24 @@ class GoldenCall:
 
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
+    facts: CallFacts | None = None
 
 
 class GoldenFunctions:
-    """Prepare and evaluate golden functions of one loaded ttnn."""
+    """Prepare and evaluate golden functions of one loaded ttnn.
 
-    def __init__(self, ttnn: Any, torch: Any, mirrors: HostMirrors, signatures: Signatures) -> None:
+    With ``hardware``, calls that it knows are computed as the hardware does.
+    """
+
+    def __init__(
+        self,
+        ttnn: Any,
+        torch: Any,
+        mirrors: HostMirrors,
+        signatures: Signatures,
+        hardware: HardwareNumerics | None = None,
+    ) -> None:
+        self._hardware = hardware
         self._ttnn = ttnn
         self._torch = torch
         self._mirrors = mirrors
@@ -199,13 +212,24 @@ class GoldenFunctions:
             )
             if inputs:
                 keywords |= call_facts(name, inputs[0])
-            if keywords.get(CHIPS) is not None and name in IDLE:
-                return self._per_chip(operation, arguments, keywords, chips)
-            if chips == 1 and not self._only_reads(operation):
-                return [self._torch_arguments(operation, arguments, keywords)]
-            return self._per_chip(operation, arguments, keywords, chips)
+            several = chips > 1 or self._only_reads(operation)
+            if several or (keywords.get(CHIPS) is not None and name in IDLE):
+                calls = self._per_chip(operation, arguments, keywords, chips)
+            else:
+                calls = [self._torch_arguments(operation, arguments, keywords)]
+            return self._with_facts(calls, inputs, keywords)
         except Exception as error:  # noqa: BLE001 - ttnn's code on foreign arguments; it is counted
             return Missing(name, f"its golden function refused the arguments: {first_line(error)}")
+
+    def _with_facts(
+        self, calls: list[GoldenCall], inputs: list[Any], keywords: Mapping[str, Any]
+    ) -> list[GoldenCall]:
+        """Add to the calls what the hardware's arithmetic depends on; shared calls stay shared."""
+        if self._hardware is None:
+            return calls
+        facts = self._hardware.facts(inputs, keywords)
+        known = {id(call): replace(call, facts=facts) for call in calls}
+        return [known[id(call)] for call in calls]
 
     def answers(
         self, operation: Any, calls: list[GoldenCall] | Missing, result: Any
@@ -219,7 +243,7 @@ class GoldenFunctions:
         try:
             for call in calls:
                 if id(call) not in done:
-                    done[id(call)] = self._run(operation, call)
+                    done[id(call)] = self._run(operation, call, outputs)
         except Exception as error:  # noqa: BLE001 - any golden may raise anything; it is counted
             missing = Missing(name, f"its golden function raised {first_line(error)}")
             return [(tensor, missing) for tensor in outputs]
@@ -409,7 +433,7 @@ class GoldenFunctions:
         narrow = value.dtype in (torch.bfloat16, torch.float16)
         return value.to(torch.float32) if narrow else value.clone()
 
-    def _run(self, operation: Any, call: GoldenCall) -> Any:
+    def _run(self, operation: Any, call: GoldenCall, outputs: list[Any]) -> Any:
         function = self.function(operation)
         assert function is not None  # noqa: S101 - narrows the type; prepare has looked
         name, decorators = operation.python_fully_qualified_name, self._ttnn.decorators
@@ -417,8 +441,12 @@ class GoldenFunctions:
         if name not in NOT_WIDENED:
             values = mapped(self._widen, values)
         if not name.endswith("_bw"):
+            golden = partial(function, *values[0], **values[1])
             with self._torch.no_grad():
-                return function(*values[0], **values[1])
+                if self._hardware is None or call.facts is None or not outputs:
+                    return golden()
+                output = outputs[0].dtype.name
+                return self._hardware.answer(name, call.facts, output, values, golden)
         if hasattr(decorators, "prepare_backward_golden_inputs"):
             values = decorators.prepare_backward_golden_inputs(values)
         return function(*values[0], **values[1])

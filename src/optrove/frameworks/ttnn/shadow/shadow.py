@@ -6,8 +6,8 @@ output's dtype by ttnn's own host packing, and a call that reads the tensor back
 
 Limits. The output of an op without a golden function has no values, and neither has anything that
 is computed from it: the report counts them, and reading one raises NoNumbers. Random ops draw from
-torch, not from the device's generator. Accumulation order, math fidelity and approximation modes of
-the hardware are not modeled. On meshes each chip is computed by itself; of the ops that communicate
+torch, not from the device's generator. Ops that ``hardware`` knows are computed as ttnn's kernels
+do, all others in float32. On meshes each chip is computed by itself; of the ops that communicate
 between chips only all_gather, all_reduce, reduce_scatter and mesh_partition are supported.
 Arguments that an op is known to write to without returning them (batch_norm's running statistics)
 have no values afterwards. Weights that a convolution has prepared have values for convolutions
@@ -48,6 +48,7 @@ from optrove.frameworks.ttnn.shadow.transfers import (
     settled_call,
     shadow_calls,
 )
+from optrove.settings import Numerics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -130,7 +131,7 @@ def set_shadow_mirror(ttnn: Any, tensor: Any, mirror: MirrorOrMissing) -> None:
 
 
 @contextmanager
-def shadow_numerics(ttnn: Any) -> Iterator[Report]:
+def shadow_numerics(ttnn: Any, numerics: Numerics = Numerics.HARDWARE) -> Iterator[Report]:
     """Compute the values of every op call on the mock board inside the block.
 
     Entered again inside itself, or in another thread, it changes nothing and returns the report of
@@ -140,7 +141,7 @@ def shadow_numerics(ttnn: Any) -> Iterator[Report]:
         installed = getattr(ttnn, SHADOW_ATTRIBUTE, None)
         if installed is None:
             with unpatched(ttnn):
-                installed = _install(ttnn)
+                installed = _install(ttnn, numerics)
         installed.blocks += 1
     try:
         yield installed.report
@@ -162,9 +163,9 @@ class _Installed:
     blocks: int = 0
 
 
-def _install(ttnn: Any) -> _Installed:
+def _install(ttnn: Any, numerics: Numerics) -> _Installed:
     """Install all patches, or none."""
-    shadow = _Shadow(ttnn, _import_torch())
+    shadow = _Shadow(ttnn, _import_torch(), numerics)
     with ExitStack() as undo:
         for owner, name, replacement in shadow.patches():
             original = getattr(owner, name)
@@ -189,13 +190,23 @@ def _import_torch() -> Any:
         ) from error
 
 
+def _hardware(ttnn: Any, numerics: Numerics) -> Any:
+    """Return the arithmetic of the hardware; None for ideal numerics."""
+    if numerics is Numerics.IDEAL:
+        return None
+    # It imports torch, which is needed only here.
+    from optrove.frameworks.ttnn.shadow.hardware import HardwareNumerics
+
+    return HardwareNumerics(ttnn)
+
+
 class _Shadow:
     """The mirrors of one loaded ttnn, and the patches that maintain them."""
 
-    def __init__(self, ttnn: Any, torch: Any) -> None:
+    def __init__(self, ttnn: Any, torch: Any, numerics: Numerics) -> None:
         self.report = Report()
         self._ttnn = ttnn
-        self._expected = ExpectedOutputs(ttnn, torch)
+        self._expected = ExpectedOutputs(ttnn, torch, hardware=_hardware(ttnn, numerics))
         self.mirrors = self._expected.mirrors
         self._golden = self._expected.golden
         self.traced = TracedCalls(ttnn, self.mirrors)

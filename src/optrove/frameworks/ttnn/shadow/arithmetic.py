@@ -1,0 +1,285 @@
+"""The arithmetic of a Tensix core on torch tensors: rounding, matrix unit, packer.
+
+Values are float32 tensors whose numbers are exactly representable in the format at hand. The matrix
+unit (FPU) multiplies 5 bits of one operand's significand by 7 bits of the other's, in up to four
+passes ("fidelity phases"), sums eight products at a time on the exponent of the largest, and adds
+the sum to the destination register, which is bfloat16 or float32. It rounds half away from zero,
+has no subnormal numbers, and knows no infinity or NaN among its inputs: their exponent is one more
+than the largest. Each function here was held against the outputs of ttnn's kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+torch: Any = import_module("torch")
+
+FACE: Final = 16
+TILE: Final = 32
+GROUP: Final = 8
+
+# Bits of the significand behind the point: of one operand of the matrix unit in its first pass and
+# in its second, and of a sum of products.
+RIGHT_HIGH, RIGHT_LOW, LEFT_HIGH, SUM = 4, 9, 6, 10
+
+SMALLEST: Final = 2.0**-126
+LARGEST: Final = 3.3895313892515355e38
+"""The largest bfloat16."""
+
+# Products that are summed one by one, and roundings of the destination, per multiplication: with
+# more, sums are taken by torch, and rounded less often.
+EXACT_PRODUCTS: Final = 1 << 23
+ROUNDINGS: Final = 1 << 28
+
+
+def flushed(values: Any) -> Any:
+    """Return the values without subnormal numbers."""
+    return torch.where(values.abs() < SMALLEST, torch.zeros_like(values), values)
+
+
+def nearest_even(values: Any) -> Any:
+    """Round to bfloat16, halves to the even neighbor."""
+    return values.to(torch.bfloat16).to(torch.float32)
+
+
+def half_away(values: Any) -> Any:
+    """Round to bfloat16, halves away from zero; too large becomes infinite, subnormal zero."""
+    bits = values.view(torch.int32).add(0x8000).bitwise_and_(-0x10000)
+    return flushed(bits.view(torch.float32))
+
+
+def truncated(values: Any) -> Any:
+    """Cut to bfloat16."""
+    return values.view(torch.int32).bitwise_and(-0x10000).view(torch.float32)
+
+
+def power(values: Any) -> Any:
+    """Return the power of two of each value's exponent; zero for zero."""
+    if values.dtype == torch.float64:
+        return values.view(torch.int64).bitwise_and(0x7FF0 << 48).view(torch.float64)
+    return values.view(torch.int32).bitwise_and(0x7F80 << 16).view(torch.float32)
+
+
+def whole_half_away(values: Any) -> Any:
+    """Round to whole numbers, halves away from zero."""
+    return torch.trunc(values + torch.copysign(torch.full_like(values, 0.5), values))
+
+
+def registers(*operands: Any) -> list[Any]:
+    """Return operands as the matrix unit reads them.
+
+    Infinity and NaN are numbers of the next exponent, which only float64 can hold.
+    """
+    operands = tuple(map(flushed, operands))
+    if all(bool(torch.isfinite(values).all()) for values in operands):
+        return [*operands]
+    return [_numbered(values) for values in operands]
+
+
+def _numbered(values: Any) -> Any:
+    """Return float64 values, those without a number as numbers of exponent 128."""
+    bits = values.view(torch.int32)
+    significand = 1 + (bits & 0x7FFFFF).to(torch.float64) * 2.0**-23
+    beyond = torch.where(bits < 0, -significand, significand) * 2.0**128
+    return torch.where(torch.isfinite(values), values.to(torch.float64), beyond)
+
+
+def written(values: Any, *, wide: bool) -> Any:
+    """Return values as the destination register holds them: bfloat16, or float32 if ``wide``."""
+    if not wide and values.dtype == torch.float32:
+        return half_away(values)
+    step = power(values) * 2.0 ** (-23 if wide else -7)
+    rounded = whole_half_away(values / torch.where(step == 0, 1.0, step)) * step
+    return flushed(rounded.to(torch.float32))
+
+
+def add(left: Any, right: Any, *, wide: bool = False) -> Any:
+    """Add on the matrix unit: the smaller operand loses bits before the sum is rounded."""
+    left, right = registers(*torch.broadcast_tensors(left, right))
+    swapped = right.abs() > left.abs()
+    large, small = torch.where(swapped, right, left), torch.where(swapped, left, right)
+    step = power(large) * 2.0**-SUM
+    step = torch.where(step == 0, 1.0, step)
+    return written(large + whole_half_away(small / step) * step, wide=wide)
+
+
+def multiply(left: Any, right: Any, phases: int, *, wide: bool = False) -> Any:
+    """Multiply element by element on the matrix unit; ``left`` is its operand of five bits."""
+    left, right = registers(*torch.broadcast_tensors(left, right))
+    scale = power(left) * power(right)
+    total = torch.zeros_like(left)
+    for phase in range(phases):
+        product = _part(left, phase & 1, RIGHT_HIGH, RIGHT_LOW)
+        product = product * _part(right, phase & 2, LEFT_HIGH, SUM)
+        nominal = scale * _shrunk(phase)
+        step = torch.maximum(nominal, power(total)) * 2.0 ** -(23 if wide else SUM)
+        step = torch.where(step == 0, 1.0, step)
+        summed = torch.floor(product / step + 0.5) + whole_half_away(total / step)
+        total = written(summed * step, wide=wide).to(left.dtype)
+    return total.to(torch.float32)
+
+
+def _shrunk(phase: int) -> float:
+    """Return by how much the products of a phase are smaller than those of the first."""
+    return 2.0 ** (-5 * (phase & 1) - 7 * (phase >> 1))
+
+
+def _part(values: Any, low: int, high_bits: int, low_bits: int) -> Any:
+    """Return the leading bits of each significand, or those that follow them."""
+    scale = power(values)
+    ratio = values / torch.where(scale == 0, 1.0, scale)
+    high = torch.trunc(ratio * 2.0**high_bits) * 2.0**-high_bits
+    if not low:
+        return high * scale
+    return (torch.trunc(ratio * 2.0**low_bits) * 2.0**-low_bits - high) * scale
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixUnit:
+    """How a kernel uses the matrix unit: passes, destination, and how blocks of K are summed."""
+
+    phases: int = 4
+    wide: bool = False
+    blocks_in_l1: bool = False
+
+    def matmul(self, left: Any, right: Any, block: int, *, keeps_last: bool = False) -> Any:
+        """Multiply matrices, whose inner dimension comes in blocks of so many elements.
+
+        With ``blocks_in_l1`` the packer sums the blocks but the last in L1, the last as well if
+        ``keeps_last`` (a bias follows); otherwise all are summed in the destination register.
+        """
+        left, right = registers(left, right)
+        inner = left.shape[-1]
+        count = -(-inner // block)
+        if not self.blocks_in_l1 or count <= (1 if keeps_last else 2):
+            return self._block(left, right, None)
+        total = None
+        for start in range(0, inner, block):
+            part = left[..., start : start + block], right[..., start : start + block, :]
+            if start + block >= inner and not keeps_last:
+                return self._block(*part, total)
+            partial = self._block(*part, None)
+            total = partial if total is None else self._sum_in_l1(total, partial)
+        return total
+
+    def _sum_in_l1(self, total: Any, partial: Any) -> Any:
+        total = total + partial
+        return total if self.wide else nearest_even(total)
+
+    def _block(self, left: Any, right: Any, total: Any) -> Any:
+        """Add the product of two blocks to the destination register."""
+        size = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        shape = (*size, left.shape[-2], right.shape[-1])
+        inner = left.shape[-1]
+        products = self.phases * inner * torch.Size(shape).numel()
+        if total is None:
+            total = torch.zeros(shape, dtype=torch.float32)
+        if products <= EXACT_PRODUCTS or left.dtype == torch.float64:
+            return self._exact(left, right, total)
+        if self.wide:
+            return sum((a @ b for a, b in self._passes(left, right)), total)
+        return self._stepwise(left, right, total, products)
+
+    def _exact(self, left: Any, right: Any, total: Any) -> Any:
+        """Sum as the hardware does, product by product."""
+        inner = left.shape[-1]
+        if inner % FACE:
+            left = torch.nn.functional.pad(left, (0, FACE - inner % FACE))
+            right = torch.nn.functional.pad(right, (0, 0, 0, FACE - inner % FACE))
+        for start in range(0, left.shape[-1], TILE):
+            for phase in range(self.phases):
+                first = _part(left[..., start : start + TILE], phase & 2, LEFT_HIGH, SUM)
+                second = _part(
+                    right[..., start : start + TILE, :], phase & 1, RIGHT_HIGH, RIGHT_LOW
+                )
+                scales = (
+                    power(left[..., start : start + TILE]),
+                    power(right[..., start : start + TILE, :]) * _shrunk(phase),
+                )
+                for face in range(0, first.shape[-1], FACE):
+                    groups = [
+                        _sum_of_products(first, second, *scales, slice(place, place + GROUP))
+                        for place in range(face, face + FACE, GROUP)
+                    ]
+                    total = self._accumulated(total, groups)
+        return total
+
+    def _accumulated(self, total: Any, groups: list[tuple[Any, Any]]) -> Any:
+        kind = torch.float64 if self.wide else groups[0][0].dtype
+        total = total.to(kind)
+        (one, scale), (other, second) = groups
+        largest = torch.maximum(torch.maximum(scale, second).to(kind), power(total))
+        step = largest * 2.0 ** -(23 if self.wide else SUM)
+        step = torch.where(step == 0, 1.0, step)
+        whole = whole_half_away(total / step)
+        for part in (one, other):
+            whole = whole + torch.floor(part.to(kind) / step + 0.5)
+        return written(whole * step, wide=self.wide)
+
+    def _passes(self, left: Any, right: Any) -> list[tuple[Any, Any]]:
+        """Return the pairs of operands whose products the phases sum."""
+        high = _part(left, 0, LEFT_HIGH, SUM)
+        if self.phases == 1:
+            return [(high, _part(right, 0, RIGHT_HIGH, RIGHT_LOW))]
+        if self.phases == 2:  # noqa: PLR2004 - HiFi2
+            return [(high, right)]
+        if self.phases == 3:  # noqa: PLR2004 - HiFi3
+            return [(high, right), (left - high, _part(right, 0, RIGHT_HIGH, RIGHT_LOW))]
+        return [(left, right)]
+
+    def _stepwise(self, left: Any, right: Any, total: Any, products: int) -> Any:
+        """Sum sixteen products by torch, and round the destination after each step."""
+        roundings = products // FACE
+        step = FACE * -(-roundings // ROUNDINGS)
+        pairs = [
+            (_part(left, phase & 2, LEFT_HIGH, SUM), _part(right, phase & 1, RIGHT_HIGH, RIGHT_LOW))
+            for phase in range(self.phases)
+        ]
+        for start in range(0, left.shape[-1], TILE if step < TILE else step):
+            stop = start + max(TILE, step)
+            for first, second in pairs:
+                for place in range(start, min(stop, left.shape[-1]), step):
+                    part = slice(place, place + step)
+                    total = _rounded_sum(total, first[..., part] @ second[..., part, :])
+        return total
+
+
+def _rounded_sum(total: Any, sums: Any) -> Any:
+    """Add sums of products to a bfloat16 destination, which holds few bits more than it keeps."""
+    step = torch.maximum(power(total), power(sums)).mul_(2.0**-SUM).clamp_(min=SMALLEST)
+    return half_away(sums.div_(step).round_().mul_(step).add_(total))
+
+
+def _sum_of_products(
+    left: Any, right: Any, left_scale: Any, right_scale: Any, part: slice
+) -> tuple[Any, Any]:
+    """Return the sums of eight products on their largest exponent, and that exponent's power."""
+    scales = left_scale[..., part, None] * right_scale[..., None, part, :]
+    largest = scales.amax(-2)
+    step = torch.where(largest == 0, 1.0, largest * 2.0**-SUM)
+    products = left[..., part, None] * right[..., None, part, :] / step[..., None, :]
+    return whole_half_away(products).sum(-2) * step, largest
+
+
+def one_bit_less(values: Any) -> Any:
+    """Round to bfloat16 without its last bit, halves away: as the packer reads for block floats."""
+    return values.view(torch.int32).add(0x10000).bitwise_and_(-0x20000).view(torch.float32)
+
+
+def block_float(values: Any, bits: int) -> Any:
+    """Pack bfloat16 values to a format of ``bits`` bits that shares exponents, and back.
+
+    Sixteen neighbors in a row share the exponent of the largest. Halves are rounded away from
+    zero to eight bits, and further bits are cut.
+    """
+    values = flushed(values).clamp(-LARGEST, LARGEST)
+    width = values.shape[-1]
+    rows = torch.nn.functional.pad(values, (0, -width % FACE)).unflatten(-1, (-1, FACE))
+    step = power(rows).amax(-1, keepdim=True) * 2.0**-6
+    step = torch.where(step == 0, 1.0, step)
+    whole = torch.floor(rows.abs() / step + 0.5).clamp(max=127)
+    cut = 2 ** (8 - bits)
+    packed = torch.copysign(torch.floor(whole / cut) * cut * step, rows)
+    return packed.flatten(-2)[..., :width]

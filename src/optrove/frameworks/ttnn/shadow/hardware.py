@@ -1,0 +1,249 @@
+"""Compute ops as ttnn's kernels do: their rounding, passes, order of sums and formats between ops.
+
+``HardwareNumerics`` stands between the shadow and the golden functions. For the ops that it knows
+it computes the result with the arithmetic of a Tensix core; all others, and calls of forms that it
+does not know, are left to the golden function. What it computes was held against the outputs of the
+kernels (``benchmarks/bench_numerics.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.frameworks.ttnn.shadow import arithmetic as unit
+from optrove.frameworks.ttnn.shadow.arithmetic import TILE, MatrixUnit, torch
+
+if TYPE_CHECKING:
+    from optrove.frameworks.ttnn.shadow.golden import GoldenCall
+
+PHASES: Final = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
+BLOCK_BITS: Final = {"BFLOAT8_B": 8, "BFLOAT4_B": 4}
+NARROW: Final = frozenset({"BFLOAT16", *BLOCK_BITS})
+
+# Above this ratio of height and width, ttnn multiplies matrices on a line of cores.
+NARROW_RATIO: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CallFacts:
+    """What a golden function does not see of a call: formats, device and configuration."""
+
+    arch: str
+    columns: int
+    dtypes: tuple[str, ...]
+    in_dram: bool
+    configuration: Any
+    program: Any
+    has_grid: bool
+
+    def is_narrow(self) -> bool:
+        """Return whether all tensors are bfloat16 or block floats."""
+        return bool(self.dtypes) and NARROW.issuperset(self.dtypes)
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareCall:
+    """A call with torch arguments, its facts, and the dtype of its output."""
+
+    facts: CallFacts
+    output: str
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+
+    def take(self, *names: str) -> list[Any]:
+        """Return arguments by place or by name; None for those that are missing."""
+        missing = names[len(self.arguments) :]
+        return [*self.arguments[: len(names)], *(self.keywords.get(name) for name in missing)]
+
+    def has(self, *names: str) -> bool:
+        """Return whether one of these keywords has a value."""
+        return any(self.keywords.get(name) not in (None, False, [], "") for name in names)
+
+
+Answer = Any
+HardwareFunction = Callable[[HardwareCall], Answer]
+
+
+class HardwareNumerics:
+    """Computes calls of one loaded ttnn as the hardware does, where it knows how."""
+
+    def __init__(self, ttnn: Any) -> None:
+        self._ttnn = ttnn
+
+    def facts(self, tensors: list[Any], keywords: Mapping[str, Any]) -> CallFacts | None:
+        """Return the facts of a call; None if it has no tensor on a device."""
+        on_device = [tensor for tensor in tensors if tensor.device() is not None]
+        if not on_device:
+            return None
+        device = on_device[0].device()
+        dram = self._ttnn.DRAM_MEMORY_CONFIG
+        return CallFacts(
+            device.arch().name.lower(),
+            int(device.compute_with_storage_grid_size().x),
+            tuple(tensor.dtype.name for tensor in tensors),
+            all(tensor.memory_config() == dram for tensor in on_device),
+            keywords.get("compute_kernel_config") or keywords.get("compute_config"),
+            keywords.get("program_config"),
+            keywords.get("core_grid") is not None,
+        )
+
+    def answer(
+        self, name: str, prepared: GoldenCall, output: str, golden: Callable[[], Any]
+    ) -> Any:
+        """Return the result of a call, by the hardware's arithmetic where that is known."""
+        function, facts = FUNCTIONS.get(name), prepared.facts
+        found = None
+        if function is not None and facts is not None and facts.is_narrow() and output in NARROW:
+            found = function(HardwareCall(facts, output, prepared.arguments, prepared.keywords))
+        if found is not None:
+            return found
+        answer = golden()
+        if output in BLOCK_BITS and isinstance(answer, torch.Tensor) and answer.dim():
+            return pack(unit.nearest_even(answer.to(torch.float32)), output)
+        return answer
+
+
+def pack(values: Any, dtype: str) -> Any:
+    """Return bfloat16 values as the packer writes them in a dtype."""
+    bits = BLOCK_BITS.get(dtype)
+    return values if bits is None else unit.block_float(unit.one_bit_less(values), bits)
+
+
+def typecast(call: HardwareCall) -> Any:
+    """Change the format: only block floats need more than ttnn's own packing."""
+    bits = BLOCK_BITS.get(call.output)
+    if bits is None:
+        return None
+    (values,) = call.take("input_tensor")
+    exact = bits == 8 and call.facts.dtypes[0] == "BFLOAT16"  # noqa: PLR2004 - bits of bfloat8_b
+    return unit.block_float(values if exact else unit.one_bit_less(values), bits)
+
+
+ACTIVATIONS: Final = (
+    "activations",
+    "lhs_activations",
+    "rhs_activations",
+    "input_tensor_a_activations",
+    "input_tensor_b_activations",
+    "post_activations",
+    "fused_activations",
+)
+
+
+def operands(call: HardwareCall) -> tuple[Any, Any] | None:
+    """Return both operands of a binary op, a number as the tile of it that the kernel reads."""
+    left, right = call.take("input_tensor_a", "input_tensor_b")
+    if call.has(*ACTIVATIONS) or left is None or right is None:
+        return None
+    left, right = (
+        each
+        if isinstance(each, torch.Tensor)
+        else unit.nearest_even(torch.tensor(float(each), dtype=torch.float32))
+        for each in (left, right)
+    )
+    return left, right
+
+
+def sum_of(call: HardwareCall, left: float = 1.0, right: float = 1.0) -> Any:
+    """Add or subtract on the matrix unit."""
+    pair = operands(call)
+    if pair is None:
+        return None
+    return pack(unit.add(pair[0] * left, pair[1] * right), call.output)
+
+
+def product_of(call: HardwareCall) -> Any:
+    """Multiply: bfloat16 on the vector unit, block floats on the matrix unit in four passes."""
+    pair = operands(call)
+    if pair is None:
+        return None
+    if BLOCK_BITS.keys().isdisjoint(call.facts.dtypes):
+        return pack(unit.flushed(unit.nearest_even(pair[0] * pair[1])), call.output)
+    return pack(unit.multiply(*pair, PHASES["HiFi4"]), call.output)
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """A compute configuration with its defaults filled in."""
+
+    fidelity: str
+    wide: bool
+    in_l1: bool
+    approximate: bool
+
+    @classmethod
+    def of(
+        cls, call: HardwareCall, fidelity: str, *, wide: bool = False, in_l1: bool = True
+    ) -> Any:
+        """Return the configuration of a call, or the defaults of its op."""
+        given = call.facts.configuration
+        if given is None:
+            return cls(fidelity, wide, in_l1, False)
+        return cls(
+            given.math_fidelity.name,
+            bool(given.fp32_dest_acc_en),
+            bool(given.packer_l1_acc),
+            bool(given.math_approx_mode),
+        )
+
+
+def matrix_product(call: HardwareCall) -> Any:
+    """Multiply matrices; a bias is added on the matrix unit, an activation comes last."""
+    left, right = call.take("input_tensor_a", "input_tensor_b")
+    if call.has("transpose_a"):
+        left = left.transpose(-2, -1)
+    if call.has("transpose_b"):
+        right = right.transpose(-2, -1)
+    bias = call.keywords.get("bias")
+    if left.dim() < 2 or right.dim() < 2:  # noqa: PLR2004 - matrices
+        return None
+    compute = Compute.of(call, _default_fidelity(call.facts))
+    core = MatrixUnit(PHASES[compute.fidelity], compute.wide, compute.in_l1)
+    block = TILE * _block_tiles(call.facts, left.shape, right.shape)
+    product = core.matmul(left, right, block, keeps_last=bias is not None)
+    if bias is not None:
+        product = (
+            unit.add(unit.half_away(product), bias.reshape(-1))
+            if bias.numel() == bias.shape[-1]
+            else None
+        )
+    if product is None or call.has("activation"):
+        return None
+    return pack(unit.half_away(product), call.output)
+
+
+def _default_fidelity(facts: CallFacts) -> str:
+    blocks = facts.dtypes[0] in BLOCK_BITS and facts.dtypes[1] in BLOCK_BITS
+    return "LoFi" if blocks or facts.program is not None or facts.has_grid else "HiFi2"
+
+
+def _block_tiles(facts: CallFacts, left: Any, right: Any) -> int:
+    """Return how many tiles of the inner dimension a core multiplies at a time."""
+    given = getattr(facts.program, "in0_block_w", None)
+    if given is not None:
+        return int(given)
+    inner, height, width = (-(-size // TILE) for size in (left[-1], left[-2], right[-1]))
+    if torch.Size(right[:-2]).numel() > 1:
+        return inner
+    ratio = max(height // width, width // height)
+    line = ratio > NARROW_RATIO or (facts.in_dram and min(height, width) == 1)
+    if line or not facts.in_dram:
+        return 1 if inner % 2 else 2
+    return inner // facts.columns if inner % facts.columns == 0 else 1
+
+
+FUNCTIONS: Final[Mapping[str, HardwareFunction]] = {
+    "ttnn.typecast": typecast,
+    "ttnn.add": sum_of,
+    "ttnn.add_": sum_of,
+    "ttnn.subtract": partial(sum_of, right=-1.0),
+    "ttnn.subtract_": partial(sum_of, right=-1.0),
+    "ttnn.rsub": partial(sum_of, left=-1.0),
+    "ttnn.multiply": product_of,
+    "ttnn.multiply_": product_of,
+    "ttnn.matmul": matrix_product,
+    "ttnn.linear": matrix_product,
+}
