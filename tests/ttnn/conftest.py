@@ -78,8 +78,8 @@ def make(ttnn, device):
 
 @pytest.fixture
 def report(ttnn):
-    """The report of the shadow, which is on during the test."""
-    with optrove.mock_board("galaxy", shadow=True):
+    """The report of the shadow, which is on during the test and rounds each result once."""
+    with optrove.mock_board("galaxy", shadow=True, numerics="ideal"):
         from optrove.frameworks.ttnn.shadow.shadow import active_report
 
         yield active_report()

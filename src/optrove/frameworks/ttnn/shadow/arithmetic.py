@@ -12,7 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 torch: Any = import_module("torch")
 
@@ -25,8 +28,6 @@ GROUP: Final = 8
 RIGHT_HIGH, RIGHT_LOW, LEFT_HIGH, SUM = 4, 9, 6, 10
 
 SMALLEST: Final = 2.0**-126
-LARGEST: Final = 3.3895313892515355e38
-"""The largest bfloat16."""
 
 # Products that are summed one by one, and roundings of the destination, per multiplication: with
 # more, sums are taken by torch, and rounded less often.
@@ -144,18 +145,32 @@ class MatrixUnit:
     wide: bool = False
     blocks_in_l1: bool = False
 
-    def matmul(self, left: Any, right: Any, block: int, *, keeps_last: bool = False) -> Any:
+    def matmul(
+        self,
+        left: Any,
+        right: Any,
+        block: int,
+        *,
+        keeps_last: bool = False,
+        spill: Callable[[Any], Any] | None = None,
+    ) -> Any:
         """Multiply matrices, whose inner dimension comes in blocks of so many elements.
 
         With ``blocks_in_l1`` the packer sums the blocks but the last in L1, the last as well if
-        ``keeps_last`` (a bias follows); otherwise all are summed in the destination register.
+        ``keeps_last`` (a bias follows); otherwise all are summed in the destination register,
+        which goes through ``spill`` between two blocks.
         """
         left, right = registers(left, right)
         inner = left.shape[-1]
         count = -(-inner // block)
-        if not self.blocks_in_l1 or count <= (1 if keeps_last else 2):
-            return self._block(left, right, None)
         total = None
+        if not self.blocks_in_l1 or count <= (1 if keeps_last else 2):
+            if spill is None or self.wide:
+                return self._block(left, right, None)
+            for start in range(0, inner, block):
+                part = left[..., start : start + block], right[..., start : start + block, :]
+                total = self._block(*part, total if total is None else spill(total))
+            return total
         for start in range(0, inner, block):
             part = left[..., start : start + block], right[..., start : start + block, :]
             if start + block >= inner and not keeps_last:
@@ -274,12 +289,14 @@ def block_float(values: Any, bits: int) -> Any:
     Sixteen neighbors in a row share the exponent of the largest. Halves are rounded away from
     zero to eight bits, and further bits are cut.
     """
-    values = flushed(values).clamp(-LARGEST, LARGEST)
     width = values.shape[-1]
-    rows = torch.nn.functional.pad(values, (0, -width % FACE)).unflatten(-1, (-1, FACE))
-    step = power(rows).amax(-1, keepdim=True) * 2.0**-6
+    rows = torch.nn.functional.pad(flushed(values), (0, -width % FACE)).unflatten(-1, (-1, FACE))
+    largest = power(rows).amax(-1, keepdim=True)
+    rows = torch.where((largest == torch.inf) & rows.isfinite(), torch.zeros_like(rows), rows)
+    step = torch.where(largest == torch.inf, 1.0, largest * 2.0**-6)
     step = torch.where(step == 0, 1.0, step)
     whole = torch.floor(rows.abs() / step + 0.5).clamp(max=127)
     cut = 2 ** (8 - bits)
     packed = torch.copysign(torch.floor(whole / cut) * cut * step, rows)
+    packed = torch.where(rows.isfinite(), packed, rows)
     return packed.flatten(-2)[..., :width]

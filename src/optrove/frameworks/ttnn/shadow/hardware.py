@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.ttnn.shadow import arithmetic as unit
 from optrove.frameworks.ttnn.shadow.arithmetic import TILE, MatrixUnit, torch
+from optrove.frameworks.ttnn.shadow.vector_unit import CUT, NEAREST, look_up
 
 if TYPE_CHECKING:
     from optrove.frameworks.ttnn.shadow.golden import GoldenCall
@@ -147,12 +148,13 @@ def operands(call: HardwareCall) -> tuple[Any, Any] | None:
     return left, right
 
 
-def sum_of(call: HardwareCall, left: float = 1.0, right: float = 1.0) -> Any:
-    """Add or subtract on the matrix unit."""
+def sum_of(call: HardwareCall, *, negates: int | None = None) -> Any:
+    """Add on the matrix unit; ``negates`` is the operand that is subtracted."""
     pair = operands(call)
     if pair is None:
         return None
-    return pack(unit.add(pair[0] * left, pair[1] * right), call.output)
+    one, other = (-each if place == negates else each for place, each in enumerate(pair))
+    return pack(unit.add(one, other), call.output)
 
 
 def product_of(call: HardwareCall) -> Any:
@@ -161,7 +163,8 @@ def product_of(call: HardwareCall) -> Any:
     if pair is None:
         return None
     if BLOCK_BITS.keys().isdisjoint(call.facts.dtypes):
-        return pack(unit.flushed(unit.nearest_even(pair[0] * pair[1])), call.output)
+        product = unit.nearest_even(unit.flushed(pair[0]) * unit.flushed(pair[1]))
+        return pack(_numbers(unit.flushed(product)), call.output)
     return pack(unit.multiply(*pair, PHASES["HiFi4"]), call.output)
 
 
@@ -181,13 +184,50 @@ class Compute:
         """Return the configuration of a call, or the defaults of its op."""
         given = call.facts.configuration
         if given is None:
-            return cls(fidelity, wide, in_l1, False)
+            return cls(fidelity, wide, in_l1, approximate=False)
         return cls(
             given.math_fidelity.name,
             bool(given.fp32_dest_acc_en),
             bool(given.packer_l1_acc),
             bool(given.math_approx_mode),
         )
+
+
+FAST: Final = "fast_and_approximate_mode"
+
+
+def function_of(call: HardwareCall, name: str) -> Any:
+    """Look a function of one value up; those with other arguments are left to torch."""
+    (values,) = call.take("input_tensor")
+    known = {"input_tensor", FAST, "memory_config", "output_tensor", "sub_core_grids", "dtype"}
+    others = {key for key, value in call.keywords.items() if value is not None} - known
+    if values is None or len(call.arguments) > 1 or others:
+        return None
+    if call.has(FAST):
+        if name != "gelu":
+            return None
+        name = "gelu_fast"
+    return pack(look_up(name, values), call.output)
+
+
+def quotient_of(call: HardwareCall) -> Any:
+    """Divide on the vector unit, by the inverse; an inverse too small is zero."""
+    pair = operands(call)
+    if (
+        pair is None
+        or not BLOCK_BITS.keys().isdisjoint(call.facts.dtypes)
+        or call.has("rounding_mode")
+    ):
+        return None
+    left, right = map(unit.flushed, pair)
+    quotient = unit.nearest_even(left / right)
+    lost = (unit.flushed(1 / right) == 0) & (quotient != 0)
+    return _numbers(torch.where(lost, torch.zeros_like(quotient), unit.flushed(quotient)))
+
+
+def _numbers(values: Any) -> Any:
+    """Return values as they leave the core: what is no number becomes infinite."""
+    return torch.where(values.isnan(), torch.inf, values)
 
 
 def matrix_product(call: HardwareCall) -> Any:
@@ -197,22 +237,25 @@ def matrix_product(call: HardwareCall) -> Any:
         left = left.transpose(-2, -1)
     if call.has("transpose_b"):
         right = right.transpose(-2, -1)
-    bias = call.keywords.get("bias")
-    if left.dim() < 2 or right.dim() < 2:  # noqa: PLR2004 - matrices
+    bias, activation = call.keywords.get("bias"), call.keywords.get("activation")
+    if left.dim() < 2 or right.dim() < 2 or activation not in FUSED:  # noqa: PLR2004 - matrices
+        return None
+    if bias is not None and bias.numel() != bias.shape[-1]:
         return None
     compute = Compute.of(call, _default_fidelity(call.facts))
     core = MatrixUnit(PHASES[compute.fidelity], compute.wide, compute.in_l1)
     block = TILE * _block_tiles(call.facts, left.shape, right.shape)
-    product = core.matmul(left, right, block, keeps_last=bias is not None)
+    spill = partial(pack, dtype=call.output) if call.output in BLOCK_BITS else None
+    product = core.matmul(left, right, block, keeps_last=bias is not None, spill=spill)
+    product = unit.half_away(product)
     if bias is not None:
-        product = (
-            unit.add(unit.half_away(product), bias.reshape(-1))
-            if bias.numel() == bias.shape[-1]
-            else None
-        )
-    if product is None or call.has("activation"):
-        return None
-    return pack(unit.half_away(product), call.output)
+        product = unit.add(product, bias.reshape(-1))
+    if activation:
+        product = look_up(activation, product)
+    return pack(product, call.output)
+
+
+FUSED: Final = (None, "", "relu", "gelu", "silu")
 
 
 def _default_fidelity(facts: CallFacts) -> str:
@@ -239,11 +282,14 @@ FUNCTIONS: Final[Mapping[str, HardwareFunction]] = {
     "ttnn.typecast": typecast,
     "ttnn.add": sum_of,
     "ttnn.add_": sum_of,
-    "ttnn.subtract": partial(sum_of, right=-1.0),
-    "ttnn.subtract_": partial(sum_of, right=-1.0),
-    "ttnn.rsub": partial(sum_of, left=-1.0),
+    "ttnn.subtract": partial(sum_of, negates=1),
+    "ttnn.subtract_": partial(sum_of, negates=1),
+    "ttnn.rsub": partial(sum_of, negates=0),
     "ttnn.multiply": product_of,
     "ttnn.multiply_": product_of,
+    "ttnn.divide": quotient_of,
+    "ttnn.divide_": quotient_of,
     "ttnn.matmul": matrix_product,
     "ttnn.linear": matrix_product,
+    **{f"ttnn.{name}": partial(function_of, name=name) for name in (*NEAREST, *CUT)},
 }
