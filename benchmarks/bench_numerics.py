@@ -434,7 +434,7 @@ def _measured(runner: Runner, case: Case) -> Agreement | str:
         return compare(case.outputs, runner.run(case), case.manifest["output_dtypes"])
     except Exception as error:  # noqa: BLE001 - a case that cannot run is a row of the table
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        return f"{type(error).__name__}: {lines[0]}"[:160]
+        return f"{type(error).__name__}: {lines[0]}"[:400]
 
 
 def main() -> int:

@@ -34,6 +34,9 @@ SMALLEST: Final = 2.0**-126
 EXACT_PRODUCTS: Final = 1 << 23
 ROUNDINGS: Final = 1 << 28
 
+# Elements of a product: with more, the passes are summed without rounding in between.
+EXACT_ELEMENTS: Final = 1 << 20
+
 
 def flushed(values: Any) -> Any:
     """Return the values without subnormal numbers."""
@@ -54,6 +57,11 @@ def half_away(values: Any) -> Any:
 def truncated(values: Any) -> Any:
     """Cut to bfloat16."""
     return values.view(torch.int32).bitwise_and(-0x10000).view(torch.float32)
+
+
+def nineteen_bits(values: Any) -> Any:
+    """Cut float32 to what the matrix unit reads of it."""
+    return values.contiguous().view(torch.int32).bitwise_and(-0x2000).view(torch.float32)
 
 
 def power(values: Any) -> Any:
@@ -108,6 +116,10 @@ def add(left: Any, right: Any, *, wide: bool = False) -> Any:
 
 def multiply(left: Any, right: Any, phases: int, *, wide: bool = False) -> Any:
     """Multiply element by element on the matrix unit; ``left`` is its operand of five bits."""
+    if left.numel() > EXACT_ELEMENTS:
+        pairs = MatrixUnit(phases).passes(flushed(right), flushed(left))
+        product = sum(one * other for one, other in pairs)
+        return product if wide else half_away(product)
     left, right = registers(*torch.broadcast_tensors(left, right))
     scale = power(left) * power(right)
     total = torch.zeros_like(left)
@@ -179,6 +191,15 @@ class MatrixUnit:
             total = partial if total is None else self._sum_in_l1(total, partial)
         return total
 
+    def sum_rows(self, values: Any, scale: float = 1.0) -> Any:
+        """Sum the last dimension, each value times a bfloat16: one column of a product."""
+        return self.matmul(values, torch.full((values.shape[-1], 1), scale), values.shape[-1])
+
+    def sum_columns(self, values: Any, scale: float = 1.0) -> Any:
+        """Sum the last dimension but one: a row of a product."""
+        rows = torch.full((1, values.shape[-2]), scale)
+        return self.matmul(rows, values, values.shape[-2])
+
     def _sum_in_l1(self, total: Any, partial: Any) -> Any:
         total = total + partial
         return total if self.wide else nearest_even(total)
@@ -194,7 +215,7 @@ class MatrixUnit:
         if products <= EXACT_PRODUCTS or left.dtype == torch.float64:
             return self._exact(left, right, total)
         if self.wide:
-            return sum((a @ b for a, b in self._passes(left, right)), total)
+            return sum((a @ b for a, b in self.passes(left, right)), total)
         return self._stepwise(left, right, total, products)
 
     def _exact(self, left: Any, right: Any, total: Any) -> Any:
@@ -233,7 +254,7 @@ class MatrixUnit:
             whole = whole + torch.floor(part.to(kind) / step + 0.5)
         return written(whole * step, wide=self.wide)
 
-    def _passes(self, left: Any, right: Any) -> list[tuple[Any, Any]]:
+    def passes(self, left: Any, right: Any) -> list[tuple[Any, Any]]:
         """Return the pairs of operands whose products the phases sum."""
         high = _part(left, 0, LEFT_HIGH, SUM)
         if self.phases == 1:

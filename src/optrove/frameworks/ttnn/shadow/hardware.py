@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.ttnn.shadow import arithmetic as unit
 from optrove.frameworks.ttnn.shadow.arithmetic import TILE, MatrixUnit, torch
-from optrove.frameworks.ttnn.shadow.vector_unit import CUT, NEAREST, look_up
+from optrove.frameworks.ttnn.shadow.vector_unit import (
+    CUT,
+    NEAREST,
+    exact,
+    exp_fast,
+    look_up,
+    reciprocal_fast,
+    rsqrt_fast,
+)
 
 if TYPE_CHECKING:
     from optrove.frameworks.ttnn.shadow.golden import GoldenCall
@@ -179,12 +187,18 @@ class Compute:
 
     @classmethod
     def of(
-        cls, call: HardwareCall, fidelity: str, *, wide: bool = False, in_l1: bool = True
-    ) -> Any:
+        cls,
+        call: HardwareCall,
+        fidelity: str,
+        *,
+        wide: bool = False,
+        in_l1: bool = True,
+        approximate: bool = False,
+    ) -> Compute:
         """Return the configuration of a call, or the defaults of its op."""
         given = call.facts.configuration
         if given is None:
-            return cls(fidelity, wide, in_l1, approximate=False)
+            return cls(fidelity, wide, in_l1, approximate)
         return cls(
             given.math_fidelity.name,
             bool(given.fp32_dest_acc_en),
@@ -204,9 +218,9 @@ def function_of(call: HardwareCall, name: str) -> Any:
     if values is None or len(call.arguments) > 1 or others:
         return None
     if call.has(FAST):
-        if name != "gelu":
+        name = f"{name}_fast"
+        if name not in CUT:
             return None
-        name = "gelu_fast"
     return pack(look_up(name, values), call.output)
 
 
@@ -228,6 +242,113 @@ def quotient_of(call: HardwareCall) -> Any:
 def _numbers(values: Any) -> Any:
     """Return values as they leave the core: what is no number becomes infinite."""
     return torch.where(values.isnan(), torch.inf, values)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel of several steps: what it writes to L1 in between, and how it reads that."""
+
+    compute: Compute
+
+    @property
+    def core(self) -> MatrixUnit:
+        """Return the matrix unit as this kernel uses it."""
+        return MatrixUnit(self.phases, self.compute.wide)
+
+    @property
+    def phases(self) -> int:
+        """Return the passes of its products."""
+        return PHASES[self.compute.fidelity]
+
+    def kept(self, values: Any) -> Any:
+        """Return values as the next step reads them."""
+        return unit.nineteen_bits(values) if self.compute.wide else unit.half_away(values)
+
+    def function(self, name: str, values: Any) -> Any:
+        """Return a function of values in the destination register, as the next step reads it."""
+        if not self.compute.wide:
+            return look_up(f"{name}_fast" if self.compute.approximate else name, values)
+        plain = FAST_FUNCTIONS[name] if self.compute.approximate else PLAIN_FUNCTIONS[name]
+        return unit.nineteen_bits(plain(values))
+
+    def add(self, left: Any, right: Any) -> Any:
+        """Return a sum in the destination register."""
+        return unit.add(left, right, wide=self.compute.wide)
+
+    def multiply(self, left: Any, right: Any) -> Any:
+        """Return a product in the destination register."""
+        return unit.multiply(left, right, self.phases, wide=self.compute.wide)
+
+
+PLAIN_FUNCTIONS: Final = {
+    "exp": exact(torch.exp),
+    "rsqrt": exact(torch.rsqrt),
+    "reciprocal": exact(torch.reciprocal),
+}
+FAST_FUNCTIONS: Final = {
+    "exp": exp_fast,
+    "rsqrt": rsqrt_fast,
+    "reciprocal": reciprocal_fast,
+}
+
+
+def softmax(call: HardwareCall) -> Any:
+    """Return the softmax of rows, less their largest values."""
+    values, dim = call.take("input_tensor", "dim")
+    if dim not in (None, -1, values.dim() - 1) or call.output != "BFLOAT16":
+        return None
+    given = call.facts.configuration
+    kernel = Kernel(Compute.of(call, "HiFi4", approximate=given is None))
+    largest = values.amax(-1, keepdim=True)
+    exponentials = kernel.function("exp", kernel.add(values, -largest))
+    sums = kernel.core.sum_rows(exponentials)
+    return unit.half_away(kernel.multiply(exponentials, kernel.function("reciprocal", sums)))
+
+
+def norm(call: HardwareCall, *, centers: bool) -> Any:
+    """Return rows divided by their deviation, or by their root mean square."""
+    (values,) = call.take("input_tensor")
+    weight, bias = call.keywords.get("weight"), call.keywords.get("bias")
+    width = values.shape[-1]
+    vectors = [each for each in (weight, bias) if each is not None]
+    unknown = call.has("residual_input_tensor", "recip_tensor", "program_config")
+    if unknown or call.output != "BFLOAT16" or any(each.numel() != width for each in vectors):
+        return None
+    given = call.facts.configuration
+    compute = Compute.of(call, "HiFi4", wide=centers, approximate=given is None and not centers)
+    kernel = Kernel(compute)
+    share = float(unit.truncated(torch.tensor([1 / width])))
+    if centers:
+        mean = kernel.kept(kernel.core.sum_rows(values, share))
+        values = kernel.kept(kernel.add(values, -mean))
+    squares = kernel.kept(kernel.multiply(values, values))
+    variance = kernel.kept(kernel.core.sum_rows(squares, share))
+    small = unit.truncated(torch.tensor([float(call.keywords.get("epsilon") or 1e-12)]))
+    factor = kernel.function("rsqrt", kernel.add(variance, small))
+    result = kernel.multiply(values, factor)
+    if weight is not None:
+        result = kernel.multiply(kernel.kept(result), weight.reshape(-1))
+    if bias is not None:
+        result = kernel.add(kernel.kept(result), bias.reshape(-1))
+    return unit.half_away(result)
+
+
+def reduction(call: HardwareCall, *, averages: bool) -> Any:
+    """Sum or average one of the last two dimensions, in float32."""
+    values, dim, keeps = call.take("input_tensor", "dim", "keepdim")
+    if isinstance(dim, (list, tuple)):
+        dim = dim[0] if len(dim) == 1 else None
+    if dim is None or call.has("scalar") or values.dim() < 2:  # noqa: PLR2004 - matrices
+        return None
+    dim = dim - values.dim() if dim >= 0 else dim
+    if dim not in (-1, -2):
+        return None
+    core = MatrixUnit(PHASES["HiFi4"], wide=True)
+    share = 1 / values.shape[dim] if averages else float(call.keywords.get("scalar") or 1.0)
+    share = float(unit.truncated(torch.tensor([share])))
+    total = core.sum_rows(values, share) if dim == -1 else core.sum_columns(values, share)
+    total = unit.half_away(total)
+    return pack(total if keeps else total.squeeze(dim), call.output)
 
 
 def matrix_product(call: HardwareCall) -> Any:
@@ -289,6 +410,12 @@ FUNCTIONS: Final[Mapping[str, HardwareFunction]] = {
     "ttnn.multiply_": product_of,
     "ttnn.divide": quotient_of,
     "ttnn.divide_": quotient_of,
+    "ttnn.softmax": softmax,
+    "ttnn.softmax_in_place": softmax,
+    "ttnn.layer_norm": partial(norm, centers=True),
+    "ttnn.rms_norm": partial(norm, centers=False),
+    "ttnn.sum": partial(reduction, averages=False),
+    "ttnn.mean": partial(reduction, averages=True),
     "ttnn.matmul": matrix_product,
     "ttnn.linear": matrix_product,
     **{f"ttnn.{name}": partial(function_of, name=name) for name in (*NEAREST, *CUT)},

@@ -84,6 +84,12 @@ def exp_op(values: Any) -> Any:
     return _power_of_two(fused(values, 1.4426950216293335, 127.0) + EXP_EXCESS)
 
 
+def exp_fast(values: Any) -> Any:
+    """Return e ** x as a straight line between powers of two (Schraudolph's way)."""
+    line = fused(values.nan_to_num(0.0).clamp(-88.5, 89.0), 369.329925537109375, 32500.818359375)
+    return (torch.floor(line + 0.5).to(torch.int32) << 15).view(torch.float32)
+
+
 def exp2(values: Any) -> Any:
     """Return 2 ** x."""
     return _power_of_two(values + 127.0)
@@ -185,6 +191,20 @@ def softplus(values: Any) -> Any:
     return torch.where(values < 0, rest, values + rest)
 
 
+def rsqrt_fast(values: Any) -> Any:
+    """Return 1 / sqrt(x) from the bits of x, with one step of refinement."""
+    guess = (0x5F0B3892 - (values.view(torch.int32) >> 1)).view(torch.float32)
+    return guess * (1.89099014875 - values * guess * guess)
+
+
+def reciprocal_fast(values: Any) -> Any:
+    """Return 1 / x by two steps of Newton's method from a constant."""
+    scale = power(values) * 2
+    ratio = values / torch.where(scale == 0, 1.0, scale)
+    result = 1.442695 * (2 - ratio * 1.442695)
+    return result * (2 - ratio * result) / scale
+
+
 def hardsigmoid(values: Any) -> Any:
     """Return x / 6 + 1/2 between zero and one."""
     return fused(values, 0.1666666716337204, 0.5).clamp(0.0, 1.0)
@@ -219,6 +239,7 @@ NEAREST: Final[Mapping[str, Function]] = {
     "softplus": softplus,
     "sqrt": root,
     "rsqrt": exact(torch.rsqrt),
+    "rsqrt_fast": rsqrt_fast,
     "reciprocal": exact(torch.reciprocal),
     "expm1": exact(torch.expm1),
     "sin": exact(torch.sin),
@@ -247,6 +268,8 @@ CUT: Final[Mapping[str, Function]] = {
     "hardswish": hardswish,
     "softsign": softsign,
     "gelu_fast": gelu_fast,
+    "exp_fast": exp_fast,
+    "reciprocal_fast": reciprocal_fast,
 }
 
 
