@@ -266,7 +266,7 @@ class GoldenFunctions:
             if id(call) in done:
                 continue
             try:
-                answer = self._run(operation, call)
+                answer = self._run(operation, call, [tensor for _, tensor in leaves])
             except Exception as error:  # noqa: BLE001 - any golden may raise anything; it is counted
                 missing = Missing(name, f"its golden function raised {first_line(error)}")
                 return [(tensor, missing) for _, tensor in leaves]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from optrove.frameworks.ttnn.shadow import arithmetic as unit
 from optrove.frameworks.ttnn.shadow.arithmetic import TILE, MatrixUnit, torch
@@ -24,9 +24,6 @@ from optrove.frameworks.ttnn.shadow.vector_unit import (
     reciprocal_fast,
     rsqrt_fast,
 )
-
-if TYPE_CHECKING:
-    from optrove.frameworks.ttnn.shadow.golden import GoldenCall
 
 PHASES: Final = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
 BLOCK_BITS: Final = {"BFLOAT8_B": 8, "BFLOAT4_B": 4}
@@ -100,13 +97,17 @@ class HardwareNumerics:
         )
 
     def answer(
-        self, name: str, prepared: GoldenCall, output: str, golden: Callable[[], Any]
+        self,
+        name: str,
+        facts: CallFacts,
+        output: str,
+        values: tuple[tuple[Any, ...], Mapping[str, Any]],
+        golden: Callable[[], Any],
     ) -> Any:
         """Return the result of a call, by the hardware's arithmetic where that is known."""
-        function, facts = FUNCTIONS.get(name), prepared.facts
-        found = None
-        if function is not None and facts is not None and facts.is_narrow() and output in NARROW:
-            found = function(HardwareCall(facts, output, prepared.arguments, prepared.keywords))
+        function, found = FUNCTIONS.get(name), None
+        if function is not None and facts.is_narrow() and output in NARROW:
+            found = function(HardwareCall(facts, output, *values))
         if found is not None:
             return found
         answer = golden()
