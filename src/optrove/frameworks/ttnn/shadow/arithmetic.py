@@ -10,7 +10,9 @@ than the largest. Each function here was held against the outputs of ttnn's kern
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +30,8 @@ GROUP: Final = 8
 RIGHT_HIGH, RIGHT_LOW, LEFT_HIGH, SUM = 4, 9, 6, 10
 
 SMALLEST: Final = 2.0**-126
+TINIEST: Final = 2.0**-149
+LARGEST_SUBNORMAL: Final = 2.0**-126 - 2.0**-149
 
 # Products that are summed one by one, and roundings of the destination, per multiplication: with
 # more, sums are taken by torch, and rounded less often.
@@ -40,7 +44,7 @@ EXACT_ELEMENTS: Final = 1 << 20
 
 def flushed(values: Any) -> Any:
     """Return the values without subnormal numbers."""
-    return torch.where(values.abs() < SMALLEST, torch.zeros_like(values), values)
+    return torch.nn.functional.hardshrink(values, LARGEST_SUBNORMAL)
 
 
 def nearest_even(values: Any) -> Any:
@@ -73,7 +77,7 @@ def power(values: Any) -> Any:
 
 def whole_half_away(values: Any) -> Any:
     """Round to whole numbers, halves away from zero."""
-    return torch.trunc(values + torch.copysign(torch.full_like(values, 0.5), values))
+    return values.sign().mul_(0.5).add_(values).trunc_()
 
 
 def registers(*operands: Any) -> list[Any]:
@@ -82,6 +86,8 @@ def registers(*operands: Any) -> list[Any]:
     Infinity and NaN are numbers of the next exponent, which only float64 can hold.
     """
     operands = tuple(map(flushed, operands))
+    if all(math.isfinite(values.sum()) for values in operands):
+        return [*operands]
     if all(bool(torch.isfinite(values).all()) for values in operands):
         return [*operands]
     return [_numbered(values) for values in operands]
@@ -107,11 +113,10 @@ def written(values: Any, *, wide: bool) -> Any:
 def add(left: Any, right: Any, *, wide: bool = False) -> Any:
     """Add on the matrix unit: the smaller operand loses bits before the sum is rounded."""
     left, right = registers(*torch.broadcast_tensors(left, right))
-    swapped = right.abs() > left.abs()
-    large, small = torch.where(swapped, right, left), torch.where(swapped, left, right)
-    step = power(large) * 2.0**-SUM
-    step = torch.where(step == 0, 1.0, step)
-    return written(large + whole_half_away(small / step) * step, wide=wide)
+    # Of the larger operand, nothing is lost.
+    step = power(torch.maximum(left.abs(), right.abs())).mul_(2.0**-SUM).clamp_(min=TINIEST)
+    whole = whole_half_away(left / step).add_(whole_half_away(right / step))
+    return written(whole.mul_(step), wide=wide)
 
 
 def multiply(left: Any, right: Any, phases: int, *, wide: bool = False) -> Any:
@@ -141,6 +146,12 @@ def _shrunk(phase: int) -> float:
 
 def _part(values: Any, low: int, high_bits: int, low_bits: int) -> Any:
     """Return the leading bits of each significand, or those that follow them."""
+    if values.dtype == torch.float32:
+        bits = values.contiguous().view(torch.int32)
+        high = bits.bitwise_and(-1 << 23 - high_bits).view(torch.float32)
+        if not low:
+            return high
+        return bits.bitwise_and(-1 << 23 - low_bits).view(torch.float32).sub_(high)
     scale = power(values)
     ratio = values / torch.where(scale == 0, 1.0, scale)
     high = torch.trunc(ratio * 2.0**high_bits) * 2.0**-high_bits
@@ -176,19 +187,22 @@ class MatrixUnit:
         inner = left.shape[-1]
         count = -(-inner // block)
         total = None
+        if self.wide and not self._is_exact(left, right):
+            return sum(one @ other for one, other in self.passes(left, right))
+        add = partial(self._block, exact=self._is_exact(left, right))
         if not self.blocks_in_l1 or count <= (1 if keeps_last else 2):
             if spill is None or self.wide:
-                return self._block(left, right, None)
+                return add(left, right, None)
             for start in range(0, inner, block):
                 part = left[..., start : start + block], right[..., start : start + block, :]
-                total = self._block(*part, total if total is None else spill(total))
+                total = add(*part, total if total is None else spill(total))
             return total
         for start in range(0, inner, block):
             part = left[..., start : start + block], right[..., start : start + block, :]
             if start + block >= inner and not keeps_last:
-                return self._block(*part, total)
-            partial = self._block(*part, None)
-            total = partial if total is None else self._sum_in_l1(total, partial)
+                return add(*part, total)
+            block_sum = add(*part, None)
+            total = block_sum if total is None else self._sum_in_l1(total, block_sum)
         return total
 
     def sum_rows(self, values: Any, scale: float = 1.0) -> Any:
@@ -200,23 +214,24 @@ class MatrixUnit:
         rows = torch.full((1, values.shape[-2]), scale)
         return self.matmul(rows, values, values.shape[-2])
 
-    def _sum_in_l1(self, total: Any, partial: Any) -> Any:
-        total = total + partial
+    def _sum_in_l1(self, total: Any, block_sum: Any) -> Any:
+        total = total + block_sum
         return total if self.wide else nearest_even(total)
 
-    def _block(self, left: Any, right: Any, total: Any) -> Any:
-        """Add the product of two blocks to the destination register."""
+    def _products(self, left: Any, right: Any) -> int:
+        """Return how many products of a part of the significands there are."""
         size = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-        shape = (*size, left.shape[-2], right.shape[-1])
-        inner = left.shape[-1]
-        products = self.phases * inner * torch.Size(shape).numel()
+        return int(self.phases * torch.Size((*size, *left.shape[-2:], right.shape[-1])).numel())
+
+    def _is_exact(self, left: Any, right: Any) -> bool:
+        return left.dtype == torch.float64 or self._products(left, right) <= EXACT_PRODUCTS
+
+    def _block(self, left: Any, right: Any, total: Any, *, exact: bool) -> Any:
+        """Add the product of two blocks to the destination register."""
         if total is None:
-            total = torch.zeros(shape, dtype=torch.float32)
-        if products <= EXACT_PRODUCTS or left.dtype == torch.float64:
-            return self._exact(left, right, total)
-        if self.wide:
-            return sum((a @ b for a, b in self.passes(left, right)), total)
-        return self._stepwise(left, right, total, products)
+            size = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+            total = torch.zeros((*size, left.shape[-2], right.shape[-1]), dtype=torch.float32)
+        return (self._exact if exact else self._stepwise)(left, right, total)
 
     def _exact(self, left: Any, right: Any, total: Any) -> Any:
         """Sum as the hardware does, product by product."""
@@ -256,30 +271,36 @@ class MatrixUnit:
 
     def passes(self, left: Any, right: Any) -> list[tuple[Any, Any]]:
         """Return the pairs of operands whose products the phases sum."""
+        if self.phases > 3:  # noqa: PLR2004 - HiFi4
+            return [(left, right)]
         high = _part(left, 0, LEFT_HIGH, SUM)
         if self.phases == 1:
             return [(high, _part(right, 0, RIGHT_HIGH, RIGHT_LOW))]
         if self.phases == 2:  # noqa: PLR2004 - HiFi2
             return [(high, right)]
-        if self.phases == 3:  # noqa: PLR2004 - HiFi3
-            return [(high, right), (left - high, _part(right, 0, RIGHT_HIGH, RIGHT_LOW))]
-        return [(left, right)]
+        return [(high, right), (left - high, _part(right, 0, RIGHT_HIGH, RIGHT_LOW))]
 
-    def _stepwise(self, left: Any, right: Any, total: Any, products: int) -> Any:
+    def _stepwise(self, left: Any, right: Any, total: Any) -> Any:
         """Sum sixteen products by torch, and round the destination after each step."""
-        roundings = products // FACE
-        step = FACE * -(-roundings // ROUNDINGS)
+        step = FACE * -(-self._products(left, right) // FACE // ROUNDINGS)
         pairs = [
             (_part(left, phase & 2, LEFT_HIGH, SUM), _part(right, phase & 1, RIGHT_HIGH, RIGHT_LOW))
             for phase in range(self.phases)
         ]
-        for start in range(0, left.shape[-1], TILE if step < TILE else step):
-            stop = start + max(TILE, step)
+        pairs = [pair for pair in pairs if all(bool(each.any()) for each in pair)]
+        add = _rounded_sum if self.phases > 2 else _plain_sum  # noqa: PLR2004 - more than HiFi2
+        for start in range(0, left.shape[-1], max(TILE, step)):
+            stop = min(start + max(TILE, step), left.shape[-1])
             for first, second in pairs:
-                for place in range(start, min(stop, left.shape[-1]), step):
+                for place in range(start, stop, step):
                     part = slice(place, place + step)
-                    total = _rounded_sum(total, first[..., part] @ second[..., part, :])
+                    total = add(total, first[..., part] @ second[..., part, :])
         return total
+
+
+def _plain_sum(total: Any, sums: Any) -> Any:
+    """Add sums of products to a bfloat16 destination."""
+    return half_away(sums.add_(total))
 
 
 def _rounded_sum(total: Any, sums: Any) -> Any:

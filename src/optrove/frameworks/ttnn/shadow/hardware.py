@@ -215,7 +215,8 @@ def function_of(call: HardwareCall, name: str) -> Any:
     """Look a function of one value up; those with other arguments are left to torch."""
     (values,) = call.take("input_tensor")
     known = {"input_tensor", FAST, "memory_config", "output_tensor", "sub_core_grids", "dtype"}
-    others = {key for key, value in call.keywords.items() if value is not None} - known
+    given = {key for key, value in call.keywords.items() if value is not None}
+    others = {key for key in given - known if not key.startswith("_")}
     if values is None or len(call.arguments) > 1 or others:
         return None
     if call.has(FAST):
@@ -369,7 +370,9 @@ def matrix_product(call: HardwareCall) -> Any:
     block = TILE * _block_tiles(call.facts, left.shape, right.shape)
     spill = partial(pack, dtype=call.output) if call.output in BLOCK_BITS else None
     product = core.matmul(left, right, block, keeps_last=bias is not None, spill=spill)
-    product = unit.half_away(product)
+    # The packer reads a float32 destination for block floats without rounding it first.
+    cuts = compute.wide and spill is not None and bias is None and not activation
+    product = (unit.truncated if cuts else unit.half_away)(product)
     if bias is not None:
         product = unit.add(product, bias.reshape(-1))
     if activation:

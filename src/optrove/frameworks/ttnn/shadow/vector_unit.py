@@ -97,7 +97,7 @@ def exp2(values: Any) -> Any:
 
 def sigmoid(values: Any) -> Any:
     """Return 1 / (1 + e ** -x)."""
-    return exact(torch.reciprocal)(1.0 + exp(-values))
+    return flushed(exact(torch.reciprocal)(1.0 + exp(-values)))
 
 
 def silu(values: Any) -> Any:
@@ -117,7 +117,7 @@ def tanh(values: Any) -> Any:
         -6.6649019718170166e-2,
         5.876733921468258e-3,
     )
-    return torch.copysign(approximate.clamp(max=1.0), values)
+    return torch.copysign(approximate.nan_to_num(1.0).clamp(max=1.0), values)
 
 
 def erf(values: Any) -> Any:
@@ -295,5 +295,5 @@ def half_away_of(values: Any) -> Any:
 
 def look_up(name: str, values: Any) -> Any:
     """Return a function of bfloat16 values."""
-    places = values.contiguous().view(torch.int32) >> 16
-    return table(name)[(places & 0xFFFF).to(torch.int64)]
+    places = (values.contiguous().view(torch.int32) >> 16).bitwise_and_(0xFFFF)
+    return table(name).index_select(0, places.view(-1)).view(values.shape)
