@@ -6,7 +6,7 @@ simulator. Each case runs on a mock board of its architecture, with ideal and wi
 numerics. A row gives, for both, the share of outputs that are equal in all bits, the largest
 difference in steps of the output's dtype, and the PCC.
 
-One process runs one board: the tool starts itself once per architecture.
+One process runs one board with one kind of numerics: the tool starts itself for each.
 """
 
 from __future__ import annotations
@@ -59,16 +59,6 @@ class Agreement:
     equal: float
     ulp: float
     pcc: float
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One case on one architecture, with the agreement or the error of each kind of numerics."""
-
-    id: str
-    arch: str
-    op: str
-    agreements: Mapping[str, Agreement | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,37 +427,43 @@ def _measured(runner: Runner, case: Case) -> Agreement | str:
         return f"{type(error).__name__}: {lines[0]}"[:400]
 
 
+def table(directory: Path, arch: str, only: str) -> Iterator[str]:
+    """Yield the rows of a table of both kinds of numerics, each measured by another process."""
+    found: dict[str, dict[str, Any]] = {}
+    for numerics in NUMERICS:
+        asked = ("--truth", str(directory), "--arch", arch, "--numerics", numerics, "--only", only)
+        done = subprocess.run(  # noqa: S603 - this file
+            [sys.executable, __file__, *asked], check=True, stdout=subprocess.PIPE, text=True
+        )
+        for line in map(json.loads, done.stdout.splitlines()):
+            found.setdefault(line["id"], {})[numerics] = line[numerics]
+    yield "| case | " + " | ".join(f"{it}: bits equal, ULP, PCC" for it in NUMERICS) + " |"
+    yield "|---|--:|--:|"
+    for name, row in found.items():
+        yield f"| `{name}` | " + " | ".join(_cell(row[it]) for it in NUMERICS) + " |"
+
+
+def _cell(found: Any) -> str:
+    if isinstance(found, str):
+        return found
+    return f"{100 * found['equal']:.2f} %, {found['ulp']:.0f}, {found['pcc']:.7f}"
+
+
 def main() -> int:
-    """Measure, print the table, and write it where that was asked for."""
+    """Print a table; with --arch and --numerics a line of JSON for each case."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--truth", type=Path, default=TRUTH)
-    parser.add_argument("--arch", choices=[*BOARDS], help="one architecture only")
-    parser.add_argument("--numerics", choices=NUMERICS, help="one kind only")
+    parser.add_argument("--arch", choices=[*BOARDS], default="wormhole")
+    parser.add_argument("--numerics", choices=NUMERICS, help="one kind only, as lines of JSON")
     parser.add_argument("--only", default="", help="cases whose id contains this")
-    parser.add_argument("--json", action="store_true", help="print a line of JSON for each case")
     asked = parser.parse_args()
-    for arch in [asked.arch] if asked.arch else BOARDS:
-        for numerics in [asked.numerics] if asked.numerics else NUMERICS:
-            if asked.arch and asked.numerics:
-                for case, found in measure(asked.truth, arch, numerics, asked.only):
-                    answer = found if isinstance(found, str) else asdict(found)
-                    print(json.dumps({"id": case.manifest["id"], numerics: answer}))
-                continue
-            subprocess.run(
-                [
-                    sys.executable,
-                    __file__,
-                    "--truth",
-                    asked.truth,
-                    "--arch",
-                    arch,
-                    "--numerics",
-                    numerics,
-                    "--only",
-                    asked.only,
-                ],
-                check=True,
-            )
+    if asked.numerics is None:
+        for line in table(asked.truth, asked.arch, asked.only):
+            print(line)
+        return 0
+    for case, found in measure(asked.truth, asked.arch, asked.numerics, asked.only):
+        answer = found if isinstance(found, str) else asdict(found)
+        print(json.dumps({"id": case.manifest["id"], asked.numerics: answer}))
     return 0
 
 

@@ -395,12 +395,12 @@ def _block_tiles(facts: CallFacts, left: Any, right: Any) -> int:
         return int(given)
     inner, height, width = (-(-size // TILE) for size in (left[-1], left[-2], right[-1]))
     if torch.Size(right[:-2]).numel() > 1:
-        return inner
+        return int(inner)
     ratio = max(height // width, width // height)
     line = ratio > NARROW_RATIO or (facts.in_dram and min(height, width) == 1)
     if line or not facts.in_dram:
         return 1 if inner % 2 else 2
-    return inner // facts.columns if inner % facts.columns == 0 else 1
+    return int(inner // facts.columns) if inner % facts.columns == 0 else 1
 
 
 FUNCTIONS: Final[Mapping[str, HardwareFunction]] = {

@@ -97,7 +97,8 @@ def exp2(values: Any) -> Any:
 
 def sigmoid(values: Any) -> Any:
     """Return 1 / (1 + e ** -x)."""
-    return flushed(exact(torch.reciprocal)(1.0 + exp(-values)))
+    result = flushed(exact(torch.reciprocal)(1.0 + exp(-values)))
+    return torch.where(values.isnan(), 0.0, result)
 
 
 def silu(values: Any) -> Any:
