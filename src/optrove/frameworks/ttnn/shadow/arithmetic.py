@@ -35,7 +35,7 @@ LARGEST_SUBNORMAL: Final = 2.0**-126 - 2.0**-149
 
 # Products that are summed one by one, and roundings of the destination, per multiplication: with
 # more, sums are taken by torch, and rounded less often.
-EXACT_PRODUCTS: Final = 1 << 23
+EXACT_PRODUCTS: Final = 1 << 21
 ROUNDINGS: Final = 1 << 28
 
 # Elements of a product: with more, the passes are summed without rounding in between.
