@@ -288,19 +288,13 @@ class MatrixUnit:
             for phase in range(self.phases)
         ]
         pairs = [pair for pair in pairs if all(bool(each.any()) for each in pair)]
-        add = _rounded_sum if self.phases > 2 else _plain_sum  # noqa: PLR2004 - more than HiFi2
         for start in range(0, left.shape[-1], max(TILE, step)):
             stop = min(start + max(TILE, step), left.shape[-1])
             for first, second in pairs:
                 for place in range(start, stop, step):
                     part = slice(place, place + step)
-                    total = add(total, first[..., part] @ second[..., part, :])
+                    total = _rounded_sum(total, first[..., part] @ second[..., part, :])
         return total
-
-
-def _plain_sum(total: Any, sums: Any) -> Any:
-    """Add sums of products to a bfloat16 destination."""
-    return half_away(sums.add_(total))
 
 
 def _rounded_sum(total: Any, sums: Any) -> Any:
