@@ -64,13 +64,13 @@ def test_many_products_are_summed_with_the_error_of_few(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(64, 64, generator=generator).bfloat16().float() for _ in range(2))
     exact = left.double() @ right.double()
-    for phases, tolerance in ((1, 0.1), (2, 0.1), (4, 0.2)):
+    for phases in (1, 2, 4):
         unit = arithmetic.MatrixUnit(phases)
         one_by_one = float((unit.matmul(left, right, 64) - exact).std())
         with monkeypatch.context() as patch:
             patch.setattr(arithmetic, "EXACT_PRODUCTS", 0)
             stepwise = float((unit.matmul(left, right, 64) - exact).std())
-        assert stepwise == pytest.approx(one_by_one, rel=tolerance)
+        assert stepwise == pytest.approx(one_by_one, rel=0.05)
 
 
 def test_the_golden_of_gelu_has_numbers_in_fast_mode(ttnn, report, make):
