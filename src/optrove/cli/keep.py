@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SUPERSET: Final = "superset"
 _FORMAT_LINES: Final = "\n    ".join(
     (
-        *(f"{each.name:14} {each.about}" for each in FORMATS),
+        *(f"{each.name:14} {each.about}" for each in FORMATS if each.is_written),
         f"{_SUPERSET:14} a directory: SQL views, and a bundle for Apache Superset",
     )
 )
@@ -55,7 +55,7 @@ _FORMAT_LINES: Final = "\n    ".join(
 @click.option(
     "--format",
     "form",
-    type=click.Choice((*(each.name for each in FORMATS), _SUPERSET)),
+    type=click.Choice((*(each.name for each in FORMATS if each.is_written), _SUPERSET)),
     default="master",
     show_default=True,
     help="What to write.",

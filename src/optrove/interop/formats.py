@@ -77,6 +77,8 @@ class Format(Protocol):
     """Whether it has calls with their cases, one by one; else cases with their executions."""
     is_directory: ClassVar[bool] = False
     """Whether it is written to the path of a directory; else to a stream."""
+    is_written: ClassVar[bool] = True
+    """Whether ``export`` writes it."""
 
     def detect(self, file: Candidate) -> bool:
         """Return whether a file has this format."""
@@ -253,12 +255,38 @@ class OperatorInputsJson(Format):
         return write_operator_json(target, items)
 
 
+class ExecutionTrace(Format):
+    """The execution traces of PyTorch, which are only read."""
+
+    name = "execution-trace"
+    file = "an execution trace of PyTorch"
+    about = "the Chakra JSON of PyTorch's ExecutionTraceObserver"
+    is_written = False
+
+    def detect(self, file: Candidate) -> bool:
+        """Return whether the document has a schema and nodes."""
+        from optrove.interop.execution_traces import is_execution_trace
+
+        return is_execution_trace(file.document)
+
+    def read(self, file: Candidate, *, strict: bool) -> Content:
+        """Return the run of a trace."""
+        from optrove.interop.execution_traces import read_execution_trace
+
+        return read_execution_trace(file.document, str(file.path), strict=strict)
+
+    def write(self, target: Any, items: Iterable[Any]) -> Exported:
+        """Refuse: a trove has no order of all operations and no times of each."""
+        raise NotImplementedError(self.name)
+
+
 FORMATS: Final[tuple[Format, ...]] = (
     TextFormat(),
     OpLineFormat(),
     OperatorInputs(),
     ParameterDirectoryFormat(),
     OperatorInputsJson(),
+    ExecutionTrace(),
     MasterFormat(),
 )
 """The formats in the order of detection; the last ones have to parse the whole file."""

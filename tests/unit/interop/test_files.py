@@ -416,4 +416,6 @@ def test_the_command_line_offers_every_format_of_the_table():
     from optrove.cli.keep import export
 
     (form,) = [each for each in export.params if each.name == "form"]
-    assert set(form.type.choices) == {each.name for each in FORMATS} | {"superset"}
+    assert set(form.type.choices) == {each.name for each in FORMATS if each.is_written} | {
+        "superset"
+    }
