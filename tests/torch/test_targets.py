@@ -2,17 +2,23 @@
 
 import sys
 from collections import Counter
+from importlib import import_module
 
 import pytest
 import torch
 from torch.nn import functional
 
+import optrove
 from commands import ask
 from optrove.model.case import Case
 from optrove.model.records import E2E_NS, DeviceKind, Job, Outcome
 from optrove.model.torch_target import TorchTarget
 from optrove.model.values import TensorSpec
+from optrove.replay.planning import planned_cases
 from optrove.replay.runner import run_jobs
+from optrove.trove.place import place_of
+from optrove.trove.query import Query
+from optrove.trove.reader import open_reader
 from recorded_program import jobs_in
 from tracing import tracing
 
@@ -152,6 +158,40 @@ def test_an_operation_of_another_library_needs_an_import():
     (attempt,) = run_jobs([Job(Case("torch.ops.vision.nms.default", ()), DeviceKind.HOST)])
     assert attempt.outcome is Outcome.NOT_RUN
     assert "--import MODULE" in attempt.detail
+
+
+def test_the_run_names_the_module_of_another_library(tmp_path, monkeypatch):
+    (tmp_path / "doubling.py").write_text(
+        "import torch\n\n"
+        "library = torch.library.Library('doubling_ops', 'DEF')\n"
+        "library.define('twice(Tensor x) -> Tensor')\n"
+        "library.impl('twice', lambda x: x * 2, 'CompositeExplicitAutograd')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import_module("doubling")
+    with optrove.trace(tmp_path / "trove.db", backend="torch"):
+        torch.ops.doubling_ops.twice(torch.ones(2))
+    with open_reader(place_of(str(tmp_path / "trove.db"))) as reader:
+        planned = {each.op: each.notes for each in planned_cases(reader, Query(data_movement=True))}
+    assert planned.pop("torch.ops.doubling_ops.twice.default") == (
+        "doubling_ops was registered by doubling: --import doubling",
+    )
+    assert not any(planned.values())
+
+
+def test_operations_whose_arguments_need_care_run_again(tmp_path):
+    with optrove.trace(tmp_path / "trove.db", backend="torch"):
+        sparse = torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse()
+        (sparse + sparse).coalesce().values()
+        packed = torch.nn.utils.rnn.pack_padded_sequence(torch.ones(4, 2, 3), [4, 2])
+        torch.nn.GRU(3, 5)(packed)
+        torch.nn.LSTM(3, 5)(torch.ones(4, 2, 3))
+        torch.ones(2, 3).view(torch.int16)
+    with open_reader(place_of(str(tmp_path / "trove.db"))) as reader:
+        jobs = [each.job for each in planned_cases(reader, Query(data_movement=True))]
+    attempts = [*run_jobs(jobs, workers=1)]
+    assert [each.detail for each in attempts if each.outcome is not Outcome.PASSED] == []
+    assert all(each.measurements or each.notes for each in attempts)
 
 
 def test_a_warm_call_is_timed_without_the_tracer(jobs):

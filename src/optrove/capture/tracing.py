@@ -21,8 +21,9 @@ from optrove.errors import AlreadyTracing, UnusableJournal
 from optrove.frameworks.import_hooks import when_imported
 from optrove.frameworks.probe_protocol import ATEN, CONFIG_UNPACKING
 from optrove.journal.writer import Journal
-from optrove.model.records import Scope, now
+from optrove.model.records import TORCH_LIBRARIES, Scope, now
 from optrove.serializer.records import record_to_builtins
+from optrove.serializer.text import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from optrove.capture.sinks import Sink
     from optrove.frameworks.probe_protocol import Listener
     from optrove.model.capsules import CapsuleChoice
-    from optrove.model.records import DeviceParameters, Run, TestResult
+    from optrove.model.records import DeviceParameters, Facts, Run, TestResult
     from optrove.serializer.text import Json
 
 
@@ -134,7 +135,12 @@ class Tracing:
         self._undo.close()
         self.recorder.close()
         finished_at = now()
-        run = replace(with_board(self.run), finished_at=finished_at, exit_code=exit_code)
+        run = replace(
+            with_board(self.run),
+            finished_at=finished_at,
+            exit_code=exit_code,
+            provenance=(*self.run.provenance, *self._libraries()),
+        )
         end = {
             "finished_at": finished_at,
             "exit_code": exit_code,
@@ -152,6 +158,11 @@ class Tracing:
             for sink in self._sinks:
                 sink.close()
             self._afterwards.close()
+
+    def _libraries(self) -> Facts:
+        """Return the modules that registered operations of torch which are not torch's own."""
+        found = {} if self._torch is None else self._torch.libraries
+        return ((TORCH_LIBRARIES, write(found)),) if found else ()
 
     def on_stop(self, action: Callable[[], object]) -> None:
         """Run ``action`` when the trace has ended and its files are closed."""

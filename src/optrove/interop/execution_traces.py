@@ -223,13 +223,17 @@ def _inputs(node: dict[str, Json]) -> tuple[list[Json], list[Json], list[Json], 
     """Return the values, shapes, types and strides of a node; old traces have no strides."""
     inputs = node.get("inputs")
     if isinstance(inputs, dict):
-        found = [inputs.get(name) for name in ("values", "shapes", "types", "strides")]
+        given = {name: inputs.get(name) for name in ("values", "shapes", "types", "strides")}
     else:
-        found = [inputs, node.get("input_shapes"), node.get("input_types"), None]
-    values, shapes, types, strides = found
-    for name, each in (("values", values), ("shapes", shapes), ("types", types)):
+        shapes, types = node.get("input_shapes"), node.get("input_types")
+        given = {"values": inputs, "shapes": shapes, "types": types}
+    strides = given.pop("strides", None)
+    found: list[list[Json]] = []
+    for name, each in given.items():
         if not isinstance(each, list):
             raise BadData((expected("a list", f"$.inputs.{name}", each),))
+        found.append(each)
+    values, shapes, types = found
     if not len(values) == len(shapes) == len(types):
         raise BadData.at("$.inputs", "values, shapes and types differ in number")
     steps = strides if isinstance(strides, list) and len(strides) == len(values) else None

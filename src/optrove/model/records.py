@@ -165,13 +165,17 @@ class Accounting:
         return self.observed == self.stored + self.deduplicated + filtered + untraceable
 
 
+TORCH_LIBRARIES: Final = "torch_libraries"
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """One traced, replayed, swept or imported session.
 
     ``source`` is the program, with the model where it is known: ``path [HF_MODEL:name]``.
     A Run without ``finished_at`` was interrupted, or is still running. ``provenance`` are the
-    facts that an imported file has about the execution: ``trace_uid``, ``pytest_args`` and others.
+    facts that an imported file has about the execution: ``trace_uid``, ``pytest_args`` and others;
+    of a traced session TORCH_LIBRARIES, the modules that registered operations of torch, as JSON.
     """
 
     id: str

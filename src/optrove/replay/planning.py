@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Final
 from optrove.errors import BadData, BadTarget
 from optrove.frameworks.ttnn.execute.files import LOAD_OP
 from optrove.interop.op_line_files import case_of_line
-from optrove.model.records import AttemptedCase, CallOutcome, DeviceKind, DeviceParameters, Job
+from optrove.model.records import (
+    TORCH_LIBRARIES,
+    AttemptedCase,
+    CallOutcome,
+    DeviceKind,
+    DeviceParameters,
+    Job,
+)
 from optrove.model.values import Null
 from optrove.serializer.described import case_of
 from optrove.serializer.hashes import placement_hash
@@ -92,6 +99,7 @@ def _planned(
     reader: TroveReader, rows: Iterator[CaseRow], seed: int, timeout_ns: int | None
 ) -> Iterator[PlannedJob]:
     devices: dict[str, DeviceParameters | None] = {}
+    libraries = _Libraries(reader)
     while batch := tuple(islice(rows, _BATCH)):
         found = reader.executions([row.case_id for row in batch])
         executions = {
@@ -101,6 +109,7 @@ def _planned(
             every = executions.get(row.case_id, ())
             returned = [each for each in every if each.outcome is CallOutcome.RETURNED]
             outputs, notes = _outputs(row.op, returned)
+            notes += libraries.notes(row.op, every)
             boards: Counter[str] = Counter()
             for each in every:
                 if each.board is not None:
@@ -123,6 +132,30 @@ def _planned(
                 raised=errors[0] if errors and not returned else None,
                 notes=notes,
             )
+
+
+class _Libraries:
+    """The modules that registered the operations of torch which Runs have recorded."""
+
+    def __init__(self, reader: TroveReader) -> None:
+        self._reader = reader
+        self._modules: dict[str, dict[str, str | None]] = {}
+
+    def notes(self, op: str, executions: Iterable[ExecutionRow]) -> tuple[str, ...]:
+        """Return a note that names the module to import for an operation of another library."""
+        space = op.split(".")[2] if op.startswith("torch.ops.") else "aten"
+        if space == "aten":
+            return ()
+        found = {self._of_run(each.run_id).get(space) for each in executions} - {None}
+        names = sorted(map(str, found))
+        return tuple(f"{space} was registered by {name}: --import {name}" for name in names)
+
+    def _of_run(self, run_id: str) -> dict[str, str | None]:
+        if run_id not in self._modules:
+            rows = self._reader.runs(run_id)
+            facts = dict(rows[0].run.provenance) if rows else {}
+            self._modules[run_id] = json.loads(facts.get(TORCH_LIBRARIES, "{}"))
+        return self._modules[run_id]
 
 
 def _device(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.frameworks.input_values import way_to_draw
 from optrove.frameworks.torch.domains import domain_of
-from optrove.frameworks.torch.reference import UNINITIALIZED, last_name
+from optrove.frameworks.torch.reference import DATA_DEPENDENT, UNINITIALIZED, last_name
 from optrove.model.values import List, Struct, TensorSpec, TorchPlacement, Tuple, tensors_in
 from optrove.report.wording import SHORT_ID, plural
 from optrove.testgen.expressions import NotExpressible, expression_of, flat, quoted
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _OP: Final = re.compile(r"torch\.ops(\.[A-Za-z_][A-Za-z0-9_]*){3}")
 _PLACE: Final = re.compile(r"arg(\d+)")
 _INTEGERS: Final = re.compile(r"torch\.(u?int|bool)")
-_DRAWN: Final = frozenset({"normal", "whole", "positive", "share", "positive_definite"})
+_DRAWN: Final = frozenset({"normal", "whole", "longest", "positive", "share", "positive_definite"})
 _IMPORTS: Final = """\
 # ruff: noqa
 import sys
@@ -174,7 +174,7 @@ class _Writer:
 
     def _outputs(self) -> str:
         outputs = self._recorded.outputs
-        if outputs is None:
+        if outputs is None or last_name(self._recorded.case.op) in DATA_DEPENDENT:
             return "None"
         rows = [
             f"({spec.shape}, {spec.dtype}, {spec.placement.strides})"

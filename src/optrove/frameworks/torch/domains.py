@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.input_values import positive, share, whole
 from optrove.frameworks.torch.reference import last_name
-from optrove.model.values import Int, TensorSpec
+from optrove.model.values import Bool, Int, TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,6 +34,18 @@ def positive_definite(drawing: Drawing) -> Any:
         return positive(drawing)
     drawn = torch.randn(shape, generator=drawing.generator)
     return drawn @ drawn.mT + shape[-1] * torch.eye(shape[-1])
+
+
+def longest(drawing: Drawing) -> Any:
+    """Return the largest number for all, as lengths of sequences that have to be in order."""
+    return drawing.torch.full(drawing.shape, drawing.below)
+
+
+def _steps(shapes: Shapes, arguments: Mapping[str, Value]) -> int:
+    """Return the number of steps of a padded sequence."""
+    shape = shapes.get("input", ())
+    place = 1 if arguments.get("batch_first") == Bool(True) else 0  # noqa: FBT003 - a Value
+    return shape[place] if place < len(shape) else 1
 
 
 def _own_dimension(shapes: Shapes, _: Mapping[str, Value], place: int) -> int | None:
@@ -118,6 +130,8 @@ def domain_of(op: str, arguments: Mapping[str, Value]) -> Domain:
             if draw is None and _POSITIVE.fullmatch(argument):
                 draw = positive
             return None if draw is None else (draw, 0)
+        if (name, argument) == ("_pack_padded_sequence", "lengths"):
+            return longest, _steps(shapes, arguments)
         bound = BOUNDS.get((name, argument))
         found = _PLACE.search(path)
         below = bound and bound(shapes, arguments, int(found[1]) if found else 0)

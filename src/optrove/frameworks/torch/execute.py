@@ -25,7 +25,13 @@ from optrove.frameworks.input_values import TorchInputs
 from optrove.frameworks.kept_tensors import KeptValues
 from optrove.frameworks.probe_protocol import API, ATEN, LEVELS, SingleCallRecorder, muted
 from optrove.frameworks.torch.domains import domain_of
-from optrove.frameworks.torch.probe import GETTERS, Signatures, TorchProbe, is_operation
+from optrove.frameworks.torch.probe import (
+    GETTERS,
+    OWN_SPACES,
+    Signatures,
+    TorchProbe,
+    is_operation,
+)
 from optrove.frameworks.torch.reference import (
     DATA_DEPENDENT,
     INDEXING,
@@ -53,10 +59,12 @@ if TYPE_CHECKING:
 FILES: Final = frozenset({"from_file", "load", "save"})
 """Operations that read or write files, which a replay must not touch."""
 
+READS_GRAD_MODE: Final = frozenset({"mkldnn_rnn_layer"})
+"""Operations below autograd that return more if gradients are enabled, as they are by default."""
+
 UNLISTED: Final = frozenset({"torch.autograd.backward", "torch.autograd.grad"})
 """Functions that can be overridden but are missing in torch's list."""
 
-_OWN_SPACES: Final = frozenset({"aten", "prim", "prims"})
 _TIMED_SECONDS: Final = 0.05
 
 OPERATIONS: Final = "torch.ops."
@@ -164,13 +172,16 @@ class TorchExecutor:
             described = describe_outputs(self._tables(), live, result)
             executed = replace(executed, outputs=described)
         on_stage(Stage.READING)
-        compared = self._compared(call, [*call.results(result, live)], random=draws)
+        actual = [*call.results(result, live)]
+        compared = self._compared(call, actual, random=draws)
         return replace(executed, compared=compared)
 
     def _compared(self, call: _Call, actual: list[Any], *, random: bool) -> tuple[Compared, ...]:
         lacking = call.why_incomparable(random=random)
+        if not actual:
+            lacking = "it returns no numbers and changes no argument"
         if lacking is not None:
-            return tuple(Compared(number, lacking=lacking) for number in range(len(actual)))
+            return tuple(Compared(number, lacking=lacking) for number in range(len(actual) or 1))
         with muted(), self.torch.no_grad():
             independent = self.target.compiler is not None or not call.is_on_cpu
             references = References(self.torch, call.reference, independent=independent)
@@ -226,6 +237,8 @@ class TorchExecutor:
             except BadData as error:
                 raise NotReplayable(f"in the arguments {', '.join(names)}: {error}") from error
         found = dict(zip(names, live, strict=True))
+        if last_name(case.op) == "_coalesce":  # torch calls it for tensors that need it only
+            found["self"]._coalesced_(False)  # noqa: FBT003 - the only form
         if dtypes:
             found = {
                 name: dtypes.get(each, each) if isinstance(each, self.torch.dtype) else each
@@ -294,7 +307,7 @@ class TorchExecutor:
         listed = _is_in(live, self._examples) or op in UNLISTED
         if not (listed or self._is_builtin(op, last)) or not is_operation(last):
             space = op.split(".")[2] if op.startswith(OPERATIONS) else "aten"
-            hint = "" if space in _OWN_SPACES else "; --import MODULE imports what registers it"
+            hint = "" if space in OWN_SPACES else "; --import MODULE imports what registers it"
             raise NotReplayable(f"the installed torch has no operation called {op}{hint}")
         return live
 
@@ -357,6 +370,8 @@ class _Call:
         """Whether the outputs depend on the values of the inputs, not on their specs alone."""
         tags = self._torch.Tag
         dependent = {tags.data_dependent_output, tags.dynamic_output_shape}
+        if self._has_sparse():
+            return True
         if last_name(self._job.case.op) in INDEXING and not self._has_mask():
             return False
         tagged = self._is_operation and bool(dependent & set(self._function.tags))
@@ -364,9 +379,18 @@ class _Call:
 
     def _has_mask(self) -> bool:
         """Return whether a tensor selects elements, instead of naming their places."""
-        parts = (part for _, value in self._job.case.arguments for _, part in walk(value))
-        kinds = ("torch.bool", "torch.uint8")
-        return any(isinstance(part, TensorSpec) and part.dtype in kinds for part in parts)
+        return any(spec.dtype in ("torch.bool", "torch.uint8") for spec in self._specs())
+
+    def _has_sparse(self) -> bool:
+        """Return whether a tensor is sparse; how many elements it stores is not recorded."""
+        placements = (spec.placement for spec in self._specs())
+        return any(isinstance(p, TorchPlacement) and p.layout != "strided" for p in placements)
+
+    def _specs(self) -> Iterator[TensorSpec]:
+        for _, value in self._job.case.arguments:
+            for _, part in walk(value):
+                if isinstance(part, TensorSpec):
+                    yield part
 
     def why_incomparable(self, *, random: bool) -> str | None:
         """Return why the numbers of the call cannot be compared; None if they can."""
@@ -407,7 +431,10 @@ class _Call:
         return run
 
     def results(self, result: Any, live: dict[str, Any]) -> Iterator[Any]:
-        """Yield the tensors of a result, and the arguments that the call has changed."""
+        """Yield the tensors of a result or its number, and the arguments that it has changed."""
+        if isinstance(result, (int, float, complex)):
+            dtype = self._torch.float64 if isinstance(result, float) else None
+            yield self._torch.tensor(result, dtype=dtype, device="cpu")
         seen: set[int] = set()
         for tensor in tensors_in(self._torch, [result, *self._changed(live)]):
             if id(tensor) not in seen:
@@ -441,7 +468,8 @@ class _Call:
                 # Operations of the dispatcher run below autograd; it shows composite ones in
                 # inference mode only.
                 composite = self._is_composite()
-                stack.enter_context(torch.inference_mode() if composite else torch.no_grad())
+                if last_name(self._job.case.op) not in READS_GRAD_MODE:
+                    stack.enter_context(torch.inference_mode() if composite else torch.no_grad())
             dtype = self._default_dtype()
             if dtype is not None:
                 stack.callback(torch.set_default_dtype, torch.get_default_dtype())

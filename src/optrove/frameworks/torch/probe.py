@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 import threading
 import weakref
@@ -47,6 +48,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from pathlib import Path
 from types import EllipsisType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -448,7 +450,7 @@ METADATA: Final = frozenset(
         "sym_storage_offset", "sym_stride", "typename", "untyped_storage",
     }
 )  # fmt: skip
-"""Functions, methods and operations that only read or set a property of a tensor."""
+"""Functions and methods that only read or set a property of a tensor."""
 
 READS: Final = frozenset({"is_nonzero"})
 """Names that begin with ``is_`` but read the numbers of a tensor."""
@@ -457,6 +459,12 @@ MAX_OPS: Final = 8192
 
 _BOOKKEEPING: Final = ("prim", "profiler")
 """Operations of the dispatcher that compute nothing."""
+
+OWN_SPACES: Final = frozenset(
+    {"_c10d_functional", "_quantized", "aten", "c10d", "mkldnn", "mkldnn_prepacked", "onednn",
+     "prepacked", "prim", "prims", "profiler", "quantized", "sparse"}
+)  # fmt: skip
+"""The namespaces of operations that torch itself registers."""
 
 _SETTERS: Final = ("__set__", "__delete__")
 _CHECKS: Final = "has_torch_function"
@@ -467,7 +475,8 @@ class ObservedOps:
 
     ``functions`` and ``operations`` are caches; None means that it is not an operation. ``nesting``
     are the functions that may call other functions. ``faults`` counts functions that raised an
-    error here; their calls are not recorded.
+    error here; their calls are not recorded. ``libraries`` has the module that registered the
+    operations of each namespace that is not torch's own, None if it is unknown.
     """
 
     def __init__(self, torch: ModuleType, fingerprints: TorchFingerprints) -> None:
@@ -475,6 +484,7 @@ class ObservedOps:
         self.operations: dict[Any, ObservedOp | None] = {}
         self.nesting: set[Any] = set()
         self.faults: Counter[str] = Counter()
+        self.libraries: dict[str, str | None] = {}
         self._torch = torch
         self._fingerprints = fingerprints
         self._signatures = Signatures(torch)
@@ -534,9 +544,11 @@ class ObservedOps:
         if not isinstance(operation, self._operations):
             name = f"torch.ops.higher_order.{operation.name()}"
             return self._observed_op(name, bind_by_place, composite=False)
-        space, _, name = operation._schema.name.partition("::")  # noqa: SLF001 - as in Signatures
-        if space in _BOOKKEEPING or not is_operation(name, private=True):
+        space = operation._schema.name.partition("::")[0]  # noqa: SLF001 - as in Signatures
+        if space in _BOOKKEEPING:
             return None
+        if space not in OWN_SPACES:
+            self.libraries.setdefault(space, _module_of(self._torch, operation))
         bind = self._signatures.of_operation(operation)
         return self._observed_op(f"torch.ops.{operation}", bind, composite=False)
 
@@ -553,12 +565,40 @@ class ObservedOps:
         return ObservedOp(op, bind, key, fingerprints.result, composite=composite)
 
 
-def is_operation(name: str, *, private: bool = False) -> bool:
-    """Return whether the last part of a name is that of an operation."""
+_REGISTERED: Final = re.compile(r"registered at (.*\.py):\d+")
+
+
+def _module_of(torch: ModuleType, operation: Any) -> str | None:
+    """Return the name of the module whose import registers an operation; None if unknown.
+
+    That is the module that defines it in Python, or the package that is named as its namespace.
+    """
+    name = operation._schema.name  # noqa: SLF001 - as in Signatures
+    custom = sys.modules.get("torch._library.custom_ops")
+    defined = getattr(custom, "OPDEFS", {}).get(name)
+    if defined is not None:
+        return _importable(getattr(defined._init_fn, "__module__", ""))  # noqa: SLF001 - has no public name
+    space = name.partition("::")[0]
+    if space in sys.modules:
+        return str(space)
+    files = _REGISTERED.findall(torch._C._dispatch_dump(name))  # noqa: SLF001 - has no public name
+    by_file = {getattr(each, "__file__", None): key for key, each in [*sys.modules.items()]}
+    found = next((by_file[file] for file in files if file in by_file), None)
+    return None if found is None else _importable(found)
+
+
+def _importable(module: str) -> str:
+    """Return the name that imports a module; that of the program is the name of its file."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    return Path(file).stem if module == "__main__" and file else module
+
+
+def is_operation(name: str) -> bool:
+    """Return whether the last part of a function's name is that of an operation."""
     if name in METADATA or (name.startswith("is_") and name not in READS):
         return False
     special = name.startswith("__") and name.endswith("__")
-    return private or special or not name.startswith("_")
+    return special or not name.startswith("_")
 
 
 def _own_name(function: Any) -> str | None:
@@ -606,6 +646,11 @@ class TorchProbe:
     def faults(self) -> Counter[str]:
         """The errors while functions were named, counted."""
         return self._ops.faults
+
+    @property
+    def libraries(self) -> dict[str, str | None]:
+        """The modules that registered the operations of other libraries, by namespace."""
+        return dict(self._ops.libraries)
 
     def install(self, *, in_forks: bool = False) -> None:
         """Observe this thread, and the threads that are started from now on.
