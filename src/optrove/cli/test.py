@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from optrove.cli.options import (
-    DEVICES,
     case_filters,
+    device_options,
     json_option,
     log,
     log_recovered,
-    numerics_option,
     seed_option,
     show,
     store_option,
+    take_device,
 )
+from optrove.errors import OptroveError
 from optrove.report.wording import SHORT_ID
 
 if TYPE_CHECKING:
@@ -83,13 +84,7 @@ def testgen(
 
 @click.command()
 @click.argument("name", metavar="CASE")
-@click.option(
-    "--device",
-    type=click.Choice(DEVICES),
-    help="Kind of device on which it fails.",
-)
-@click.option("--board", metavar="NAME", help="Mock or simulated board on which it fails.")
-@numerics_option
+@device_options()
 @click.option(
     "--trials",
     metavar="N",
@@ -115,21 +110,21 @@ def testgen(
 def shrink(  # noqa: PLR0913 - one for each option of the command
     *,
     name: str,
-    device: str | None,
-    board: str | None,
     trials: int,
     timeout: float,
     seed: int,
     output: Path | None,
     store: str | None,
     as_json: bool,
+    **chosen: Any,
 ) -> None:
     """Shrink a failing case: the simplest call that still fails in the same way.
 
     Tries fewer arguments, tensors in interleaved memory, on one chip, with smaller and fewer
     dimensions. A simpler call counts when it has the same outcome and the same message, except for
     numbers. CASE is the beginning of a case's id, or an op, which stands for its most called case.
-    It runs on the same device as "optrove replay" would.
+    It runs on the same device as "optrove replay" would. If the reproducer cannot be written, the
+    result is shown all the same.
 
     Exit code 0 with a result, 2 if the case does not fail.
 
@@ -138,6 +133,7 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
       optrove check-board bh-galaxy
       optrove shrink 1f3a9c02d4e5 --board bh-galaxy
       optrove shrink 1f3a9c02d4e5 --board bh-galaxy -o .
+      optrove shrink addmm --compile inductor
     """
     from optrove.replay.device_choice import group_by_device, resolve_device
     from optrove.replay.planning import cases_named
@@ -147,16 +143,23 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
     from optrove.trove.opening import reading
     from optrove.trove.query import CaseFilters
 
-    target = resolve_device(device, board)
+    kind, torch = take_device(chosen)
+    target = (*resolve_device(kind, chosen["mock_board"]), torch)
     with reading(store, log_recovered) as reader:
         cases, _ = cases_named(reader, CaseFilters(name=name), every=False, seed=seed)
     ((where, (planned,)),) = group_by_device(cases, *target).items()
     log(f"case {planned.case_id[:SHORT_ID]} on {where}")
     shrunk = shrink_case(planned, where, Limits(trials, timeout), log)
-    file = None
+    file: Path | None = None
+    fault: Exception | None = None
     if output is not None:
-        file = write_reproducer(planned, shrunk.case, output, where.board)
+        try:
+            file = write_reproducer(planned, shrunk.case, output, where.board)
+        except (OptroveError, OSError) as error:
+            fault = error  # the result took long, so it is shown first
     show(shrunk_document(shrunk, file), lambda: shrunk_data(shrunk, file), as_json=as_json)
+    if fault is not None:
+        raise fault
 
 
 COMMANDS: Final = (testgen, shrink)

@@ -33,6 +33,7 @@ from optrove.model.values import (
     Struct,
     Symbol,
     TensorSpec,
+    TorchPlacement,
     TtnnPlacement,
     Tuple,
     Value,
@@ -160,10 +161,13 @@ def _flattened(spec: TensorSpec) -> TensorSpec:
 
 
 def reshaped(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
-    """Return a tensor of another shape, laid out as it was; one of torch stays as it is."""
+    """Return a tensor of another shape, laid out as it was; arrays and sparse ones stay."""
     if shape == spec.shape:
         return spec
     placement = spec.placement
+    if isinstance(placement, TorchPlacement) and placement.layout == "strided":
+        strides = _strides(spec.shape, placement.strides, shape)
+        return replace(spec, shape=shape, placement=replace(placement, strides=strides, offset=0))
     if not isinstance(placement, TtnnPlacement):
         return spec
     memory = placement.memory
@@ -175,6 +179,21 @@ def reshaped(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
         mesh = None
     placement = replace(placement, padded_shape=_padded(placement, shape), memory=memory, mesh=mesh)
     return replace(spec, shape=shape, placement=placement)
+
+
+def _strides(
+    old: tuple[int, ...], strides: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return the strides of a smaller tensor: dense, its dimensions in the same order in memory."""
+    places = range(len(shape))
+    expanded = {at for at in places if len(old) == len(shape) and strides[at] == 0}
+    order = sorted(places, key=lambda at: -strides[at]) if len(old) == len(shape) else [*places]
+    found = [0] * len(shape)
+    step = 1
+    for at in reversed([at for at in order if at not in expanded]):
+        found[at] = step
+        step *= max(1, shape[at])
+    return tuple(found)
 
 
 def _plane(shape: tuple[int, ...]) -> tuple[int, int]:
@@ -348,23 +367,28 @@ def _of_one(number: int, change: Retensor) -> Change:
     return lambda case: with_tensors(case, only)
 
 
-def _sizes(case: Case, smaller: Callable[[int], int]) -> Iterator[Reduction]:
+def _tile(case: Case) -> int:
+    """Return the unit of sizes; torch has no tiles."""
+    return 1 if case.op.startswith("torch.") else TILE
+
+
+def _sizes(case: Case, smaller: Callable[[int, int], int]) -> Iterator[Reduction]:
     """Yield reductions that make a size smaller everywhere, the largest first."""
     sizes = {size for spec in case.tensors() for size in spec.shape}
     for size in sorted(sizes, reverse=True):
-        less = smaller(size)
+        less = smaller(size, _tile(case))
         if less < size:
             yield Reduction(f"{size} becomes {less}", resized(size, less))
 
 
-def _smallest(size: int) -> int:
-    return min(size, TILE) if size % TILE == 0 else 1
+def _smallest(size: int, tile: int) -> int:
+    return min(size, tile) if size % tile == 0 else 1
 
 
-def _half(size: int) -> int:
+def _half(size: int, tile: int) -> int:
     """Return half of a size, in whole tiles if it has some."""
-    if size % TILE == 0:
-        return max(TILE, -(-size // 2 // TILE) * TILE)
+    if size % tile == 0:
+        return max(tile, -(-size // 2 // tile) * tile)
     return max(1, size // 2)
 
 
@@ -373,7 +397,7 @@ def _single_sizes(case: Case) -> Iterator[Reduction]:
     known = {spec.identity: spec for spec in case.tensors()}
     for number, names in _tensors(case):
         for place, size in enumerate(known[number].shape):
-            less = _half(size)
+            less = _half(size, _tile(case))
             if less < size:
                 words = f"dimension {place} of {names}: {size} becomes {less}"
                 yield Reduction(words, _of_one(number, _reduced(place, less)))

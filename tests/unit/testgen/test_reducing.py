@@ -10,6 +10,7 @@ from optrove.model.values import (
     List,
     MeshPlacement,
     TensorSpec,
+    TorchPlacement,
     TtnnPlacement,
     walk,
 )
@@ -62,6 +63,17 @@ def least(one):
             return one
         one = offered[0].apply(one)
     raise AssertionError("there was no end")
+
+
+def test_tensors_of_torch_shrink_to_one_element_and_keep_the_order_of_their_dimensions():
+    placement = TorchPlacement((1, 96, 576, 0), "strided", "cpu", requires_grad=False, offset=7)
+    spec = TensorSpec((96, 6, 64, 5), "torch.float32", placement, 0, 0)
+    one = case("torch.ops.aten.add.Tensor", self=spec, alpha=Int(64))
+    smaller = dict(reduced(one, "64 becomes 1").arguments)["self"]
+    assert (smaller.shape, smaller.placement.strides) == ((96, 6, 1, 5), (1, 96, 576, 0))
+    halved = dict(reduced(one, "96 becomes 48").arguments)["self"]
+    assert (halved.shape, halved.placement.strides) == ((48, 6, 64, 5), (1, 48, 288, 0))
+    assert shapes(least(one)) == {"self": (1, 1)}
 
 
 def test_all_that_is_optional_is_left_out_at_once_and_one_by_one():
