@@ -109,6 +109,11 @@ DRAWS: Final[Mapping[tuple[str, str], Draw]] = {
         for argument in ("self", "p", "target")
     },
     **{
+        # The first column is a place in the batch: zero, rounded down.
+        (op, "rois"): share
+        for op in ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")
+    },
+    **{
         (op, "self"): positive_definite
         for op in ("linalg_cholesky_ex", "linalg_cholesky", "cholesky", "linalg_eigh",
                    "_linalg_eigh", "cholesky_inverse")

@@ -44,7 +44,7 @@ from optrove.frameworks.torch.reference import (
 )
 from optrove.model.case import Case, renamed, rewrite
 from optrove.model.torch_target import TorchTarget
-from optrove.model.values import List, TensorSpec, TorchPlacement, walk
+from optrove.model.values import Bool, Float, Int, List, TensorSpec, TorchPlacement, walk
 from optrove.serializer.build import build
 from optrove.serializer.describe import Describer
 
@@ -370,7 +370,8 @@ class _Call:
         """Whether the outputs depend on the values of the inputs, not on their specs alone."""
         tags = self._torch.Tag
         dependent = {tags.data_dependent_output, tags.dynamic_output_shape}
-        if self._has_sparse():
+        reads = any(isinstance(each, (Bool, Int, Float)) for each in self._job.outputs or ())
+        if reads or self._has_sparse():
             return True
         if last_name(self._job.case.op) in INDEXING and not self._has_mask():
             return False
