@@ -86,3 +86,19 @@ def test_unknown_numerics_are_refused():
 
     with pytest.raises(BadSetting, match="hardware or ideal"):
         find_numerics("exact")
+
+
+def test_a_program_of_a_matmul_has_its_activation():
+    from types import SimpleNamespace
+
+    import torch
+
+    from optrove.frameworks.ttnn.shadow.hardware import CallFacts, HardwareCall, matrix_product
+
+    gelu = SimpleNamespace(op_type=SimpleNamespace(name="GELU"), params=[1.0])
+    program = SimpleNamespace(in0_block_w=1, fused_activation=gelu)
+    facts = CallFacts("wormhole_b0", 8, ("BFLOAT16",) * 2, True, None, program, False)
+    values = torch.randn(32, 32, generator=torch.Generator().manual_seed(0)).bfloat16().float()
+    found = matrix_product(HardwareCall(facts, "BFLOAT16", (values, values), {}))
+    expected = torch.nn.functional.gelu(values @ values)
+    assert torch.corrcoef(torch.stack([found.flatten(), expected.flatten()]))[0, 1] > 0.999

@@ -360,7 +360,7 @@ def matrix_product(call: HardwareCall) -> Any:
         left = left.transpose(-2, -1)
     if call.has("transpose_b"):
         right = right.transpose(-2, -1)
-    bias, activation = call.keywords.get("bias"), call.keywords.get("activation")
+    bias, activation = call.keywords.get("bias"), _activation(call)
     if left.dim() < 2 or right.dim() < 2 or activation not in FUSED:  # noqa: PLR2004 - matrices
         return None
     if bias is not None and bias.numel() != bias.shape[-1]:
@@ -380,7 +380,16 @@ def matrix_product(call: HardwareCall) -> Any:
     return pack(product, call.output)
 
 
-FUSED: Final = (None, "", "relu", "gelu", "silu")
+FUSED: Final = (None, "", "relu", "gelu", "gelu_fast", "silu")
+
+
+def _activation(call: HardwareCall) -> Any:
+    """Return the name of the activation that follows a product, also that of its program."""
+    fused = getattr(call.facts.program, "fused_activation", None)
+    if fused is None:
+        return call.keywords.get("activation")
+    name = fused.op_type.name.lower()
+    return f"{name}_fast" if any(fused.params) else name
 
 
 def _default_fidelity(facts: CallFacts) -> str:
