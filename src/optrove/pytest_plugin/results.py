@@ -59,6 +59,11 @@ class ResultsFile:
                 found = os.pread(file, len(self._header), 0)
                 if found == self._header:
                     return
+                # A file of an earlier version lacks the last column.
+                earlier = _line(self._columns[:-1])
+                if os.pread(file, len(earlier), 0) == earlier:
+                    self._columns, self._header = self._columns[:-1], earlier
+                    return
                 # Complete a header that its writer could not.
                 partial = self._header.startswith(found) and os.fstat(file).st_size == len(found)
                 if partial:
