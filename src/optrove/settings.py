@@ -7,6 +7,7 @@ import stat
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,9 +52,7 @@ class Numerics(Enum):
 
 BOARD = Variable("OPTROVE_BOARD", "mock board to run on, unless --board is given")
 SHADOW = Variable("OPTROVE_SHADOW", "1: mock boards compute numbers with torch")
-NUMERICS = Variable(
-    "OPTROVE_NUMERICS", "numbers of shadows: hardware or ideal  [default: hardware]"
-)
+NUMERICS = Variable("OPTROVE_NUMERICS", "numbers of shadows: hardware or ideal  [default: ideal]")
 SIM = Variable("OPTROVE_SIM", "directory of the simulator and its compiler, for --device sim")
 STORE = Variable("OPTROVE_STORE", "trove to use, unless --store is given")
 CACHE = Variable("OPTROVE_CACHE", "mock boards' files  [default: ~/.cache/optrove]")
@@ -71,7 +70,7 @@ VARIABLES = tuple(each for each in tuple(globals().values()) if isinstance(each,
 
 def find_numerics(asked: str | None = None) -> Numerics:
     """Return how shadows compute: as asked, else as OPTROVE_NUMERICS says."""
-    chosen = asked or NUMERICS.value or Numerics.HARDWARE.value
+    chosen = asked or NUMERICS.value or Numerics.IDEAL.value
     try:
         return Numerics(chosen)
     except ValueError:
@@ -81,7 +80,15 @@ def find_numerics(asked: str | None = None) -> Numerics:
 
 def package_index() -> str:
     """Return the address of the package index, as pip knows it."""
-    return INDEX.value or "https://pypi.org/simple"
+    if INDEX.value:
+        return INDEX.value
+    try:
+        default: str = import_module("pip._internal.models.index").PyPI.simple_url
+    except ImportError as error:
+        raise BadSetting(
+            f"pip, which knows the package index, is not installed; set {INDEX.name}"
+        ) from error
+    return default
 
 
 def simulator_directory() -> Path | None:

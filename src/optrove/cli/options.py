@@ -205,7 +205,7 @@ numerics_option: Final = click.option(
     expose_value=False,
     callback=_set_numerics,
     help="Numbers of a shadow. hardware: as ttnn's kernels compute, where that is known. ideal: in "
-    "float32, rounded once  [default: OPTROVE_NUMERICS, else hardware]",
+    "float32, rounded once  [default: OPTROVE_NUMERICS, else ideal]",
 )
 
 

@@ -28,7 +28,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "--optrove-numerics": {
         "choices": ("hardware", "ideal"),
         "help": "numbers of --optrove-shadow: hardware, as kernels compute where that is known, or "
-        "ideal, in float32 (env OPTROVE_NUMERICS; default: hardware)",
+        "ideal, in float32 (env OPTROVE_NUMERICS; default: ideal)",
     },
     "--optrove-sim": {
         "metavar": "BOARD",

@@ -33,8 +33,8 @@ def mock_board(name: str, *, shadow: bool = False, numerics: str | None = None) 
 
     Arguments are validated, output specs inferred and memory allocated as on the real board;
     kernels never run, so values read back mean nothing, unless ``shadow`` (or OPTROVE_SHADOW=1)
-    computes them with torch beside each op: with ``numerics="hardware"``, the default, as ttnn's
-    kernels do where that is known, with ``"ideal"`` (or OPTROVE_NUMERICS=ideal) in float32. The
+    computes them with torch beside each op: with ``numerics="ideal"``, the default, in float32,
+    with ``"hardware"`` (or OPTROVE_NUMERICS=hardware) as ttnn's kernels do where that is known. The
     environment is restored afterwards. ttnn stays on this board until the process ends: one
     process, one board.
 
