@@ -14,7 +14,7 @@ LINES = {
     "sim.silent": "the last words of something else",
 }
 COMPILE = (
-    "TT_THROW @ /work/build.cpp:481: tt::exception\ninfo:\nbrisc build failed. Log:\n"
+    "TT_THROW @ /src/build.cpp:481: tt::exception\ninfo:\nbrisc build failed. Log:\n"
     "/kernels/dataflow/reader.cpp:36:57: error: division by zero is not a constant expression\n"
     "Failed to generate binaries for reader_unary TT_THROW"
 )
