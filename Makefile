@@ -66,24 +66,26 @@ test-parts: $(VENV)/parts.stamp
 	OPTROVE_BROWSER="$$(tools/get-browser)" $(BIN)/python -m pytest $(PARTS)
 
 # The base package promises 3.10 to 3.13, with or without a ttnn wheel. Each Python found here runs
-# the quick framework-free tests in an environment of its own: converters, the journal, the store,
-# the commands, and worker processes as such. One Python holds the rest: laws, house rules, and what
-# is marked slow (many workers one after another, files damaged at every place). They run side
-# by side, each in one process: two workers for each in turn would collect all tests twice as often.
+# what can differ between Pythons, in an environment of its own: live objects turned into records
+# and back, the recorder, the journal, the store, a worker process, and the commands as such.
+# They run side by side, each in one process: two workers for each in turn would collect all tests
+# twice as often.
 # Looking for them takes a second: other targets do without.
 ifneq ($(filter test test-other-pythons,$(MAKECMDGOALS)),)
 WANTED_PYTHONS := 3.10 3.11 3.13
 OTHER_PYTHONS := $(foreach version,$(WANTED_PYTHONS),$(if $(shell PYTHON= tools/find-python $(version)),$(version)))
 MISSING_PYTHONS := $(filter-out $(OTHER_PYTHONS),$(WANTED_PYTHONS))
 endif
-FRAMEWORK_FREE := tests/unit tests/golden --ignore tests/unit/test_house_rules.py
+OF_EVERY_PYTHON := tests/golden $(addprefix tests/unit/, capture frameworks journal model pytest_plugin \
+  runconfig serializer tracing trove cli/test_main.py cli/test_ask.py replay/test_workers.py \
+  test_metrics.py test_public_names.py test_settings.py)
 
 test-other-pythons: $(OTHER_PYTHONS:%=$(VENV)-%/test.stamp)
 	@echo "Testing without frameworks on Python $(or $(OTHER_PYTHONS),(no other one is here))" >&2
 	@$(if $^,$(MAKE) --no-print-directory --jobs=3 --output-sync=target $(OTHER_PYTHONS:%=test-python-%))
 
 test-python-%: $(VENV)-%/test.stamp
-	$(VENV)-$*/bin/python -m pytest -q -p no:cacheprovider -m "not slow" $(FRAMEWORK_FREE)
+	$(VENV)-$*/bin/python -m pytest -q -p no:cacheprovider -m "not slow" $(OF_EVERY_PYTHON)
 
 .PRECIOUS: $(VENV)-%/test.stamp
 $(VENV)-%/test.stamp: $(RECIPE)
