@@ -149,10 +149,10 @@ spelled_values = st.recursive(
 @given(st.dictionaries(st.sampled_from(["arg0", "arg1", "arg10", "dim", "x"]), spelled_values))
 @settings(deadline=None, max_examples=50)
 def test_what_a_master_file_spells_is_spelled_the_same_way_again(arguments):
-    document = masters.master(masters.configuration(arguments))
+    document = masters.master(masters.configuration(arguments), last_updated=None)
     runs, fidelity = read_master(document, "a file", strict=False)
     stream = io.BytesIO()
-    write_master(stream, masters.rows_of(runs), last_updated="2026-03-08 13:48:13")
+    write_master(stream, masters.rows_of(runs))
     assert b'"optrove"' not in stream.getvalue()
     again, fidelity_again = read_master(parse(stream.getvalue()), "a file", strict=False)
     assert again == runs

@@ -15,30 +15,30 @@ import ast
 import json
 import re
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData
 from optrove.interop.fidelity import FidelityCounter, PartNotes, expected
 from optrove.interop.machines import EPOCH, Source, SourceExecution, runs_of
 from optrove.model.case import Case
+from optrove.model.torch_target import device_value
 from optrove.model.values import (
     Bool,
     Float,
     Int,
     List,
     Null,
-    Struct,
     Symbol,
     TensorSpec,
     Text,
     TorchPlacement,
+    contiguous_strides,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from optrove.model.trove import Fidelity, Imported
+    from optrove.interop.machines import Content
     from optrove.model.values import Value
     from optrove.serializer.text import Json
 
@@ -93,9 +93,7 @@ def is_execution_trace(document: Json) -> bool:
     )
 
 
-def read_execution_trace(
-    document: Json, file: str, *, strict: bool
-) -> tuple[tuple[Imported, ...], Fidelity]:
+def read_execution_trace(document: Json, file: str, *, strict: bool) -> Content:
     """Return the run of a trace; a node that cannot be read is counted and listed."""
     counter = FidelityCounter(strict=strict)
     source = Source(file, None)
@@ -301,7 +299,7 @@ class _Arguments:
             return None
         identity, storage, offset = data[:3]
         if steps is None or len(steps) != len(sizes):
-            steps = tuple(prod(max(1, each) for each in sizes[n + 1 :]) for n in range(len(sizes)))
+            steps = contiguous_strides(sizes)
         placement = TorchPlacement(steps, "strided", data[-1], requires_grad=False, offset=offset)
         return TensorSpec(
             sizes,
@@ -341,9 +339,7 @@ def _plain(data: Json, type_: str) -> Value | None:
         case "Double", "inf" | "-inf" | "nan" | "-nan" | "Infinity" | "-Infinity" | "NaN":
             return Float(float(data.replace("-nan", "nan")))
         case "Device", str():
-            device, colon, index = data.partition(":")
-            number: Value = Int(int(index)) if colon and index.isdigit() else Null()
-            return Struct("torch.device", (("index", number), ("type", Text(device))))
+            return device_value(data)
         case "String", str():
             return Text(data)
     return None

@@ -8,7 +8,7 @@ takes its choices and help texts from the table, so that a format imports its mo
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from optrove.errors import BadData, BadTarget
 
@@ -16,12 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from optrove.interop.machines import Exported
-    from optrove.model.trove import Fidelity, Imported
+    from optrove.interop.machines import Content, Exported
     from optrove.serializer.text import Json
-
-Content: TypeAlias = "tuple[tuple[Imported, ...], Fidelity]"
-"""The Runs of a file, and how well it was understood."""
 
 _BEGINNING: Final = 100
 

@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
 
 from optrove.errors import BadData
 from optrove.model.records import (
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from optrove.interop.fidelity import FidelityCounter
     from optrove.model.case import Case
     from optrove.model.records import Facts
-    from optrove.model.trove import ExecutionRow
+    from optrove.model.trove import ExecutionRow, Fidelity
     from optrove.serializer.text import Json
 
+Content: TypeAlias = "tuple[tuple[Imported, ...], Fidelity]"
+"""The Runs of a file, and how well it was understood."""
 
 BOARDS: Final = {
     "n150": "n150",
@@ -109,6 +111,7 @@ UNKNOWN: Final = "unknown"
 
 _MODEL: Final = re.compile(r"\[HF_MODEL:(.+)\]\s*\Z")
 _FRACTION: Final = re.compile(r"\.(\d+)")
+_COUNT_LIMIT: Final = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,11 @@ class SourceExecution:
     count: int
     path: str
     configuration: str | None = None
+
+
+def is_count(data: Json) -> TypeGuard[int]:
+    """Return whether ``data`` is a number of executions that a trove can store."""
+    return type(data) is int and 0 <= data < _COUNT_LIMIT
 
 
 def model_of(source: str) -> str | None:

@@ -35,6 +35,7 @@ from optrove.interop.machines import (
     UNKNOWN,
     Source,
     SourceExecution,
+    is_count,
     model_of,
     moment_of,
     read_machine,
@@ -51,7 +52,7 @@ from optrove.serializer.wire import read_named_values, read_value
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from optrove.model.trove import Fidelity, Imported
+    from optrove.interop.machines import Content
     from optrove.model.values import Value
     from optrove.serializer.text import Json
 
@@ -101,7 +102,6 @@ _EXECUTED: Final = frozenset(
     {"executions", "contexts", "source", "machine_info", "execution_count", "optrove"}
 )
 _EXECUTION_KEYS: Final = frozenset({"source", "machine_info", "count", "model"})
-_COUNT_LIMIT: Final = 2**53
 
 
 def is_master(document: Json) -> bool:
@@ -109,9 +109,7 @@ def is_master(document: Json) -> bool:
     return isinstance(document, dict) and "operations" in document
 
 
-def read_master(
-    document: Json, file: str, *, strict: bool
-) -> tuple[tuple[Imported, ...], Fidelity]:
+def read_master(document: Json, file: str, *, strict: bool) -> Content:
     """Return the Runs of a master file; BadData lists every fault if nothing of it can be read."""
     reader = _MasterReader(document, FidelityCounter(strict=strict))
     reader.read()
@@ -308,14 +306,14 @@ class _MasterReader:
         if not isinstance(data, dict):
             self.faults.append(expected("an object", where, data))
             return []
-        machine = self._machine(data.get("machine_info"))
         count = data.get("count")
         if count is None:
             self.counter.note(NO_COUNT)
             count = 1
-        if type(count) is not int or not 0 <= count < _COUNT_LIMIT:
+        if not is_count(count):
             self.faults.append(expected("a non-negative integer", f"{where}.count", count))
             return []
+        machine = self._machine(data.get("machine_info"))
         sources = self._execution_sources(data, machine, where)
         rest = {key: item for key, item in data.items() if key not in _EXECUTION_KEYS}
         if self._trace_uid is not None:
@@ -326,14 +324,21 @@ class _MasterReader:
     def _execution_sources(
         self, data: dict[str, Any], machine: Machine, where: str
     ) -> list[Source]:
-        source, model = data.get("source"), data.get("model")
-        names = source if isinstance(source, list) else [] if source is None else [source]
-        if not all(map(_is_name, names)) or not (model is None or _is_name(model)):
-            self.faults.append(expected("a name or a list of them", f"{where}.source", source))
-            return []
+        names, model = self._source_names(data, where), data.get("model")
+        if not (model is None or _is_name(model)):
+            self.faults.append(expected("a name", f"{where}.model", model))
         return [
             Source(name, model if "model" in data else model_of(name), machine) for name in names
         ] or [self._unnamed(machine)]
+
+    def _source_names(self, data: dict[str, Any], path: str) -> list[str]:
+        """Return the sources that an object names; empty after noting a fault."""
+        source = data.get("source")
+        names = source if isinstance(source, list) else [] if source is None else [source]
+        if all(map(_is_name, names)):
+            return names
+        self.faults.append(expected("a name or a list of them", f"{path}.source", source))
+        return []
 
     def _machine(self, data: Json) -> Machine:
         """Return a machine; a file repeats the same few thousands of times."""
@@ -345,17 +350,13 @@ class _MasterReader:
     def _sourced(self, data: dict[str, Any], path: str) -> Iterator[tuple[Source, int]]:
         """Yield the sources of a configuration that has sources and machines, but no counts."""
         count = data.get("execution_count")
-        if type(count) is not int or not 0 <= count < _COUNT_LIMIT:
+        if not is_count(count):
             self.counter.note(NO_COUNT)
             count = 1
-        source = data.get("source")
-        names = source if isinstance(source, list) else [] if source is None else [source]
+        names = self._source_names(data, path)
         infos = data.get("machine_info")
         listed = infos if isinstance(infos, list) else [infos]
         machines = [self._machine(item) for item in listed] or [Machine()]
-        if not all(map(_is_name, names)):
-            self.faults.append(expected("a name or a list of them", f"{path}.source", source))
-            return
         if len(names) > 1 and len(machines) > 1:
             self.counter.note(
                 "machine_info: several sources and machines, not assigned to each other"

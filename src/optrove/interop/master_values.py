@@ -75,6 +75,7 @@ from optrove.model.values import (
     TorchPlacement,
     TtnnPlacement,
     Value,
+    contiguous_strides,
     key_step,
 )
 from optrove.serializer.text import MAX_INT_BITS
@@ -584,10 +585,7 @@ def read_torch_tensor(data: dict[str, Any], notes: PartNotes) -> TensorSpec:
     if not isinstance(dtype, str) or not dtype:
         raise UnknownForm("a torch tensor without dtype")
     notes.add(TORCH, *([VALUES] if "values" in data else []))
-    strides = tuple(
-        prod(max(size, 1) for size in shape[place + 1 :]) for place in range(len(shape))
-    )
-    placement = TorchPlacement(strides, "strided", "cpu", requires_grad=False)
+    placement = TorchPlacement(contiguous_strides(shape), "strided", "cpu", requires_grad=False)
     return TensorSpec(shape, f"torch.{dtype.removeprefix('torch.')}", placement)
 
 

@@ -494,12 +494,9 @@ def _hardware(machine: dict[str, Json]) -> tuple[Json, Json]:
 
 
 def write_master(
-    stream: BinaryIO,
-    cases: Iterable[tuple[Case, Sequence[ExecutionRow]]],
-    *,
-    last_updated: str | None = None,
+    stream: BinaryIO, cases: Iterable[tuple[Case, Sequence[ExecutionRow]]]
 ) -> Exported:
-    """Write a whole master file; ``last_updated`` is the time of the newest execution."""
+    """Write a whole master file."""
     with tempfile.TemporaryFile() as waiting:
         lines = _Lines(waiting)
         for case, rows in cases:
@@ -507,7 +504,7 @@ def write_master(
         stream.write(b'{\n  "operations": {')
         lines.copy_to(stream)
         stream.write(b'},\n  "metadata": ')
-        metadata = json.dumps(lines.metadata(last_updated), indent=2)
+        metadata = json.dumps(lines.metadata(), indent=2)
         stream.write(metadata.replace("\n", "\n  ").encode("ascii") + b"\n}\n")
         return Exported(lines.cases, lines.calls)
 
@@ -589,14 +586,14 @@ class _Lines:
             stream.write(b"\n    ]}")
         stream.write(b"\n  ")
 
-    def metadata(self, last_updated: str | None) -> dict[str, Json]:
+    def metadata(self) -> dict[str, Json]:
         """Return the metadata of the file."""
         return {
             "models": sorted(self.sources),
             "unique_operations": len(self.places),
             "total_configurations": self.count,
             "operations_summary": {op: len(self.places[op]) for op in sorted(self.places)},
-            "last_updated": last_updated,
+            "last_updated": None,
         }
 
 

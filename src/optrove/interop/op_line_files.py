@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from optrove.errors import Fault
+    from optrove.interop.machines import Content
     from optrove.model.records import Call
-    from optrove.model.trove import Fidelity, Imported
     from optrove.serializer.text import Json
 
 UNFINISHED: Final = OpError("Unfinished", "the process ended before the call did")
@@ -128,9 +128,7 @@ def is_op_line(data: Json) -> bool:
     return isinstance(data, dict) and data.keys() >= {"op_name", "inputs", "kwargs"}
 
 
-def read_call_lines(
-    stream: BinaryIO, file: str, *, strict: bool
-) -> tuple[tuple[Imported, ...], Fidelity]:
+def read_call_lines(stream: BinaryIO, file: str, *, strict: bool) -> Content:
     """Return the Runs of a file of op lines; BadData lists every fault.
 
     A last line that was cut off is counted as refused, and is a fault with ``strict`` only.

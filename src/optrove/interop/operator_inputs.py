@@ -20,13 +20,13 @@ import ast
 import json
 import re
 from collections import defaultdict
-from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadData
 from optrove.interop.fidelity import FidelityCounter, PartNotes, expected
-from optrove.interop.machines import EPOCH, Exported, Source, SourceExecution, runs_of
+from optrove.interop.machines import EPOCH, Exported, Source, SourceExecution, is_count, runs_of
 from optrove.model.case import Case
+from optrove.model.torch_target import device_name, device_value
 from optrove.model.values import (
     Bool,
     Complex,
@@ -42,13 +42,15 @@ from optrove.model.values import (
     Text,
     TorchPlacement,
     Tuple,
+    contiguous_strides,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import BinaryIO
 
-    from optrove.model.trove import ExecutionRow, Fidelity, Imported
+    from optrove.interop.machines import Content
+    from optrove.model.trove import ExecutionRow
     from optrove.model.values import Value
     from optrove.serializer.text import Json
 
@@ -58,7 +60,6 @@ _COUNTED: Final = re.compile(r"cnt: (\d+), (.*)", re.DOTALL)
 _OPS: Final = "torch.ops."
 _DEVICE_TEXT: Final = re.compile(r"(?:torch\.device\(['\"])?([a-z]+(?::\d+)?)(?:['\"]\))?")
 """A device as a text, as some logs have it."""
-_COUNT_LIMIT: Final = 2**53
 
 DTYPES: Final = {
     "b8": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
@@ -91,16 +92,12 @@ def is_operator_json(document: Json) -> bool:
     return bool(texts) and all(isinstance(text, str) and text.startswith("((") for text in texts)
 
 
-def read_operator_log(
-    text: str, file: str, *, strict: bool
-) -> tuple[tuple[Imported, ...], Fidelity]:
+def read_operator_log(text: str, file: str, *, strict: bool) -> Content:
     """Return the run of a log; BadData lists every line that cannot be read."""
     return _read(_log_lines(text), file, strict=strict)
 
 
-def read_operator_json(
-    document: Json, file: str, *, strict: bool
-) -> tuple[tuple[Imported, ...], Fidelity]:
+def read_operator_json(document: Json, file: str, *, strict: bool) -> Content:
     """Return the run of a JSON document of operators."""
     return _read(_json_lines(document), file, strict=strict)
 
@@ -141,15 +138,13 @@ def _json_lines(document: Json) -> Iterator[_Line]:
             yield path, operator, count, text
 
 
-def _read(
-    lines: Iterable[_Line], file: str, *, strict: bool
-) -> tuple[tuple[Imported, ...], Fidelity]:
+def _read(lines: Iterable[_Line], file: str, *, strict: bool) -> Content:
     counter = FidelityCounter(strict=strict)
     source = Source(file, None)
     executions = []
     known: dict[str, tuple[tuple[tuple[str, Value], ...], PartNotes]] = {}
     for number, (path, operator, count, text) in enumerate(lines):
-        if not 0 <= count < _COUNT_LIMIT:
+        if not is_count(count):
             raise BadData.at(path, f"{count} is not a count")
         try:
             if text not in known:
@@ -191,7 +186,7 @@ def _arguments(text: str) -> tuple[tuple[tuple[str, Value], ...], PartNotes]:
         value = reader.value(each, f"[1].{key.value}")
         named_device = _DEVICE_TEXT.fullmatch(value.value) if isinstance(value, Text) else None
         if key.value == "device" and named_device is not None:
-            value = _device(named_device[1])
+            value = device_value(named_device[1])
         placed.append((key.value, value))
     if len({name for name, _ in placed}) != len(placed):
         raise BadData.at("", "a keyword is given twice")
@@ -227,7 +222,7 @@ class _Reader:
                 func=ast.Attribute(value=ast.Name(id="torch"), attr="device"),
                 args=[ast.Constant(value=str(device))],
             ):
-                return _device(device)
+                return device_value(device)
         return self._verbatim(node, path)
 
     def _items(self, items: Sequence[ast.expr], path: str) -> tuple[Value, ...]:
@@ -285,7 +280,7 @@ class _Reader:
         match args:
             case [ast.List(elts=sizes), ast.Name(id=dtype)] if dtype in DTYPES and not given:
                 shape = _integers(sizes)
-                steps = _contiguous(shape or ()) if strides is None else _sequence(strides)
+                steps = contiguous_strides(shape or ()) if strides is None else _sequence(strides)
                 if shape is not None and steps is not None and len(steps) == len(shape):
                     placement = TorchPlacement(steps, "strided", "cpu", requires_grad=False)
                     number, self._tensors = self._tensors, self._tensors + 1
@@ -306,16 +301,6 @@ def _integers(nodes: Sequence[ast.expr]) -> tuple[int, ...] | None:
 
 def _sequence(node: ast.expr) -> tuple[int, ...] | None:
     return _integers(node.elts) if isinstance(node, (ast.Tuple, ast.List)) else None
-
-
-def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(prod(max(1, size) for size in shape[n + 1 :]) for n in range(len(shape)))
-
-
-def _device(text: str) -> Struct:
-    kind, colon, index = text.partition(":")
-    number: Value = Int(int(index)) if colon and index.isdigit() else Null()
-    return Struct("torch.device", (("index", number), ("type", Text(kind))))
 
 
 def write_operator_log(
@@ -386,7 +371,7 @@ def _spelled(value: Value) -> str:  # noqa: C901, PLR0911 - one for each kind of
     match value:
         case TensorSpec(shape=shape, dtype=dtype, placement=TorchPlacement() as placement):
             name, strides = dtype.removeprefix("torch."), ""
-            if placement.strides != _contiguous(shape):
+            if placement.strides != contiguous_strides(shape):
                 strides = f", stride={placement.strides}"
             return f"T({list(shape)}, {_SHORT.get(name, f'torch.{name}')}{strides})"
         case List(items):
@@ -397,8 +382,8 @@ def _spelled(value: Value) -> str:  # noqa: C901, PLR0911 - one for each kind of
             return _SHORT.get(name, f"torch.{name}")
         case Symbol(_, name):
             return f"torch.{name}"
-        case Struct("torch.device", fields):
-            return f"torch.device({_device_text(dict(fields))!r})"
+        case Struct("torch.device"):
+            return f"torch.device({device_name(value) or 'cpu'!r})"
         case Complex(real, imag):
             return repr(complex(real.value, imag.value))
         case Null():
@@ -411,9 +396,3 @@ def _spelled(value: Value) -> str:  # noqa: C901, PLR0911 - one for each kind of
             pairs = sorted(f"{_spelled(key)}: {_spelled(each)}" for key, each in items)
             return f"{{{', '.join(pairs)}}}"
     return repr(str(value))
-
-
-def _device_text(fields: dict[str, Any]) -> str:
-    kind, index = fields.get("type"), fields.get("index")
-    suffix = f":{index.value}" if isinstance(index, Int) else ""
-    return (kind.value if isinstance(kind, Text) else "cpu") + suffix

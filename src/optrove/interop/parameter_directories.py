@@ -48,9 +48,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from optrove.interop.machines import Content
     from optrove.model.case import Case
     from optrove.model.records import Call
-    from optrove.model.trove import Fidelity, Imported
+    from optrove.model.trove import Imported
     from optrove.serializer.text import Json
 
 SOURCE: Final = "operation parameter files"
@@ -106,9 +107,7 @@ def trace_directories(directory: Path) -> list[Path]:
     return [path for path in inside if parameter_files(path)]
 
 
-def read_params_directory(
-    directory: Path, *, strict: bool
-) -> tuple[tuple[Imported, ...], Fidelity]:
+def read_params_directory(directory: Path, *, strict: bool) -> Content:
     """Return the Runs of a directory of parameter files; BadData if no file can be read."""
     counter = FidelityCounter(strict=strict)
     runs: list[Imported] = []

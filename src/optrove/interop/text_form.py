@@ -25,6 +25,7 @@ from optrove.interop.machines import (
     Exported,
     Source,
     SourceExecution,
+    is_count,
     model_of,
     runs_of,
     summed,
@@ -38,14 +39,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import BinaryIO
 
+    from optrove.interop.machines import Content
     from optrove.model.case import Case
-    from optrove.model.trove import ExecutionRow, Fidelity, Imported
+    from optrove.model.trove import ExecutionRow
 
 
 FORMAT: Final = "optrove-text"
 VERSION: Final = 1
 _KEYS: Final = frozenset({"source", "model", "machine", "count"})
-_COUNT_LIMIT: Final = 2**53
 
 
 def write_text(stream: BinaryIO, cases: Iterable[tuple[Case, Sequence[ExecutionRow]]]) -> Exported:
@@ -97,9 +98,7 @@ def is_text_form(first_line: Json) -> bool:
     return isinstance(first_line, dict) and first_line.get("format") == FORMAT
 
 
-def read_text(
-    lines: Iterable[bytes], file: str, *, strict: bool
-) -> tuple[tuple[Imported, ...], Fidelity]:
+def read_text(lines: Iterable[bytes], file: str, *, strict: bool) -> Content:
     """Return the Runs of a text file; BadData lists every fault of every line."""
     numbered = enumerate(lines, start=1)
     _check_header(next(numbered, (1, b""))[1])
@@ -167,7 +166,7 @@ def _source(data: Json, path: str, faults: list[Fault]) -> tuple[Source, int]:
     checks: tuple[tuple[str, Any, bool], ...] = (
         ("source", name, isinstance(name, str)),
         ("model", model, model is None or isinstance(model, str)),
-        ("count", count, type(count) is int and 0 <= count < _COUNT_LIMIT),
+        ("count", count, is_count(count)),
     )
     faults += [
         expected(f"a {key}", f"{path}.{key}", item) for key, item, good in checks if not good

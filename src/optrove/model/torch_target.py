@@ -98,19 +98,27 @@ class TorchTarget:
             case TensorSpec(placement=TorchPlacement() as placement):
                 device = self.device_for(placement.device)
                 return replace(value, placement=replace(placement, device=device))
-            case Struct("torch.device", fields):
-                given = dict(fields)
-                kind, index = given.get("type"), given.get("index")
-                if isinstance(kind, Text):
-                    suffix = f":{index.value}" if isinstance(index, Int) else ""
-                    return _device_value(self.device_for(kind.value + suffix))
+            case Struct("torch.device"):
+                name = device_name(value)
+                return value if name is None else device_value(self.device_for(name))
         return value
 
 
-def _device_value(name: str) -> Struct:
-    kind, colon, index = name.partition(":")
-    number = Int(int(index)) if colon else Null()
+def device_value(name: str) -> Struct:
+    """Return a device argument of torch, named as in ``cuda:1``."""
+    kind, _, index = name.partition(":")
+    number = Int(int(index)) if index.isdigit() else Null()
     return Struct("torch.device", (("index", number), ("type", Text(kind))))
+
+
+def device_name(value: Struct) -> str | None:
+    """Return the name of a device argument of torch; None if its type was not recorded."""
+    match dict(value.fields):
+        case {"type": Text(kind), "index": Int(index)}:
+            return f"{kind}:{index}"
+        case {"type": Text(kind)}:
+            return kind
+    return None
 
 
 def is_device(text: str) -> bool:

@@ -12,6 +12,7 @@ import struct
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -191,6 +192,11 @@ class TorchPlacement:
     offset: int = 0
     conjugate: bool = False
     negative: bool = False
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a contiguous tensor of torch."""
+    return tuple(prod(max(1, size) for size in shape[n + 1 :]) for n in range(len(shape)))
 
 
 @dataclass(frozen=True, slots=True)

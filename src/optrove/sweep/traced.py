@@ -36,6 +36,7 @@ from optrove.errors import (
     UnusableTrove,
 )
 from optrove.frameworks.installed import attempt, is_importable, joined_tables
+from optrove.interop.printed import core, core_range, core_ranges
 from optrove.model.case import Case, renamed, rewrite
 from optrove.model.ops import meant_ops
 from optrove.model.values import (
@@ -418,7 +419,7 @@ def _read_shards(match: re.Match[str]) -> Struct:
     return Struct(
         "ttnn.ShardSpec",
         (
-            ("grid", Struct("ttnn.CoreRangeSet", (("ranges", List(ranges)),))),
+            ("grid", core_ranges(ranges)),
             ("orientation", Symbol("ttnn.ShardOrientation", match["orientation"])),
             ("shape", List(tuple(map(Int, _read_sizes(match["shape"]))))),
         ),
@@ -426,11 +427,8 @@ def _read_shards(match: re.Match[str]) -> Struct:
 
 
 def _read_range(text: str) -> Struct:
-    numbers = [Int(int(number)) for number in _match(_RANGE, text).groups()]
-    start, end = (
-        Struct("ttnn.CoreCoord", (("x", x), ("y", y))) for x, y in (numbers[:2], numbers[2:])
-    )
-    return Struct("ttnn.CoreRange", (("end", end), ("start", start)))
+    left, top, right, bottom = map(int, _match(_RANGE, text).groups())
+    return core_range(core(left, top), core(right, bottom))
 
 
 def configurations_of(

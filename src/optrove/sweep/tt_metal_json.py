@@ -13,6 +13,7 @@ import warnings
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from optrove.interop.printed import core, core_range, core_ranges
 from optrove.model.values import (
     Bool,
     Float,
@@ -108,17 +109,15 @@ def _symbol(data: Json, kind: str, tables: Tables) -> Symbol:
 
 
 def _coordinate(data: Json, tables: Tables) -> Struct:  # noqa: ARG001 - the signature of all readers
-    return Struct("ttnn.CoreCoord", (("x", Int(data["x"])), ("y", Int(data["y"]))))
+    return core(data["x"], data["y"])
 
 
 def _core_range(data: Json, tables: Tables) -> Struct:
-    corners = ((name, _coordinate(data[name], tables)) for name in ("end", "start"))
-    return Struct("ttnn.CoreRange", tuple(corners))
+    return core_range(_coordinate(data["start"], tables), _coordinate(data["end"], tables))
 
 
 def _core_ranges(data: Json, tables: Tables) -> Struct:
-    ranges = tuple(_core_range(each, tables) for each in data)
-    return Struct("ttnn.CoreRangeSet", (("ranges", List(ranges)),))
+    return core_ranges(tuple(_core_range(each, tables) for each in data))
 
 
 def _sizes(data: Json) -> List:

@@ -287,13 +287,9 @@ def _parsed(file: Path) -> Json:
     try:
         return parse(file.read_bytes())
     except BadData as error:
-        raise _within(file, error) from error
+        raise error.within(str(file)) from error
     except OSError as error:
         raise BadTarget(f"{file} cannot be read: {error.strerror}; name a vector file") from error
-
-
-def _within(file: Path, error: BadData) -> BadData:
-    return BadData(tuple(Fault(f"{file}: {each.path}", each.problem) for each in error.faults))
 
 
 def _sweep_name(file: Path, document: dict[str, dict[str, Json]]) -> str:
@@ -344,7 +340,7 @@ def _own_vectors(
     try:
         content = read_vectors(document)
     except BadData as error:
-        raise _within(file, error) from error
+        raise error.within(str(file)) from error
     known |= {(each.op, each.suite or TRACED) for each in content.vectors}
     chosen = []
     for vector in content.vectors:

@@ -36,6 +36,7 @@ from optrove.model.values import (
     TtnnPlacement,
     Tuple,
     Value,
+    contiguous_strides,
     key_step,
     tensors_in,
 )
@@ -61,7 +62,6 @@ from optrove.testgen.expressions import (
 )
 from optrove.testgen.torch_files import (
     check_torch,
-    contiguous_strides,
     is_torch_op,
     torch_file,
     torch_file_name,
@@ -125,7 +125,9 @@ def generate(cases: Iterable[RecordedCase], *, standalone: bool = False) -> Gene
     faults = [(each, _fault(each)) for each in cases]
     left_out = tuple(fault for _, fault in faults if fault is not None)
     good = [each for each, fault in faults if fault is None]
-    of_torch = _torch_files([each for each in good if is_torch_op(each.case.op)], standalone)
+    of_torch = _torch_files(
+        (each for each in good if is_torch_op(each.case.op)), standalone=standalone
+    )
     good = [each for each in good if not is_torch_op(each.case.op)]
     if standalone:
         groups = [group for each in good for group in grouped([each])]
@@ -146,24 +148,14 @@ def generate(cases: Iterable[RecordedCase], *, standalone: bool = False) -> Gene
     return GeneratedFiles((*files, *of_torch), left_out)
 
 
-def _torch_files(cases: Sequence[RecordedCase], standalone: bool) -> list[TestFile]:  # noqa: FBT001 - of generate
+def _torch_files(cases: Iterable[RecordedCase], *, standalone: bool) -> list[TestFile]:
     """Return the files of cases of torch: one for each operation, or one for each case."""
-    if standalone:
-        return [
-            TestFile(
-                torch_file_name(each.case.op, each.case_id),
-                each.case.op,
-                torch_file([each], MARK),
-                1,
-            )
-            for each in cases
-        ]
-    by_op: defaultdict[str, list[RecordedCase]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str | None], list[RecordedCase]] = defaultdict(list)
     for each in cases:
-        by_op[each.case.op].append(each)
+        groups[each.case.op, each.case_id if standalone else None].append(each)
     return [
-        TestFile(torch_file_name(op), op, torch_file(found, MARK), len(found))
-        for op, found in by_op.items()
+        TestFile(torch_file_name(op, case_id), op, torch_file(found, MARK), len(found))
+        for (op, case_id), found in groups.items()
     ]
 
 
@@ -509,7 +501,7 @@ class _Writer:
         body = self.body(group, None, has_output=has_output)
         count = len(group.cases)
         cases = "one case" if count == 1 else f"{count} cases"
-        note = "" if has_output else "; what came out was not recorded"
+        note = "" if has_output else "; the output was not recorded"
         return str(
             _parts().test(
                 formatted(self._decorator(group, variables)) if variables else "",

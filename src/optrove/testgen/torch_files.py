@@ -10,13 +10,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from importlib.resources import files
-from math import prod
 from typing import TYPE_CHECKING, Final
 
 from optrove.frameworks.input_values import way_to_draw
 from optrove.frameworks.torch.domains import domain_of
 from optrove.frameworks.torch.reference import DATA_DEPENDENT, UNINITIALIZED, last_name
-from optrove.model.values import List, Struct, TensorSpec, TorchPlacement, Tuple, tensors_in
+from optrove.model.values import (
+    List,
+    Struct,
+    TensorSpec,
+    TorchPlacement,
+    Tuple,
+    contiguous_strides,
+    tensors_in,
+)
 from optrove.report.wording import SHORT_ID, plural
 from optrove.testgen.expressions import NotExpressible, expression_of, flat, quoted
 
@@ -183,8 +190,3 @@ class _Writer:
             if isinstance(spec.placement, TorchPlacement)
         ]
         return f"[{', '.join(rows)}]"
-
-
-def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides of a contiguous tensor."""
-    return tuple(prod(max(1, size) for size in shape[n + 1 :]) for n in range(len(shape)))

@@ -230,7 +230,7 @@ class TestTensors:
         assert "'output')" in decorator
         assert "check(call, output)" in text
         (silent,) = texts(recorded(add()))
-        assert "what came out was not recorded" in silent
+        assert "the output was not recorded" in silent
 
 
 class TestIds:
