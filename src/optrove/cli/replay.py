@@ -525,7 +525,7 @@ def _groups_to_bisect(
 
 
 def _download_text(releases: Sequence[Release], environments: Environments) -> str:
-    """Return what a bisection is going to download for a case."""
+    """Return the size of the releases that a bisection downloads, as a sentence."""
     from math import ceil, log2
 
     from optrove.replay.environments import download_size

@@ -69,7 +69,7 @@ static inline PyObject *field(PyObject *owner, Py_ssize_t place)
     return *(PyObject **)((char *)owner + place);
 }
 
-/* Return the offset of a slot in the objects of a class; -1 with an error set if it is none. */
+/* Return the offset of a slot in the objects of a class; -1 with an error set if there is no such slot. */
 static Py_ssize_t slot_offset(PyTypeObject *kind, const char *name)
 {
     PyObject *found = PyObject_GetAttrString((PyObject *)kind, name);
@@ -155,7 +155,7 @@ static inline int recording_refresh(Recording *recording)
     return failed;
 }
 
-/* Return the number of the scope; -1 if there is none. */
+/* Return the number of the scope; -1 outside of scopes. */
 static inline int64_t recording_scope(Recording *recording)
 {
     PyObject *scope = field(recording->shared, recording->scope_offset);

@@ -423,7 +423,7 @@ static PyObject *case_by_key(Dispatch *self, const Operation *operation, PyObjec
     return cached;
 }
 
-/* Return a call that the Python side has recorded before, with one user; NULL if there is none. */
+/* Return a call that the Python side has recorded before, with one user; NULL if it has not. */
 static KnownCall *learn_call(Dispatch *self, Operation *operation, uint64_t hash, PyObject *args,
                              PyObject *kwargs)
 {
@@ -627,7 +627,7 @@ static int read_current(Dispatch *self, uint64_t *parent, uint64_t *depth)
     return failed ? -1 : 0;
 }
 
-/* Return the known call with these arguments, with one more user; NULL if there is none. */
+/* Return the known call with these arguments, with one more user; NULL if unknown. */
 static KnownCall *recognize(Dispatch *self, Operation *operation, TensorRefs *refs, PyObject *args,
                             PyObject *kwargs)
 {

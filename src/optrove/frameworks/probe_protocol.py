@@ -206,7 +206,7 @@ class ObservedCall:
 class SingleCallRecorder:
     """A listener that keeps the first outermost call of the expected operation.
 
-    If there is none, as when an operation is composed of others, it keeps the first call.
+    Without such a call, as when an operation is composed of others, it keeps the first call.
     """
 
     fast_path_state = None

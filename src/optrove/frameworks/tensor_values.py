@@ -27,7 +27,7 @@ _READING_FAULTS: Final = (RuntimeError, TypeError, ValueError, NotImplementedErr
 
 
 def numbers(live: Any) -> Any:
-    """Return the numbers of a tensor as nested lists; NoNumbers has the reason if there are none.
+    """Return the numbers of a tensor as nested lists; NoNumbers says why if it has no numbers.
 
     For a ttnn tensor in several parts, such as one on a mesh of chips, return the list of its
     parts; for a tensor without dimensions, a bare number.

@@ -393,7 +393,7 @@ def export_bi(
 ) -> BiExport:
     """Write the views and the bundle to a directory; with ``install``, make the views, too.
 
-    NoTrove when there is none; without ``install`` nothing in it is changed.
+    NoTrove if the trove does not exist. Without ``install`` nothing in it is changed.
     """
     from optrove.trove.reader import open_reader
     from optrove.trove.views import VIEWS, view_statements

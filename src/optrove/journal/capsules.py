@@ -40,7 +40,7 @@ class TensorFiles:
         self.directory = directory
 
     def path(self, digest: str) -> Path | None:
-        """Return the file of a tensor; None if there is none."""
+        """Return the file of a tensor; None if it is not in the directory."""
         if _NAME.fullmatch(digest) is None:
             return None
         paths = (self.directory / f"{digest}{suffix}" for suffix in (PLAIN, COMPRESSED))
@@ -58,7 +58,7 @@ class TensorFiles:
                     yield digest
 
     def read(self, digest: str) -> bytes:
-        """Return the document of a tensor; BadData if there is none, or not the same any more."""
+        """Return the document of a tensor; BadData if it is missing or has changed."""
         path = self.path(digest)
         if path is None:
             raise _fault(digest, f"the tensor is not in {self.directory}")

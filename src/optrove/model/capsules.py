@@ -86,7 +86,7 @@ def capsule_choice(asked: Sequence[str], limit: str | None = None) -> CapsuleCho
 
 
 def parse_size(text: str) -> int:
-    """Return a number of bytes from a text such as ``500MB`` or ``2g``; BadTarget if it is none."""
+    """Return a number of bytes from a text such as ``500MB`` or ``2g``; BadTarget for others."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise BadTarget(f"{text!r} is not a size; write 500MB, 2GB or a number of bytes")

@@ -172,7 +172,7 @@ def have_one_clock(a: ReleaseSide, b: ReleaseSide) -> bool:
 def change_of(
     before: AttemptedCase, after: AttemptedCase, *, timed: bool = False
 ) -> ResultChange | None:
-    """Return the change of a case, None if there is none; ``timed`` compares durations, too."""
+    """Return the change of a case, None without one; ``timed`` also compares durations."""
     kind = _kind_of(_verdict_on(before), _verdict_on(after))
     if kind is None:
         return _pcc_change(before, after) or (_slower(before, after) if timed else None)

@@ -174,7 +174,7 @@ def recorded_cases(
     seed: int = 0,
     timeout_ns: int | None = None,
 ) -> SweepPlan:
-    """Return the cases of ops, by default of ``*``; NotFound if there are none.
+    """Return the cases of ops, by default of ``*``; NotFound without any.
 
     The filters ``asked`` also apply to the counts of cases left out.
     """

@@ -488,7 +488,7 @@ def _cases_in_file(path: Path, op: str) -> tuple[str, list[Case]]:
 
 
 def _full_name(op: str, known: Iterable[str], where: str) -> str | None:
-    """Return the op of ttnn that a name means; None, after a warning, if there is none."""
+    """Return the op of ttnn that a name means; None, after a warning, for an unknown one."""
     ours = sorted(name for name in known if name.startswith("ttnn."))
     found = meant_ops(op, ours)
     if len(found) == 1:

@@ -293,7 +293,7 @@ def _parsed(file: Path) -> Json:
 
 
 def _sweep_name(file: Path, document: dict[str, dict[str, Json]]) -> str:
-    """Return the module of a file's vectors: by what they say, or by the name of the file."""
+    """Return the module of a file's vectors: as they name it, or by the name of the file."""
     said = next(
         (each.get("sweep_name") for suite in document.values() for each in suite.values()), None
     )

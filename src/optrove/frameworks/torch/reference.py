@@ -111,7 +111,7 @@ class References:
         return self._results(None)
 
     def same(self) -> list[Any] | str:
-        """Return the results in the recorded dtypes, or why there are none."""
+        """Return the results in the recorded dtypes, or why they cannot be computed."""
         return self._results(None)
 
     def _results(self, dtype: Any) -> list[Any] | str:

@@ -92,7 +92,7 @@ def device_in_use() -> tuple[DeviceKind, str | None] | None:
 
 
 def ran_on() -> str:
-    """Return what ttnn runs on here: ``mock n150``, ``shadow n150``, ``hw``, or nothing."""
+    """Return the device that ttnn uses: ``mock n150``, ``shadow n150``, ``hw``; else empty."""
     found = device_in_use()
     return "" if found is None else " ".join(filter(None, (found[0].value, found[1])))
 

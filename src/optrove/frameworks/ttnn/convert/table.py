@@ -257,7 +257,7 @@ def operation_name(ttnn: ModuleType, live: Any) -> str:
 
 
 def convert(ttnn: ModuleType, cls: type, name: str) -> StructConverter | None:
-    """Return the converter of one value class; None if there is none for it."""
+    """Return the converter of one value class; None for a class that has no converter."""
     if name in SPECIAL:
         return SPECIAL[name](ttnn, cls, name)
     refused = name in NOT_CONVERTIBLE or name in NOT_CONFIGURATIONS

@@ -54,7 +54,7 @@ PLACEMENT: Final = frozenset(
 
 @lru_cache(maxsize=1024)
 def golden_override(name: str) -> GoldenOverride | None:
-    """Return the function that computes the op ``name`` in torch; None if there is none."""
+    """Return the function that computes the op ``name`` in torch; None for an op without one."""
     override = OVERRIDES.get(name)
     if override is None:
         return None
@@ -79,7 +79,7 @@ def golden_override(name: str) -> GoldenOverride | None:
 def golden_adapter(
     name: str, golden_of: Callable[[str], GoldenOverride | None]
 ) -> GoldenOverride | None:
-    """Return the golden function of an op with its arguments adapted; None if there is none.
+    """Return the golden function of an op with its arguments adapted; None for an op without one.
 
     ``golden_of`` returns the golden function that ttnn has for an op.
     """
@@ -990,7 +990,7 @@ def _page(page_table: Any, user: int, place: int) -> int | None:
 
 
 def _place(entry: int) -> int | None:
-    """Return a page or a position; None if the entry means that there is none."""
+    """Return a page or a position; None for an entry that stands for no place."""
     if entry in NOWHERE:
         return None
     if entry < 0:
