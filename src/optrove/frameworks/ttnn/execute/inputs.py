@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-    from optrove.model.values import MeshPlacement, Struct, Tile, Value
+    from optrove.model.values import MeshPlacement, Struct, Value
     from optrove.serializer.tables import Tables
 
 USUAL_TILE: Final = (32, 32)
@@ -166,8 +166,8 @@ class InputValues:
     def _packed(self, spec: TensorSpec, argument: str, memory: Any, *, for_device: bool) -> Any:
         ttnn, name, placement = self._ttnn, self._names.get(argument, argument), spec.placement
         assert isinstance(placement, TtnnPlacement)  # noqa: S101 - narrows the type; shards has looked
-        dtype = self._dtype(spec)
-        if _own_tile(placement) is None and find_spec("torch") is None:
+        dtype = _dtype(ttnn, spec)
+        if _own_tile(ttnn, placement) is None and find_spec("torch") is None:
             # Only a mock board works without torch, and its values are never read.
             layout = ttnn.Layout[placement.layout]
             return ttnn.zeros(list(spec.shape), dtype=dtype, layout=layout)
@@ -185,17 +185,14 @@ class InputValues:
         for_device: bool,
     ) -> Any:
         """Return a host tensor with these values; not ``for_device``, laid out as mirrors are."""
-        ttnn, tile, dtype = self._ttnn, _own_tile(placement), self._dtype(spec)
+        ttnn, dtype = self._ttnn, _dtype(self._ttnn, spec)
+        tile = _own_tile(ttnn, placement)
         layout = ttnn.Layout[placement.layout]
         if not for_device and mirror_layout(ttnn, dtype) != layout:
             layout, tile = mirror_layout(ttnn, dtype), None
         if dtype == ttnn.bfloat16:  # as ttnn rounds, in a fraction of the time
             values = values.to(import_module("torch").bfloat16)
-        known = None if tile is None else ttnn.Tile(list(tile.shape), tile.transpose_of_faces)
-        return ttnn.from_torch(values, dtype=dtype, layout=layout, tile=known, memory_config=memory)
-
-    def _dtype(self, spec: TensorSpec) -> Any:
-        return self._ttnn.DataType[spec.dtype.removeprefix("ttnn.").upper()]
+        return ttnn.from_torch(values, dtype=dtype, layout=layout, tile=tile, memory_config=memory)
 
     def _drawing(self) -> TorchInputs:
         if self._inputs is None:
@@ -253,7 +250,7 @@ class Inputs:
             return self._values.foreign(spec, path)
         owner = self._by_storage.get(spec.storage)
         if owner is not None and isinstance(owner, self._ttnn.Tensor):
-            view = self._view(owner, spec)
+            view = self._view(owner, spec, placement.layout)
             if view is not None:
                 return view
             self.notes.append(f"{path} shared memory with another argument; here it has its own")
@@ -263,13 +260,13 @@ class Inputs:
             raise ValueError("it is on a device, and none is open")
         return self._on_device(spec, placement, path)
 
-    def _view(self, owner: Any, spec: TensorSpec) -> Any:
+    def _view(self, owner: Any, spec: TensorSpec, layout: str) -> Any:
         """Return a view of another tensor in the shape of ``spec``; None if ttnn makes none."""
         try:
             view = self._ttnn.experimental.view(owner, list(spec.shape))
         except (RuntimeError, TypeError):  # ttnn cannot; the caller says so
             return None
-        same = view.dtype == self._dtype(spec) and view.layout.name == _placement(spec).layout
+        same = view.dtype == _dtype(self._ttnn, spec) and view.layout.name == layout
         return view if same else None
 
     def _on_device(self, spec: TensorSpec, placement: TtnnPlacement, path: str) -> Any:
@@ -296,18 +293,17 @@ class Inputs:
 
     def _allocated(self, spec: TensorSpec, placement: TtnnPlacement, memory: Any) -> Any:
         ttnn = self._ttnn
-        shape, dtype = ttnn.Shape(list(spec.shape)), self._dtype(spec)
-        layout, tile = ttnn.Layout[placement.layout], placement.tile
-        if tile is None or (tile.shape == USUAL_TILE and not tile.transpose_of_faces):
+        shape, dtype = ttnn.Shape(list(spec.shape)), _dtype(ttnn, spec)
+        layout, tile = ttnn.Layout[placement.layout], _own_tile(ttnn, placement)
+        if tile is None:
             return ttnn.allocate_tensor_on_device(shape, dtype, layout, self._device, memory)
         shards = (
             {"shard_spec": memory.shard_spec, "memory_layout": memory.memory_layout}
             if memory.nd_shard_spec is None or memory.shard_spec is not None
             else {"nd_shard_spec": memory.nd_shard_spec}
         )
-        own_tile = ttnn.Tile(list(tile.shape), tile.transpose_of_faces)
         known = ttnn.TensorSpec(
-            shape, dtype, layout, buffer_type=memory.buffer_type, tile=own_tile, **shards
+            shape, dtype, layout, buffer_type=memory.buffer_type, tile=tile, **shards
         )
         return ttnn.allocate_tensor_on_device(known, self._device)
 
@@ -401,15 +397,17 @@ class Inputs:
             return live
         return self._ttnn.combine_device_tensors(tensors=parts)
 
-    def _dtype(self, spec: TensorSpec) -> Any:
-        return self._ttnn.DataType[spec.dtype.removeprefix("ttnn.").upper()]
+
+def _dtype(ttnn: Any, spec: TensorSpec) -> Any:
+    return ttnn.DataType[spec.dtype.removeprefix("ttnn.").upper()]
 
 
-def _own_tile(placement: TtnnPlacement) -> Tile | None:
-    """Return the tile of a tensor if it is not the usual one."""
+def _own_tile(ttnn: Any, placement: TtnnPlacement) -> Any:
+    """Return the live tile of a tensor; None for the usual one."""
     tile = placement.tile
-    usual = tile is None or (tile.shape == USUAL_TILE and not tile.transpose_of_faces)
-    return None if usual else tile
+    if tile is None or (tile.shape == USUAL_TILE and not tile.transpose_of_faces):
+        return None
+    return ttnn.Tile(list(tile.shape), tile.transpose_of_faces)
 
 
 def _extent(mesh: MeshPlacement) -> tuple[int, ...]:
@@ -433,11 +431,6 @@ def _is_roomy(spec: TensorSpec, placement: TtnnPlacement) -> bool:
     sizes = (*(1,) * (len(shape) - len(tile.shape)), *tile.shape)
     usual = tuple(-(-length // size) * size for length, size in zip(shape, sizes, strict=True))
     return padded != usual and all(map(ge, padded, usual))
-
-
-def _placement(spec: TensorSpec) -> TtnnPlacement:
-    assert isinstance(spec.placement, TtnnPlacement)  # noqa: S101 - narrows the type; the caller has looked
-    return spec.placement
 
 
 def parts_of(mesh: MeshPlacement) -> list[tuple[int, ...]]:

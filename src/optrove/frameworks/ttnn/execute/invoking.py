@@ -17,7 +17,11 @@ from optrove.errors import NotReplayable
 from optrove.frameworks.argument_names import signature_of
 from optrove.frameworks.installed import import_ttnn
 from optrove.frameworks.ttnn.execute.missing_arguments import MissingArguments
-from optrove.frameworks.ttnn.execute.positional_arguments import argument_passing, numbered_places
+from optrove.frameworks.ttnn.execute.positional_arguments import (
+    argument_passing,
+    numbered_places,
+    positional_names,
+)
 from optrove.frameworks.ttnn.execute.typed_arguments import ArgumentTypes
 from optrove.frameworks.ttnn.probe.probe import METHODS, registered
 from optrove.frameworks.ttnn.signatures import Overload, Signatures, bind_all, overloads_of
@@ -156,11 +160,7 @@ def _rows(target: Target, names: set[str]) -> list[tuple[str, ...]]:
     """Return the parameters that can be passed by place, for each overload that fits."""
     if target.overloads:
         return [o.positional for o in target.overloads if o.required <= names <= o.names]
-    if target.signature is None:
-        return []
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = target.signature.parameters.values()
-    return [tuple(each.name for each in parameters if each.kind in kinds)]
+    return [] if target.signature is None else [tuple(positional_names(target.signature))]
 
 
 def _before_variadic(signature: inspect.Signature | None) -> list[str]:

@@ -11,12 +11,11 @@ nothing about the operation or the board: ``excuse`` names the argument instead.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from optrove.frameworks.ttnn.execute.positional_arguments import is_unwritten
+from optrove.frameworks.ttnn.execute.positional_arguments import is_unwritten, positional_names
 from optrove.model.case import rewrite
 from optrove.model.values import (
     Bool,
@@ -36,6 +35,7 @@ from optrove.serializer.describe import describe
 from optrove.serializer.tables import StructConverter
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import Iterator
 
     from optrove.frameworks.executor import Raised
@@ -375,13 +375,11 @@ def _absent_in_python(
     """Return the required parameters of a Python function without an argument."""
     if signature is None:
         return []
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = list(signature.parameters.values())
-    placed = [each.name for each in parameters if each.kind in kinds][: len(places)]
+    placed = positional_names(signature)[: len(places)]
     wanted = [
         each.name
-        for each in parameters
-        if each.default is each.empty and each.kind in (*kinds, inspect.Parameter.KEYWORD_ONLY)
+        for each in signature.parameters.values()
+        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
     ]
     return [name for name in wanted if name not in placed and name not in filled]
 

@@ -8,6 +8,7 @@ signatures, in their order and by their types.
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -88,14 +89,20 @@ def numbered_places(names: Iterable[str]) -> list[str]:
     return sorted(filter(PLACE.fullmatch, names), key=lambda name: int(name[3:]))
 
 
+def positional_names(signature: inspect.Signature) -> list[str]:
+    """Return the parameters of a Python function that can be passed by place."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [each.name for each in signature.parameters.values() if each.kind in kinds]
+
+
 def _to_python(
     target: Target, arguments: Mapping[str, Value], numbered: list[str]
 ) -> ArgumentPassing:
     """Pass arguments to a Python function, without trailing None that it has no place for."""
     kept, places = dict(arguments), list(numbered)
     if target.signature is not None and numbered:
+        room = positional_names(target.signature)
         parameters = target.signature.parameters.values()
-        room = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         while not variadic and len(places) > len(room) and isinstance(kept[places[-1]], Null):
             del kept[places.pop()]
