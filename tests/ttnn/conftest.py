@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import optrove
+from optrove.frameworks.ttnn.probe import fast_path
+from parts import C_EXTENSION, leave_out
 
 LIMIT_SECONDS = 180
 WITHOUT_TORCH = str(Path(__file__).parents[1] / "support" / "without_torch")
@@ -58,11 +60,57 @@ def mesh(ttnn):
 
 
 @pytest.fixture(scope="module")
+def all_chips(mesh, ttnn):
+    """All chips; not the mesh itself, since a mesh in use keeps its parts from being closed."""
+    submesh = mesh.create_submesh(ttnn.MeshShape(4, 8))
+    yield submesh
+    ttnn.close_mesh_device(submesh)
+
+
+@pytest.fixture(scope="module")
 def device(mesh, ttnn):
     """One chip of the Galaxy."""
     submesh = mesh.create_submesh(ttnn.MeshShape(1, 1))
     yield submesh
     ttnn.close_mesh_device(submesh)
+
+
+@pytest.fixture(scope="module")
+def row(mesh, ttnn):
+    """A row of chips, joined by the fabric."""
+    submesh = mesh.create_submesh(ttnn.MeshShape(1, 8), ttnn.MeshCoordinate(2, 0))
+    yield submesh
+    ttnn.close_mesh_device(submesh)
+
+
+@pytest.fixture
+def record_by(monkeypatch):
+    """Record by the part that is written in C or by the one in Python from now on."""
+
+    def record_by(way):
+        if way == "in Python":
+            monkeypatch.setattr(fast_path, "_extension", None)
+        elif not fast_path.is_native():
+            leave_out(C_EXTENSION, "it was not built")
+
+    return record_by
+
+
+@pytest.fixture(params=["in C", "in Python"])
+def either_way(request, record_by):
+    """Run the test once for each of the two ways of recording."""
+    record_by(request.param)
+
+
+@pytest.fixture
+def put(ttnn, device):
+    """Put numbers of torch on one chip, by default as bfloat16 in tiles."""
+
+    def put(numbers, dtype=None, **keywords):
+        keywords = {"layout": ttnn.TILE_LAYOUT, "device": device} | keywords
+        return ttnn.from_torch(numbers, dtype or ttnn.bfloat16, **keywords)
+
+    return put
 
 
 @pytest.fixture

@@ -9,22 +9,6 @@ from tracing import tracing
 pytestmark = pytest.mark.ttnn
 
 
-@pytest.fixture(scope="module")
-def row(mesh, ttnn):
-    """A row of chips, joined by the fabric."""
-    submesh = mesh.create_submesh(ttnn.MeshShape(1, 8), ttnn.MeshCoordinate(2, 0))
-    yield submesh
-    ttnn.close_mesh_device(submesh)
-
-
-@pytest.fixture
-def whole(mesh, ttnn):
-    """All chips; not the mesh itself, since a mesh in use keeps its parts from being closed."""
-    submesh = mesh.create_submesh(ttnn.MeshShape(4, 8))
-    yield submesh
-    ttnn.close_mesh_device(submesh)
-
-
 def zeros(ttnn, mesh, *shape):
     return ttnn.zeros(shape, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
 
@@ -33,8 +17,8 @@ def cores(ttnn):
     return ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(7, 7))})
 
 
-def test_collective_ops_on_the_whole_mesh(tmp_path, ttnn, whole):
-    a = zeros(ttnn, whole, 1, 1, 32, 256)
+def test_collective_ops_on_the_whole_mesh(tmp_path, ttnn, all_chips):
+    a = zeros(ttnn, all_chips, 1, 1, 32, 256)
     with tracing(tmp_path) as traced:
         for _ in range(3):
             ttnn.all_gather(a, dim=3, cluster_axis=1)
@@ -105,11 +89,11 @@ def test_which_of_two_meshes_a_tensor_is_on_makes_no_difference(tmp_path, ttnn, 
 
 
 def test_an_argument_that_gets_another_topology_is_recorded_as_it_was_and_as_it_is(
-    tmp_path, ttnn, whole
+    tmp_path, ttnn, all_chips
 ):
     def spread(shape, dtype, layout):
         return ttnn.allocate_tensor_on_device(
-            ttnn.Shape(shape), dtype, layout, whole, ttnn.DRAM_MEMORY_CONFIG
+            ttnn.Shape(shape), dtype, layout, all_chips, ttnn.DRAM_MEMORY_CONFIG
         )
 
     rows = ttnn.TensorTopology(

@@ -27,25 +27,10 @@ from optrove.journal import format as layout
 from optrove.journal.format import find_journals
 from optrove.journal.reader import JournalReader
 from optrove.journal.writer import WINDOW_RECORDS, Journal
-from parts import C_EXTENSION, leave_out
 from tracing import seen_in, start_recorder, tracing
+from ttnn_calls import table_of_calls
 
 pytestmark = pytest.mark.ttnn
-
-WAYS = ("in C", "in Python")
-
-
-def choose(way, monkeypatch):
-    """Record one way or the other from now on."""
-    if way == "in Python":
-        monkeypatch.setattr(fast_path, "_extension", None)
-    elif not fast_path.is_native():
-        leave_out(C_EXTENSION, "it was not built")
-
-
-@pytest.fixture(params=WAYS)
-def either_way(request, monkeypatch):
-    choose(request.param, monkeypatch)
 
 
 class Watch:
@@ -140,56 +125,6 @@ def first_lines(text):
     return text and text.partition("backtrace:")[0]
 
 
-def table_of_calls(ttnn, make, device):
-    """Return calls of many forms, each of which can be made again and again."""
-    a, b, target = make(), make(), make()
-    view = ttnn.reshape(a, (1, 32, 32))
-    wide, deep = make(1, 1, 32, 64), make(2, 32, 64)
-    memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.INTERLEAVED, ttnn.BufferType.L1)
-    reshape, host = ttnn.Tensor.reshape, ttnn.from_device(a)
-    return [
-        lambda: ttnn.relu(a),
-        lambda: ttnn.relu(a, memory_config=memory),
-        lambda: ttnn.add(a, b, dtype=ttnn.float32, memory_config=memory),
-        lambda: ttnn.add(a, b, memory_config=memory, dtype=ttnn.float32),
-        lambda: ttnn.add(input_tensor_b=b, input_tensor_a=a),
-        lambda: ttnn.add(a, a),
-        lambda: ttnn.add(a, view),
-        lambda: ttnn.add(a, b, output_tensor=target),
-        lambda: ttnn.add_(a, b),
-        lambda: ttnn.add(a, 0.0),
-        lambda: ttnn.add(a, -0.0),
-        lambda: ttnn.add(a, 1),
-        lambda: ttnn.add(a, True),
-        lambda: ttnn.add(a, b, activations=[ttnn.UnaryOpType.RELU]),
-        lambda: a + b,
-        lambda: a[0:16],
-        lambda: a.reshape([1, 1, 32, 32]),
-        lambda: ttnn.Tensor.reshape(a, [1, 1, 32, 32]),
-        lambda: reshape(b, [1, 1, 32, 32]),
-        lambda: list(map(ttnn.Tensor.cpu, [a, b])),
-        lambda: host.to(device),
-        host.to_list,
-        lambda: ttnn.concat([a, b], 0),
-        lambda: ttnn.concat([a, a], dim=0),
-        lambda: ttnn.concat([a, view[0]], dim=0),
-        lambda: ttnn.split(wide, 32, 3),
-        lambda: ttnn.topk(wide, 32),
-        lambda: ttnn.permute(deep, (1, 0, 2)),
-        lambda: ttnn.pad(a, [(0, 32), (0, 0)], 0.0),
-        lambda: ttnn.deallocate(make()),
-        lambda: make().deallocate(),
-        lambda: make().deallocate(force=True),
-        lambda: ttnn.matmul(wide, deep),
-        lambda: ttnn.add(a, "b"),
-        lambda: ttnn.add(a, no_such_argument=b),
-        ttnn.relu,
-        lambda: ttnn.Tensor.reshape(*()),
-        lambda: ttnn.concat([a] * 40, 0),
-        lambda: ttnn.add(a, b, activations=[ttnn.UnaryOpType.RELU] * 200),
-    ]
-
-
 def facts_of(call):
     """Return all that a record tells, except for the time of day."""
     return (
@@ -204,11 +139,11 @@ def facts_of(call):
     )
 
 
-def test_the_same_calls_give_the_same_records(tmp_path, ttnn, make, device, monkeypatch):
-    calls = table_of_calls(ttnn, make, device)
+def test_the_same_calls_give_the_same_records(tmp_path, ttnn, make, device, record_by):
+    calls = list(table_of_calls(ttnn, make, device).values())
     recorded, raised = [], []
-    for way in WAYS:
-        choose(way, monkeypatch)
+    for way in ("in C", "in Python"):
+        record_by(way)
         with tracing(tmp_path / way, backend="ttnn") as traced:
             raised.append([attempt(call) for _ in range(4) for call in calls])
         recorded.append([facts_of(call) for call in traced.calls])
@@ -552,31 +487,6 @@ def test_nothing_is_left_of_a_trace_that_has_ended(tmp_path, ttnn, make, either_
         mapped = weakref.ref(active_tracing().journal.window.memory)
     gc.collect()
     assert mapped() is None
-
-
-def test_the_records_of_threads_do_not_mix(tmp_path, ttnn, make, either_way):
-    shapes = [(32, 32), (32, 64), (64, 32), (64, 64)]
-    tensors = [make(*shape) for shape in shapes]
-    rounds = 150
-
-    def work(a):
-        for _ in range(rounds):
-            ttnn.relu(a)
-            attempt(lambda: ttnn.add(a, "b"))
-            ttnn.deallocate(ttnn.add(a, a))
-
-    with tracing(tmp_path) as traced:
-        run_together([partial(work, a) for a in tensors])
-    counted = Counter(
-        (call.op, call.outcome, *[output.shape for output in call.call.outputs])
-        for call in traced.calls
-    )
-    for shape in shapes:
-        assert counted["ttnn.relu", "returned", shape] == rounds
-        assert counted["ttnn.add", "returned", shape] == rounds
-    assert counted["ttnn.add", "raised"] == counted["ttnn.deallocate", "returned"] == 4 * rounds
-    for call in traced.of("ttnn.relu"):
-        assert call["input_tensor"].shape == call.call.outputs[0].shape
 
 
 def run_together(works):

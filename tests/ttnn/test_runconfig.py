@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import optrove
+from faults import faults_of
 from optrove.errors import BadConfig, UnusableWeights
 from optrove.runconfig import (
     AllReduceConfig,
@@ -45,11 +46,8 @@ class SpecialConfig(OpConfig):
 
 
 @pytest.fixture(scope="module")
-def mesh(mesh, ttnn):
-    """All chips; not the mesh itself, since a mesh in use keeps its parts from being closed."""
-    submesh = mesh.create_submesh(ttnn.MeshShape(4, 8))
-    yield submesh
-    ttnn.close_mesh_device(submesh)
+def mesh(all_chips):
+    return all_chips
 
 
 @pytest.fixture(scope="module")
@@ -146,12 +144,6 @@ def activations(ttnn, mesh):
     array = np.random.default_rng(1).standard_normal((1, 1, 64, 256)).astype(np.float32)
     host = ttnn.Tensor(array, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, mesh_mapper=mapper)
     return ttnn.to_device(host, mesh)
-
-
-def faults(call):
-    with pytest.raises(BadConfig) as caught:
-        call()
-    return {fault.path: fault.problem for fault in caught.value.faults}
 
 
 def test_the_example_of_the_design_runs_in_both_modes(
@@ -272,7 +264,7 @@ def test_every_fault_is_named_at_once_with_its_path(ttnn, weight_config, mesh):
         }
     }
     config["layers"]["2"] = {"missing": LinearConfig()}
-    found = faults(lambda: create_run_config(config, weights, mesh))
+    found = faults_of(lambda: create_run_config(config, weights, mesh))
     assert 'given by "0-3" and by "2"' in found.pop("layers.2.missing")
     assert "its shape is 256x512" in found.pop("layers.0-3.expected.input_tensor_b")
     assert "does convert_weights write it" in found.pop("layers.0-3.missing.input_tensor_b")
@@ -312,11 +304,11 @@ def test_a_folder_of_weights_can_be_moved_and_every_damage_is_named(
     first.write_bytes(first.read_bytes()[:-1])
     second.unlink()
     third.write_bytes(bytes(len(third.read_bytes())))
-    found = faults(lambda: create_run_config(config, weights, mesh))
+    found = faults_of(lambda: create_run_config(config, weights, mesh))
     assert "it is incomplete" in found["w1.input_tensor_b"]
     assert "there is no file" in found["w2.input_tensor_b"]
     assert "was changed after it was written" in found["w3.input_tensor_b"]
-    unverified = faults(
+    unverified = faults_of(
         lambda: create_run_config({"w3": config["w3"]}, {"w3": {"input_tensor_b": third}}, mesh)
     )
     assert "ttnn cannot load" in unverified["w3.input_tensor_b"]
@@ -349,7 +341,7 @@ def test_only_what_changed_is_written_again(state_dict, mesh, tmp_path, caplog):
 
 def test_weights_of_another_mesh_are_refused(ttnn, weight_config, mesh):
     part = mesh.create_submesh(ttnn.MeshShape(1, 8))
-    found = faults(
+    found = faults_of(
         lambda: create_run_config({"w1": LinearConfig()}, {"w1": weight_config["w1"]}, part)
     )
     ttnn.close_mesh_device(part)
@@ -366,7 +358,7 @@ def test_a_weight_that_cannot_be_split_or_named_is_refused_before_anything_is_wr
         "w3": {"input_tensor_b": [1.0]},
         "w4": {"input_tensor_b": Weight(odd, Sharding(axis0=0, axis1=0))},
     }
-    found = faults(lambda: save_weights(weights, tmp_path / "new", mesh))
+    found = faults_of(lambda: save_weights(weights, tmp_path / "new", mesh))
     assert "cannot be split into 8 equal parts" in found["w1.input_tensor_b"]
     assert "file name" in found["../w2.input_tensor_b"]
     assert "expected a Weight" in found["w3.input_tensor_b"]
@@ -462,7 +454,7 @@ def test_traced_calls_know_the_entry_that_their_arguments_came_from(
                 hidden = mlp.forward(hidden, layer, mesh)
         ttnn.linear(hidden, cfg["model"]["layers"][0]["w1"].input_tensor_b)
         bad = {"slice": SliceConfig(starts=[0], slice_end=[1])}
-        assert "does not take" in faults(lambda: create_run_config(bad, {}, mesh))["slice"]
+        assert "does not take" in faults_of(lambda: create_run_config(bad, {}, mesh))["slice"]
         dict(**cfg["model"]["layers"][0]["w1"])  # unpacked, and then something else is called
         ttnn.relu(hidden)
     assert optrove.to_jsonable(cfg["model"]["layers"][0]["mul_activation"]) == optrove.to_jsonable(

@@ -23,26 +23,9 @@ from optrove.frameworks.ttnn.signatures import Signatures
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 
 
-@pytest.fixture(scope="module")
-def row(mesh, ttnn):
-    """A row of chips, joined by the fabric."""
-    submesh = mesh.create_submesh(ttnn.MeshShape(1, 8), ttnn.MeshCoordinate(1, 0))
-    yield submesh
-    ttnn.close_mesh_device(submesh)
-
-
 @pytest.fixture
 def numbers():
     return torch.randn(1, 1, 64, 64, generator=torch.Generator().manual_seed(0))
-
-
-@pytest.fixture
-def put(ttnn, device):
-    def put(numbers, dtype=None, **keywords):
-        keywords = {"layout": ttnn.TILE_LAYOUT, "device": device} | keywords
-        return ttnn.from_torch(numbers, dtype or ttnn.bfloat16, **keywords)
-
-    return put
 
 
 def patched_names(ttnn):

@@ -20,15 +20,6 @@ def grid(mesh, ttnn):
 
 
 @pytest.fixture
-def put(ttnn, device):
-    def put(numbers, dtype=None, **keywords):
-        keywords = {"layout": ttnn.TILE_LAYOUT, "device": device} | keywords
-        return ttnn.from_torch(numbers, dtype or ttnn.float32, **keywords)
-
-    return put
-
-
-@pytest.fixture
 def spread(ttnn, grid):
     """Put numbers on the grid, split along the last dimension over all its chips."""
 
@@ -235,7 +226,7 @@ def test_running_statistics_are_not_stale_after_training(ttnn, report, put):
 
 
 def test_clipped_gradients_are_not_stale(ttnn, report, put):
-    gradients = [put(torch.ones(1, 1, 32, 32), ttnn.bfloat16) for _ in range(2)]
+    gradients = [put(torch.ones(1, 1, 32, 32)) for _ in range(2)]
     ttnn.moreh_clip_grad_norm(gradients, 1.0)
     with pytest.raises(NoNumbers, match="it wrote to this argument"):
         ttnn.to_torch(gradients[1])
