@@ -50,9 +50,17 @@ class Seen:
     def outcome(self):
         return self.call.outcome.value
 
+    @property
+    def arguments(self):
+        return dict(self.case.arguments)
+
     def __getitem__(self, name):
         """Return an argument by its name."""
-        return dict(self.case.arguments)[name]
+        return self.arguments[name]
+
+    def __getattr__(self, name):
+        """Return a fact of the call: its outputs, parent, depth and so on."""
+        return getattr(self.call, name)
 
 
 def seen_in(reader):

@@ -41,7 +41,7 @@ class Counting(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def record(directory, program, *, native=True, monkeypatch=None):
+def record(directory, program, *, native=True):
     """Run a program under the probe; return its result and its calls."""
     with pytest.MonkeyPatch.context() as patch:
         if not native:

@@ -1,4 +1,4 @@
-"""Cases of torch run on any device and compiler, and wrong numbers are found."""
+"""Recorded cases of torch run on any device and compiler, and wrong numbers are found."""
 
 import sys
 from collections import Counter
@@ -13,7 +13,7 @@ from commands import ask
 from optrove.model.case import Case
 from optrove.model.records import E2E_NS, DeviceKind, Job, Outcome
 from optrove.model.torch_target import TorchTarget
-from optrove.model.values import TensorSpec
+from optrove.model.values import Int, TensorSpec, Text, Tuple
 from optrove.replay.planning import planned_cases
 from optrove.replay.runner import run_jobs
 from optrove.trove.place import place_of
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.torch
 
 
 def program():
-    """Run operations that need care: random, in place, indexing, data-dependent, composite."""
+    """Run operations of all kinds: views, random, in place, indexing, data-dependent, composite."""
     x = torch.randn(6, 5)
     weight = torch.randn(4, 5, requires_grad=True)
     functional.linear(x.bfloat16(), weight.bfloat16()).softmax(-1).sum().backward()
@@ -60,6 +60,19 @@ def program():
     torch.set_default_dtype(torch.float64)
     torch.zeros(2), torch.arange(3.0)
     torch.set_default_dtype(torch.float32)
+    torch.add(x, 2.0, alpha=3)
+    x[:, ::2].sum(dim=1, keepdim=True)
+    torch.cat([x, x, torch.randn(5, 6).T], dim=0)
+    x.softmax(-1, dtype=torch.float64)
+    x.mul_(torch.randn(5, 6).T)
+    x.view(2, 15).to(torch.bfloat16)
+    torch.where(x > 0, x, 0.0)
+    torch.max(x, dim=1)
+    functional.conv2d(torch.randn(1, 3, 8, 8), torch.randn(4, 3, 3, 3), padding=1)
+    torch.randn(3, 2, dtype=torch.complex64).conj() * 2
+    with torch.no_grad():
+        functional.linear(x, weight[:, :1].expand(4, 5), bias=torch.zeros(4))
+    x.to(None, torch.float16, False)  # as Module.to does
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +122,37 @@ def test_a_case_runs_through_a_compiler(jobs):
     attempts = list(run_jobs(compiled, board=str(TorchTarget(compiler="aot_eager"))))
     assert outcomes(attempts) == {Outcome.PASSED: len(compiled)}
     assert sum(bool(each.measurements) for each in attempts) == len(compiled) - 1
+
+
+UNREACHABLE = (
+    "torch.load",
+    "torch.hub.load",
+    "torch.os.getcwd",
+    "torch.serialization.os.getcwd",
+    "torch.from_file",
+    "torch.ops.aten.from_file.default",
+    "torch.utils.cpp_extension.load",
+    "torch.Tensor.__class__",
+    "torch.no_such_function",
+    "torch.",
+    "os.getcwd",
+)
+
+
+def test_nothing_but_operations_of_torch_can_be_reached_by_a_name():
+    arguments = (("filename", Text("file")), ("size", Int(1)))
+    jobs = [Job(Case(op, arguments), DeviceKind.HOST) for op in UNREACHABLE]
+    attempts = list(run_jobs(jobs))
+    assert {each.outcome for each in attempts} == {Outcome.NOT_RUN}
+    files = [each.detail for each in attempts if "reads or writes a file" in each.detail]
+    assert len(files) == 5
+
+
+def test_an_operation_that_raises_is_reported_in_its_own_words():
+    case = Case("torch.zeros", (("size", Tuple((Int(-3),))),))
+    (attempt,) = run_jobs([Job(case, DeviceKind.HOST)])
+    assert attempt.outcome is Outcome.RAISED
+    assert "negative" in attempt.detail
 
 
 WRONG_BACKEND = """
