@@ -2,74 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
+import trove_rows
 from optrove.model.case import Case
-from optrove.model.values import (
-    Int,
-    List,
-    Null,
-    Struct,
-    Symbol,
-    TensorSpec,
-    Tile,
-    TtnnPlacement,
-    Tuple,
-)
-
-DRAM, L1 = "DRAM", "L1"
-
-
-def core(x, y):
-    return Struct("ttnn.CoreCoord", (("x", Int(x)), ("y", Int(y))))
-
-
-def shards(shape, columns, rows):
-    """Return shards of a shape on a rectangle of cores from the first one."""
-    cores = Struct("ttnn.CoreRange", (("start", core(0, 0)), ("end", core(columns - 1, rows - 1))))
-    return Struct(
-        "ttnn.ShardSpec",
-        (
-            ("grid", Struct("ttnn.CoreRangeSet", (("ranges", List((cores,))),))),
-            ("shape", List(tuple(map(Int, shape)))),
-            ("orientation", Symbol("ttnn.ShardOrientation", "ROW_MAJOR")),
-        ),
-    )
-
-
-def memory(buffer, layout="INTERLEAVED", spec=None):
-    return Struct(
-        "ttnn.MemoryConfig",
-        (
-            ("memory_layout", Symbol("ttnn.TensorMemoryLayout", layout)),
-            ("buffer_type", Symbol("ttnn.BufferType", buffer)),
-            ("shard_spec", spec or Null()),
-            ("nd_shard_spec", Null()),
-        ),
-    )
+from optrove.model.values import Int, List, Tuple
+from trove_rows import memory
+from trove_rows import shard as shards
 
 
 def tensor(number, shape, dtype="bfloat16", stored_in=None, layout="TILE"):
     """Return a tensor on one chip."""
-    padded = [*shape[:-2], *(-(-size // 32) * 32 for size in shape[-2:])]
-    tile = Tile((32, 32), (16, 16)) if layout == "TILE" else None
-    placement = TtnnPlacement(
-        tuple(padded if tile else shape),
-        layout,
-        tile,
-        "device",
-        stored_in or memory(DRAM),
-        (1, 1),
-        None,
-        0,
-    )
-    return TensorSpec(tuple(shape), f"ttnn.{dtype}", placement, number, number)
+    made = trove_rows.tensor(*shape, dtype=dtype, where=stored_in, layout=layout, number=number)
+    if layout != "TILE":
+        return made
+    padded = (*shape[:-2], *(-(-size // 32) * 32 for size in shape[-2:]))
+    return replace(made, placement=replace(made.placement, padded_shape=padded))
 
 
 def heights(rows, width, cores, shard=None):
     """Return a tensor in L1 whose rows are spread over cores."""
-    spec = shards(shard or (rows // cores, width), min(cores, 8), -(-cores // 8))
-    return tensor(0, (1, 1, rows, width), stored_in=memory(L1, "HEIGHT_SHARDED", spec))
+    last = (min(cores, 8) - 1, -(-cores // 8) - 1)
+    stored_in = memory("L1_HEIGHT_SHARDED", shards(shard or (rows // cores, width), last))
+    return tensor(0, (1, 1, rows, width), stored_in=stored_in)
 
 
 def matmul(one, other):
@@ -100,15 +56,16 @@ def wrong_inner_dimension():
 def grid_too_large():
     """Yield tensors on more cores than there are."""
     for (rows, width), columns in product(SIZES, (9, 12, 13, 16, 20, 64)):
-        spec = shards((rows, width), columns, 10)
-        stored_in = memory(L1, "HEIGHT_SHARDED", spec)
+        stored_in = memory("L1_HEIGHT_SHARDED", shards((rows, width), (columns - 1, 9)))
         yield unary("ttnn.relu", tensor(0, (1, 1, rows * columns * 10, width), stored_in=stored_in))
 
 
 def too_large_for_l1():
     """Yield tensors that no L1 holds."""
     for (rows, width), op in product(SIZES, ("ttnn.relu", "ttnn.exp", "ttnn.neg")):
-        yield unary(op, tensor(0, (1, 1, rows * 1024, width * 64), stored_in=memory(L1)))
+        yield unary(
+            op, tensor(0, (1, 1, rows * 1024, width * 64), stored_in=memory("L1_INTERLEAVED"))
+        )
 
 
 def shards_across_tiles():

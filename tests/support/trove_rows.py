@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from optrove.interop.printed import core, core_range, core_ranges
 from optrove.model.case import Case
 from optrove.model.records import CallOutcome
 from optrove.model.trove import CaseRow, ExecutionRow, Machine
@@ -23,17 +24,12 @@ from optrove.serializer.described import describe_case
 from optrove.trove.query import Configuration
 
 
-def core(x, y):
-    return Struct("ttnn.CoreCoord", (("x", Int(x)), ("y", Int(y))))
-
-
 def shard(shape, last, orientation="ROW_MAJOR"):
     """Return how shards of a shape lie on the cores from (0, 0) to ``last``."""
-    cores = Struct("ttnn.CoreRange", (("start", core(0, 0)), ("end", core(*last))))
     return Struct(
         "ttnn.ShardSpec",
         (
-            ("grid", Struct("ttnn.CoreRangeSet", (("ranges", List((cores,))),))),
+            ("grid", core_ranges((core_range(core(0, 0), core(*last)),))),
             ("shape", List(tuple(map(Int, shape)))),
             ("orientation", Symbol("ttnn.ShardOrientation", orientation)),
         ),

@@ -301,13 +301,6 @@ def test_several_targets_run_one_after_another_whatever_becomes_of_each():
     assert not Path("here/trove.db.journals").exists()
 
 
-def test_the_worst_exit_code_of_several_is_that_of_all():
-    write("bad.py", SCRIPT + "raise SystemExit(1)")
-    write("good.py", SCRIPT)
-    code, _ = traced("bad.py", "good.py")
-    assert code == 1
-
-
 TWO_OPS = SCRIPT + "from traced_program import divide\ndivide(8, 2)\n"
 
 

@@ -269,17 +269,24 @@ PLACED = Case("ttnn.add", (("arg0", Int(3)), ("arg1", tensor(0)), ("arg2", tenso
 NAMES = (("arg0", "input_a"), ("arg1", "input_b"), ("arg2", "input_c"))
 
 
-def test_an_equal_case_does_not_differ():
-    assert case_differences(BOUND, BOUND, ()) == []
+SWAPPED = (("arg0", "input_a"), ("arg1", "input_c"), ("arg2", "input_b"))
 
 
-def test_getting_a_name_is_no_difference():
-    assert case_differences(PLACED, BOUND, NAMES) == []
-
-
-def test_tensors_are_numbered_by_the_new_names():
-    swapped = (("arg0", "input_a"), ("arg1", "input_c"), ("arg2", "input_b"))
-    assert case_differences(PLACED, BOUND, swapped) == []
+@pytest.mark.parametrize(
+    ("recorded", "names"),
+    [
+        pytest.param(BOUND, (), id="equal"),
+        pytest.param(PLACED, NAMES, id="arguments that got names"),
+        pytest.param(PLACED, SWAPPED, id="tensors numbered by the new names"),
+        pytest.param(
+            Case("ttnn.add", (*PLACED.arguments, ("arg3", Null()))),
+            NAMES,
+            id="an absent argument of which only the place is known",
+        ),
+    ],
+)
+def test_the_same_call_does_not_differ(recorded, names):
+    assert case_differences(recorded, BOUND, names) == []
 
 
 def test_a_tensor_that_was_passed_twice_and_is_not_any_more_is_a_difference():
@@ -289,11 +296,6 @@ def test_a_tensor_that_was_passed_twice_and_is_not_any_more_is_a_difference():
         "$.arguments.b.$tensor.identity",
         "$.arguments.b.$tensor.storage",
     ]
-
-
-def test_absent_arguments_of_which_only_the_place_is_known_are_no_difference():
-    recorded = Case("ttnn.add", (*PLACED.arguments, ("arg3", Null())))
-    assert case_differences(recorded, BOUND, NAMES) == []
 
 
 def test_a_named_argument_that_is_none_and_not_passed_is_a_difference():
@@ -322,10 +324,6 @@ def spread(dimensions, chips=((0, 0),)):
     return Tuple((TensorSpec((2, 2), "ttnn.bfloat16", placement, 0, 0), Int(2)))
 
 
-def test_on_one_chip_an_output_may_be_spread_in_any_number_of_dimensions():
-    assert output_differences((spread(1),), (spread(2),)) == []
-
-
 def test_on_several_chips_the_dimensions_of_an_output_count():
     chips = ((0, 0), (0, 1))
     lines = output_differences((spread(1, chips),), (spread(2, chips),))
@@ -341,8 +339,15 @@ def gradient(wanted):
     )
 
 
-def test_that_no_gradient_was_wanted_is_no_difference_of_an_output():
-    assert output_differences((gradient(wanted=False),), (gradient(wanted=True),)) == []
+@pytest.mark.parametrize(
+    ("recorded", "replayed"),
+    [
+        pytest.param(spread(1), spread(2), id="dimensions of the mesh on one chip"),
+        pytest.param(gradient(wanted=False), gradient(wanted=True), id="a gradient not wanted"),
+    ],
+)
+def test_outputs_that_mean_the_same_do_not_differ(recorded, replayed):
+    assert output_differences((recorded,), (replayed,)) == []
 
 
 def test_that_a_gradient_is_lost_is_a_difference():
@@ -378,6 +383,7 @@ def measured(verdict):
         ((True, "17.5"), Outcome.PASSED, {}),
         ((True, ""), Outcome.PASSED, {}),
         ([False, "list of a pair"], Outcome.NUMERICS, {}),
+        ((False, "3 rows were skipped, PCC 0.5"), Outcome.NUMERICS, {"pcc": 0.5}),
     ],
 )
 def test_what_run_returns_is_the_verdict(returned, outcome, numbers):
@@ -413,6 +419,9 @@ def test_numbers_of_a_mock_board_are_not_judged_and_that_is_said():
         (RuntimeError("TT_FATAL: Out of Memory: Not enough space"), Outcome.OUT_OF_MEMORY),
         (AssertionError("pcc=0.5 is too low"), Outcome.NUMERICS),
         (SystemExit(3), Outcome.RAISED),
+        (SkipTest("no"), Outcome.NOT_RUN),
+        (RuntimeError("Skipping this shape"), Outcome.NOT_RUN),
+        (ValueError("cannot skip it"), Outcome.RAISED),
     ],
 )
 def test_what_run_raises_tells_what_kind_of_failure_it_is(error, outcome):
@@ -435,17 +444,6 @@ def test_a_returned_text_about_skipping_is_a_skip_and_no_verdict(device, returne
     assert verdict.outcome is Outcome.NOT_RUN
     assert verdict.detail.startswith("the module skips it: ")
     assert verdict.measurements == ()
-
-
-def test_a_text_that_only_mentions_skipping_is_a_verdict():
-    verdict = judge_module_result(SHADOW, (False, "3 rows were skipped, PCC 0.5"))
-    assert verdict.outcome is Outcome.NUMERICS
-
-
-def test_a_raised_text_about_skipping_is_a_skip():
-    for error in (SkipTest("no"), RuntimeError("Skipping this shape")):
-        assert judge_module_error(SHADOW, error).outcome is Outcome.NOT_RUN
-    assert judge_module_error(SHADOW, ValueError("cannot skip it")).outcome is Outcome.RAISED
 
 
 def test_a_pcc_alone_is_said_in_words():

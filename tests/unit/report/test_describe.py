@@ -30,41 +30,9 @@ from optrove.model.values import (
 )
 from optrove.report.describe import argument_fields
 from optrove.report.describe import value_text as drawn
+from trove_rows import core, memory, shard
 
-
-def core(x, y):
-    return Struct("ttnn.CoreCoord", (("x", Int(x)), ("y", Int(y))))
-
-
-GRID = Struct(
-    "ttnn.CoreRangeSet",
-    (
-        (
-            "ranges",
-            List((Struct("ttnn.CoreRange", (("start", core(0, 0)), ("end", core(7, 6)))),)),
-        ),
-    ),
-)
-SHARD = Struct(
-    "ttnn.ShardSpec",
-    (
-        ("grid", GRID),
-        ("shape", List((Int(224), Int(32)))),
-        ("orientation", Symbol("ttnn.ShardOrientation", "ROW_MAJOR")),
-    ),
-)
-
-
-def memory(buffer, layout, shard=None):
-    return Struct(
-        "ttnn.MemoryConfig",
-        (
-            ("buffer_type", Symbol("ttnn.BufferType", buffer)),
-            ("memory_layout", Symbol("ttnn.TensorMemoryLayout", layout)),
-            ("shard_spec", shard or Null()),
-            ("nd_shard_spec", Null()),
-        ),
-    )
+SHARD = shard((224, 32), (7, 6))
 
 
 def placed(shape, **changes):
@@ -73,7 +41,7 @@ def placed(shape, **changes):
         "layout": "TILE",
         "tile": Tile((32, 32), (16, 16)),
         "storage": "device",
-        "memory": memory("DRAM", "INTERLEAVED"),
+        "memory": memory(),
         "mesh_shape": (1, 1),
         "mesh": MeshPlacement((1,), (None,), ((0, 0),)),
         "device": 0,
@@ -84,7 +52,7 @@ def placed(shape, **changes):
 SHARDED = TensorSpec(
     (1, 1, 12544, 32),
     "ttnn.bfloat8_b",
-    placed((1, 1, 12544, 32), memory=memory("L1", "HEIGHT_SHARDED", SHARD)),
+    placed((1, 1, 12544, 32), memory=memory("L1_HEIGHT_SHARDED", SHARD)),
 )
 
 
@@ -161,9 +129,9 @@ def test_a_torch_tensor_is_drawn(placement, text):
         (Mapping(frozenset({(Text("a"), Int(1))})), "{'a': 1}"),
         (Symbol("ttnn.DataType", "BFLOAT16"), "DataType.BFLOAT16"),
         (Struct("ttnn.Some", (("b", Null()), ("a", Int(1)))), "Some(a=1)"),
-        (memory("L1", "INTERLEAVED"), "MemoryConfig(L1_INTERLEAVED)"),
+        (memory("L1_INTERLEAVED"), "MemoryConfig(L1_INTERLEAVED)"),
         (core(1, 2), "(1,2)"),
-        (GRID, "[(0,0)->(7,6)]"),
+        (dict(SHARD.fields)["grid"], "[(0,0)->(7,6)]"),
         (DeviceRef("ttnn.MeshDevice", (4, 8)), "MeshDevice(4x8)"),
         (Handle("ttnn.GlobalSemaphore", None), "GlobalSemaphore(unknown recipe)"),
         (Handle("ttnn.X", Struct("ttnn.X", (("cores", Int(2)),))), "X(cores=2)"),

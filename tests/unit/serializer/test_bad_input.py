@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from faults import faults_of
 from optrove.errors import BadData
 from optrove.model.case import Case
 from optrove.model.records import Call, CallOutcome
@@ -12,13 +13,6 @@ from optrove.runconfig.jsonable import from_jsonable, to_jsonable
 from optrove.serializer.records import record_from_builtins
 from optrove.serializer.text import MAX_INT_BITS, read
 from optrove.serializer.wire import decode
-
-
-def faults_of(action, *arguments):
-    with pytest.raises(BadData) as caught:
-        action(*arguments)
-    return {fault.path: fault.problem for fault in caught.value.faults}
-
 
 TENSOR = {
     "shape": [1],

@@ -11,7 +11,7 @@ import pytest
 
 import fakeframework as fake
 from fakeframework import Device, Grid
-from optrove.errors import BadData
+from faults import faults_of
 from optrove.model.values import Callable, DeviceRef, Handle, Int, List, Struct, Symbol, Text
 from optrove.runconfig.jsonable import from_jsonable, to_jsonable
 from optrove.serializer import plain
@@ -23,12 +23,6 @@ from optrove.serializer.wire import MAX_FAULTS
 @pytest.fixture
 def tables():
     return Tables([plain.table(), fake.table()])
-
-
-def faults_of(action, *arguments, **options):
-    with pytest.raises(BadData) as caught:
-        action(*arguments, **options)
-    return {fault.path: fault.problem for fault in caught.value.faults}
 
 
 class Unforeseen(Exception):

@@ -1,6 +1,3 @@
-import hashlib
-import json
-
 import pytest
 
 from optrove.errors import BadData
@@ -29,7 +26,6 @@ from optrove.model.values import (
     Tuple,
 )
 from optrove.serializer.described import case_of, describe_case
-from optrove.serializer.hashes import case_data, fingerprint, placement_hash
 
 
 def memory(buffer="L1", spread="HEIGHT_SHARDED"):
@@ -55,16 +51,6 @@ def facts(**arguments):
         (each.place, each.argument, each.shape, each.dtype, each.memory)
         for each in describe_case(case(**arguments)).tensors
     ]
-
-
-def test_the_case_id_is_the_hash_of_the_content_alone():
-    some = case(b=Int(1), a=tensor())
-    described = describe_case(some)
-    assert hashlib.sha256(described.content.encode()).hexdigest() == described.case_id
-    assert described.case_id == placement_hash(some)
-    assert described.case_id == fingerprint(case_data(some))
-    assert list(json.loads(described.content)) == ["arguments", "op"]
-    assert case_of(described.content) == some
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
+"""Python's own classes and numpy's; tests/properties/test_converters.py has the laws."""
+
 import dataclasses
 import enum
 import functools
-import json
 import subprocess
 import sys
-from collections import OrderedDict, defaultdict, deque, namedtuple
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from collections import defaultdict, deque
+from pathlib import PureWindowsPath
 from typing import NamedTuple
 
 import numpy as np
@@ -26,15 +27,6 @@ class Colour(enum.Enum):
     BLUE = 2
 
 
-class Level(enum.IntEnum):
-    LOW = 1
-
-
-class Mode(enum.Flag):
-    READ = 1
-    WRITE = 2
-
-
 @dataclasses.dataclass
 class Config:
     size: int
@@ -44,12 +36,6 @@ class Config:
 
     def __post_init__(self):
         self.area = self.size * self.size
-
-
-@dataclasses.dataclass(frozen=True)
-class Frozen:
-    name: str
-    hidden: int = dataclasses.field(default=3, init=False)
 
 
 class Undeclared(Config):
@@ -66,11 +52,6 @@ class Point(NamedTuple):
     y: int = 0
 
 
-Old = namedtuple("Old", "left right")
-
-TYPES = (Colour, Level, Mode, Config, Frozen, Point, Old)
-
-
 @pytest.fixture
 def tables():
     return Tables([plain.table()])
@@ -78,44 +59,6 @@ def tables():
 
 def function():
     """Stand for any function of a module."""
-
-
-@pytest.mark.parametrize(
-    "live",
-    [
-        Colour.BLUE,
-        Colour.CRIMSON,
-        Level.LOW,
-        Mode.READ,
-        Mode.READ | Mode.WRITE,
-        Mode(0),
-        Config(3, Colour.BLUE, [Config(1)]),
-        Frozen("x"),
-        Point(1, 2),
-        Old((1,), [2]),
-        Path("/a/b"),
-        PurePosixPath("a"),
-        PureWindowsPath("c:\\a"),
-        slice(1, None, 2),
-        range(1, 10, 2),
-        bytearray(b"ab"),
-        OrderedDict([("b", 1), ("a", 2)]),
-        defaultdict(list, {"b": [1], "a": []}),
-        defaultdict(None, a=1),
-        deque([1, 2]),
-        deque([1, 2], maxlen=2),
-        Ellipsis,
-        NotImplemented,
-        {"a": {1, 2}, 3: (None, [True])},
-        {frozenset({(1, frozenset({2}))}): 1},
-    ],
-    ids=lambda live: type(live).__name__,
-)
-def test_an_object_comes_back_equal_and_of_its_type(live):
-    data = json.loads(json.dumps(to_jsonable(live)))
-    again = from_jsonable(data, types=TYPES)
-    assert again == live
-    assert type(again) is type(live)
 
 
 def test_what_a_container_does_beyond_its_items_comes_back():
@@ -137,18 +80,6 @@ def test_a_recorded_function_is_not_looked_up(live):
     data = to_jsonable(live)
     with pytest.raises(BadData, match="not looked up"):
         from_jsonable(data)
-
-
-def test_the_order_of_an_ordered_dict_counts():
-    first, second = OrderedDict(a=1, b=2), OrderedDict(b=2, a=1)
-    assert to_jsonable(first) != to_jsonable(second)
-    assert list(from_jsonable(to_jsonable(second))) == ["b", "a"]
-
-
-def test_fields_that_the_constructor_does_not_take_come_back():
-    config = Config(3)
-    config.area = 100
-    assert from_jsonable(to_jsonable(config), types=TYPES).area == 100
 
 
 def test_classes_that_the_caller_does_not_name_stay_inert():
@@ -266,15 +197,13 @@ def test_numpy_is_not_imported_by_describing():
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-def test_numpy_scalars_and_dtypes_come_back():
-    for live in (np.float32(1.5), np.int64(-3), np.bool_(1), np.float16("inf"), np.uint8(3)):
-        again = from_jsonable(json.loads(json.dumps(to_jsonable(live))))
-        assert again == live
-        assert type(again) is type(live)
-    for live in (np.dtype("float32"), np.dtype(">i4"), np.dtype(bool)):
-        assert from_jsonable(to_jsonable(live)) == live
-    assert "$opaque" in to_jsonable(np.longdouble("0.1"))
-    assert "$opaque" in to_jsonable(np.dtype([("a", "i4")]))
+@pytest.mark.parametrize(
+    "live",
+    [np.longdouble("0.1"), np.dtype([("a", "i4")]), np.array([object()])],
+    ids=["long double", "structure", "objects"],
+)
+def test_numbers_of_numpy_that_no_other_program_has_are_opaque(live):
+    assert "$opaque" in to_jsonable(live)
 
 
 @pytest.mark.parametrize(
@@ -298,13 +227,6 @@ def test_numpy_scalars_are_not_made_from_something_similar(name, value):
 def test_bytes_are_not_made_from_a_number():
     with pytest.raises(BadData, match="expected bytes"):
         from_jsonable({"$struct": "python.bytearray", "fields": {"content": 10**15}})
-
-
-def test_numpy_arrays_become_tensor_specs():
-    array = np.zeros((2, 3), dtype="float32").T
-    spec = from_jsonable(to_jsonable(array))
-    assert (spec.shape, spec.dtype, spec.placement.strides) == ((3, 2), "numpy.float32", (4, 12))
-    assert "$opaque" in to_jsonable(np.array([object()]))
 
 
 def test_a_path_is_never_recorded_as_another_one():

@@ -4,7 +4,7 @@ import pytest
 
 import fakeframework as fake
 from fakeframework import Device, Grid, Memory, Parameter, Program, Semaphore, Tensor
-from optrove.errors import BadData
+from faults import faults_of
 from optrove.model.values import (
     DeviceRef,
     Handle,
@@ -27,12 +27,6 @@ from optrove.serializer.tables import ConverterTable, StructConverter, Tables
 @pytest.fixture
 def tables():
     return Tables([plain.table(), fake.table()])
-
-
-def faults_of(*arguments):
-    with pytest.raises(BadData) as caught:
-        build(*arguments)
-    return {fault.path: fault.problem for fault in caught.value.faults}
 
 
 def test_a_struct_comes_apart_and_back(tables):
@@ -125,14 +119,14 @@ def test_a_handle_that_cannot_be_made_is_a_fault(tables):
             Handle("fake.Memory", None, 3),
         )
     )
-    found = faults_of(value, tables, Device())
+    found = faults_of(build, value, tables, Device())
     assert list(found) == ["$[0]", "$[1].recipe", "$[2].recipe", "$[3]"]
 
 
 def test_one_number_cannot_stand_for_two_recipes(tables):
     recipes = [Struct("fake.Semaphore", (("start", Int(start)),)) for start in (1, 2)]
     value = List(tuple(Handle("fake.Semaphore", recipe, 0) for recipe in recipes))
-    assert "another recipe" in faults_of(value, tables, Device())["$[1]"]
+    assert "another recipe" in faults_of(build, value, tables, Device())["$[1]"]
 
 
 def test_an_object_whose_converter_fails_is_opaque(tables):
@@ -161,7 +155,7 @@ def test_all_faults_of_a_build_are_named(tables):
             Opaque("some.Type", "token"),
         )
     )
-    found = faults_of(value, tables)
+    found = faults_of(build, value, tables)
     assert list(found) == [f"$.$tuple[{index}]" for index in range(7)]
     assert "shards" in found["$.$tuple[0]"]
     assert "kind must be a string" in found["$.$tuple[1]"]
@@ -175,7 +169,7 @@ def test_values_of_an_absent_framework_stay_but_are_checked():
     inert = Struct("fake.Memory", (("kind", Symbol("fake.Kind", "A")),))
     assert build(inert, tables) is inert
     hiding = Struct("fake.Memory", (("kind", List((Opaque("some.Type", "1"),))),))
-    assert list(faults_of(hiding, tables)) == ["$.fields.kind[0]"]
+    assert list(faults_of(build, hiding, tables)) == ["$.fields.kind[0]"]
 
 
 def test_names_and_classes_are_registered_once():
