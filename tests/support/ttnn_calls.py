@@ -44,7 +44,7 @@ def table_of_calls(ttnn, make, device):
         "method from before": lambda: reshape(b, [1, 1, 32, 32]),
         "mapped method": lambda: list(map(ttnn.Tensor.cpu, [a, b])),
         "to the device": lambda: host.to(device),
-        "to a list": host.to_list,
+        "bound method from before": host.to_list,
         "matmul": lambda: ttnn.matmul(a, b),
         "matmul configured": lambda: ttnn.matmul(a, b, compute_kernel_config=kernel),
         "matmul with another config": lambda: ttnn.matmul(a, b, program_config=program(ttnn)),
