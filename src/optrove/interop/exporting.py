@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.errors import NotFound, UnusableResults
 from optrove.interop.formats import FORMATS
+from optrove.journal.families import exact_call
 from optrove.model.ops import op_pattern
 from optrove.model.records import Query, RunKind, matches_filter
 from optrove.serializer.described import case_of
@@ -144,7 +145,7 @@ def _calls(reader: TroveReader, query: Query) -> Iterator[tuple[Call, Case]]:
             for call in reader.calls(row.run.id):
                 case = cases[call.case_id]
                 if wanted is None or wanted.fullmatch(case.op):
-                    yield call, case
+                    yield exact_call(call, case)
 
 
 def _matches(run: Run, query: Query) -> bool:

@@ -26,6 +26,13 @@ and, where they are known, the arguments of each case that were passed by place:
 
      "places": {number of the case: [name, ...]}
 
+and, if cases count as another one that differs in numbers only (``families.py``), the numbers in
+their arguments; and by the case that they count as, how many cases and calls these are, and which
+numbers vary:
+
+     "numbers": {number of the case: [value, ...]},
+     "families": {number of the case: [cases, calls, [[path, values, lowest, highest], ...]]}
+
 The dictionary of an import, which has no blocks, also has the configurations of the file as they
 were written, each as a JSON text:
 
@@ -47,7 +54,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from optrove.errors import BadData
 from optrove.journal import format as layout
 from optrove.model.records import Call, CallOutcome, CallSite, Scope
-from optrove.model.trove import CallBlock
+from optrove.model.trove import CallBlock, CaseFamily, VariedNumber
 from optrove.serializer.text import Json, found, read, write
 from optrove.serializer.wire import decode, encode
 
@@ -71,7 +78,9 @@ _HASH: Final = re.compile(r"[0-9a-f]{8,128}")
 CONFIGURATIONS: Final = "configurations"
 """The table that only imports have."""
 PLACES: Final = "places"
-_OPTIONAL: Final = (PLACES, CONFIGURATIONS)
+NUMBERS: Final = "numbers"
+FAMILIES: Final = "families"
+_OPTIONAL: Final = (PLACES, NUMBERS, FAMILIES, CONFIGURATIONS)
 
 _CODES: Final = "QqQQIIII"
 _LEVEL: Final = 1
@@ -275,6 +284,15 @@ def places_of(dictionary: bytes) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield cases[number], tuple(names)
 
 
+def families_of(dictionary: bytes) -> Iterator[tuple[str, CaseFamily]]:
+    """Yield the cases of a journal that others count as, with these."""
+    known = Dictionary(dictionary)
+    cases = dict(known.table("cases"))
+    for number, (others, calls, varied) in known.table(FAMILIES):
+        numbers = tuple(VariedNumber(*each) for each in varied)
+        yield cases[number], CaseFamily(others, calls, numbers)
+
+
 class Dictionary:
     """The objects that the calls of one journal refer to by number, each created once."""
 
@@ -290,6 +308,7 @@ class Dictionary:
         self._outputs: dict[int, tuple[Value, ...]] = {0: ()}
         self._errors: dict[int, str | None] = {0: None}
         self._cases: dict[int, str] = {}
+        self._numbers: dict[int, tuple[Value, ...]] = {}
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -334,10 +353,15 @@ class Dictionary:
             outcome=outcome,
             error=_once(self._errors, ending, self._error) if raised else None,
             device=scope.device,
+            numbers=_once(self._numbers, layout.number_of(word), self._numbers_of),
         )
 
     def _case(self, number: int) -> str:
         return _typed(self.entry("cases", number), str)
+
+    def _numbers_of(self, number: int) -> tuple[Value, ...]:
+        values = self._data.get(NUMBERS, {}).get(str(number), [])
+        return tuple(map(decode, _typed(values, list)))
 
     def _error(self, number: int) -> str:
         return _typed(self.entry("errors", number), str)
@@ -472,8 +496,11 @@ def rewritten(packed: bytes, changes: TableChanges) -> bytes:
         int(number): write([make["cases"](case_id), count, _hashes_alone(text)])
         for number, (case_id, count, text) in dictionary.table(CONFIGURATIONS)
     }
-    places = {int(number): write(names) for number, names in dictionary.table(PLACES)}
-    others = {PLACES: places, CONFIGURATIONS: hashes}
+    others = {
+        name: {int(number): write(entry) for number, entry in dictionary.table(name)}
+        for name in (PLACES, NUMBERS, FAMILIES)
+    }
+    others[CONFIGURATIONS] = hashes
     return pack_dictionary(
         dictionary.numbers, tables | {name: table for name, table in others.items() if table}
     )

@@ -26,7 +26,9 @@ from optrove.errors import BadData, UnusableJournal
 from optrove.journal import format as layout
 from optrove.journal.calls import (
     BLOCK_CALLS,
+    FAMILIES,
     MAX_CLOCK,
+    NUMBERS,
     PLACES,
     VERSION,
     Columns,
@@ -36,17 +38,27 @@ from optrove.journal.calls import (
     pack,
     pack_dictionary,
 )
+from optrove.journal.families import Family, exact_call, find_families
 from optrove.model.records import Run, TestResult
-from optrove.serializer.described import Part, TensorParts, WrittenParts, describe_parts
+from optrove.serializer.described import (
+    Part,
+    TensorParts,
+    WrittenParts,
+    case_of,
+    describe_parts,
+)
 from optrove.serializer.records import record_from_builtins
 from optrove.serializer.text import Json, found, read, write
+from optrove.serializer.wire import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from optrove.model.case import Case
     from optrove.model.records import Call, Counts, Scope
     from optrove.model.trove import CallBlock, DescribedCase
+    from optrove.model.values import Value
 
 _TEXT: Final = (str, type(None))
 _FIELDS: Final[dict[str, dict[str, tuple[type, ...]]]] = {
@@ -142,6 +154,8 @@ class JournalReader:
         self.size = self._lines.size
         self._check_references()
         self._ids: dict[int, str] = {}
+        self._families: tuple[Family, ...] = ()
+        self._numbers: dict[str, int] = {}
         self._described: dict[int, DescribedCase] = {}
         self._dictionary: bytes | None = None
 
@@ -181,12 +195,42 @@ class JournalReader:
     def case_ids(self) -> Mapping[int, str]:
         """Return the ids of all cases by their numbers, also of cases without calls.
 
-        Two numbers may stand for the same case.
+        Two numbers may stand for the same case: the first one is that of the case itself, others
+        may be those of cases that count as this one.
         """
         if not self._ids:
-            numbers = sorted(self._lines.cases)
-            self._ids = {number: self.case(number).case_id for number in numbers}
+            ids = {number: self.case(number).case_id for number in sorted(self._lines.cases)}
+            endings = self._endings_by_case()
+
+            def outputs(number: int) -> Iterator[tuple[Value, ...]]:
+                for each in endings.get(number, ()):
+                    yield tuple(map(decode, read(self._lines.output_text(each))))
+
+            self._families = tuple(find_families(ids, self.case, outputs))
+            for family in self._families:
+                ids.update(dict.fromkeys(family.others, ids[family.first]))
+            self._ids = ids
         return self._ids
+
+    def families(self) -> tuple[Family, ...]:
+        """Return the cases that count as another one, which differs in numbers only."""
+        self.case_ids()
+        return self._families
+
+    def case_named(self, case_id: str) -> DescribedCase:
+        """Return a case by its id."""
+        if not self._numbers:
+            for number, each in self.case_ids().items():
+                self._numbers.setdefault(each, number)
+        return self.case(self._numbers[case_id])
+
+    def _endings_by_case(self) -> dict[int, set[int]]:
+        """Return the numbers of the outputs of each case."""
+        found: defaultdict[int, set[int]] = defaultdict(set)
+        for word, _, ending, outcome in self.tallies:
+            if outcome == layout.RETURNED and ending and layout.has_case(word):
+                found[layout.number_of(word)].add(ending)
+        return found
 
     def scopes(self) -> Iterator[tuple[int, Scope]]:
         """Yield the scopes of calls with their numbers."""
@@ -233,19 +277,44 @@ class JournalReader:
             numbers = {name: lines.header[name] for name in ("process", "started_ns", "clock_ns")}
             if lines.places:
                 tables[PLACES] = lines.places
+            tables |= self._family_tables()
             self._dictionary = pack_dictionary({"version": VERSION, **numbers}, tables)
         return self._dictionary
+
+    def _family_tables(self) -> dict[str, dict[int, str]]:
+        """Return the tables of the dictionary about families; none if there is no family."""
+        calls: Counter[int] = Counter()
+        for word, tally in ((key[0], each) for key, each in self.tallies.items()):
+            if layout.has_case(word):
+                calls[layout.number_of(word)] += tally.calls
+        families, numbers = {}, {}
+        for family in self.families():
+            counted = sum(calls[number] for number in family.others)
+            varied = [[each.path, each.values, each.lowest, each.highest] for each in family.varied]
+            families[family.first] = write([len(family.others), counted, varied])
+            for number, values in family.others.items():
+                numbers[number] = write([encode(each) for each in values])
+        return {FAMILIES: families, NUMBERS: numbers} if families else {}
 
     def calls_with_case(self) -> Iterator[Call]:
         """Yield every call that has a case, in the order in which they began."""
         return calls_of(self.dictionary(), self.blocks, self._run_id)
 
-    def in_flight(self) -> Iterator[Call]:
-        """Yield the calls with a case that had begun and not ended."""
+    def exact_calls(self) -> Iterator[tuple[Call, Case]]:
+        """Yield the calls of ``calls_with_case``, each with its own case."""
+        cases: dict[str, Case] = {}
+        for call in self.calls_with_case():
+            if call.case_id not in cases:
+                cases[call.case_id] = case_of(self.case_named(call.case_id).content)
+            yield exact_call(call, cases[call.case_id])
+
+    def in_flight(self) -> Iterator[tuple[Call, Case]]:
+        """Yield the calls with a case that had begun and not ended, each with its own case."""
         if self._calls.in_flight:
             known = Dictionary(self.dictionary())
             for op_index, row in self._calls.in_flight:
-                yield known.call(op_index, row, self._run_id)
+                call = known.call(op_index, row, self._run_id)
+                yield exact_call(call, case_of(self.case_named(call.case_id).content))
 
     @property
     def _run_id(self) -> str:

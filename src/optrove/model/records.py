@@ -219,7 +219,8 @@ class Call:
     ``op_index`` counts the calls of a process from zero; ``process`` numbers the processes of a
     Run, such as the workers of pytest-xdist. ``parent`` is the op_index of the call that made this
     one, ``depth`` the number of calls above it. Tensors in ``outputs`` that were arguments keep
-    the numbers of these. ``device`` is set when it differs from the Run's.
+    the numbers of these. ``device`` is set when it differs from the Run's. ``numbers`` are those
+    in the arguments, if they are not the numbers of the Case but the call counts as one of it.
     """
 
     run_id: str
@@ -239,6 +240,7 @@ class Call:
     outcome: CallOutcome = CallOutcome.UNFINISHED
     error: str | None = None
     device: DeviceParameters | None = None
+    numbers: tuple[Value, ...] = ()
 
 
 E2E_NS: Final = "e2e_ns"

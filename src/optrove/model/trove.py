@@ -127,6 +127,48 @@ class DescribedCase:
     tensors: tuple[TensorFacts, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class VariedNumber:
+    """A number among the arguments of Cases: how many values it had, and their range as JSON."""
+
+    path: str
+    values: int
+    lowest: Any
+    highest: Any
+
+    def __or__(self, other: VariedNumber) -> VariedNumber:
+        return VariedNumber(
+            self.path,
+            max(self.values, other.values),
+            min(self.lowest, other.lowest, key=_size),
+            max(self.highest, other.highest, key=_size),
+        )
+
+
+def _size(number: Any) -> float:
+    """Return a number that can be compared; others, such as NaN, are in the middle."""
+    return number if isinstance(number, (int, float)) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFamily:
+    """Cases that count as another Case, which differs in numbers only, in one process.
+
+    ``cases`` and ``calls`` are without that Case; ``varied`` covers all of them.
+    """
+
+    cases: int
+    calls: int
+    varied: tuple[VariedNumber, ...]
+
+    def __or__(self, other: CaseFamily) -> CaseFamily:
+        known = {each.path: each for each in self.varied}
+        for each in other.varied:
+            known[each.path] = known[each.path] | each if each.path in known else each
+        cases, calls = max(self.cases, other.cases), self.calls + other.calls
+        return CaseFamily(cases, calls, tuple(known.values()))
+
+
 class CallGroup(NamedTuple):
     """The calls of one Recording that agree in all but their time and place in the order.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from optrove.model.case import obstacles
@@ -22,17 +23,19 @@ from optrove.trove import query
 from optrove.trove.query import calls_of, model_label, ranked_models
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from optrove.model.differences import Parts
-    from optrove.model.trove import CaseRow, ExecutionRow
+    from optrove.model.trove import CaseFamily, CaseRow, ExecutionRow
     from optrove.report.document import Node
     from optrove.serializer.text import Json
     from optrove.trove.query import Configuration, OpCases
     from optrove.trove.reader import TroveReader
 
 _MAX_MODELS: Final = 6
+_MAX_VARIED: Final = 4
+"""How many numbers of a family are shown: a list of scalars may have one for each parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +52,10 @@ def cases_document(
     """Yield the configurations of each op, and write pictures of shards into a directory."""
     for answer in answers:
         yield from heading(answer.op, cases=answer.cases, every=answer.every)
+        others = reader.families(answer.op)
         for each in _shown(reader, answer, shown, by_run=True):
             files = () if pictures is None else write_pictures(each.row, pictures)
-            yield configuration_section(each, files)
+            yield configuration_section(each, files, others.get(each.row.case_id))
         if shown.number is None:
             yield from paragraphs(left_out_texts(query.left_out_of(reader, (answer,))))
 
@@ -59,7 +63,9 @@ def cases_document(
 def cases_data(reader: TroveReader, answers: Sequence[OpCases], shown: Shown) -> Iterator[Json]:
     """Yield the configurations of each op; ``docs/command-line.md`` describes the keys."""
     for answer in answers:
-        yield from map(configuration_data, _shown(reader, answer, shown, by_run=False))
+        others = reader.families(answer.op)
+        for each in _shown(reader, answer, shown, by_run=False):
+            yield configuration_data(each, others.get(each.row.case_id))
 
 
 def _shown(
@@ -76,8 +82,13 @@ def heading(op: str, *, cases: int, every: int) -> tuple[Paragraph, ...]:
     return paragraphs((f"Operation: {op}", f"Configurations: {cases:,}{of_all}"))
 
 
-def configuration_section(configuration: Configuration, pictures: Iterable[Path] = ()) -> Section:
-    """Return one configuration; ``pictures`` are files that were written of it."""
+def configuration_section(
+    configuration: Configuration, pictures: Iterable[Path] = (), others: CaseFamily | None = None
+) -> Section:
+    """Return one configuration; ``pictures`` are files that were written of it.
+
+    ``others`` are cases whose calls count as those of this one.
+    """
     row = configuration.row
     case = case_of(row.content)
     missing = [
@@ -93,12 +104,44 @@ def configuration_section(configuration: Configuration, pictures: Iterable[Path]
             *used_by(ranked_models(calls_of(configuration.executions))),
             *paragraphs(missing),
             argument_fields(case),
+            *others_text(others),
             Fields(tuple(Field("picture", str(path)) for path in pictures)),
         ),
     )
 
 
-def configuration_data(configuration: Configuration) -> Json:
+def others_text(others: CaseFamily | None) -> Iterator[Node]:
+    """Yield how many calls of a case have other numbers than it, and the range of these."""
+    if others is not None:
+        cases = f"{plural(others.cases, 'case')} that differ in numbers only"
+        yield Paragraph(f"{plural(others.calls, 'call')} of {cases} count as calls of this one:")
+        yield Fields(
+            tuple(
+                Field(
+                    each.path,
+                    f"{plural(each.values, 'value')} "
+                    f"{value_text(decode(each.lowest))}..{value_text(decode(each.highest))}",
+                    code=True,
+                )
+                for each in others.varied[:_MAX_VARIED]
+            )
+        )
+        more = len(others.varied) - _MAX_VARIED
+        if more > 0:
+            yield Paragraph(f"and {plural(more, 'number')} more (--json lists all)")
+
+
+def _others_data(others: CaseFamily | None) -> Json:
+    if others is None:
+        return None
+    varies = {
+        each.path: {"values": each.values, "lowest": each.lowest, "highest": each.highest}
+        for each in others.varied
+    }
+    return {"cases": others.cases, "calls": others.calls, "varies": varies}
+
+
+def configuration_data(configuration: Configuration, others: CaseFamily | None = None) -> Json:
     """Return one configuration; ``docs/command-line.md`` describes the keys."""
     row = configuration.row
     return {
@@ -111,6 +154,7 @@ def configuration_data(configuration: Configuration) -> Json:
         "calls": row.calls,
         "models": sorted({model_label(each) for each in configuration.executions}),
         "arguments": read(row.content)["arguments"],
+        "others": _others_data(others),
         "executions": [_execution_data(each) for each in configuration.executions],
     }
 
@@ -171,21 +215,27 @@ class Family:
     calls: int
     models: tuple[tuple[str, tuple[str, ...]], ...]
     varied: tuple[Varied, ...]
+    others: tuple[CaseFamily, ...] = ()
 
 
-def families(configurations: Iterable[Configuration]) -> tuple[Family, ...]:
+def families(
+    configurations: Iterable[Configuration], others: Mapping[str, CaseFamily] = MappingProxyType({})
+) -> tuple[Family, ...]:
     """Return the families of cases, most calls first.
 
-    Each case is kept only as the values in which it differs from the first of its family.
+    Each case is kept only as the values in which it differs from the first of its family. By their
+    ids, ``others`` are cases that count as cases of the trove.
     """
     gathered: dict[tuple[str, str], _Gathered] = {}
     for configuration in configurations:
         row = configuration.row
         known = gathered.get((row.op, row.family_id))
         if known is None:
-            gathered[row.op, row.family_id] = _Gathered(configuration)
+            known = gathered[row.op, row.family_id] = _Gathered(configuration)
         else:
             known.add(configuration)
+        if row.case_id in others:
+            known.others.append(others[row.case_id])
     order = sorted(gathered.values(), key=lambda each: (-each.calls, each.example.case_id))
     return tuple(each.family(number) for number, each in enumerate(order, start=1))
 
@@ -212,7 +262,8 @@ def _families_of(
     reader: TroveReader, answers: Sequence[OpCases]
 ) -> Iterator[tuple[OpCases, tuple[Family, ...]]]:
     for each in answers:
-        yield each, families(query.configurations(reader, each.query, by_run=True))
+        found = query.configurations(reader, each.query, by_run=True)
+        yield each, families(found, reader.families(each.op))
 
 
 def family_section(family: Family) -> Section:
@@ -229,7 +280,8 @@ def family_section(family: Family) -> Section:
         parts = () if step in whole or not inner else (below,)
         arguments.append(Field(name, text, code=True, parts=parts))
     title = f"Family {family.number:,}: {counts}, {such_as}"
-    return Section(title, (*used_by(family.models), Fields(tuple(arguments))))
+    others = (part for each in family.others for part in others_text(each))
+    return Section(title, (*used_by(family.models), Fields(tuple(arguments)), *others))
 
 
 def family_data(family: Family) -> Json:
@@ -242,6 +294,7 @@ def family_data(family: Family) -> Json:
         "calls": family.calls,
         "models": sorted(label for label, _ in family.models),
         "varies": {each.path: list(each.values) for each in family.varied},
+        "others": [_others_data(each) for each in family.others],
         "example": {
             "case_id": example.case_id,
             "semantic_id": example.semantic_id,
@@ -264,12 +317,13 @@ def varied_text(varied: Varied) -> str:
 class _Gathered:
     """A family while its cases are read."""
 
-    __slots__ = ("_by_model", "_first", "_values", "calls", "cases", "example")
+    __slots__ = ("_by_model", "_first", "_values", "calls", "cases", "example", "others")
 
     def __init__(self, first: Configuration) -> None:
         self.example = first.row
         self.cases = 0
         self.calls = 0
+        self.others: list[CaseFamily] = []
         self._first = read(first.row.content)["arguments"]
         self._values: dict[str, dict[str, Json]] = {}
         self._by_model: Counter[tuple[str, str]] = Counter()
@@ -290,7 +344,8 @@ class _Gathered:
             for path, values in sorted(self._values.items())
         )
         models = ranked_models(self._by_model)
-        return Family(number, self.example, self.cases, self.calls, models, varied)
+        others = tuple(self.others)
+        return Family(number, self.example, self.cases, self.calls, models, varied, others)
 
     def _count(self, configuration: Configuration) -> None:
         self.cases += 1

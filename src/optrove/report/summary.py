@@ -32,7 +32,6 @@ from optrove.report.document import (
 )
 from optrove.report.listings import left_out_data, left_out_texts
 from optrove.report.wording import plural
-from optrove.serializer.described import case_of
 from optrove.serializer.hashes import case_data, placement_hash
 from optrove.serializer.op_lines import BadLine
 
@@ -221,10 +220,7 @@ def _add_journal(sums: _Sums, journal: JournalReader) -> None:
             sums.seen.add(case_id)
         else:
             sums.see(case_id)
-    numbers = {case_id: number for number, case_id in ids.items()}
-    sums.in_flight += [
-        (call, case_of(journal.case(numbers[call.case_id]).content)) for call in journal.in_flight()
-    ]
+    sums.in_flight += journal.in_flight()
 
 
 def summarize_lines(lines: Iterable[OpLine | BadLine], known: Container[str] = ()) -> TraceSummary:

@@ -17,7 +17,6 @@ from optrove.interop.op_line_files import write_call_lines
 from optrove.journal.format import FORMAT, LINES, find_journals
 from optrove.journal.reader import JournalReader
 from optrove.report.summary import TraceSummary, summarize, summarize_lines
-from optrove.serializer.described import case_of
 from optrove.serializer.op_lines import read_op_lines
 from optrove.serializer.text import read
 from optrove.trove.opening import (
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from optrove.model.case import Case
-    from optrove.model.records import Call
     from optrove.trove.place import Place
 
 _FIRST_LINE: Final = 1_000_000
@@ -167,19 +164,9 @@ def write_journal_lines(journals: Iterable[JournalReader], path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as stream:
-            write_call_lines(stream, chain.from_iterable(map(_calls_of, journals)))
+            calls = chain.from_iterable(journal.exact_calls() for journal in journals)
+            write_call_lines(stream, calls)
     except OSError as error:
         raise UnusableResults(
             f"the lines of op calls cannot be written to {path}: {error}; choose another file"
         ) from error
-
-
-def _calls_of(journal: JournalReader) -> Iterator[tuple[Call, Case]]:
-    """Yield the calls of a journal with their cases, in the order in which they began."""
-    numbers = {case_id: number for number, case_id in journal.case_ids().items()}
-    cases: dict[str, Case] = {}
-    for call in journal.calls_with_case():
-        case = cases.get(call.case_id)
-        if case is None:
-            case = cases[call.case_id] = case_of(journal.case(numbers[call.case_id]).content)
-        yield call, case

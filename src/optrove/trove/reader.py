@@ -39,6 +39,7 @@ from optrove.model.records import (
 )
 from optrove.model.trove import (
     CallBlock,
+    CaseFamily,
     CaseRow,
     ConfigCalls,
     ExecutionRow,
@@ -278,6 +279,15 @@ WHERE r.run_id = :run_id AND g.process = :process
 DICTIONARIES: Final = """
 SELECT g.key, g.dictionary FROM recordings g JOIN runs r ON r.key = g.run_key
 WHERE r.run_id = :run_id ORDER BY g.process
+"""
+
+# Calls that count as those of another case have no outputs there.
+FAMILY_DICTIONARIES: Final = """
+SELECT g.dictionary FROM recordings g JOIN runs r ON r.key = g.run_key
+WHERE r.kind = 'trace' AND g.dictionary IS NOT NULL AND g.key IN (
+    SELECT x.recording_key FROM executions x JOIN cases c ON c.key = x.case_key
+    WHERE c.op = :op AND x.ending_key IS NULL AND x.outcome = 'returned')
+ORDER BY g.key
 """
 
 DICTIONARY: Final = "SELECT dictionary FROM recordings WHERE key = :key"
@@ -972,6 +982,20 @@ class TroveReader(OpenedTrove):
         for _, dictionary in list(self._all(DICTIONARIES, run_id=run_id)):
             if dictionary is not None:
                 yield from places_of(bytes(dictionary))
+
+    def families(self, op: str) -> dict[str, CaseFamily]:
+        """Return the cases of an op that others count as, which differ in numbers only.
+
+        Where several processes had such cases, calls are added up; the number of cases and values
+        is that of the process that had most.
+        """
+        from optrove.journal.calls import families_of
+
+        found: dict[str, CaseFamily] = {}
+        for (dictionary,) in self._all(FAMILY_DICTIONARIES, op=op):
+            for case_id, family in families_of(bytes(dictionary)):
+                found[case_id] = family if case_id not in found else found[case_id] | family
+        return found
 
     def tests(self, run_id: str) -> Iterator[TestResult]:
         """Yield the results of the tests of a Run, in their order."""

@@ -24,7 +24,7 @@ from optrove.serializer.text import write
 from optrove.trove.database import storable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from optrove.journal.reader import CallKey, JournalReader, Tally
     from optrove.model.records import (
@@ -335,8 +335,8 @@ def journal_recording(journal: JournalReader) -> Recording:
         (is_error, number): stored_ending(text, is_error=is_error)
         for number, is_error, text in journal.endings()
     }
-    numbers = {case_id: number for number, case_id in cases.items()}
-    executions = summed(_call_groups(tallies, cases, scopes, endings))
+    others = {number for family in journal.families() for number in family.others}
+    executions = summed(_call_groups(tallies, cases, scopes, endings, others))
     used = {name for each in executions for name in (each.scope_id, each.ending_id)}
     run = stored_run(journal.run)
     return Recording(
@@ -350,7 +350,7 @@ def journal_recording(journal: JournalReader) -> Recording:
         ),
         run=run,
         executions=executions,
-        described=lambda ids: (journal.case(numbers[case_id]) for case_id in ids),
+        described=lambda ids: map(journal.case_named, ids),
         scopes={name: scope for name, scope in scopes.values() if name in used},
         endings={name: ending for name, ending in endings.values() if name in used},
         tests=[stored_test(result) for result in journal.tests],
@@ -365,13 +365,19 @@ def _call_groups(
     cases: Mapping[int, str],
     scopes: Mapping[int, tuple[str, ScopeRow]],
     endings: Mapping[tuple[bool, int], tuple[str, CallEnding]],
+    others: Container[int],
 ) -> Iterator[CallGroup]:
-    """Yield the calls of a journal in groups, with ids in place of the journal's numbers."""
+    """Yield the calls of a journal in groups, with ids in place of the journal's numbers.
+
+    ``others`` are cases that count as another one: their outputs are not the outputs of that case.
+    """
     for (word, scope, ending, outcome), tally in tallies.items():
+        number, raised = layout.number_of(word), outcome == layout.RAISED
+        known = ending and (raised or number not in others)
         yield CallGroup(
-            cases[layout.number_of(word)],
+            cases[number],
             scopes[scope][0] if scope else None,
-            endings[outcome == layout.RAISED, ending][0] if ending else None,
+            endings[raised, ending][0] if known else None,
             layout.OUTCOMES[outcome].value,
             layout.depth_of(word) == 0,
             tally.calls,

@@ -255,7 +255,7 @@ def test_a_journal_that_did_not_end_in_order_is_not_complete(lines, calls, way):
         if not outcome
     ]
     assert times == ([(0, 0)] if way == "unfinished" else [])
-    assert [call.op_index for call in reader.in_flight()] == ([2] if times else [])
+    assert [call.op_index for call, _ in reader.in_flight()] == ([2] if times else [])
 
 
 def test_a_place_that_was_taken_and_never_used_is_no_call(lines, calls):
