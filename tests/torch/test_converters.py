@@ -7,11 +7,11 @@ import torch
 
 from optrove.frameworks.torch import convert as backend
 from optrove.model.case import Case
-from optrove.model.values import Opaque, Symbol, TensorSpec
+from optrove.model.values import List, Opaque, Symbol, TensorSpec
 from optrove.runconfig.jsonable import from_jsonable, to_jsonable
 from optrove.serializer import plain
 from optrove.serializer.describe import describe
-from optrove.serializer.described import describe_case
+from optrove.serializer.described import case_of, describe_case
 from optrove.serializer.hashes import placement_hash
 from optrove.serializer.tables import Tables
 
@@ -55,20 +55,35 @@ def test_parameters_and_other_subclasses_are_tensors(tables):
     assert describe(torch.zeros(2).as_subclass(Named), tables).shape == (2,)
 
 
-def test_describing_a_tensor_runs_no_operation(tables):
-    class Refuse(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            pytest.fail(f"{func} ran")
+class Refuse(torch.utils._python_dispatch.TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        pytest.fail(f"{func} ran")
 
+
+def test_no_mode_notices_that_a_tensor_is_described(tables):
     live = torch.zeros(2, 3)
     with Refuse():
         assert isinstance(describe([live, live.dtype, live.shape], tables).items[0], TensorSpec)
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_a_tensor_that_does_not_tell_its_size_is_opaque(tables):
-    nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])
-    assert isinstance(describe(nested, tables), Opaque)
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_a_nested_tensor_has_the_shapes_of_its_parts(tables, layout):
+    nested = torch.nested.nested_tensor([torch.zeros(2, 4), torch.zeros(3, 4)], layout=layout)
+    with Refuse():
+        recorded = describe(nested, tables)
+    assert recorded.shape == (2, 3, 4)
+    assert recorded.placement.components == ((2, 4), (3, 4))
+    case = Case("torch.sin", (("self", recorded),))
+    assert case_of(describe_case(case).content) == case
+
+
+def test_a_tensor_whose_size_is_a_symbol_is_opaque(tables):
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    mode = torch._subclasses.FakeTensorMode(shape_env=ShapeEnv())
+    fake = mode.from_tensor(torch.zeros(4, 3), static_shapes=False)
+    assert isinstance(describe(fake, tables), Opaque)
 
 
 class Loud(torch.Tensor):
@@ -123,10 +138,16 @@ def test_tensors_without_one_storage_count_by_themselves(tables, layout):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-def test_a_quantized_tensor_is_opaque(tables):
-    """Its scale and zero point have no place in a recorded tensor."""
-    live = torch.quantize_per_tensor(torch.zeros(3), 0.5, 0, torch.qint8)
-    assert isinstance(describe(live, tables), Opaque)
+def test_a_quantized_tensor_has_its_scale_or_its_axis(tables):
+    live = torch.quantize_per_tensor(torch.zeros(3), 0.5, 2, torch.qint8)
+    zeros = torch.zeros(2, dtype=torch.long)
+    channels = torch.quantize_per_channel(torch.zeros(3, 2), torch.ones(2), zeros, 1, torch.quint8)
+    with Refuse():
+        one, other = describe([live, channels], tables).items
+    assert (one.placement.scale, one.placement.zero_point, one.placement.axis) == (0.5, 2, None)
+    assert (other.placement.scheme, other.placement.axis) == ("per_channel_affine", 1)
+    case = Case("torch.dequantize", (("tensors", List((one, other))),))
+    assert case_of(describe_case(case).content) == case
 
 
 def test_the_parts_of_a_result_belong_to_the_same_call(tables):

@@ -16,6 +16,7 @@ from optrove.model.torch_target import TorchTarget
 from optrove.model.values import Int, TensorSpec, Text, Tuple
 from optrove.replay.planning import planned_cases
 from optrove.replay.runner import run_jobs
+from optrove.serializer.hashes import placement_hash
 from optrove.trove.place import place_of
 from optrove.trove.query import Query
 from optrove.trove.reader import open_reader
@@ -236,6 +237,28 @@ def test_operations_whose_arguments_need_care_run_again(tmp_path):
     attempts = [*run_jobs(jobs, workers=1)]
     assert [each.detail for each in attempts if each.outcome is not Outcome.PASSED] == []
     assert all(each.measurements or each.notes for each in attempts)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_quantized_and_nested_tensors_run_again_with_numbers(tmp_path):
+    parts = [torch.randn(2, 3), torch.randn(4, 3)]
+    jagged = torch.nested.nested_tensor(parts, layout=torch.jagged)
+    with optrove.trace(tmp_path / "trove.db", backend="torch"):
+        x = torch.randn(4, 6)
+        quantized = torch.quantize_per_tensor(x, 0.1, 10, torch.quint8)
+        (quantized.t().dequantize(), quantized[1].int_repr(), torch.cat([quantized, quantized]))
+        zeros = torch.zeros(4, dtype=torch.long)
+        torch.quantize_per_channel(x, torch.rand(4) + 0.1, zeros, 0, torch.qint8).dequantize()
+        (torch.nested.nested_tensor(parts) * 2).to_padded_tensor(0.0)
+        jagged.to_padded_tensor(0.0)
+        functional.linear(jagged + jagged.sin(), torch.randn(5, 3))
+    with open_reader(place_of(str(tmp_path / "trove.db"))) as reader:
+        jobs = [each.job for each in planned_cases(reader, Query(data_movement=True))]
+    attempts = [*run_jobs(jobs, workers=1)]
+    assert [each.detail for each in attempts if each.outcome is not Outcome.PASSED] == []
+    ops = ("dequantize", "int_repr", "to_padded_tensor", "linear", "add", "mul", "cat")
+    measured = {each.case_id for each in attempts if each.measurements}
+    assert all(placement_hash(job.case) in measured for job in of(jobs, *ops))
 
 
 def test_a_warm_call_is_timed_without_the_tracer(jobs):

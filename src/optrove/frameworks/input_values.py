@@ -14,14 +14,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from optrove.frameworks.kept_tensors import KeptValues
 from optrove.model.values import (
+    NESTED,
     Int,
     List,
+    NestedPlacement,
     NumpyPlacement,
+    QuantizedPlacement,
     TensorSpec,
     TorchPlacement,
     Tuple,
@@ -248,6 +252,7 @@ class TorchInputs:
         self._lengths = storage_lengths(arguments)
         self._storages: dict[tuple[int, str], Any] = {}
         self._made: dict[int, Any] = {}
+        self._offsets: dict[tuple[int, ...], Any] = {}
         self._path = ""
 
     def make(self, spec: TensorSpec, name: str, path: str = "") -> Any:
@@ -272,7 +277,12 @@ class TorchInputs:
         raise ValueError("it is neither a torch tensor nor a numpy array")
 
     def _torch_tensor(self, spec: TensorSpec, placement: TorchPlacement, name: str) -> Any:
-        if placement.layout != "strided":
+        if isinstance(placement, NestedPlacement):
+            return self._nested(spec, placement, name)
+        if isinstance(placement, QuantizedPlacement):
+            if placement.axis is not None:
+                return self._by_channel(spec, placement, name)
+        elif placement.layout != "strided":
             return self._sparse(spec, placement, name)
         key = (spec.storage, spec.dtype)
         if key not in self._storages:
@@ -284,6 +294,40 @@ class TorchInputs:
         if placement.negative:
             live = self._torch._neg_view(live)  # noqa: SLF001 - torch has no public function for this
         return live
+
+    def _by_channel(self, spec: TensorSpec, placement: QuantizedPlacement, name: str) -> Any:
+        """Return a quantized tensor whose channels have different scales."""
+        torch, axis = self._torch, placement.axis or 0
+        channels, device = spec.shape[axis], placement.device
+        floats = placement.scheme.endswith("float_qparams")
+        scales = torch.linspace(0.05, 0.1, channels, device=device)
+        zeros = torch.zeros(channels, dtype=torch.float if floats else torch.long, device=device)
+        drawn = self.drawn(spec.shape, name, integers=False).to(device)
+        base = torch.empty_strided(spec.shape, placement.strides, device=device).copy_(drawn)
+        return torch.quantize_per_channel(base, scales, zeros, axis, self._dtype(spec))
+
+    def _nested(self, spec: TensorSpec, placement: NestedPlacement, name: str) -> Any:
+        """Return a nested tensor; jagged ones with equal lengths share them, as torch demands."""
+        torch = self._torch
+        dtype = self._dtype(spec)
+        exact = dtype.is_floating_point or dtype.is_complex
+        rows = [self.drawn(shape, name, integers=not exact) for shape in placement.components]
+        rows = [row.to(dtype).to(self._wide.get(dtype, dtype)).to(placement.device) for row in rows]
+        if placement.layout == NESTED:
+            made = torch.nested.nested_tensor(rows)
+        else:
+            lengths = [shape[placement.axis] for shape in placement.components]
+            ends = (0, *accumulate(lengths))
+            if ends not in self._offsets:
+                self._offsets[ends] = torch.tensor(ends, device=placement.device)
+            made = torch.nested.nested_tensor_from_jagged(
+                torch.cat(rows, placement.axis),
+                self._offsets[ends],
+                jagged_dim=placement.axis + 1,
+                min_seqlen=min(lengths, default=0),
+                max_seqlen=max(lengths, default=0),
+            )
+        return made.requires_grad_().clone() if placement.requires_grad else made
 
     def _sparse(self, spec: TensorSpec, placement: TorchPlacement, name: str) -> Any:
         """Return a sparse tensor, of which about half of the elements are zero."""
@@ -298,10 +342,12 @@ class TorchInputs:
 
     def _storage(self, spec: TensorSpec, placement: TorchPlacement, name: str) -> Any:
         """Return the numbers of a storage as one row; its tensors are views of it."""
-        dtype = getattr(self._torch, spec.dtype.removeprefix("torch."), None)
-        if not isinstance(dtype, self._torch.dtype):
-            raise TypeError(f"torch has no dtype called {spec.dtype!a}")
+        dtype = self._dtype(spec)
         length = self._lengths[spec.storage]
+        if isinstance(placement, QuantizedPlacement):
+            drawn = self._row(spec, length, name, integers=False).to(placement.device)
+            scale, zero_point = placement.scale, placement.zero_point
+            return self._torch.quantize_per_tensor(drawn, scale, zero_point, dtype)
         exact = dtype.is_floating_point or dtype.is_complex
         wide = self._wide.get(dtype, dtype)
         if placement.device == "meta":
@@ -314,6 +360,12 @@ class TorchInputs:
             # Not a leaf, since in-place operations refuse leaves.
             row = row.requires_grad_().clone()
         return row
+
+    def _dtype(self, spec: TensorSpec) -> Any:
+        dtype = getattr(self._torch, spec.dtype.removeprefix("torch."), None)
+        if not isinstance(dtype, self._torch.dtype):
+            raise TypeError(f"torch has no dtype called {spec.dtype!a}")
+        return dtype
 
     def _row(self, spec: TensorSpec, length: int, name: str, *, integers: bool) -> Any:
         shape = spec.shape if prod(spec.shape) == length else (length,)

@@ -199,6 +199,36 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(max(1, size) for size in shape[n + 1 :]) for n in range(len(shape)))
 
 
+QUANTIZED: Final = "quantized"
+NESTED: Final = "nested"
+"""Layouts of torch tensors that torch itself calls strided."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedPlacement(TorchPlacement):
+    """How a quantized torch tensor is stored, and what its whole numbers stand for.
+
+    ``scale`` and ``zero_point`` are those of a tensor that has one of each. A tensor that has them
+    for each channel has only its ``axis`` here. Its layout is ``quantized``.
+    """
+
+    scheme: str = "per_tensor_affine"
+    scale: float | None = None
+    zero_point: int | None = None
+    axis: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NestedPlacement(TorchPlacement):
+    """How a nested torch tensor is stored; ``components`` are the shapes of its tensors.
+
+    Its layout is ``nested``, or ``jagged`` if these differ in one ``axis`` only; it has no strides.
+    """
+
+    components: tuple[tuple[int, ...], ...] = ()
+    axis: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class NumpyPlacement:
     """How a numpy array is stored; strides and the offset in its buffer are in bytes."""

@@ -26,9 +26,11 @@ from optrove.model.values import (
     Int,
     List,
     Mapping,
+    NestedPlacement,
     Null,
     NumpyPlacement,
     Opaque,
+    QuantizedPlacement,
     Set,
     Struct,
     Symbol,
@@ -119,13 +121,23 @@ def _torch(shape: tuple[int, ...], placement: TorchPlacement) -> list[str]:
     facts = []
     if placement.device != "cpu":
         facts.append(f"device={placement.device}")
-    if placement.layout != "strided":
+    if isinstance(placement, QuantizedPlacement):
+        facts.append(_quantization(placement))
+    elif isinstance(placement, NestedPlacement):
+        facts.append(f"{placement.layout} of {', '.join(map(_by, placement.components))}")
+    elif placement.layout != "strided":
         facts.append(f"layout={placement.layout}")
     elif placement.strides != _contiguous(shape):
         facts.append(f"strides={list(placement.strides)}")
     if placement.requires_grad:
         facts.append("requires_grad")
     return facts
+
+
+def _quantization(placement: QuantizedPlacement) -> str:
+    if placement.axis is not None:
+        return f"{placement.scheme}, axis {placement.axis}"
+    return f"{placement.scheme}, scale {placement.scale}, zero point {placement.zero_point}"
 
 
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:

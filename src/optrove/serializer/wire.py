@@ -46,9 +46,11 @@ from optrove.model.values import (
     List,
     Mapping,
     MeshPlacement,
+    NestedPlacement,
     Null,
     NumpyPlacement,
     Opaque,
+    QuantizedPlacement,
     Set,
     Struct,
     Symbol,
@@ -332,6 +334,24 @@ _read_mesh: Final = _reader_of(
         "coordinates": list_of(read_counts),
     },
 )
+_TORCH: Final[_Readers] = {
+    "strides": _integers,
+    "layout": read_name,
+    "device": read_name,
+    "requires_grad": read_bool,
+    "offset": read_count,
+    "conjugate": read_bool,
+    "negative": read_bool,
+}
+
+
+def _read_scale(data: Json, path: str, faults: Faults) -> float:
+    if type(data) is not float:
+        faults.append(Fault(path, f"expected a scale, found {found(data)}"))
+        return 1.0
+    return data
+
+
 _PLACEMENTS: Final[dict[str, tuple[type[TensorPlacement], _Readers]]] = {
     "ttnn": (
         TtnnPlacement,
@@ -345,17 +365,20 @@ _PLACEMENTS: Final[dict[str, tuple[type[TensorPlacement], _Readers]]] = {
             "device": optional(read_count),
         },
     ),
-    "torch": (
-        TorchPlacement,
+    "torch": (TorchPlacement, _TORCH),
+    "torch-quantized": (
+        QuantizedPlacement,
         {
-            "strides": _integers,
-            "layout": read_name,
-            "device": read_name,
-            "requires_grad": read_bool,
-            "offset": read_count,
-            "conjugate": read_bool,
-            "negative": read_bool,
+            **_TORCH,
+            "scheme": read_name,
+            "scale": optional(_read_scale),
+            "zero_point": optional(read_integer),
+            "axis": optional(read_count),
         },
+    ),
+    "torch-nested": (
+        NestedPlacement,
+        {**_TORCH, "components": list_of(read_counts), "axis": read_count},
     ),
     "numpy": (NumpyPlacement, {"strides": _integers, "offset": read_integer}),
 }

@@ -1,9 +1,8 @@
 """The converter table of torch: tensors, dtypes, devices, sizes, layouts, results, generators.
 
-A tensor is described by its metadata: no number is read, no operation runs, and neither
-``__torch_function__`` nor a function mode notices. Subclasses such as ``nn.Parameter`` count as
-tensors. Some tensors have no recorded form and are Opaque: those whose size is not in numbers
-(nested and symbolic ones), and quantized ones, because of their scales.
+A tensor is described by its metadata: no number is read, and neither ``__torch_function__`` nor a
+mode notices. Subclasses such as ``nn.Parameter`` count as
+tensors. A tensor whose size is not in numbers but in symbols has no recorded form and is Opaque.
 
 Limit: torch does not show the storage of sparse tensors and of those within a transform (vmap,
 grad), so their views count as separate tensors.
@@ -13,9 +12,17 @@ from __future__ import annotations
 
 import importlib
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from optrove.model.values import TensorSpec, TorchPlacement
+from optrove.model.values import (
+    NESTED,
+    QUANTIZED,
+    NestedPlacement,
+    QuantizedPlacement,
+    TensorSpec,
+    TorchPlacement,
+)
 from optrove.serializer.tables import (
     ConverterTable,
     Fields,
@@ -89,11 +96,16 @@ class TensorRule:
     def spec(self, live: Any, describing: Describing, identity: int, storage: int) -> TensorSpec:  # noqa: ARG002 - the signature of TensorConverter.spec
         """Return the specification of ``live``; strides only if its layout has them.
 
-        ValueError if it is quantized, or if its sizes are not numbers.
+        ValueError if its sizes are not numbers.
         """
         with self._unnoticed():
-            if live.is_quantized:
-                raise ValueError("the scales of a quantized tensor have no recorded form")
+            if live.is_nested or live.is_quantized:
+                from torch.utils import _python_dispatch as modes
+
+                # Torch reads sizes and scales by operations, which no mode may notice.
+                with modes._disable_current_modes():  # noqa: SLF001 - has no public name
+                    make = self._nested if live.is_nested else self._quantized
+                    return make(live, identity, storage)
             layout = live.layout
             placement = TorchPlacement(
                 strides=_numbers(live.stride()) if layout is self._strided else (),
@@ -107,6 +119,38 @@ class TensorRule:
             shape = _numbers(live.shape)
             return TensorSpec(shape, self._dtypes[live.dtype], placement, identity, storage)
 
+    def _quantized(self, live: Any, identity: int, storage: int) -> TensorSpec:
+        scheme = str(live.qscheme()).removeprefix("torch.")
+        whole = scheme.startswith("per_tensor")
+        placement = QuantizedPlacement(
+            strides=_numbers(live.stride()),
+            layout=QUANTIZED,
+            device=device_name(live.device),
+            requires_grad=live.requires_grad,
+            offset=_numbers((live.storage_offset(),))[0],
+            scheme=scheme,
+            scale=live.q_scale() if whole else None,
+            zero_point=live.q_zero_point() if whole else None,
+            axis=None if whole else live.q_per_channel_axis(),
+        )
+        shape = _numbers(live.shape)
+        return TensorSpec(shape, self._dtypes[live.dtype], placement, identity, storage)
+
+    def _nested(self, live: Any, identity: int, storage: int) -> TensorSpec:
+        """Return the specification of a nested tensor; its size is that of the largest tensors."""
+        jagged = live.layout is not self._strided
+        components = _jagged(live) if jagged else live._nested_tensor_size().tolist()  # noqa: SLF001 - has no public name
+        placement = NestedPlacement(
+            strides=(),
+            layout="jagged" if jagged else NESTED,
+            device=device_name(live.device),
+            requires_grad=live.requires_grad,
+            components=tuple(map(tuple, components)),
+            axis=live._ragged_idx - 1 if jagged else 0,  # noqa: SLF001 - as above
+        )
+        shape = (len(components), *map(max, zip(*components, strict=True)))
+        return TensorSpec(shape, self._dtypes[live.dtype], placement, identity, storage)
+
     def storage(self, live: Any) -> tuple[str, int]:
         """Return a key that a tensor and its views share; its own if torch shows no storage."""
         with self._unnoticed():
@@ -114,6 +158,19 @@ class TensorRule:
                 return ("storage", live.untyped_storage()._cdata)  # noqa: SLF001 - identifies a storage without reading it
             except NotImplementedError:
                 return ("tensor", id(live))
+
+
+def _jagged(live: Any) -> list[list[int]]:
+    """Return the shapes of the tensors in a jagged one; ValueError if they are not known here."""
+    values, offsets, lengths = live._values, live._offsets, live._lengths  # noqa: SLF001 - as above
+    if offsets.device.type != "cpu":
+        raise ValueError("the lengths of this jagged tensor are on another device")
+    places = offsets.tolist()
+    found = (
+        [end - begin for begin, end in pairwise(places)] if lengths is None else lengths.tolist()
+    )
+    axis, shape = live._ragged_idx - 1, _numbers(values.shape)  # noqa: SLF001 - as above
+    return [[*shape[:axis], length, *shape[axis + 1 :]] for length in found]
 
 
 def _numbers(sizes: Iterable[Any]) -> tuple[int, ...]:

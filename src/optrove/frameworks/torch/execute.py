@@ -44,7 +44,16 @@ from optrove.frameworks.torch.reference import (
 )
 from optrove.model.case import Case, renamed, rewrite
 from optrove.model.torch_target import TorchTarget
-from optrove.model.values import Bool, Float, Int, List, TensorSpec, TorchPlacement, walk
+from optrove.model.values import (
+    Bool,
+    Float,
+    Int,
+    List,
+    NestedPlacement,
+    TensorSpec,
+    TorchPlacement,
+    walk,
+)
 from optrove.serializer.build import build
 from optrove.serializer.describe import Describer
 
@@ -385,7 +394,12 @@ class _Call:
     def _has_sparse(self) -> bool:
         """Return whether a tensor is sparse; how many elements it stores is not recorded."""
         placements = (spec.placement for spec in self._specs())
-        return any(isinstance(p, TorchPlacement) and p.layout != "strided" for p in placements)
+        return any(
+            isinstance(p, TorchPlacement) and p.layout.startswith("sparse") for p in placements
+        )
+
+    def _has_nested(self) -> bool:
+        return any(isinstance(spec.placement, NestedPlacement) for spec in self._specs())
 
     def _specs(self) -> Iterator[TensorSpec]:
         for _, value in self._job.case.arguments:
@@ -467,8 +481,8 @@ class _Call:
         with ExitStack() as stack:
             if self._is_operation:
                 # Operations of the dispatcher run below autograd; it shows composite ones in
-                # inference mode only.
-                composite = self._is_composite()
+                # inference mode, and of nested tensors in any mode.
+                composite = self._is_composite() and not self._has_nested()
                 if last_name(self._job.case.op) not in READS_GRAD_MODE:
                     stack.enter_context(torch.inference_mode() if composite else torch.no_grad())
             dtype = self._default_dtype()

@@ -138,28 +138,31 @@ class ReferenceComparison:
     def _compare(self, number: int, tensor: Any, references: References) -> Compared:
         if tensor.device.type == "meta":
             return Compared(number, lacking="tensors on the meta device have no numbers")
-        if tensor.is_nested:
-            return Compared(number, lacking="numbers of nested tensors are not compared")
         expected = _of(references.wide(), number)
         if isinstance(expected, str):
             return Compared(number, lacking=f"there is no reference on the CPU: {expected}")
-        if expected.shape != tensor.shape:
+        actual, expected = self._plain(tensor), self._plain(expected)
+        if expected.shape != actual.shape:
             # It depends on the dtype, as that of ``view(dtype)`` does, or on values.
             expected = _of(references.same(), number)
-        if isinstance(expected, str) or expected.shape != tensor.shape:
+            expected = expected if isinstance(expected, str) else self._plain(expected)
+        if isinstance(expected, str) or expected.shape != actual.shape:
             return Compared(number, lacking="the reference has another shape")
-        actual, expected = self._plain(tensor), self._plain(expected)
-        if actual is None or expected is None:
-            return Compared(number, lacking=f"numbers of {tensor.dtype} tensors are not compared")
+        if tensor.is_quantized:
+            # A number between two steps may be rounded to either.
+            return Compared(number, expected, actual, expected, tolerance=_COARSE)
         if actual.dtype.is_floating_point or actual.dtype.is_complex:
             return self._floats(number, actual, expected, references)
         return self._exact(number, actual, expected, references)
 
     def _plain(self, tensor: Any) -> Any:
-        """Return a tensor as a dense one on the CPU; None if it has no such form."""
+        """Return the numbers of a tensor as a dense one on the CPU."""
         live = tensor.detach()
+        if live.is_nested:
+            parts = [self._plain(each).flatten() for each in live.unbind()]
+            return self._torch.cat(parts) if parts else self._torch.empty(0)
         if live.is_quantized:
-            return None
+            live = live.dequantize()
         if live.layout is not self._torch.strided:
             live = live.to_dense()
         return live.cpu().resolve_conj().resolve_neg()
