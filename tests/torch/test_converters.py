@@ -5,11 +5,13 @@ import json
 import pytest
 import torch
 
+from optrove.errors import BadData
 from optrove.frameworks.torch import convert as backend
 from optrove.model.case import Case
-from optrove.model.values import List, Opaque, Symbol, TensorSpec
+from optrove.model.values import Handle, List, Opaque, Symbol, TensorSpec
 from optrove.runconfig.jsonable import from_jsonable, to_jsonable
 from optrove.serializer import plain
+from optrove.serializer.build import build
 from optrove.serializer.describe import describe
 from optrove.serializer.described import case_of, describe_case
 from optrove.serializer.hashes import placement_hash
@@ -148,6 +150,23 @@ def test_a_quantized_tensor_has_its_scale_or_its_axis(tables):
     assert (other.placement.scheme, other.placement.axis) == ("per_channel_affine", 1)
     case = Case("torch.dequantize", (("tensors", List((one, other))),))
     assert case_of(describe_case(case).content) == case
+
+
+def test_a_storage_is_recreated_with_its_size(tables):
+    storage = torch.zeros(5).untyped_storage()
+    made = build(describe(storage, tables), tables)
+    assert isinstance(made, torch.UntypedStorage)
+    assert made.nbytes() == 20
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_a_script_object_is_known_by_its_class_and_not_recreated(tables):
+    weight = torch.quantize_per_tensor(torch.ones(2, 3), 0.1, 0, torch.qint8)
+    packed = torch.ops.quantized.linear_prepack(weight, None)
+    recorded = describe([packed, packed], tables)
+    assert isinstance(recorded.items[0], Handle)
+    with pytest.raises(BadData, match=r"quantized.LinearPackedParamsBase cannot be recreated"):
+        build(recorded, tables)
 
 
 def test_the_parts_of_a_result_belong_to_the_same_call(tables):

@@ -224,6 +224,7 @@ def test_the_run_names_the_module_of_another_library(tmp_path, monkeypatch):
     assert not any(planned.values())
 
 
+@pytest.mark.filterwarnings("ignore:Sparse BSR tensor support")
 def test_operations_whose_arguments_need_care_run_again(tmp_path):
     with optrove.trace(tmp_path / "trove.db", backend="torch"):
         sparse = torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse()
@@ -232,6 +233,11 @@ def test_operations_whose_arguments_need_care_run_again(tmp_path):
         torch.nn.GRU(3, 5)(packed)
         torch.nn.LSTM(3, 5)(torch.ones(4, 2, 3))
         torch.ones(2, 3).view(torch.int16)
+        torch.zeros(9, 5)[torch.arange(9)] = torch.ones(9, 5)
+        torch.zeros(9, 5).scatter_(0, torch.arange(9)[:, None].expand(9, 5), torch.ones(9, 5))
+        torch.zeros(9, 5).index_copy_(1, torch.arange(5), torch.ones(9, 5))
+        torch.linalg.eig(torch.randn(5, 5)), torch.linalg.svd(torch.randn(5, 4))
+        torch.randn(8, 8).to_sparse_bsr((4, 4)) @ torch.ones(8, 2)
     with open_reader(place_of(str(tmp_path / "trove.db"))) as reader:
         jobs = [each.job for each in planned_cases(reader, Query(data_movement=True))]
     attempts = [*run_jobs(jobs, workers=1)]

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import accumulate
-from math import prod
+from math import gcd, prod
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from optrove.frameworks.kept_tensors import KeptValues
@@ -332,12 +332,16 @@ class TorchInputs:
     def _sparse(self, spec: TensorSpec, placement: TorchPlacement, name: str) -> Any:
         """Return a sparse tensor, of which about half of the elements are zero."""
         layout = getattr(self._torch, placement.layout, None)
-        if placement.layout not in ("sparse_coo", "sparse_csr", "sparse_csc"):
+        blocks = placement.layout in ("sparse_bsr", "sparse_bsc")
+        if not blocks and placement.layout not in ("sparse_coo", "sparse_csr", "sparse_csc"):
             raise ValueError(f"a tensor with the layout {placement.layout} cannot be recreated")
         dtype = getattr(self._torch, spec.dtype.removeprefix("torch."))
         exact = dtype.is_floating_point or dtype.is_complex
         dense = self.drawn(spec.shape, name, integers=not exact).clamp(min=0).to(dtype)
         dense = dense.to(self._wide.get(dtype, dtype)).to(placement.device)
+        if blocks:
+            # The size of blocks is not recorded.
+            return dense.to_sparse(layout=layout, blocksize=[gcd(n, 4) for n in spec.shape[-2:]])
         return dense.to_sparse(layout=layout)
 
     def _storage(self, spec: TensorSpec, placement: TorchPlacement, name: str) -> Any:

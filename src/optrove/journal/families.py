@@ -109,7 +109,9 @@ def find_families(
     for number in case_ids:
         described = case(number)
         if described.op.startswith(_TORCH):
-            groups[hash(_DIGITS.sub("", described.content))].append(number)
+            # Cheaper than to read each case, and equal for all members of a family.
+            text = _DIGITS.sub("", described.content)
+            groups[hash((described.tensors, text))].append(number)
     for numbers in groups.values():
         if len({case_ids[number] for number in numbers}) > MAX_CASES:
             alike: defaultdict[Hashable, list[tuple[int, Case]]] = defaultdict(list)

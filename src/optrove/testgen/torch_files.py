@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.frameworks.input_values import way_to_draw
 from optrove.frameworks.torch.domains import domain_of
-from optrove.frameworks.torch.reference import DATA_DEPENDENT, UNINITIALIZED, last_name
+from optrove.frameworks.torch.reference import DATA_DEPENDENT, NOT_UNIQUE, UNINITIALIZED, last_name
 from optrove.model.values import (
     List,
     Struct,
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 _OP: Final = re.compile(r"torch\.ops(\.[A-Za-z_][A-Za-z0-9_]*){3}")
 _PLACE: Final = re.compile(r"arg(\d+)")
 _INTEGERS: Final = re.compile(r"torch\.(u?int|bool)")
-_DRAWN: Final = frozenset({"normal", "whole", "longest", "positive", "share", "positive_definite"})
+_DRAWN: Final = frozenset(
+    {"normal", "whole", "distinct", "longest", "positive", "share", "positive_definite"}
+)
 _IMPORTS: Final = """\
 # ruff: noqa
 import sys
@@ -76,6 +78,7 @@ def torch_file(cases: Sequence[RecordedCase], mark: str) -> str:
         f"{_IMPORTS}\n"
         f"OP = {op}\n"
         f"NOT_INITIALIZED = {uninitialized}\n"
+        f"NOT_UNIQUE = {NOT_UNIQUE.get(last_name(op), ())}\n"
         f"{parts}\n\n"
         f"CASES = [\n{rows}]\n\n\n"
         f'@pytest.mark.parametrize(("call", "outputs"), CASES)\n'

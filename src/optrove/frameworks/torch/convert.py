@@ -76,6 +76,22 @@ def table() -> ConverterTable:
                 ("device", "seed"),
                 needs_device=False,
             ),
+            HandleConverter(
+                "torch.UntypedStorage",
+                torch.UntypedStorage,
+                lambda recipe, _: torch.UntypedStorage(recipe["bytes"], device=recipe["device"]),
+                lambda live: {"bytes": live.nbytes(), "device": live.device},
+                ("bytes", "device"),
+                needs_device=False,
+            ),
+            HandleConverter(
+                "torch.ScriptObject",
+                torch.ScriptObject,
+                _refuse_script_object,
+                lambda live: {"class": live._type().qualified_name()},  # noqa: SLF001 - has no public name
+                ("class",),
+                needs_device=False,
+            ),
         ],
     )
 
@@ -247,6 +263,12 @@ def _members(torch: ModuleType, cls: type) -> dict[str, Any]:
 def _own_name(name: str, member: Any) -> str:
     own = member.__reduce__() if "__reduce__" in vars(type(member)) else name
     return own.removeprefix("torch.") if isinstance(own, str) else name
+
+
+def _refuse_script_object(recipe: Fields, _: Any) -> Any:
+    """Refuse: a process group or packed weights are known by their class only."""
+    name = recipe["class"].rpartition(".classes.")[2]
+    raise ValueError(f"an object of the class {name} cannot be recreated")
 
 
 def _generator_recipe(live: Any) -> Fields:

@@ -11,7 +11,7 @@ import re
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.frameworks.input_values import positive, share, whole
+from optrove.frameworks.input_values import distinct, positive, share, whole
 from optrove.frameworks.torch.reference import last_name
 from optrove.model.values import Bool, Int, TensorSpec
 
@@ -39,6 +39,16 @@ def positive_definite(drawing: Drawing) -> Any:
 def longest(drawing: Drawing) -> Any:
     """Return the largest number for all, as lengths of sequences that have to be in order."""
     return drawing.torch.full(drawing.shape, drawing.below)
+
+
+def distinct_along(axis: int) -> Draw:
+    """Return a function that draws whole numbers of which none repeats along an axis."""
+
+    def distinct(drawing: Drawing) -> Any:
+        drawn = drawing.torch.rand(drawing.shape, generator=drawing.generator)
+        return drawn.argsort(axis) if drawing.shape else drawn.long()
+
+    return distinct
 
 
 def _steps(shapes: Shapes, arguments: Mapping[str, Value]) -> int:
@@ -72,6 +82,16 @@ def _number(name: str) -> Bound:
         return found.value if isinstance(found, Int) and found.value > 0 else None
 
     return bound
+
+
+def _along(shapes: Shapes, arguments: Mapping[str, Value]) -> int | None:
+    """Return the size of the dimension that is named."""
+    axis, shape = arguments.get("dim"), shapes.get("self", ())
+    return (
+        shape[axis.value]
+        if isinstance(axis, Int) and -len(shape) <= axis.value < len(shape)
+        else None
+    )
 
 
 def _zero(_: Shapes, __: Mapping[str, Value], ____: int) -> int | None:
@@ -121,6 +141,14 @@ DRAWS: Final[Mapping[tuple[str, str], Draw]] = {
 }  # fmt: skip
 """How floating-point numbers are drawn, by operation and argument."""
 
+_WRITES: Final = frozenset(
+    {(op, "indices") for op in ("index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put")}
+    | {(op, "index") for op in ("index_copy", "index_copy_", "put", "put_")}
+)
+"""Arguments that say where numbers are written: of two at one place, either may stay."""
+
+_SCATTERS: Final = frozenset({"scatter", "scatter_"})
+
 _POSITIVE: Final = re.compile(r".*invstd|(max_)?exp_avg_sqs?|state_sums?|square_avgs?")
 
 
@@ -140,6 +168,13 @@ def domain_of(op: str, arguments: Mapping[str, Value]) -> Domain:
         bound = BOUNDS.get((name, argument))
         found = _PLACE.search(path)
         below = bound and bound(shapes, arguments, int(found[1]) if found else 0)
+        if (name, argument) in _WRITES:
+            below = below or _along(shapes, arguments)
+            return None if below is None else (distinct, below)
+        if name in _SCATTERS and argument == "index":
+            axis = arguments.get("dim")
+            along = axis.value if isinstance(axis, Int) else 0
+            return distinct_along(along), shapes[argument][along] if shapes[argument] else 1
         return None if below is None else (whole, below)
 
     return domain

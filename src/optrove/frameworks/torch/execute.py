@@ -35,6 +35,7 @@ from optrove.frameworks.torch.probe import (
 from optrove.frameworks.torch.reference import (
     DATA_DEPENDENT,
     INDEXING,
+    NOT_UNIQUE,
     UNINITIALIZED,
     ReferenceComparison,
     ReferenceProcess,
@@ -194,7 +195,13 @@ class TorchExecutor:
         with muted(), self.torch.no_grad():
             independent = self.target.compiler is not None or not call.is_on_cpu
             references = References(self.torch, call.reference, independent=independent)
-            return self._comparison.compare(actual, references)
+            compared = self._comparison.compare(actual, references)
+        vectors = NOT_UNIQUE.get(last_name(call.job.case.op), ())
+        lacking = "its vectors are unique up to a factor only"
+        return tuple(
+            Compared(number, lacking=lacking) if number in vectors else each
+            for number, each in enumerate(compared)
+        )
 
     def warm(self, job: Job) -> Mapping[str, float]:
         """Return the time of a warm call, its floating-point operations and its bytes.

@@ -52,6 +52,16 @@ DATA_DEPENDENT: Final = frozenset(
 """Functions whose outputs depend on the values of their inputs, besides those that torch tags."""
 
 
+NOT_UNIQUE: Final = {
+    "linalg_eig": (1,),
+    "linalg_eigh": (1,),
+    "_linalg_eigh": (1,),
+    "linalg_svd": (0, 2),
+    "_linalg_svd": (0, 2),
+    "svd": (0, 2),
+}
+"""The outputs of operations that are vectors of which each may have another sign or factor."""
+
 INDEXING: Final = frozenset({"index", "_unsafe_index"})
 """Operations whose outputs depend on values only if they are indexed by a mask."""
 
