@@ -205,6 +205,13 @@ def test_an_operation_of_another_library_needs_an_import():
     assert "--import MODULE" in attempt.detail
 
 
+def test_a_higher_order_operator_is_not_run_and_says_why():
+    case = Case("torch.ops.higher_order.flex_attention", ())
+    (attempt,) = run_jobs([Job(case, DeviceKind.HOST)])
+    assert attempt.outcome is Outcome.NOT_RUN
+    assert "calls functions" in attempt.detail
+
+
 def test_the_run_names_the_module_of_another_library(tmp_path, monkeypatch):
     (tmp_path / "doubling.py").write_text(
         "import torch\n\n"

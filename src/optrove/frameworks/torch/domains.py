@@ -41,6 +41,13 @@ def longest(drawing: Drawing) -> Any:
     return drawing.torch.full(drawing.shape, drawing.below)
 
 
+def ends(drawing: Drawing) -> Any:
+    """Return where groups of about equal size end; the last one at the bound."""
+    torch, count = drawing.torch, prod(drawing.shape)
+    places = torch.arange(1, count + 1) * drawing.below // max(1, count)
+    return places.reshape(drawing.shape)
+
+
 def distinct_along(axis: int) -> Draw:
     """Return a function that draws whole numbers of which none repeats along an axis."""
 
@@ -94,6 +101,18 @@ def _along(shapes: Shapes, arguments: Mapping[str, Value]) -> int | None:
     )
 
 
+def _grouped(shapes: Shapes) -> int | None:
+    """Return the size of the dimension that a matrix product of groups divides."""
+    match shapes.get("self"), shapes.get("mat2"):
+        case ((rows, _), (_, _, _)):
+            return rows
+        case ((_, inner), (_, _)):
+            return inner
+        case ((_, _, _), (_, columns)):
+            return columns
+    return None
+
+
 def _zero(_: Shapes, __: Mapping[str, Value], ____: int) -> int | None:
     return 1
 
@@ -129,11 +148,6 @@ DRAWS: Final[Mapping[tuple[str, str], Draw]] = {
         for argument in ("self", "p", "target")
     },
     **{
-        # The first column is a place in the batch: zero, rounded down.
-        (op, "rois"): share
-        for op in ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")
-    },
-    **{
         (op, "self"): positive_definite
         for op in ("linalg_cholesky_ex", "linalg_cholesky", "cholesky", "linalg_eigh",
                    "_linalg_eigh", "cholesky_inverse")
@@ -162,9 +176,14 @@ def domain_of(op: str, arguments: Mapping[str, Value]) -> Domain:
             draw = DRAWS.get((name, argument))
             if draw is None and _POSITIVE.fullmatch(argument):
                 draw = positive
+            if argument == "rois":
+                # The first column is a place in the batch: zero, rounded down.
+                draw = share
             return None if draw is None else (draw, 0)
         if (name, argument) == ("_pack_padded_sequence", "lengths"):
             return longest, _steps(shapes, arguments)
+        if argument == "offs" and _grouped(shapes) is not None:
+            return ends, _grouped(shapes) or 0
         bound = BOUNDS.get((name, argument))
         found = _PLACE.search(path)
         below = bound and bound(shapes, arguments, int(found[1]) if found else 0)

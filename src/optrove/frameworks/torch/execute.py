@@ -78,6 +78,7 @@ UNLISTED: Final = frozenset({"torch.autograd.backward", "torch.autograd.grad"})
 _TIMED_SECONDS: Final = 0.05
 
 OPERATIONS: Final = "torch.ops."
+HIGHER_ORDER: Final = "torch.ops.higher_order."
 METHODS: Final = "torch.Tensor."
 
 
@@ -314,6 +315,8 @@ class TorchExecutor:
         """Return the operation ``op``; NotReplayable if torch has no such operation."""
         if FILES & set(op.split(".")):
             raise NotReplayable(f"{op} reads or writes a file, which a replay does not touch")
+        if op.startswith(HIGHER_ORDER):
+            raise NotReplayable(f"{op} calls functions that are its arguments, not only tensors")
         last = op.rpartition(".")[2]
         live = self._walk(op)
         if op.startswith(OPERATIONS) and isinstance(live, self.torch._ops.OpOverload):  # noqa: SLF001 - this class has no public name
