@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.frameworks.input_values import way_to_draw
 from optrove.frameworks.torch.domains import domain_of
+from optrove.frameworks.torch.probe import OWN_SPACES
 from optrove.frameworks.torch.reference import DATA_DEPENDENT, NOT_UNIQUE, UNINITIALIZED, last_name
 from optrove.model.values import (
     List,
@@ -76,7 +77,7 @@ def torch_file(cases: Sequence[RecordedCase], mark: str) -> str:
     return (
         f'"""Test {op} as models call it.\n\n{about} Needs torch and pytest only.\n"""\n\n'
         f"{_IMPORTS}\n"
-        f"OP = {op}\n"
+        f"{_operation(op)}"
         f"NOT_INITIALIZED = {uninitialized}\n"
         f"NOT_UNIQUE = {NOT_UNIQUE.get(last_name(op), ())}\n"
         f"{parts}\n\n"
@@ -86,6 +87,19 @@ def torch_file(cases: Sequence[RecordedCase], mark: str) -> str:
         f"    check(OP, call, outputs)\n\n\n"
         f'if __name__ == "__main__":\n'
         f"    sys.exit(pytest.main([__file__, *sys.argv[1:]]))\n"
+    )
+
+
+def _operation(op: str) -> str:
+    """Return the lines that find an operation; tests of one of another library may be skipped."""
+    _, _, space, name, overload = op.split(".")
+    if space in OWN_SPACES:
+        return f"OP = {op}\n"
+    reason = quoted(f"{op} is not registered: import its library in a conftest.py")
+    return (
+        f"PACKET = getattr(torch.ops.{space}, {quoted(name)}, None)\n"
+        f"OP = getattr(PACKET, {quoted(overload)}, None)\n"
+        f"if OP is None:\n    pytest.skip({reason}, allow_module_level=True)\n"
     )
 
 
