@@ -1,4 +1,4 @@
-"""The commands that need no hardware: demo, boards, doctor.
+"""The commands that need no hardware: demo, boards, doctor, completion.
 
 ``docs/command-line.md`` describes the output of ``--json``.
 """
@@ -526,4 +526,30 @@ def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
             yield from wrapped(" " * len(label) + "-> ", finding.remedy, width)
 
 
-COMMANDS: Final = (demo, boards, doctor)
+SHELLS: Final = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(*, shell: str) -> None:
+    """Print a script that completes commands and options in a shell.
+
+    Put it where the shell looks for completions, and open a new shell. For zsh, the directory must
+    be in fpath before compinit runs.
+
+    \b
+    Example:
+      optrove completion bash > ~/.local/share/bash-completion/completions/optrove
+      optrove completion zsh > ~/.zfunc/_optrove
+      optrove completion fish > ~/.config/fish/completions/optrove.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    if found is None:
+        raise NotFound(f"the installed click has no completion for {shell}; pip install -U click")
+    command = click.get_current_context().find_root().command
+    click.echo(found(command, {}, "optrove", "_OPTROVE_COMPLETE").source())
+
+
+COMMANDS: Final = (demo, boards, doctor, completion)

@@ -1,4 +1,6 @@
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -112,3 +114,34 @@ def test_python_dash_m_is_the_same_command():
     command = [sys.executable, "-m", "optrove", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"optrove {optrove.__version__}\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_a_script_that_asks_optrove(shell):
+    done = run("completion", shell)
+    assert done.exit_code == 0
+    assert f"_OPTROVE_COMPLETE={shell}_complete" in done.output
+
+
+def test_bash_completes_the_names_of_commands():
+    if shutil.which("bash") is None:
+        pytest.skip("this machine has no bash")
+    script = run("completion", "bash").output
+    asked = (
+        'eval "$1"; COMP_WORDS=(optrove check-); COMP_CWORD=1; '
+        '_optrove_completion optrove; echo "${COMPREPLY[*]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", asked, "bash", script],
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {"check-board", "check-release"} <= set(done.stdout.split())
+
+
+def test_an_unknown_shell_is_refused_with_the_known_ones():
+    done = run("completion", "tcsh")
+    assert done.exit_code == 2
+    assert "'bash', 'zsh', 'fish'" in done.stderr
