@@ -2,11 +2,12 @@
 #   make demo    three small models traced, asked, replayed, swept: the real ttnn, no hardware
 #   make test    everything, on ttnn's mock boards and with torch; with CI=true nothing may be left out
 #   make check   format, lint, types, layers, unit tests: under a minute
+#   make docs    the site of docs/ in build/site; a warning or a broken link is an error
 #   make bench   ratios measured side by side
 #   make clean   remove what the others made here
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean format constraints test-other-pythons test-parts
+.PHONY: help demo test check docs bench clean format constraints test-other-pythons test-parts
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -108,10 +109,21 @@ format: $(VENV)/test.stamp
 bench: $(VENV)/test.stamp
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
+# In an environment of its own: the site needs none of the frameworks.
+$(VENV)-docs/docs.stamp: $(RECIPE)
+	@$(VENV)-docs/bin/python -m pip --version >/dev/null 2>&1 || "$$(tools/find-python 3.12 3.13 3.11 3.10)" -m venv --clear $(VENV)-docs
+	@echo "Installing MkDocs" >&2
+	@tools/install $(VENV)-docs/bin/python '.[docs]'
+	@touch $@
+
+docs: $(VENV)-docs/docs.stamp
+	$(VENV)-docs/bin/mkdocs build --strict --quiet
+	@echo "build/site/index.html" >&2
+
 # Renew the pinned versions for every supported Python and platform; needs uv on the PATH.
 constraints:
 	uv pip compile pyproject.toml --all-extras --universal --python-version 3.10 --no-header --no-annotate --upgrade -o constraints.txt
 
 clean:
-	rm -rf $(VENV) $(VENV)-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks dist
+	rm -rf $(VENV) $(VENV)-3.* $(VENV)-docs build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
