@@ -1,8 +1,8 @@
 import os
 import re
-import runpy
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -49,9 +49,12 @@ def test_every_page_is_in_the_table_of_contents():
     assert [name for name in pages if f"]({name})" not in contents] == []
 
 
-def test_the_reference_is_what_the_code_says():
-    made = runpy.run_path(str(ROOT / "tools" / "make_reference.py"))["page"]()
-    assert made == (ROOT / "docs" / "reference.md").read_text(), "run tools/make_reference.py"
+def test_the_reference_names_modules_whose_public_names_have_docstrings():
+    names = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "reference.md").read_text(), re.MULTILINE)
+    assert {"optrove", "optrove.metrics", "optrove.sweep", "optrove.runconfig"} <= set(names)
+    for module in map(import_module, names):
+        found = [getattr(module, name) for name in getattr(module, "__all__", ())]
+        assert [each for each in found if callable(each) and not each.__doc__] == []
 
 
 @pytest.mark.ttnn
