@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import sys
 import time
+from array import array
 from collections import Counter
 from pathlib import Path
 from threading import Lock, RLock, get_ident
@@ -50,7 +51,14 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
     from optrove.capture.capsules import Capsules
-    from optrove.frameworks.probe_protocol import Arguments, Call, Keywords, ObservedOp
+    from optrove.frameworks.probe_protocol import (
+        Arguments,
+        Call,
+        FlowProbe,
+        FlowStream,
+        Keywords,
+        ObservedOp,
+    )
     from optrove.journal.writer import Journal, Recall, Window
     from optrove.serializer.tables import RecipeLookup
 
@@ -203,11 +211,12 @@ class Recorder:
         left_out: Callable[[str], str | None] = lambda _: None,
         keep_cases: bool = False,
         capsules: Capsules | None = None,
+        flow: bool = False,
     ) -> None:
         """Record into ``journal``; ``left_out`` returns why an op is not recorded, or None.
 
         With ``keep_cases`` cached cases have their Case and its id. ``capsules`` keep the
-        tensors of chosen calls.
+        tensors of chosen calls. With ``flow``, record which tensors calls get and return.
         """
         self.faults: Counter[str] = Counter()
         self.lost = 0
@@ -225,6 +234,8 @@ class Recorder:
         self._left_out = left_out
         self._keep_cases = keep_cases or capsules is not None
         self._capsules = capsules
+        self.flow_windows = journal.map_flow if flow else None
+        self._flows: list[FlowStream] = []
         self._sites = Sites(self.numbering)
         self.fast_path_state = FastPathState(journal.window, self._sites.by_code)
         self.site = self._sites.number
@@ -234,6 +245,10 @@ class Recorder:
     def remember(self, recall: Recall) -> None:
         """Use ``recall`` for tensors that need not be described again."""
         self.numbering.recall = recall
+
+    def add_flow(self, stream: FlowStream) -> None:
+        """Close a stream with the recording, and let it follow to another journal."""
+        self._flows.append(stream)
 
     def set_scope(self, scope: Scope) -> None:
         """Attribute the following calls of all threads to ``scope``."""
@@ -279,6 +294,8 @@ class Recorder:
         outputs = 0
         if result is not None:
             outputs = self.outputs(observed, known, result, (arguments, keywords), session)
+            if observed.flow is not None:
+                self._flow_out(observed.flow, op_index, result)
         _write_exit(memory, place, stopped, outputs, layout.RETURNED)
         if self._capsules is not None and result is not None:
             self._keep_outputs(self._capsules, observed, op_index, session, result)
@@ -343,6 +360,8 @@ class Recorder:
             layout.PARENT.pack_into(memory, place + layout.PARENT_OFFSET, parent)
         layout.ENTRY.pack_into(memory, place, word, site, self.fast_path_state.scope, _clock())
         op_index = window.op_index(place)
+        if observed.flow is not None:
+            self._flow_in(observed.flow, known, op_index, call)
         token = CURRENT.set((op_index + 1, depth + 1)) if observed.composite else None
         return known, memory, place, token, observed, call, op_index
 
@@ -385,6 +404,20 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - as in begin
             self.fault(f"the capsule of {observed.op}", error)
 
+    def _flow_in(self, flow: FlowProbe, known: CachedCase, op_index: int, call: _Described) -> None:
+        """Record which tensors a call gets."""
+        try:
+            flow.stream.enter(op_index, known.order, tuple(flow.tensors(call[:2])))
+        except Exception as error:  # noqa: BLE001 - as in begin
+            self.fault("the flow of tensors", error)
+
+    def _flow_out(self, flow: FlowProbe, op_index: int, result: Any) -> None:
+        """Record which tensors a call has returned."""
+        try:
+            flow.stream.leave(op_index, tuple(flow.tensors(result)))
+        except Exception as error:  # noqa: BLE001 - as in begin
+            self.fault("the flow of tensors", error)
+
     def _take(self) -> tuple[Window, int]:
         """Return a free record; OSError if there can be none."""
         while True:
@@ -412,6 +445,8 @@ class Recorder:
         token = CURRENT.set(MUTED)
         try:
             known, session = self._describe(observed, arguments, keywords)
+            if observed.flow is not None and session is not None:
+                known.order = _order(observed.flow, session, (arguments, keywords))
         finally:
             CURRENT.reset(token)
         if self._is_capsuled(observed.op):
@@ -486,6 +521,10 @@ class Recorder:
         self._losing = Lock()
         self._settling = RLock()
         self._open_capsules.clear()
+        if self.flow_windows is not None:
+            self.flow_windows = journal.map_flow
+        for stream in self._flows:
+            stream.restart(self.flow_windows)
         self.numbering.continue_in(journal)
         self.marks.continue_in(journal)
         self._sites.clear()
@@ -495,6 +534,11 @@ class Recorder:
     def close(self) -> None:
         """Stop recording, even if a probe is still called."""
         self._closed = True
+        lost = sum(stream.lost for stream in self._flows)
+        if lost:
+            self.faults["the flow of tensors: entries that could not be written"] += lost
+        for stream in self._flows:
+            stream.close()
         self.marks.close()
         # So that the fast path finds no cached case and calls ``begin``.
         self.fast_path_state.forget()
@@ -512,6 +556,13 @@ class Recorder:
                 self._journal.store_lost(self.lost)
             except OSError as trouble:
                 self.fault("how many calls were lost cannot be written", trouble)
+
+
+def _order(flow: FlowProbe, session: Describer, call: Call) -> bytes:
+    """Return the identities of the tensors of a call, which the session has described."""
+    tensors = flow.tensors(call)
+    numbers = [session.tensor_number(live, flow.key(live)) for live in tensors]
+    return array("H", numbers).tobytes()
 
 
 def _known(number: int, kind: int) -> CachedCase:

@@ -181,6 +181,8 @@ class Observing:
         self, recorder: Recorder, sinks: Sequence[Sink], run_id: str, scope: Callable[[], Scope]
     ) -> None:
         self.site = recorder.site
+        self.flow_windows = recorder.flow_windows
+        self.add_flow = recorder.add_flow
         self.outputs = recorder.outputs
         self.error = recorder.error
         self._recorder = recorder

@@ -72,13 +72,15 @@ class Tracing:
         process: int = 0,
         level: str = ATEN,
         capsules: CapsuleChoice | None = None,
+        flow: bool = False,
         meanwhile: Callable[[Tracing], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Trace into journals in ``directory``.
 
         ``backend`` is one of BACKENDS, ``level`` one of LEVELS; ``left_out`` returns the reason why
-        an op is not recorded, or None. ``capsules`` are the calls whose tensors are kept. The
-        context manager of ``meanwhile`` is entered while the trace is on.
+        an op is not recorded, or None. ``capsules`` are the calls whose tensors are kept. With
+        ``flow``, record which output became which input. The context manager of ``meanwhile`` is
+        entered while the trace is on.
         """
         self.directory = directory
         self.run = run
@@ -88,6 +90,7 @@ class Tracing:
         self._process = process
         self._level = level
         self._choice = capsules
+        self._flow = flow
         self._meanwhile = meanwhile
         self._scope = Scope()
         self._afterwards = ExitStack()
@@ -114,6 +117,7 @@ class Tracing:
             left_out=self._left_out,
             keep_cases=bool(self._sinks),
             capsules=self._capsules,
+            flow=self._flow,
         )
         # Cannot be unregistered, so it must not keep the trace alive.
         alive = ref(self)

@@ -100,6 +100,7 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--capsule-limit", metavar="SIZE", help="Most bytes of a run's capsules  [default: 1GB]"
 )
+@click.option("--flow", is_flag=True, help="Record which output became which input.")
 @click.option("--keep", is_flag=True, help="Keep the raw journals.")
 @click.option(
     "--timeout",
@@ -171,6 +172,7 @@ def _check(given: Mapping[str, Any], arguments: Sequence[str]) -> None:
         "sketch",
         "capsule",
         "capsule_limit",
+        "flow",
     )
     unused = [name for name in (*running, "keep", "timeout", "targets") if given[name]]
     if unused or arguments:
@@ -239,6 +241,7 @@ def _request(given: Mapping[str, Any]) -> Request:
         "sketch",
         "capsule",
         "capsule_limit",
+        "flow",
     )
     run = ("store", "shadow", "keep", "timeout")
     return Request(

@@ -9,244 +9,8 @@
    decides the cost. Each FastPath therefore remembers its recent calls as short rows of words
    (RecentCall); only a call that is not among them gets a key. */
 
+#include "_flow.h"
 #include "_recording.h"
-
-/* IntTable maps integers to integers other than zero. It has those methods of dict that tracing
-   needs, and a lookup reads one memory location where a dict reads four. */
-
-#define MIN_PAIRS 64
-
-/* A pair with the value zero is free. */
-typedef struct {
-    uint64_t key;
-    int64_t value;
-} Pair;
-
-/* Open addressing: a pair is stored at the home of its key or at the next free place after it. */
-typedef struct {
-    PyObject_HEAD
-    Pair *pairs;
-    size_t mask, count;
-} IntTable;
-
-/* Consecutive numbers stay neighbors; addresses differ in their higher bits. */
-static inline size_t int_table_home(const IntTable *self, uint64_t key)
-{
-    return (size_t)(key ^ key >> 4 ^ key >> 16) & self->mask;
-}
-
-static inline Pair *int_table_place(const IntTable *self, uint64_t key)
-{
-    size_t place = int_table_home(self, key);
-    while (self->pairs[place].value != 0 && self->pairs[place].key != key)
-        place = (place + 1) & self->mask;
-    return &self->pairs[place];
-}
-
-/* Return the value of a key; zero if it has none. */
-static inline int64_t int_table_find(const IntTable *self, uint64_t key)
-{
-    return int_table_place(self, key)->value;
-}
-
-static int int_table_begin(IntTable *self, size_t size)
-{
-    Pair *pairs = PyMem_Calloc(size, sizeof(Pair));
-    if (pairs == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    self->pairs = pairs;
-    self->mask = size - 1;
-    self->count = 0;
-    return 0;
-}
-
-static int int_table_grow(IntTable *self)
-{
-    IntTable before = *self;
-    if (int_table_begin(self, 2 * (before.mask + 1)) < 0)
-        return -1;
-    for (size_t i = 0; i <= before.mask; i++)
-        if (before.pairs[i].value != 0)
-            *int_table_place(self, before.pairs[i].key) = before.pairs[i];
-    self->count = before.count;
-    PyMem_Free(before.pairs);
-    return 0;
-}
-
-/* Set the value of a key, which is not zero; return -1 with MemoryError set on failure. */
-static int int_table_put(IntTable *self, uint64_t key, int64_t value)
-{
-    Pair *pair = int_table_place(self, key);
-    if (pair->value == 0) {
-        if (2 * (self->count + 1) > self->mask) {
-            if (int_table_grow(self) < 0)
-                return -1;
-            pair = int_table_place(self, key);
-        }
-        self->count++;
-        pair->key = key;
-    }
-    pair->value = value;
-    return 0;
-}
-
-/* Remove a key. Later pairs that would be nearer to their home in the gap move there. */
-static void int_table_drop(IntTable *self, uint64_t key)
-{
-    Pair *pair = int_table_place(self, key);
-    if (pair->value == 0)
-        return;
-    self->count--;
-    size_t gap = (size_t)(pair - self->pairs), place = gap;
-    for (;;) {
-        place = (place + 1) & self->mask;
-        if (self->pairs[place].value == 0)
-            break;
-        size_t home = int_table_home(self, self->pairs[place].key);
-        if (((place - home) & self->mask) >= ((place - gap) & self->mask)) {
-            self->pairs[gap] = self->pairs[place];
-            gap = place;
-        }
-    }
-    self->pairs[gap].value = 0;
-}
-
-static int int_table_key(PyObject *number, uint64_t *key)
-{
-    *key = PyLong_AsUnsignedLongLong(number);
-    return *key == UINT64_MAX && PyErr_Occurred() ? -1 : 0;
-}
-
-static PyObject *int_table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "", names))
-        return NULL;
-    IntTable *self = (IntTable *)type->tp_alloc(type, 0);
-    if (self != NULL && int_table_begin(self, MIN_PAIRS) < 0)
-        Py_CLEAR(self);
-    return (PyObject *)self;
-}
-
-static void int_table_dealloc(IntTable *self)
-{
-    PyMem_Free(self->pairs);
-    Py_TYPE(self)->tp_free((PyObject *)self);
-}
-
-static Py_ssize_t int_table_length(PyObject *self)
-{
-    return (Py_ssize_t)((IntTable *)self)->count;
-}
-
-static PyObject *int_table_item(PyObject *self, PyObject *number)
-{
-    uint64_t key;
-    if (int_table_key(number, &key) < 0)
-        return NULL;
-    int64_t value = int_table_find((IntTable *)self, key);
-    if (value == 0) {
-        PyErr_SetObject(PyExc_KeyError, number);
-        return NULL;
-    }
-    return PyLong_FromLongLong(value);
-}
-
-static int int_table_set_item(PyObject *self, PyObject *number, PyObject *given)
-{
-    uint64_t key;
-    if (int_table_key(number, &key) < 0)
-        return -1;
-    if (given == NULL) {
-        if (int_table_find((IntTable *)self, key) == 0) {
-            PyErr_SetObject(PyExc_KeyError, number);
-            return -1;
-        }
-        int_table_drop((IntTable *)self, key);
-        return 0;
-    }
-    long long value = PyLong_AsLongLong(given);
-    if (value == -1 && PyErr_Occurred())
-        return -1;
-    if (value == 0) {
-        PyErr_SetString(PyExc_ValueError, "zero means no value; use another number");
-        return -1;
-    }
-    return int_table_put((IntTable *)self, key, value);
-}
-
-static int int_table_contains(PyObject *self, PyObject *number)
-{
-    uint64_t key;
-    return int_table_key(number, &key) < 0 ? -1 : int_table_find((IntTable *)self, key) != 0;
-}
-
-/* Return the value of the key in (key, default), or the default. */
-static PyObject *int_table_get_or(PyObject *self, PyObject *args, const char *format,
-                                  uint64_t *key)
-{
-    PyObject *number, *otherwise = Py_None;
-    if (!PyArg_ParseTuple(args, format, &number, &otherwise) || int_table_key(number, key) < 0)
-        return NULL;
-    int64_t value = int_table_find((IntTable *)self, *key);
-    if (value != 0)
-        return PyLong_FromLongLong(value);
-    Py_INCREF(otherwise);
-    return otherwise;
-}
-
-static PyObject *int_table_get(PyObject *self, PyObject *args)
-{
-    uint64_t key;
-    return int_table_get_or(self, args, "O|O:get", &key);
-}
-
-static PyObject *int_table_pop(PyObject *self, PyObject *args)
-{
-    uint64_t key;
-    PyObject *found = int_table_get_or(self, args, "OO:pop", &key);
-    if (found != NULL)
-        int_table_drop((IntTable *)self, key);
-    return found;
-}
-
-static PyObject *int_table_clear(PyObject *self, PyObject *Py_UNUSED(arguments))
-{
-    Pair *before = ((IntTable *)self)->pairs;
-    if (int_table_begin((IntTable *)self, MIN_PAIRS) < 0)
-        return NULL;
-    PyMem_Free(before);
-    Py_RETURN_NONE;
-}
-
-static PyMethodDef int_table_methods[] = {
-    {"get", int_table_get, METH_VARARGS, NULL},
-    {"pop", int_table_pop, METH_VARARGS, NULL},
-    {"clear", int_table_clear, METH_NOARGS, NULL},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyMappingMethods int_table_mapping = {
-    .mp_length = int_table_length,
-    .mp_subscript = int_table_item,
-    .mp_ass_subscript = int_table_set_item,
-};
-
-static PySequenceMethods int_table_sequence = {.sq_contains = int_table_contains};
-
-static PyTypeObject IntTableType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "optrove.frameworks._fast_path.IntTable",
-    .tp_doc = "A mapping from integers to integers other than zero.",
-    .tp_basicsize = sizeof(IntTable),
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_new = int_table_new,
-    .tp_dealloc = (destructor)int_table_dealloc,
-    .tp_methods = int_table_methods,
-    .tp_as_mapping = &int_table_mapping,
-    .tp_as_sequence = &int_table_sequence,
-};
 
 /* ProbeState is what all operations of one probe share. */
 typedef struct {
@@ -254,9 +18,15 @@ typedef struct {
     Recording recording;
     PyObject *tensor, *id_of, *spec_of;
     IntTable *tensor_parts, *object_parts;
-    PyObject *rules, *have_own_buffers;
+    PyObject *rules, *have_own_buffers, *flow;
     Py_ssize_t usual_offset;
 } ProbeState;
+
+/* Return the stream of a probe; NULL if the flow is not recorded. */
+static inline Stream *flow_of(ProbeState *state)
+{
+    return state->flow == Py_None ? NULL : (Stream *)state->flow;
+}
 
 /* The words of a call are made of the same facts as its key, so calls with equal words have equal
    keys. Calls with many arguments, or with arguments of other kinds, have no words. */
@@ -267,9 +37,11 @@ typedef struct {
 #define MAX_RECENT 512
 #define MAX_PROBES 4
 
-/* The tensors of a call, by ttnn's ids; ``may_share`` if one may share its buffer. */
+/* The tensors of a call, by ttnn's ids; ``may_share`` if one may share its buffer. The objects are
+   borrowed from the arguments. */
 typedef struct {
     uint64_t numbers[MAX_TENSORS];
+    PyObject *objects[MAX_TENSORS];
     int count, may_share;
 } TensorIds;
 
@@ -312,6 +84,7 @@ static int64_t note_tensor(ProbeState *state, TensorIds *tensors, PyObject *live
     uint64_t id = PyLong_AsUnsignedLongLong(number);
     Py_DECREF(number);
     int64_t part = int_table_find(state->tensor_parts, id);
+    tensors->objects[tensors->count] = live;
     tensors->numbers[tensors->count++] = id;
     tensors->may_share |= part < 0;
     return part;
@@ -703,9 +476,9 @@ static void find_case_by_key(FastPath *self, RecentCall *call, TensorIds *tensor
     Key key;
     key.count = key.nested = 0;
     tensors->count = tensors->may_share = 0;
-    /* TensorIds in sequences are not among those that can be forgotten. */
-    if (key_make(self->state, self->op, &key, tensors, args) == 0 &&
-        !(self->invalidates && key.nested))
+    /* TensorIds has no tensors in sequences, which could be forgotten, or flow. */
+    int needs_all = self->invalidates || flow_of(self->state) != NULL;
+    if (key_make(self->state, self->op, &key, tensors, args) == 0 && !(needs_all && key.nested))
         call->cached = case_by_key(self, &key);
     key_clear(&key);
     if (call->cached == NULL)
@@ -866,9 +639,40 @@ static int is_outermost(ProbeState *state)
     return outermost;
 }
 
+/* Write which tensors a call gets. */
+static void flow_in(ProbeState *state, const TensorIds *tensors, PyObject *cached, uint64_t op_index)
+{
+    Stream *flow = flow_of(state);
+    if (flow == NULL)
+        return;
+    PyObject *order = field(cached, state->recording.order_offset);
+    for (int i = 0; i < tensors->count; i++)
+        stream_tensor(flow, FLOW_INPUT, order_at(order, (size_t)i), op_index, tensors->objects[i],
+                      tensors->numbers[i] + 1, 0);
+    flow->last_call = op_index;
+}
+
+/* Write which tensors a call has returned, also in a sequence. */
+static void flow_out(ProbeState *state, PyObject *result, uint64_t op_index)
+{
+    Stream *flow = flow_of(state);
+    uint64_t place = 0;
+    if (flow == NULL)
+        return;
+    if ((PyObject *)Py_TYPE(result) == state->tensor) {
+        stream_tensor(flow, FLOW_OUTPUT, 0, op_index, result, 0, 0);
+    } else if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(result); i++) {
+            PyObject *live = PySequence_Fast_GET_ITEM(result, i);
+            if ((PyObject *)Py_TYPE(live) == state->tensor)
+                stream_tensor(flow, FLOW_OUTPUT, place++, op_index, live, 0, 0);
+        }
+    }
+}
+
 /* Write the entry of a call's record and return the record; NULL if that is not possible. */
 static char *begin_record(FastPath *self, const TensorIds *tensors, uint64_t word,
-                          PyObject **window)
+                          PyObject **window, uint64_t *op_index)
 {
     ProbeState *state = self->state;
     PyObject *frame = find_frame(self);
@@ -878,7 +682,7 @@ static char *begin_record(FastPath *self, const TensorIds *tensors, uint64_t wor
     }
     int site = find_site(&state->recording, (PyFrameObject *)frame);
     int64_t scope = site < 0 ? -1 : recording_scope(&state->recording);
-    char *record = scope < 0 ? NULL : take_record(&state->recording, window);
+    char *record = scope < 0 ? NULL : take_record(&state->recording, window, op_index);
     if (record == NULL)
         return NULL;
     for (int i = 0; self->invalidates && i < tensors->count; i++)
@@ -895,24 +699,26 @@ static PyObject *fast_path_call(PyObject *callable, PyObject *const *values, siz
     if (names != NULL)
         args.named = PyTuple_GET_SIZE(names);
     TensorIds tensors;
-    uint64_t word = NO_WORD;
+    uint64_t word = NO_WORD, op_index = 0;
     PyObject *cached = NULL, *window = NULL;
     char *record = NULL;
     prefetch_record(&self->state->recording);
     if (is_outermost(self->state) && recording_refresh(&self->state->recording) == 0)
         cached = find_case(self, &tensors, &word, &args);
     if (cached != NULL)
-        record = begin_record(self, &tensors, word, &window);
+        record = begin_record(self, &tensors, word, &window, &op_index);
     if (record == NULL) {
         Py_XDECREF(cached);
         return call_fallback(self, &args);
     }
+    flow_in(self->state, &tensors, cached, op_index);
     PyObject *result = PyObject_Vectorcall(self->function, values, flags, names);
     uint64_t stopped = clock_ns();
     if (result == NULL) {
         write_exit(record, stopped, number_of_error(&self->state->recording), RAISED);
     } else {
         uint32_t outputs = number_of_outputs(self, cached, result, &args);
+        flow_out(self->state, result, op_index);
         write_exit(record, stopped, outputs, RETURNED);
         if (PyErr_Occurred())
             Py_CLEAR(result);
@@ -1045,7 +851,7 @@ static PyTypeObject FastPathType = {
 
 #define SHARED(VISIT)                                                                             \
     VISIT(tensor) VISIT(id_of) VISIT(spec_of) VISIT(tensor_parts) VISIT(object_parts) VISIT(rules) \
-    VISIT(have_own_buffers)
+    VISIT(have_own_buffers) VISIT(flow)
 
 static int state_traverse(ProbeState *self, visitproc visit, void *arg)
 {
@@ -1072,15 +878,17 @@ static PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     static char *names[] = {"shared",           "cached_case", "tensor_parts", "object_parts",
                             "rules",            "tensor",      "spec_of",      "id_of",
                             "have_own_buffers", "current",     "sites",        "site_of",
-                            "outputs",          "error",       NULL};
+                            "outputs",          "error",       "flow",         NULL};
     ProbeState given;
     Recording *recording = &given.recording;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OO!O!O!O!OOOOOO!OOO", names, &recording->shared, &PyType_Type,
+            args, kwargs, "OO!O!O!O!OOOOOO!OOOO", names, &recording->shared, &PyType_Type,
             &recording->cached_case, &IntTableType, &given.tensor_parts, &IntTableType,
             &given.object_parts, &PyDict_Type, &given.rules, &given.tensor, &given.spec_of,
             &given.id_of, &given.have_own_buffers, &recording->current, &PyDict_Type,
-            &recording->sites, &recording->site_of, &recording->outputs, &recording->error))
+            &recording->sites, &recording->site_of, &recording->outputs, &recording->error,
+            &given.flow) ||
+        !is_stream(given.flow))
         return NULL;
     ProbeState *self = (ProbeState *)type->tp_alloc(type, 0);
     if (self == NULL)
@@ -1119,7 +927,7 @@ PyMODINIT_FUNC PyInit__fast_path(void)
     if (str_doc == NULL)
         return NULL;
     PyObject *made = PyModule_Create(&module);
-    if (made == NULL || add_type(made, "IntTable", &IntTableType) < 0 ||
+    if (made == NULL || add_type(made, "IntTable", &IntTableType) < 0 || add_stream(made) < 0 ||
         add_type(made, "ProbeState", &ProbeStateType) < 0 ||
         add_type(made, "FastPath", &FastPathType) < 0 || add_layout(made) < 0) {
         Py_XDECREF(made);

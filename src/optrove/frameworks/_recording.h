@@ -26,7 +26,7 @@
 #define INTERNAL_CODE -2
 #define UNKNOWN_CODE -3
 
-static PyObject *str_memory, *str_places, *get_frame;
+static PyObject *str_memory, *str_places, *str_first, *get_frame;
 
 /* The site of an instruction. The code is not owned: the Python side keeps it alive until it
    replaces the cached cases, and that also clears these sites. */
@@ -35,10 +35,12 @@ typedef struct {
     int instruction, number;
 } Site;
 
-/* The window that records are written to; ``next`` is the offset after the last record taken. */
+/* The window that records are written to, which begins with the record ``first``; ``next`` is the
+   offset after the last record taken. */
 typedef struct {
     PyObject *window, *places;
     char *memory;
+    uint64_t first;
     Py_ssize_t next, length;
     Py_buffer buffer;
 } JournalWindow;
@@ -49,7 +51,7 @@ typedef struct {
 typedef struct {
     PyObject *shared, *cases, *scope;
     uint32_t scope_number, generation;
-    Py_ssize_t window_offset, cases_offset, scope_offset, word_offset;
+    Py_ssize_t window_offset, cases_offset, scope_offset, word_offset, order_offset;
     JournalWindow journal;
     PyObject *current, *sites, *site_of, *outputs, *error, *cached_case;
     Site recent_sites[SITES];
@@ -106,8 +108,12 @@ static int recording_map_window(Recording *recording, PyObject *window)
     JournalWindow journal = {0};
     if (memory != NULL)
         journal.places = PyObject_GetAttr(window, str_places);
-    int failed = journal.places == NULL || !PyIter_Check(journal.places) ||
+    PyObject *first = journal.places == NULL ? NULL : PyObject_GetAttr(window, str_first);
+    if (first != NULL)
+        journal.first = PyLong_AsUnsignedLongLong(first);
+    int failed = first == NULL || PyErr_Occurred() || !PyIter_Check(journal.places) ||
                  PyObject_GetBuffer(memory, &journal.buffer, PyBUF_WRITABLE) < 0;
+    Py_XDECREF(first);
     Py_XDECREF(memory);
     if (failed) {
         Py_XDECREF(journal.places);
@@ -172,13 +178,14 @@ static inline int64_t recording_scope(Recording *recording)
     return recording->scope_number;
 }
 
-/* Return the memory of a free record and the window that keeps it mapped, owned; NULL when the
-   window is full or gone. */
-static char *take_record(Recording *recording, PyObject **window)
+/* Return the memory of a free record, its op_index, and the window that keeps it mapped, owned;
+   NULL when the window is full or gone. */
+static char *take_record(Recording *recording, PyObject **window, uint64_t *op_index)
 {
     /* Other threads may replace the window while the offset is released. */
     PyObject *owner = recording->journal.window, *places = recording->journal.places;
     char *memory = recording->journal.memory;
+    uint64_t first = recording->journal.first;
     Py_ssize_t length = recording->journal.length, offset = -1;
     if (owner == NULL)
         return NULL;
@@ -196,6 +203,7 @@ static char *take_record(Recording *recording, PyObject **window)
     }
     recording->journal.next = offset + RECORD_SIZE;
     *window = owner;
+    *op_index = first + (uint64_t)(offset / RECORD_SIZE);
     return memory + offset;
 }
 
@@ -357,7 +365,8 @@ static int recording_take(Recording *recording, const Recording *given)
     } wanted[] = {{&recording->window_offset, shared, "window"},
                   {&recording->cases_offset, shared, "cached_cases"},
                   {&recording->scope_offset, shared, "scope"},
-                  {&recording->word_offset, cached, "word"}};
+                  {&recording->word_offset, cached, "word"},
+                  {&recording->order_offset, cached, "order"}};
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
         if ((*wanted[i].offset = slot_offset(wanted[i].type, wanted[i].name)) < 0)
             return -1;
@@ -391,7 +400,9 @@ static int recording_prepare(void)
 {
     str_memory = PyUnicode_InternFromString("memory");
     str_places = PyUnicode_InternFromString("places");
+    str_first = PyUnicode_InternFromString("first");
     get_frame = PySys_GetObject("_getframe");
     Py_XINCREF(get_frame);
-    return str_memory == NULL || str_places == NULL || get_frame == NULL ? -1 : 0;
+    return str_memory == NULL || str_places == NULL || str_first == NULL || get_frame == NULL ? -1
+                                                                                             : 0;
 }

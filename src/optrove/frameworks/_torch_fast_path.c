@@ -11,6 +11,7 @@
    of a tensor; the Python side finds out where these are stored and passes the offsets, after it
    has checked them (frameworks/torch/fast_path.py). */
 
+#include "_flow.h"
 #include "_recording.h"
 
 #define MAX_WORDS 65536
@@ -73,7 +74,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     Recording recording;
-    PyObject *resolve, *fallback, *muted;
+    PyObject *resolve, *fallback, *muted, *flow;
     PyObject *tensor, *parameter, *overload, *device, *symbols, *has_mode, *requires_grad;
     PyCFunction has_mode_function;
     PyGetSetDef *requires_grad_getter;
@@ -591,14 +592,14 @@ static PyObject *call_fallback(Dispatch *self, PyObject *const *values, PyObject
 
 /* Write the entry of a call's record and return the record; NULL if that is not possible. */
 static char *begin_record(Dispatch *self, const KnownCall *call, uint64_t parent, uint64_t depth,
-                          PyObject **window)
+                          PyObject **window, uint64_t *op_index)
 {
     Recording *recording = &self->recording;
     PyFrameObject *frame = PyEval_GetFrame();
     Py_XINCREF(frame);
     int site = frame == NULL ? 0 : find_site(recording, frame);
     int64_t scope = site < 0 ? -1 : recording_scope(recording);
-    char *record = scope < 0 ? NULL : take_record(recording, window);
+    char *record = scope < 0 ? NULL : take_record(recording, window, op_index);
     if (record == NULL)
         return NULL;
     if (parent != 0)
@@ -647,9 +648,32 @@ static KnownCall *recognize(Dispatch *self, Operation *operation, TensorRefs *re
     return call;
 }
 
-static PyObject *run_recorded(Dispatch *self, KnownCall *call, char *record, TensorRefs *refs,
-                              PyObject *args, PyObject *kwargs)
+/* Write which tensors a call gets. */
+static void flow_in(Dispatch *self, const KnownCall *call, const TensorRefs *refs,
+                    uint64_t op_index)
 {
+    Stream *flow = (Stream *)self->flow;
+    PyObject *order = field(call->cached, self->recording.order_offset);
+    for (size_t i = 0; i < refs->count; i++)
+        stream_tensor(flow, FLOW_INPUT, order_at(order, i), op_index, refs->items[i].object, 0,
+                      refs->items[i].storage + 1);
+    flow->last_call = op_index;
+}
+
+/* Write which tensors a call has returned: those after the first ones, of the arguments. */
+static void flow_out(Dispatch *self, const TensorRefs *refs, size_t first, uint64_t op_index)
+{
+    for (size_t i = first; i < refs->count; i++)
+        stream_tensor((Stream *)self->flow, FLOW_OUTPUT, i - first, op_index,
+                      refs->items[i].object, 0, refs->items[i].storage + 1);
+}
+
+static PyObject *run_recorded(Dispatch *self, KnownCall *call, char *record, uint64_t op_index,
+                              TensorRefs *refs, PyObject *args, PyObject *kwargs)
+{
+    size_t given = refs->count;
+    if (self->flow != Py_None)
+        flow_in(self, call, refs, op_index);
     PyObject *result = PyObject_Call(call->operation->run, args, kwargs);
     uint64_t stopped = clock_ns();
     if (result == NULL) {
@@ -657,6 +681,8 @@ static PyObject *run_recorded(Dispatch *self, KnownCall *call, char *record, Ten
         return NULL;
     }
     uint32_t outputs = number_of_outputs(self, call, result, refs, args, kwargs);
+    if (self->flow != Py_None)
+        flow_out(self, refs, given, op_index);
     write_exit(record, stopped, outputs, RETURNED);
     if (PyErr_Occurred())
         Py_CLEAR(result);
@@ -694,11 +720,13 @@ static PyObject *dispatch_call(PyObject *callable, PyObject *const *values, size
     prefetch_record(&self->recording);
     KnownCall *call = recognize(self, operation, &refs, args, kwargs);
     PyObject *window = NULL, *result;
-    char *record = call == NULL ? NULL : begin_record(self, call, parent, depth, &window);
+    uint64_t op_index = 0;
+    char *record =
+        call == NULL ? NULL : begin_record(self, call, parent, depth, &window, &op_index);
     if (record == NULL)
         result = call_fallback(self, values, kwargs);
     else
-        result = run_recorded(self, call, record, &refs, args, kwargs);
+        result = run_recorded(self, call, record, op_index, &refs, args, kwargs);
     /* The window kept the memory mapped, even if it was replaced meanwhile. */
     Py_XDECREF(window);
     if (call != NULL)
@@ -708,7 +736,8 @@ static PyObject *dispatch_call(PyObject *callable, PyObject *const *values, size
 }
 
 #define OWNED(VISIT)                                                                              \
-    VISIT(resolve) VISIT(fallback) VISIT(muted) VISIT(tensor) VISIT(parameter) VISIT(overload)    \
+    VISIT(resolve) VISIT(fallback) VISIT(muted) VISIT(flow) VISIT(tensor) VISIT(parameter)        \
+    VISIT(overload)                                                                               \
     VISIT(device) VISIT(symbols) VISIT(has_mode) VISIT(requires_grad)
 
 static int dispatch_traverse(Dispatch *self, visitproc visit, void *arg)
@@ -795,19 +824,21 @@ static PyObject *dispatch_new(PyTypeObject *type, PyObject *args, PyObject *kwar
                             "outputs",   "error",       "resolve",       "fallback", "muted",
                             "tensor",    "parameter",   "overload",      "device",   "symbols",
                             "has_mode",  "requires_grad", "implementation_offset",
-                            "keys_offset", "storage_offset", "virtual_table", "functions", NULL};
+                            "keys_offset", "storage_offset", "virtual_table", "functions",
+                            "flow", NULL};
     Dispatch given;
     Recording *recording = &given.recording;
     PyObject *functions;
     unsigned long long virtual_table;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OO!OO!OOOOOOOOOOO!OOnnnKO!", names, &recording->shared, &PyType_Type,
+            args, kwargs, "OO!OO!OOOOOOOOOOO!OOnnnKO!O", names, &recording->shared, &PyType_Type,
             &recording->cached_case, &recording->current, &PyDict_Type, &recording->sites,
             &recording->site_of, &recording->outputs, &recording->error, &given.resolve,
             &given.fallback, &given.muted, &given.tensor, &given.parameter, &given.overload,
             &given.device, &PyTuple_Type, &given.symbols, &given.has_mode, &given.requires_grad,
             &given.implementation_offset, &given.keys_offset, &given.storage_offset,
-            &virtual_table, &PyTuple_Type, &functions))
+            &virtual_table, &PyTuple_Type, &functions, &given.flow) ||
+        !is_stream(given.flow))
         return NULL;
     Dispatch *self = (Dispatch *)type->tp_alloc(type, 0);
     if (self == NULL)
@@ -902,7 +933,8 @@ PyMODINIT_FUNC PyInit__torch_fast_path(void)
     if (str_op == NULL || str_key == NULL || recording_prepare() < 0)
         return NULL;
     PyObject *made = PyModule_Create(&module);
-    if (made == NULL || add_type(made, "Dispatch", &DispatchType) < 0 || add_layout(made) < 0) {
+    if (made == NULL || add_type(made, "Dispatch", &DispatchType) < 0 ||
+        add_stream(made) < 0 || add_layout(made) < 0) {
         Py_XDECREF(made);
         return NULL;
     }

@@ -35,6 +35,37 @@ CallKey: TypeAlias = Callable[[Arguments, Keywords], Hashable]
 ResultKey: TypeAlias = Callable[["CachedCase", Any, Call], Hashable]
 
 
+class FlowStream(Protocol):
+    """Writes the tensors of calls: ``Stream`` of a C extension, or ``PythonStream``."""
+
+    lost: int
+
+    def enter(self, op_index: int, order: bytes, tensors: Arguments, /) -> None:
+        """Write that a call begins with tensors, which have these identities in its case."""
+
+    def leave(self, op_index: int, tensors: Arguments, /) -> None:
+        """Write that a call has returned tensors."""
+
+    def restart(self, next_window: Callable[[], Any] | None, /) -> None:
+        """Forget all tensors and write into other windows from now on."""
+
+    def close(self) -> None:
+        """Write nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowProbe:
+    """How the flow of one framework's tensors is recorded.
+
+    ``tensors`` returns the tensors in an object, in their order, and ``key`` the key by which a
+    Describer knows a tensor.
+    """
+
+    stream: FlowStream
+    tensors: Callable[[Any], list[Any]]
+    key: Callable[[Any], Hashable]
+
+
 @dataclass(slots=True)
 class ObservedOp:
     """One operation as the recorder sees it.
@@ -42,7 +73,8 @@ class ObservedOp:
     ``bind`` maps arguments to parameter names. ``key`` returns a key that all calls of one Case
     share, or None; ``result_key`` a key that equal results of calls with one key share. A
     ``composite`` operation may call others, which are recorded as its children. An operation
-    ``reads`` if it returns the values of a tensor, which are not recorded.
+    ``reads`` if it returns the values of a tensor, which are not recorded. ``flow`` is there if
+    the flow of tensors is recorded.
     """
 
     op: str
@@ -51,6 +83,7 @@ class ObservedOp:
     result_key: ResultKey
     composite: bool
     reads: bool = False
+    flow: FlowProbe | None = None
 
 
 class CachedCase:
@@ -61,6 +94,8 @@ class CachedCase:
     last result and that result's part; together with its number it becomes ``usual``. ``elements``
     are the same for each tensor of the last result. If that was a sequence of tensors only,
     ``elements`` replace the comparison, the part is SEQUENCE, and ``key`` is the result's key.
+    ``order`` has the identities, in the case, of the tensors of a call in the order in which they
+    are passed, as 16 bits each; it is empty if the flow of tensors is not recorded.
     """
 
     __slots__ = (
@@ -70,6 +105,7 @@ class CachedCase:
         "key",
         "kind",
         "number",
+        "order",
         "outputs",
         "pending",
         "usual",
@@ -80,6 +116,7 @@ class CachedCase:
         self.number = number
         self.kind = kind
         self.word = word
+        self.order = b""
         self.case: Case | None = None
         self.case_id: str | None = None
         self.outputs: dict[Hashable, int] = {}
@@ -163,6 +200,13 @@ class Listener(Protocol):
     """Receives every call of a probe. None of its methods raises."""
 
     @property
+    def flow_windows(self) -> Callable[[], Any] | None:
+        """Returns windows for the flow of tensors; None if that is not recorded."""
+
+    def add_flow(self, stream: FlowStream) -> None:
+        """Close a stream with the recording."""
+
+    @property
     def fast_path_state(self) -> FastPathState | None:
         """The state of a fast path; None if every call has to come by ``begin`` and ``end``."""
 
@@ -210,6 +254,7 @@ class SingleCallRecorder:
     """
 
     fast_path_state = None
+    flow_windows = None
 
     def __init__(self, tables: Callable[[], Tables]) -> None:
         self.cache = DescriptionCache()
@@ -230,6 +275,9 @@ class SingleCallRecorder:
         for action in self.tidy:
             action()
         return seen
+
+    def add_flow(self, stream: FlowStream) -> None:
+        """Never called: the flow of tensors is not recorded."""
 
     def remember(self, recall: Callable[[Any], Any]) -> None:
         """Ignore known descriptions of tensors: each call is described in full."""

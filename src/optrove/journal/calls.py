@@ -33,6 +33,11 @@ numbers vary:
      "numbers": {number of the case: [value, ...]},
      "families": {number of the case: [cases, calls, [[path, values, lowest, highest], ...]]}
 
+and, where the flow of tensors was recorded, its entries (see ``flow.py``): the differences of
+their first words and of their second ones, as byte planes, compressed, in base 64:
+
+     "flow": {"1": text}
+
 The dictionary of an import, which has no blocks, also has the configurations of the file as they
 were written, each as a JSON text:
 
@@ -41,18 +46,21 @@ were written, each as a JSON text:
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import sys
 import zlib
 from array import array
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate, islice, starmap
 from operator import sub
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from optrove.errors import BadData
 from optrove.journal import format as layout
+from optrove.journal.flow import entry_of, words_of
+from optrove.model.flow import flow_of
 from optrove.model.records import Call, CallOutcome, CallSite, Scope
 from optrove.model.trove import CallBlock, CaseFamily, VariedNumber
 from optrove.serializer.text import Json, found, read, write
@@ -61,6 +69,7 @@ from optrove.serializer.wire import decode, encode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from optrove.model.flow import Flow, FlowEntry
     from optrove.model.values import Value
 
 T = TypeVar("T")
@@ -80,7 +89,8 @@ CONFIGURATIONS: Final = "configurations"
 PLACES: Final = "places"
 NUMBERS: Final = "numbers"
 FAMILIES: Final = "families"
-_OPTIONAL: Final = (PLACES, NUMBERS, FAMILIES, CONFIGURATIONS)
+FLOW: Final = "flow"
+_OPTIONAL: Final = (PLACES, NUMBERS, FAMILIES, CONFIGURATIONS, FLOW)
 
 _CODES: Final = "QqQQIIII"
 _LEVEL: Final = 1
@@ -293,6 +303,35 @@ def families_of(dictionary: bytes) -> Iterator[tuple[str, CaseFamily]]:
         yield cases[number], CaseFamily(others, calls, numbers)
 
 
+def flow_in(dictionary: bytes) -> Flow | None:
+    """Return the flow of a journal's tensors; None if it was not recorded."""
+    found = dict(Dictionary(dictionary).table(FLOW))
+    return flow_of(unpack_flow(_typed(found["1"], str))) if found else None
+
+
+def pack_flow(entries: Iterable[FlowEntry]) -> str:
+    """Return the entries of a flow in packed form."""
+    pairs = [words_of(each) for each in entries]
+    columns = ([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+    steps = [[*each[:1], *map(sub, each[1:], each)] for each in columns]
+    planes = b"".join(_planes("q", each) for each in steps)
+    return base64.b64encode(zlib.compress(planes, _LEVEL)).decode("ascii")
+
+
+def unpack_flow(packed: str) -> Iterator[FlowEntry]:
+    """Yield the entries that ``pack_flow`` has packed; BadData for anything else."""
+    try:
+        planes = memoryview(zlib.decompress(base64.b64decode(packed, validate=True)))
+    except (ValueError, zlib.error) as error:
+        raise _bad(f"its flow cannot be unpacked: {error}") from error
+    count, rest = divmod(len(planes), 16)
+    if rest:
+        raise _bad(f"{len(planes)} bytes of flow are not a number of entries")
+    halves = (planes[: 8 * count], planes[8 * count :])
+    words, numbers = (accumulate(_column(half, count, "q")) for half in halves)
+    return starmap(entry_of, zip(words, numbers, strict=True))
+
+
 class Dictionary:
     """The objects that the calls of one journal refer to by number, each created once."""
 
@@ -498,7 +537,7 @@ def rewritten(packed: bytes, changes: TableChanges) -> bytes:
     }
     others = {
         name: {int(number): write(entry) for number, entry in dictionary.table(name)}
-        for name in (PLACES, NUMBERS, FAMILIES)
+        for name in (PLACES, NUMBERS, FAMILIES, FLOW)
     }
     others[CONFIGURATIONS] = hashes
     return pack_dictionary(

@@ -1,7 +1,8 @@
 """The layout of journal files, and the lock of a journal that is being written.
 
-A traced process writes two files, ``NAME.lines`` and ``NAME.calls``, and a third one,
-``NAME.configs``, if it makes calls with arguments from a run configuration.
+A traced process writes two files, ``NAME.lines`` and ``NAME.calls``; a third one, ``NAME.configs``,
+if it makes calls with arguments from a run configuration; and ``NAME.flow`` if the flow of tensors
+is recorded (see ``flow.py``).
 
 ``NAME.lines`` is JSON Lines, appended and never changed. A line defines a number before anything
 refers to it; each kind counts from one, and zero stands for nothing.

@@ -27,6 +27,7 @@ from optrove.journal import format as layout
 from optrove.journal.calls import (
     BLOCK_CALLS,
     FAMILIES,
+    FLOW,
     MAX_CLOCK,
     NUMBERS,
     PLACES,
@@ -37,8 +38,10 @@ from optrove.journal.calls import (
     columns_of,
     pack,
     pack_dictionary,
+    pack_flow,
 )
 from optrove.journal.families import Family, exact_call, find_families
+from optrove.journal.flow import read_entries
 from optrove.model.records import Run, TestResult
 from optrove.serializer.described import (
     Part,
@@ -152,6 +155,7 @@ class JournalReader:
         self.capsules: Mapping[int, dict[str, Json]] = self._lines.capsules
         self.capsule_counts: dict[str, Json] = self._lines.capsule_counts
         self.size = self._lines.size
+        self._entries = tuple(read_entries(lines))
         self._check_references()
         self._ids: dict[int, str] = {}
         self._families: tuple[Family, ...] = ()
@@ -278,6 +282,8 @@ class JournalReader:
             if lines.places:
                 tables[PLACES] = lines.places
             tables |= self._family_tables()
+            if self._entries:
+                tables[FLOW] = {1: write(pack_flow(self._entries))}
             self._dictionary = pack_dictionary({"version": VERSION, **numbers}, tables)
         return self._dictionary
 
@@ -315,6 +321,11 @@ class JournalReader:
             for op_index, row in self._calls.in_flight:
                 call = known.call(op_index, row, self._run_id)
                 yield exact_call(call, case_of(self.case_named(call.case_id).content))
+
+    @property
+    def has_flow(self) -> bool:
+        """Whether the flow of tensors was recorded."""
+        return bool(self._entries)
 
     @property
     def _run_id(self) -> str:

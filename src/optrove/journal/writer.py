@@ -18,12 +18,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from errno import ENOSPC
+from errno import EBADF, ENOSPC
 from operator import length_hint
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from optrove.errors import UnusableJournal
+from optrove.journal.flow import FLOW, FLOW_MAGIC
+from optrove.journal.flow import WINDOW_SIZE as FLOW_WINDOW_SIZE
 from optrove.journal.format import (
     CALLS,
     CONFIGS,
@@ -100,7 +102,8 @@ class Journal:
         self.process = process
         self.path = directory / f"{self.started_ns:020}-{os.getpid()}"
         self._lock = Lock()
-        self._lines = self._calls = self._configs = _CLOSED
+        self._lines = self._calls = self._configs = self._flow = _CLOSED
+        self._flow_windows = 0
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._calls = self._create(CALLS, os.O_RDWR)
@@ -152,6 +155,19 @@ class Journal:
             os.posix_fallocate(self._configs, offset, size)
             return mmap.mmap(self._configs, size, offset=offset)
 
+    def map_flow(self) -> mmap.mmap:
+        """Return the next part of the file for the flow of tensors; OSError on a full disk."""
+        with self._lock:
+            if self._lines == _CLOSED:
+                raise OSError(EBADF, "the journal is closed")
+            if self._flow == _CLOSED:
+                self._flow = self._create(FLOW, os.O_RDWR)
+                os.write(self._flow, FLOW_MAGIC.ljust(HEADER_SIZE, b"\0"))
+            offset = HEADER_SIZE + self._flow_windows * FLOW_WINDOW_SIZE
+            os.posix_fallocate(self._flow, offset, FLOW_WINDOW_SIZE)
+            self._flow_windows += 1
+            return mmap.mmap(self._flow, FLOW_WINDOW_SIZE, offset=offset)
+
     def close(self) -> None:
         """Close the files; records of calls that have not ended stay unfinished."""
         with self._lock:
@@ -165,9 +181,9 @@ class Journal:
         self._close_files()
 
     def _close_files(self) -> None:
-        files = (self._lines, self._calls, self._configs)
+        files = (self._lines, self._calls, self._configs, self._flow)
         # Other files may get these numbers, and another thread may still be writing.
-        self._lines = self._calls = self._configs = _CLOSED
+        self._lines = self._calls = self._configs = self._flow = _CLOSED
         for number in files:
             if number != _CLOSED:
                 os.close(number)

@@ -89,6 +89,10 @@ _FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "SIZE",
         "help": "the most bytes that capsules of a run may take (default 1GB)",
     },
+    "--optrove-flow": {
+        "action": "store_true",
+        "help": "record which output became which input, for replays of many calls",
+    },
     # The options that `optrove trace` passes to pytest.
     "--optrove-journal": {"metavar": "DIR", "help": argparse.SUPPRESS},
     "--optrove-run-id": {"metavar": "ID", "help": argparse.SUPPRESS},

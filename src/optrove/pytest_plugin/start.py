@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _WITH_VALUES = ("trace_params_with_values", "optrove_params_values")
 # Options that change a trace, but do not start one.
-_TUNING = ("backend", "level", "include", "exclude", "model", "capsule")
+_TUNING = ("backend", "level", "include", "exclude", "model", "capsule", "flow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,7 @@ def trace_request(config: pytest.Config) -> TraceRequest | None:
             sketch=bool(_given(options, "optrove_sketch")),
             capsule=tuple(_given(options, "optrove_capsule") or ()),
             capsule_limit=_given(options, "optrove_capsule_limit"),
+            flow=bool(_given(options, "optrove_flow")),
         ),
         params=bool(_given(options, "trace_params")),
         params_keep=bool(_given(options, "trace_params_keep")),

@@ -262,6 +262,7 @@ def _flags(request: Request, directory: Path, prefix: str) -> list[str]:
         "shadow": request.shadow,
         "params-values": options.params_values,
         "sketch": options.sketch,
+        "flow": options.flow,
     }
     return [
         *(f"--{prefix}{name}={value}" for name, value in given.items() if value is not None),

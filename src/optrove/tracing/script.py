@@ -77,6 +77,7 @@ def _prepare(options: Namespace, exit_codes: Sequence[int]) -> None:
         sketch=options.sketch,
         capsule=tuple(options.capsule),
         capsule_limit=options.capsule_limit,
+        flow=options.flow,
     )
     tracing = asked.tracing(options.journal, with_board(run))
     tracing.start()
@@ -148,6 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sketch", action="store_true")
     parser.add_argument("--capsule", action="append", default=[])
     parser.add_argument("--capsule-limit")
+    parser.add_argument("--flow", action="store_true")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     return parser

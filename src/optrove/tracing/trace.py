@@ -50,6 +50,7 @@ class TraceOptions:
     level: str = ATEN
     capsule: tuple[str, ...] = ()
     capsule_limit: str | None = None
+    flow: bool = False
 
     def sinks(self) -> list[Sink]:
         """Return the sinks of these options; UnusableResults if a file cannot be opened."""
@@ -82,6 +83,7 @@ class TraceOptions:
             sinks=(*self.sinks(), *sinks),
             process=process,
             capsules=capsule_choice(self.capsule, self.capsule_limit),
+            flow=self.flow,
             meanwhile=partial(traced_children, self),
         )
 
@@ -122,6 +124,7 @@ def trace(  # noqa: PLR0913 - the options of the command
     level: str = ATEN,
     capsule: Sequence[str] = (),
     capsule_limit: str | None = None,
+    flow: bool = False,
 ) -> Iterator[Trace]:
     """Record every op call that is made inside the block, in any thread.
 
@@ -133,6 +136,7 @@ def trace(  # noqa: PLR0913 - the options of the command
     some fast paths.
     ``capsule`` names the calls whose tensors are kept with their values: ops, cases, ``worst``,
     ``first``, ``every:N`` or ``all``; ``capsule_limit`` is a size such as ``500MB``.
+    ``flow`` records which output became which input, so that stretches of calls can be replayed.
     AlreadyTracing when the process is being traced.
 
     >>> import optrove
@@ -150,6 +154,7 @@ def trace(  # noqa: PLR0913 - the options of the command
         level=level,
         capsule=(capsule,) if isinstance(capsule, str) else tuple(capsule),
         capsule_limit=capsule_limit,
+        flow=flow,
     )
     run = new_run(_program(), sys.argv, model=model)
     place = located(None if store is None else str(store))

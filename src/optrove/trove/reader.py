@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from optrove.journal.calls import TimelineCall
+    from optrove.model.flow import Flow
     from optrove.model.ops import Counting
     from optrove.model.records import Call, Counts, Query
     from optrove.trove.database import Connection
@@ -966,6 +967,17 @@ class TroveReader(OpenedTrove):
                     rows = self._all(BLOCKS, key=key)
                     blocks = (CallBlock(first, calls, bytes(each)) for first, calls, each in rows)
                     yield from calls_of(bytes(dictionary), blocks, run_id)
+
+    def flows(self, run_id: str) -> dict[int, Flow]:
+        """Return the flow of tensors in the processes of a Run, where it was recorded."""
+        from optrove.journal.calls import Dictionary, flow_in
+
+        found = {}
+        for _, dictionary in list(self._all(DICTIONARIES, run_id=run_id)):
+            flow = None if dictionary is None else flow_in(bytes(dictionary))
+            if flow is not None:
+                found[Dictionary(bytes(dictionary)).numbers["process"]] = flow
+        return found
 
     def configurations(self, run_id: str) -> Iterator[tuple[str, int, str]]:
         """Yield the configurations of an imported Run: case id, count and text of each."""

@@ -16,12 +16,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.extensions import load_extension
 from optrove.frameworks.probe_protocol import CURRENT, MUTED, CachedCase
+from optrove.journal.flow import TORCH_NUMBERS, PythonStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import ModuleType
 
-    from optrove.frameworks.probe_protocol import FastPathState, Listener, ObservedOp
+    from optrove.frameworks.probe_protocol import (
+        FastPathState,
+        FlowStream,
+        Listener,
+        ObservedOp,
+    )
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -114,12 +120,36 @@ def _only(found: set[int]) -> int:
     return found.pop()
 
 
+def flow_stream(listener: Listener) -> FlowStream | None:
+    """Return a stream for the flow of torch's tensors; None if it is not recorded."""
+    if listener.flow_windows is None:
+        return None
+    stream: FlowStream = (PythonStream if _extension is None else _extension.Stream)(
+        next_window=listener.flow_windows,
+        number_of=None,
+        buffer_of=_storage,
+        first=TORCH_NUMBERS,
+        weak=True,
+    )
+    listener.add_flow(stream)
+    return stream
+
+
+def _storage(live: Any) -> int | None:
+    try:
+        number: int = live.untyped_storage()._cdata  # noqa: SLF001 - identifies a storage without reading it
+    except (NotImplementedError, RuntimeError):  # a sparse tensor, or another without a storage
+        return None
+    return number
+
+
 def native_dispatch(
     torch: ModuleType,
     listener: Listener,
     state: FastPathState,
     resolve: Callable[[Any], ObservedOp | None],
     fallback: Callable[..., Any],
+    flow: FlowStream | None = None,
 ) -> Any:
     """Return the ``__torch_dispatch__`` of a mode in C; None if calls have to go to ``fallback``.
 
@@ -139,6 +169,7 @@ def native_dispatch(
             resolve=resolve,
             fallback=fallback,
             muted=MUTED,
+            flow=flow,
             **_facts_of(torch),
         )
         _check(torch, dispatch)

@@ -55,8 +55,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from optrove.frameworks.argument_names import bind_by_place, bind_by_signature
 from optrove.frameworks.fingerprints import Fingerprints, NoFingerprint, Rule
 from optrove.frameworks.installed import loaded_tables
-from optrove.frameworks.probe_protocol import ATEN, CURRENT, MUTED, ObservedOp
-from optrove.frameworks.torch.fast_path import native_dispatch
+from optrove.frameworks.probe_protocol import ATEN, CURRENT, MUTED, FlowProbe, ObservedOp
+from optrove.frameworks.torch.fast_path import flow_stream, native_dispatch
 from optrove.serializer.describe import DescriptionCache
 
 if TYPE_CHECKING:
@@ -337,10 +337,14 @@ class TorchFingerprints(Fingerprints):
 
     def _places(self, call: Call) -> tuple[list[int], list[Hashable]]:
         """Return the ids and storages of a call's tensors."""
-        tensors: list[Any] = []
-        self._collect(tensors, call[0])
-        self._collect(tensors, call[1])
+        tensors = self.tensors(call)
         return [id(live) for live in tensors], _storages(tensors)
+
+    def tensors(self, live: Any) -> list[Any]:
+        """Return the tensors in nested sequences and mappings, in their order."""
+        found: list[Any] = []
+        self._collect(found, live)
+        return found
 
     def tidy(self) -> None:
         """Bound the memory; the numbers of facts are never reused."""
@@ -400,6 +404,11 @@ class TorchFingerprints(Fingerprints):
         self.add(key, live.start)
         self.add(key, live.stop)
         self.add(key, live.step)
+
+
+def named_key(live: Any) -> Hashable:
+    """Return the key by which a Describer knows a tensor."""
+    return "torch.Tensor", id(live)
 
 
 def _sharing(ids: list[int], storages: list[Hashable], first: int) -> Hashable:
@@ -479,7 +488,10 @@ class ObservedOps:
     operations of each namespace that is not torch's own, None if it is unknown.
     """
 
-    def __init__(self, torch: ModuleType, fingerprints: TorchFingerprints) -> None:
+    def __init__(
+        self, torch: ModuleType, fingerprints: TorchFingerprints, flow: FlowProbe | None = None
+    ) -> None:
+        self._flow = flow
         self.functions: dict[Any, ObservedOp | None] = {}
         self.operations: dict[Any, ObservedOp | None] = {}
         self.nesting: set[Any] = set()
@@ -562,7 +574,7 @@ class ObservedOps:
     def _observed_op(self, op: str, bind: Any, *, composite: bool) -> ObservedOp:
         fingerprints = self._fingerprints
         key = partial(fingerprints.call, op)
-        return ObservedOp(op, bind, key, fingerprints.result, composite=composite)
+        return ObservedOp(op, bind, key, fingerprints.result, composite=composite, flow=self._flow)
 
 
 _REGISTERED: Final = re.compile(r"registered at (.*\.py):\d+")
@@ -635,7 +647,11 @@ class TorchProbe:
         )
         self._torch = torch
         self._listener = listener
-        self._ops = ObservedOps(torch, self.fingerprints)
+        self._stream = flow_stream(listener)
+        flow = None
+        if self._stream is not None:
+            flow = FlowProbe(self._stream, self.fingerprints.tensors, named_key)
+        self._ops = ObservedOps(torch, self.fingerprints, flow)
         self._switch = _Switch()
         self._make = _mode_maker(torch, self, level)
         self._installed: _Modes | None = None
@@ -782,7 +798,9 @@ class TorchProbe:
 
         state = listener.fast_path_state
         if level == ATEN and state is not None:
-            native = native_dispatch(self._torch, listener, state, self._resolve, handle)
+            native = native_dispatch(
+                self._torch, listener, state, self._resolve, handle, self._stream
+            )
             if native is not None:
                 switch.native = native
                 return cast("Callable[..., Any]", native)

@@ -15,12 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from optrove.frameworks.extensions import load_extension
 from optrove.frameworks.probe_protocol import CURRENT, SEQUENCE, CachedCase
+from optrove.journal.flow import TTNN_NUMBERS, PythonStream
 from optrove.journal.format import ENTRY, EXIT, EXIT_OFFSET, RAISED, RETURNED
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from optrove.frameworks.probe_protocol import FastPathState, Listener, ObservedOp
+    from optrove.frameworks.probe_protocol import (
+        FastPathState,
+        FlowStream,
+        Listener,
+        ObservedOp,
+    )
     from optrove.frameworks.ttnn.probe.fingerprints import TtnnFingerprints
 
 __tracebackhide__ = True  # pytest shows the frames of the program, not those of this module
@@ -36,6 +42,23 @@ def is_native() -> bool:
 def int_table() -> MutableMapping[int, int]:
     """Return an empty mapping to integers other than zero, which the C extension can read."""
     return {} if _extension is None else _extension.IntTable()
+
+
+def flow_stream(listener: Listener, tensor: Any) -> FlowStream | None:
+    """Return a stream for the flow of ttnn's tensors; None if it is not recorded."""
+    if listener.flow_windows is None:
+        return None
+    stream: Any = (PythonStream if _extension is None else _extension.Stream)(
+        next_window=listener.flow_windows,
+        number_of=_getter(tensor, "tensor_id"),
+        buffer_of=tensor.buffer_unique_id,
+        first=TTNN_NUMBERS,
+        weak=False,
+    )
+    stream.watch(tensor)
+    listener.add_flow(stream)
+    found: FlowStream = stream
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +78,7 @@ class FastPaths:
         state: FastPathState,
         fingerprints: TtnnFingerprints,
         tensor: type,
+        flow: FlowStream | None = None,
     ) -> FastPaths:
         """Return the fast paths of a probe, in C if the extension is there."""
         native = None
@@ -74,6 +98,7 @@ class FastPaths:
                 site_of=listener.site,
                 outputs=listener.outputs,
                 error=listener.error,
+                flow=flow,
             )
         return cls(listener, state, fingerprints, tensor, native)
 

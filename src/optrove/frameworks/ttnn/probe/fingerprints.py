@@ -98,6 +98,11 @@ _NAME: Final = "ttnn.Tensor"
 _SEQUENCES: Final = frozenset({list, tuple})
 
 
+def named_key(live: Any) -> Hashable:
+    """Return the key by which a Describer knows a tensor."""
+    return _NAME, tensor_key(live)
+
+
 class TtnnFingerprints(Fingerprints):
     """The keys of ttnn's calls and results; ``tensor_parts`` are the parts of tensors in keys.
 
@@ -280,8 +285,7 @@ class TtnnFingerprints(Fingerprints):
         if not isinstance(spec, TensorSpec):
             return None
         # The same keys as the converter's, since both occur in one call.
-        tensor, storage = (_NAME, tensor_key(live)), (_NAME, storage_key(live))
-        return spec, tensor, storage, live.device()
+        return spec, named_key(live), (_NAME, storage_key(live)), live.device()
 
     def forget(self, live: Any) -> None:
         """Drop the part of a tensor that has changed."""

@@ -19,11 +19,11 @@ from inspect import unwrap
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from optrove.frameworks.probe_protocol import CURRENT, MUTED, ObservedOp
+from optrove.frameworks.probe_protocol import CURRENT, MUTED, FlowProbe, ObservedOp
 from optrove.frameworks.ttnn.execute.files import without_directories
 from optrove.frameworks.ttnn.probe.creation import Creations
-from optrove.frameworks.ttnn.probe.fast_path import FastPaths
-from optrove.frameworks.ttnn.probe.fingerprints import TtnnFingerprints, setter_patches
+from optrove.frameworks.ttnn.probe.fast_path import FastPaths, flow_stream, is_native
+from optrove.frameworks.ttnn.probe.fingerprints import TtnnFingerprints, named_key, setter_patches
 from optrove.frameworks.ttnn.probe.patching import PROBE_ATTRIBUTE, SHADOW_ATTRIBUTE
 from optrove.frameworks.ttnn.signatures import Signatures, bind_all, bind_overloads, overloads_of
 
@@ -88,9 +88,13 @@ class TtnnProbe:
         self._fingerprints = fingerprints
         self._signatures = Signatures()
         state = listener.fast_path_state
-        self._fast_paths = (
-            None if state is None else FastPaths.of(listener, state, fingerprints, ttnn.Tensor)
-        )
+        tensor = ttnn.Tensor
+        stream = flow_stream(listener, tensor)
+        self._fast_paths = None
+        # In Python, the fast path does not record the flow.
+        if state is not None and (stream is None or is_native()):
+            self._fast_paths = FastPaths.of(listener, state, fingerprints, tensor, stream)
+        self._flow = None if stream is None else FlowProbe(stream, fingerprints.tensors, named_key)
         self._new: list[tuple[Any, Any]] = []
 
     def patches(self) -> Iterator[tuple[Any, str, Any]]:
@@ -183,7 +187,9 @@ class TtnnProbe:
         fingerprints = self._fingerprints
         key = partial(fingerprints.call, op)
         reads = op in READING
-        return ObservedOp(op, bind, key, fingerprints.result, composite=composite, reads=reads)
+        return ObservedOp(
+            op, bind, key, fingerprints.result, composite=composite, reads=reads, flow=self._flow
+        )
 
     def _replacement(self, observed: ObservedOp, function: Any, *, frames: int) -> Any:
         record = self._record_any(observed, function)
