@@ -136,3 +136,111 @@ def test_the_command_and_the_plugin_record_the_flow(tmp_path):
         ask("trace", target, "--backend", "torch", "--flow", "--store", path)
         calls, _ = recorded(path)
         assert calls[-1][1].inputs.keys() == {0}
+
+
+def run_of(path):
+    return ask("runs", "--store", path, "--json")[0]["run_id"]
+
+
+MODEL = """
+import torch
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
+x = torch.randn(2, 8)
+for _ in range(2):
+    model(x).sum().backward()
+with torch.no_grad():
+    view = x[1:].t()
+    view.add_(1)
+    torch.cat([view, view * 2]).softmax(0)
+with torch.inference_mode():
+    model(x).reshape(4, 4).mul_(2)
+"""
+
+
+@pytest.fixture(scope="module")
+def model_trove(tmp_path_factory):
+    """A trove with a run of a model: training, views, writes in place, inference mode."""
+    directory = tmp_path_factory.mktemp("model")
+    (directory / "model.py").write_text(MODEL)
+    path = directory / "trove.db"
+    words = ("--backend", "torch", "--flow", "--capsule", "all", "--store", path)
+    ask("trace", directory / "model.py", *words)
+    return path
+
+
+def test_a_whole_run_is_executed_as_one_program_with_the_same_cases(model_trove):
+    words = ("replay", run_of(model_trove), "--calls", ":", "--store", model_trove, "--json")
+    answer = ask(*words)
+    assert answer["counts"] == {"passed": len(answer["calls"])}
+    assert answer["same_cases"] is answer["passed"] is True
+    assert answer["first_failure"] is None
+    assert all(call["case_id"] == call["replayed_case_id"] for call in answer["calls"])
+    assert {call["values"] for call in answer["calls"]} == {"capsule", "seed"}
+
+
+@pytest.mark.parametrize("words", [("--calls", "20:30"), ("--last", "10"), ("--calls", "70:")])
+def test_a_stretch_gets_its_inputs_from_outside(model_trove, words):
+    run = run_of(model_trove)
+    for values in ("capsule", "seed"):
+        answer = ask(*("replay", run, *words, "--values", values, "--store", model_trove, "--json"))
+        assert answer["passed"] is True
+        assert len(answer["calls"]) <= 10
+
+
+def test_the_calls_of_a_test_are_executed(tmp_path):
+    program = tmp_path / "test_program.py"
+    program.write_text(
+        "import torch\n"
+        "def test_one():\n    torch.relu(torch.ones(2))\n"
+        "def test_two():\n    torch.exp(torch.ones(2))\n"
+    )
+    path = tmp_path / "trove.db"
+    ask("trace", program, "--backend", "torch", "--flow", "--store", path)
+    with open_reader(place_of(str(path))) as reader:
+        (row,) = reader.runs()
+        tests = {call.test_id for call in reader.calls(row.run.id)}
+    second = next(each for each in tests if each.endswith("test_two"))
+    answer = ask("replay", run_of(path), "--test", second, "--store", path, "--json")
+    assert [call["op"] for call in answer["calls"]] == [
+        "torch.ops.aten.ones.default",
+        "torch.ops.aten.exp.default",
+    ]
+    assert {call["test"] for call in answer["calls"]} == {second}
+    words = ("replay", run_of(path), "--test", "no", "--store", path)
+    assert "test_two" in ask(*words, exit_code=2)
+
+
+def test_a_call_that_fails_ends_the_sequence(tmp_path):
+    path = tmp_path / "trove.db"
+    with optrove.trace(path, backend="torch", flow=True):
+        x = torch.ones(2, 3)
+        with pytest.raises(RuntimeError):
+            torch.mm(x, x)
+        torch.relu(x)
+    answer = ask("replay", run_of(path), "--calls", ":", "--store", path, "--json")
+    assert [call["outcome"] for call in answer["calls"]] == ["passed", "raised", "passed"]
+    assert answer["passed"] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--calls", "5"), "write A:B"),
+        (("--calls", "7:7"), "has no call"),
+        (("--calls", "1:2", "--last", "3"), "give one of"),
+        (("--calls", "1:2", "--all"), "leave out"),
+        (("--calls", "900:"), "its calls are 0 to"),
+    ],
+)
+def test_bad_choices_are_refused(model_trove, words, problem):
+    refused = ask("replay", run_of(model_trove), *words, "--store", model_trove, exit_code=2)
+    assert problem in refused
+
+
+def test_a_run_without_flow_says_how_to_record_it(tmp_path):
+    path = tmp_path / "trove.db"
+    with optrove.trace(path, backend="torch"):
+        torch.ones(2)
+    refused = ask("replay", run_of(path), "--last", "3", "--store", path, exit_code=2)
+    assert "trace it again with --flow" in refused

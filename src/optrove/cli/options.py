@@ -16,6 +16,7 @@ from optrove.settings import NUMERICS, Numerics, environment
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from optrove.replay.sequence import CallChoice
     from optrove.report.document import Node
     from optrove.trove.opening import Recovered
 
@@ -174,6 +175,58 @@ values_option = click.option(
     show_default=True,
     help="Inputs: made from the seed, or as a capsule has them.",
 )
+
+values_if_any_option = click.option(
+    "--values",
+    type=click.Choice(("seed", "capsule")),
+    help="Inputs: made from the seed, or as a capsule has them  [default: seed; for calls of a run "
+    "those of a capsule, where there is one]",
+)
+
+
+def _call_range(
+    _: click.Context, __: click.Parameter, given: str | None
+) -> tuple[int | None, int | None] | None:
+    """Return the ends of ``A:B``, each of which may be missing."""
+    if given is None:
+        return None
+    found = re.fullmatch(r"([0-9]{0,12}):([0-9]{0,12})", given.strip())
+    if found is None:
+        raise click.BadParameter("write A:B, such as 10:25, 10: or :25")
+    first, end = (int(each) if each else None for each in found.groups())
+    if first is not None and end is not None and end <= first:
+        raise click.BadParameter(f"{given} has no call: B is not among them")
+    return first, end
+
+
+calls_option = click.option(
+    "--calls",
+    "call_range",
+    metavar="A:B",
+    callback=_call_range,
+    help="The calls of a run from number A up to B, without B, as one program.",
+)
+sequence_options = together(
+    calls_option,
+    click.option("--test", "test_id", metavar="NODEID", help="The calls of a test of a run."),
+    click.option(
+        "--last", metavar="N", type=click.IntRange(min=1), help="The last N calls of a run."
+    ),
+)
+"""The options that select a stretch of calls."""
+
+
+def call_choice(
+    call_range: tuple[int | None, int | None] | None, test_id: str | None, last: int | None
+) -> CallChoice:
+    """Return the stretch of calls that options select; UsageError for more than one."""
+    from optrove.replay.sequence import CallChoice
+
+    if [call_range, test_id, last].count(None) < 2:  # noqa: PLR2004 - of three
+        raise click.UsageError("give one of --calls, --test and --last")
+    first, end = call_range or (None, None)
+    return CallChoice(first, end, test_id, last)
+
 
 running_options = together(
     seed_option,

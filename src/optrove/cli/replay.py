@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -17,6 +17,7 @@ from optrove.cli.options import (
     COULD_NOT,
     FAILED,
     INTERRUPTED,
+    call_choice,
     case_filters,
     device_options,
     json_option,
@@ -29,10 +30,11 @@ from optrove.cli.options import (
     run_option,
     running_options,
     scale_option,
+    sequence_options,
     show,
     store_option,
     take_device,
-    values_option,
+    values_if_any_option,
 )
 from optrove.cli.progress import case_progress
 
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from optrove.replay.environments import Environments, Release
     from optrove.replay.planning import PlannedJob
     from optrove.replay.runner import Workers
+    from optrove.replay.sequence import CallChoice
     from optrove.report.document import Node
     from optrove.trove.place import Place
 
@@ -140,7 +143,7 @@ class ReplaySession:
 
 
 @click.command()
-@click.argument("name", metavar="[OP|CASE]", required=False)
+@click.argument("name", metavar="[OP|CASE|RUN]", required=False)
 @click.option("--all", "every", is_flag=True, help="All cases, not only the most called one.")
 @click.option("--jsonl", metavar="FILE", type=_FILE, help="Take the case from op lines.")
 @click.option(
@@ -149,9 +152,10 @@ class ReplaySession:
     type=click.IntRange(min=0),
     help="Number of the line, from 0  [default: 0]",
 )
+@sequence_options
 @device_options()
 @scale_option
-@values_option
+@values_if_any_option
 @running_options
 @case_filters("--recorded-on", "board")
 @store_option
@@ -162,9 +166,12 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     every: bool,
     jsonl: Path | None,
     index: int | None,
+    call_range: tuple[int | None, int | None] | None,
+    test_id: str | None,
+    last: int | None,
     mock_board: str | None,
     scale: str | None,
-    values: str,
+    values: str | None,
     seed: int,
     jobs: int | None,
     timeout: float | None,
@@ -188,6 +195,11 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     --values capsule uses the recorded inputs of calls that "optrove trace --capsule" kept: each
     case is executed with one after another, until one does not pass.
 
+    With --calls, --test or --last, the argument is a RUN that was traced with --flow, and the
+    calls are executed as one program: outputs become inputs as recorded, and memory is freed where
+    it was freed. With numerics, each result is compared with that of the golden functions of all
+    calls so far. These results are not stored.
+
     Exit code 0 if all cases passed, 1 if any failed, 2 if none could run.
 
     \b
@@ -197,6 +209,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
       optrove replay --all --device sim --board n150 --scale small
       optrove replay 'ttnn.experimental.*' --all --board bh-galaxy --jobs 4
       optrove replay --all
+      optrove replay 5f2e81 --calls 120:135 --device shadow
       optrove replay --jsonl op_calls.jsonl --index 0
       optrove replay addmm --all --compile inductor
     """
@@ -206,6 +219,16 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     from optrove.report.replays import board_data, replay_document
     from optrove.trove.opening import located
 
+    if call_range is not None or test_id is not None or last is not None:
+        _replay_sequence(
+            name,
+            call_choice(call_range, test_id, last),
+            (mock_board, values, store),
+            chosen,
+            unused=(every, jsonl, index, scale, jobs),
+            running={"seed": seed, "timeout_ns": nanoseconds(timeout)},
+            as_json=as_json,
+        )
     name = "*" if name is None and jsonl is None and every else name
     kind, torch = take_device(chosen)
     _check(name, jsonl, index, chosen, every=every)
@@ -216,6 +239,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     else:
         cases = _in_trove(store, {"name": name, **chosen}, every=every, **running)
     place = located(store) if jsonl is None and scale is None else None
+    values = values or SEED
     if values != SEED and place is None:
         raise click.UsageError("--values capsule is for cases of a trove, as they were recorded")
     with with_values(located(store), cases, values) as valued:
@@ -230,6 +254,38 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     )
     # A replay in which no case ran has no answer.
     sys.exit(done.exit_code if done.ran or done.interrupted else COULD_NOT)
+
+
+def _replay_sequence(  # noqa: PLR0913 - the options of the command
+    name: str | None,
+    choice: CallChoice,
+    given: tuple[str | None, str | None, str | None],
+    chosen: dict[str, Any],
+    *,
+    unused: tuple[object, ...],
+    running: dict[str, Any],
+    as_json: bool,
+) -> NoReturn:
+    """Execute a stretch of the calls of a run, and end the command."""
+    from optrove.replay.device_choice import resolve_device
+    from optrove.replay.sequence import plan_sequence, replay_sequence, with_recorded_values
+    from optrove.report.sequences import sequence_data, sequence_document
+    from optrove.trove.opening import located, reading
+
+    mock_board, values, store = given
+    kind, torch = take_device(chosen)
+    if name is None or any(unused) or any(chosen.values()):
+        raise click.UsageError(
+            "--calls, --test and --last choose calls of one run: name the run, and leave out "
+            "--all, --jsonl, --index, --scale, --jobs and filters"
+        )
+    target = (*resolve_device(kind, mock_board), torch)
+    with reading(store, log_recovered) as reader:
+        sequence = plan_sequence(reader, name, choice, **running)
+    with with_recorded_values(located(store), sequence, values) as valued:
+        done = replay_sequence(valued, target, log)
+    show(sequence_document(done), lambda: sequence_data(done), as_json=as_json)
+    sys.exit(0 if done.passed else FAILED if done.ran else COULD_NOT)
 
 
 def _scaled(

@@ -31,6 +31,7 @@ from optrove.model.values import (
     Tuple,
     Value,
     storage_lengths,
+    tensors_in,
 )
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ def _no_domain(_: str, __: str, ____: bool) -> None:  # noqa: FBT001 - the signa
 class TorchInputs:
     """The torch tensors of one call, each created once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the sources of values
         self,
         torch: Any,
         arguments: Mapping[str, Value],
@@ -237,8 +238,13 @@ class TorchInputs:
         domain: Domain = _no_domain,
         dtypes: Mapping[Any, Any] | None = None,
         kept: KeptValues | None = None,
+        known: Mapping[int, Any] | None = None,
+        owners: Mapping[int, Any] | None = None,
     ) -> None:
         """Recreate the tensors of ``arguments``, with ``kept`` values where there are some.
+
+        ``known`` are tensors that exist already, and ``owners`` tensors that have the memory of
+        others, both by identity.
 
         ``domain`` may say how the numbers of an argument are drawn, by its name and path.
         ``dtypes`` take the place of those of the recorded dtypes; the numbers stay the same.
@@ -251,16 +257,22 @@ class TorchInputs:
         self._generator = torch.Generator().manual_seed(seed)
         self._lengths = storage_lengths(arguments)
         self._storages: dict[tuple[int, str], Any] = {}
-        self._made: dict[int, Any] = {}
         self._offsets: dict[tuple[int, ...], Any] = {}
+        self.made: dict[int, Any] = dict(known or {})
+        self._owners = dict(owners or {})
+        specs = [spec for value in arguments.values() for spec in tensors_in(value)]
+        by_storage = {s.storage: self.made[s.identity] for s in specs if s.identity in self.made}
+        self._owners |= {
+            s.identity: by_storage[s.storage] for s in specs if s.storage in by_storage
+        }
         self._path = ""
 
     def make(self, spec: TensorSpec, name: str, path: str = "") -> Any:
         """Return the tensor of a spec that belongs to the argument ``name``, at ``path`` in it."""
-        if spec.identity not in self._made:
+        if spec.identity not in self.made:
             self._path = path
-            self._made[spec.identity] = self._make(spec, name)
-        return self._made[spec.identity]
+            self.made[spec.identity] = self._make(spec, name)
+        return self.made[spec.identity]
 
     def drawn(self, shape: tuple[int, ...], name: str, *, integers: bool) -> Any:
         """Return numbers for an argument, as float32 or int64."""
@@ -286,7 +298,8 @@ class TorchInputs:
             return self._sparse(spec, placement, name)
         key = (spec.storage, spec.dtype)
         if key not in self._storages:
-            self._storages[key] = self._storage(spec, placement, name)
+            shared = self._shared(spec)
+            self._storages[key] = self._storage(spec, placement, name) if shared is None else shared
         base = self._storages[key]
         live = base.as_strided(spec.shape, placement.strides, placement.offset)
         if placement.conjugate:
@@ -343,6 +356,18 @@ class TorchInputs:
             # The size of blocks is not recorded.
             return dense.to_sparse(layout=layout, blocksize=[gcd(n, 4) for n in spec.shape[-2:]])
         return dense.to_sparse(layout=layout)
+
+    def _shared(self, spec: TensorSpec) -> Any:
+        """Return the storage of another tensor as one row; None if there is none, or too small."""
+        owner = self._owners.get(spec.identity)
+        dtype = getattr(self._torch, spec.dtype.removeprefix("torch."), None)
+        if owner is None or owner.dtype is not dtype or self._wide:
+            return None
+        storage, length = owner.untyped_storage(), self._lengths[spec.storage]
+        if storage.nbytes() < length * owner.element_size():
+            return None
+        row = self._torch.empty(0, dtype=dtype, device=owner.device)
+        return row.set_(storage, 0, (length,), (1,))
 
     def _storage(self, spec: TensorSpec, placement: TorchPlacement, name: str) -> Any:
         """Return the numbers of a storage as one row; its tensors are views of it."""

@@ -100,3 +100,19 @@ def flow_of(entries: Iterable[FlowEntry]) -> Flow:
             buffers.add(tensor, number)
             tensor = 0
     return Flow(calls, buffers.of, {each: tuple(numbers) for each, numbers in freed.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call as the step number ``place`` of a sequence.
+
+    ``inputs`` are identities in its case, ``outputs`` places among its results, each with the
+    number of the tensor. ``buffers`` has the memory of every tensor that shares it with another
+    one of the sequence. ``freed`` are the tensors to drop afterwards.
+    """
+
+    place: int
+    inputs: tuple[tuple[int, int], ...] = ()
+    outputs: tuple[tuple[int, int], ...] = ()
+    buffers: tuple[tuple[int, int], ...] = ()
+    freed: tuple[int, ...] = ()

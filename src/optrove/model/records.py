@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from optrove.model.capsules import Capsule  # noqa: TC001 - serializer.records reads the hint
 from optrove.model.case import Case, NamedValues, by_name
 from optrove.model.causes import cause_in
+from optrove.model.flow import Step  # noqa: TC001 - as above
 from optrove.model.values import Float, Value
 
 if TYPE_CHECKING:
@@ -321,7 +322,8 @@ class Job:
     ``outputs`` are the recorded outputs; None where they are unknown or must not be compared.
     ``module`` is the file of the sweep module whose vector the case is, ``recorded_on`` the board
     of most of its recorded calls. ``capsules`` hold the inputs; without one, the inputs are made
-    from the seed.
+    from the seed. With a ``flow``, the Job is a step of a sequence and gets the tensors of earlier
+    ones.
     """
 
     case: Case
@@ -334,6 +336,7 @@ class Job:
     module: str | None = None
     recorded_on: str | None = None
     capsules: tuple[Capsule, ...] = ()
+    flow: Step | None = None
 
 
 @dataclass(frozen=True, slots=True)

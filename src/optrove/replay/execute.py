@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 from optrove.errors import NotReplayable
 from optrove.frameworks.executor import Stage
 from optrove.frameworks.ttnn.board.devices import L1_SMALL
-from optrove.model.records import E2E_NS, Measurement, Outcome, now
+from optrove.model.records import E2E_NS, DeviceParameters, Measurement, Outcome, now
 from optrove.replay.device_choice import device_parameters
 from optrove.replay.judge import EXTRAS, RAN, classify, judge
 from optrove.serializer.hashes import placement_hash
 
 if TYPE_CHECKING:
     from optrove.frameworks.executor import Executed, Executor, OnStage
-    from optrove.model.records import Attempt, DeviceParameters, Job
+    from optrove.model.records import Attempt, Job
     from optrove.replay.messages import WorkerSetup
 
 _REPEATS: Final = 3
@@ -72,6 +72,9 @@ class JobExecutor:
 
     def _execute(self, job: Job, on_stage: OnStage) -> tuple[Executed, tuple[str, ...]]:
         """Execute a Job; again with small L1 if the op needs it and it was not recorded."""
+        if job.flow is not None:
+            # The device has to stay as it is, with the tensors of earlier steps.
+            return self._on_device(job, job.device or DeviceParameters(), on_stage)
         device = device_parameters(job)
         unrecorded = device.mesh_shape is not None and device.l1_small_size is None
         op = job.case.op

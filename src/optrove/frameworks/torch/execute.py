@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, NotReplayable
+from optrove.frameworks.chain import Chain
 from optrove.frameworks.executor import Compared, Executed, Raised, Stage, refuse_inert
 from optrove.frameworks.input_values import TorchInputs
 from optrove.frameworks.kept_tensors import KeptValues
@@ -101,6 +102,7 @@ class TorchExecutor:
         self._signatures = Signatures(torch)
         self._comparison = ReferenceComparison(torch)
         self.references: ReferenceProcess | None = None
+        self._chain = Chain()
         self._prepare()
 
     def _prepare(self) -> None:
@@ -141,7 +143,8 @@ class TorchExecutor:
     def execute(self, job: Job, on_stage: OnStage) -> Executed:
         """Rebuild a case and call it; NotReplayable if it cannot be rebuilt."""
         outputs = job.outputs and tuple(map(self.target.placed_value, job.outputs))
-        call = _Call(self, replace(job, case=self.target.placed(job.case), outputs=outputs))
+        placed = replace(job, case=self.target.placed(job.case), outputs=outputs)
+        call = _Call(self, placed, *self._carried(job))
         placed = call.job
         dependent = call.depends_on_data
         if dependent and call.is_on_meta:
@@ -150,7 +153,8 @@ class TorchExecutor:
         live = call.arguments()
         on_stage(Stage.CALLING)
         self._witness.expect(job.case.op)
-        result, raised, duration = None, None, 0
+        result: Any = None
+        raised = None
         before = self.torch.get_rng_state()
         with self._probes[ATEN if job.case.op.startswith(OPERATIONS) else API]:
             started = time.perf_counter_ns()
@@ -160,6 +164,8 @@ class TorchExecutor:
                 raised = Raised(type(error).__name__, str(error))
             duration = time.perf_counter_ns() - started
         seen = self._witness.take()
+        if job.flow is not None:
+            self._chain.end(job.flow, call.made, tensors_in(self.torch, [result]))
         draws = not self.torch.equal(before, self.torch.get_rng_state())
         if seen is None:
             return Executed(raised=raised, duration_ns=duration)
@@ -186,6 +192,25 @@ class TorchExecutor:
         actual = [*call.results(result, live)]
         compared = self._compared(call, actual, random=draws)
         return replace(executed, compared=compared)
+
+    def _carried(self, job: Job) -> tuple[dict[int, Any], dict[int, Any]]:
+        """Return the tensors that a step of a sequence gets, and owners of memory for others."""
+        if job.flow is None:
+            return {}, {}
+        self._chain.begin(job.flow)
+        wanted = {
+            spec.identity: spec.placement.requires_grad
+            for spec in job.case.tensors()
+            if isinstance(spec.placement, TorchPlacement)
+        }
+        known = self._chain.known(job.flow)
+        with muted():
+            for identity, live in known.items():
+                # Below autograd, results need no gradient; the program gave them one.
+                grad = wanted.get(identity, False)
+                if live.requires_grad is not grad and not live.is_inference():
+                    known[identity] = live.detach().requires_grad_(grad)
+        return known, self._chain.owners(job.flow)
 
     def _compared(self, call: _Call, actual: list[Any], *, random: bool) -> tuple[Compared, ...]:
         lacking = call.why_incomparable(random=random)
@@ -230,10 +255,18 @@ class TorchExecutor:
         moved = sum(each.numel() * each.element_size() for each in every.values())
         return {"e2e_ns": found.median * 1e9, "flops": counter.get_total_flops(), "bytes": moved}
 
-    def rebuild(self, job: Job, case: Case, dtypes: Mapping[Any, Any]) -> dict[str, Any]:
-        """Return the arguments of a case by name; ``dtypes`` take the place of recorded ones.
+    def rebuild(
+        self,
+        job: Job,
+        case: Case,
+        dtypes: Mapping[Any, Any],
+        known: Mapping[int, Any] | None = None,
+        owners: Mapping[int, Any] | None = None,
+    ) -> tuple[dict[str, Any], dict[int, Any]]:
+        """Return the arguments of a case by name, and all tensors by identity.
 
-        Values are those of the Job's capsule, or made from its seed.
+        ``dtypes`` take the place of recorded ones. Values are those of the Job's capsule, or made
+        from its seed; ``known`` and ``owners`` are those of TorchInputs.
         """
         given = dict(case.arguments)
         names = list(given)
@@ -242,7 +275,14 @@ class TorchExecutor:
             domain = domain_of(case.op, given)
             kept = KeptValues(job.capsules)
             inputs = TorchInputs(
-                self.torch, given, job.seed, domain=domain, dtypes=dtypes, kept=kept
+                self.torch,
+                given,
+                job.seed,
+                domain=domain,
+                dtypes=dtypes,
+                kept=kept,
+                known=known,
+                owners=owners,
             )
 
             def tensor(spec: TensorSpec, path: str) -> Any:
@@ -261,7 +301,7 @@ class TorchExecutor:
                 name: dtypes.get(each, each) if isinstance(each, self.torch.dtype) else each
                 for name, each in found.items()
             }
-        return found
+        return found, inputs.made
 
     def spread(
         self, op: str, function: Any, live: dict[str, Any]
@@ -360,7 +400,18 @@ def _number(name: str) -> int:
 class _Call:
     """One call of a case: its function, and how it has to be made."""
 
-    def __init__(self, executor: TorchExecutor, job: Job) -> None:
+    def __init__(
+        self,
+        executor: TorchExecutor,
+        job: Job,
+        known: Mapping[int, Any] | None = None,
+        owners: Mapping[int, Any] | None = None,
+    ) -> None:
+        """Call the case of a Job; ``known`` and ``owners`` are those of TorchInputs."""
+        self._known = dict(known or {})
+        self._owners = dict(owners or {})
+        self._copies: dict[int, Any] = {}
+        self.made: dict[int, Any] = {}
         self._executor = executor
         self._torch = executor.torch
         self._function = executor.find(job.case.op)
@@ -426,11 +477,27 @@ class _Call:
             return "its results are not initialized"
         if self.is_on_meta:
             return "tensors on the meta device have no numbers"
+        storages = [
+            spec.storage for spec in {each.identity: each for each in self._specs()}.values()
+        ]
+        if (self._known or self._owners) and len({*storages}) != len(storages):
+            return "its tensors share memory, which their copies for a comparison do not"
         return None
 
     def arguments(self) -> dict[str, Any]:
-        """Return new arguments, with the numbers of the Job's seed."""
-        return self._executor.rebuild(self._job, self._job.case, {})
+        """Return new arguments, with the numbers of the Job's seed, or of earlier steps."""
+        live, self.made = self._executor.rebuild(
+            self._job, self._job.case, {}, self._known, self._owners
+        )
+        if self._known or self._owners:
+            # For the reference, before the call writes to them.
+            with muted(), self._torch.no_grad():
+                self._copies = {
+                    each: tensor.detach().clone()
+                    for each, tensor in self.made.items()
+                    if isinstance(tensor, self._torch.Tensor)
+                }
+        return live
 
     def run(self, live: dict[str, Any]) -> Any:
         """Call the operation in the context that it was recorded in."""
@@ -468,12 +535,16 @@ class _Call:
 
     def reference(self, dtypes: Mapping[Any, Any]) -> list[Any]:
         """Return the tensors of ``results`` of the same call on the CPU, with other dtypes."""
-        if self._executor.references is not None:
+        if self._executor.references is not None and self._job.flow is None:
             with suppress(ReferenceError):  # it does not know operations of imported modules
                 return self._executor.references.results(self._job, dtypes)
         case = TorchTarget(device="cpu").placed(self._job.case)
         case = Case(case.op, tuple((name, rewrite(each, _plain)) for name, each in case.arguments))
-        live = self._executor.rebuild(self._job, case, dtypes)
+        known = {
+            each: live.cpu().to(dtypes.get(live.dtype, live.dtype))
+            for each, live in self._copies.items()
+        }
+        live, _ = self._executor.rebuild(self._job, case, dtypes, known)
         result = self.run(live)
         return [each.detach().resolve_conj().resolve_neg() for each in self.results(result, live)]
 
@@ -493,6 +564,7 @@ class _Call:
                 # Operations of the dispatcher run below autograd; it shows composite ones in
                 # inference mode, and of nested tensors in any mode.
                 composite = self._is_composite() and not self._has_nested()
+                composite = composite or any(each.is_inference() for each in self._known.values())
                 if last_name(self._job.case.op) not in READS_GRAD_MODE:
                     stack.enter_context(torch.inference_mode() if composite else torch.no_grad())
             dtype = self._default_dtype()

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NoNumbers
 from optrove.frameworks.executor import Compared
-from optrove.frameworks.ttnn.shadow.expected_outputs import ChipResults, ExpectedOutputs
-from optrove.frameworks.ttnn.shadow.host_mirrors import Missing
+from optrove.frameworks.tensor_values import parts_on_host
+from optrove.frameworks.ttnn.shadow.expected_outputs import MOVES, ChipResults, ExpectedOutputs
+from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, Missing
+from optrove.frameworks.ttnn.shadow.shadow import shadow_mirror
 from optrove.frameworks.ttnn.shadow.transfers import shadow_calls
 from optrove.model.values import (
     Handle,
@@ -48,11 +50,19 @@ COMPOSER: Final = "mesh_composer"
 class OutputComparison:
     """The comparison of one call; ``mirrors`` get the values that are put into the arguments."""
 
-    def __init__(self, ttnn: Any, torch: Any, signatures: Signatures, case: Case) -> None:
+    def __init__(
+        self,
+        ttnn: Any,
+        torch: Any,
+        signatures: Signatures,
+        case: Case,
+        outputs: ExpectedOutputs | None = None,
+    ) -> None:
+        """Compare a call of ``case``; ``outputs`` know the inputs that earlier calls returned."""
         self._case = case
         self._ttnn = ttnn
         self._torch = torch
-        self._outputs = ExpectedOutputs(ttnn, torch, signatures)
+        self.outputs = self._outputs = outputs or ExpectedOutputs(ttnn, torch, signatures)
         self._golden = self._outputs.golden
         self.mirrors = self._outputs.mirrors
         self._expected: Expectation | None = None
@@ -98,6 +108,42 @@ class OutputComparison:
                 self._compare_tensor(place, tensor, answer)
                 for place, (tensor, answer) in enumerate(answers)
             )
+
+    def follow(
+        self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], result: Any
+    ) -> None:
+        """Note the values that the tensors of the result should have, for later calls.
+
+        Where they are not known, those that they have count.
+        """
+        with shadow_calls():
+            expected: dict[int, Any] = {}
+            rest = list(self._golden.tensors((arguments, keywords) if result is None else ()))
+            if operation is not None:
+                rest += self._golden.tensors(self._outputs.written(operation, arguments, keywords))
+                if self._expected is not None and not self._passes_through:
+                    pairs = self._outputs.output_mirrors(operation, self._expected, result)
+                    expected = {id(tensor): mirror for tensor, mirror in pairs}
+            for tensor in (*rest, *self._golden.tensors(result)):
+                mirror = expected.get(id(tensor))
+                if not self.mirrors.on_device(tensor) or not tensor.is_allocated():
+                    continue
+                if not isinstance(mirror, HostMirror):
+                    mirror = self._actual(tensor)
+                if self._case.op in MOVES:
+                    self.mirrors.set(tensor, mirror)
+                else:
+                    self.mirrors.write(tensor, mirror, self._case.op)
+
+    def _actual(self, tensor: Any) -> Any:
+        """Return the values of a tensor on the device, or why it has none."""
+        shadow = shadow_mirror(self._ttnn, tensor)
+        if shadow is not None:
+            return shadow
+        try:
+            return HostMirror(tuple(parts_on_host(tensor)))
+        except NoNumbers as lack:
+            return Missing(self._case.op, str(lack))
 
     def _compare_torch(self, result: Any) -> Compared:
         """Compare a torch tensor with the values of the ttnn tensor that it was read from."""

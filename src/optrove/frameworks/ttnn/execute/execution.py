@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from optrove.errors import AlreadyTracing, BadData, NotReplayable
+from optrove.frameworks.chain import Chain
 from optrove.frameworks.executor import Executed, Raised, Stage, refuse_inert
 from optrove.frameworks.kept_tensors import KeptValues
 from optrove.frameworks.probe_protocol import SingleCallRecorder, muted
@@ -30,6 +31,7 @@ from optrove.frameworks.ttnn.execute.inputs import Inputs, InputValues, MemoryCo
 from optrove.frameworks.ttnn.execute.invoking import Target, Targets, spread
 from optrove.frameworks.ttnn.execute.missing_arguments import MissingArguments, lost_shards
 from optrove.frameworks.ttnn.execute.positional_arguments import argument_passing
+from optrove.frameworks.ttnn.probe.fingerprints import tensors_of
 from optrove.frameworks.ttnn.probe.patching import PROBE_ATTRIBUTE
 from optrove.frameworks.ttnn.probe.probe import attach
 from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, Missing
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Rebuilt:
-    """A call that is ready to be made; ``named`` as in Executed."""
+    """A call that is ready to be made; ``named`` as in Executed, ``made`` are its tensors."""
 
     target: Target
     arguments: tuple[Any, ...]
@@ -67,6 +69,7 @@ class _Rebuilt:
     named: dict[str, str]
     notes: tuple[str, ...]
     missing: MissingArguments
+    made: dict[int, Any]
 
 
 class _Refused(Exception):
@@ -97,6 +100,7 @@ class TtnnExecutor:
         self._recorder = SingleCallRecorder(tables)
         self._memory_configs = MemoryConfigs(self._recorder.tables)
         self._attachment = attach(ttnn, self._recorder, self._recorder, lambda _: None)
+        self._chain = Chain()
 
     def open(self, wanted: DeviceParameters) -> tuple[str, ...]:
         """Open a device with these parameters; raise NotReplayable if that is not possible."""
@@ -113,9 +117,12 @@ class TtnnExecutor:
 
     def execute(self, job: Job, on_stage: OnStage) -> Executed:
         """Rebuild a case and call it; raise NotReplayable if it cannot be rebuilt."""
+        if job.flow is not None:
+            self._chain.begin(job.flow)
         target = self._targets.find(job.case.op)
         on_stage(Stage.MAKING)
-        self._devices.tidy()
+        if job.flow is None:
+            self._devices.tidy()
         _refuse_several_devices(job.case)
         with replay_file(target.name(job.case.op), job.case) as file:
             executed = self._execute(job, file, target, on_stage)
@@ -124,7 +131,7 @@ class TtnnExecutor:
     def _execute(
         self, job: Job, file: ReplayFile | None, target: Target, on_stage: OnStage
     ) -> Executed:
-        comparison = self._comparison(job.case)
+        comparison = self._comparison(job)
         with muted():
             try:
                 rebuilt = self._rebuild(job, file, target, comparison)
@@ -137,11 +144,17 @@ class TtnnExecutor:
         executed, result = self._call(rebuilt)
         if executed.raised is not None:
             executed = replace(executed, excuse=rebuilt.missing.excuse(executed.raised))
-        if comparison is None or executed.raised is not None:
-            return executed
-        on_stage(Stage.READING)
-        with muted():
-            return replace(executed, compared=comparison.compare(target.operation, result))
+        if comparison is not None and executed.raised is None:
+            on_stage(Stage.READING)
+            with muted():
+                compared = comparison.compare(target.operation, result)
+                executed = replace(executed, compared=compared)
+                if job.flow is not None:
+                    call = (rebuilt.arguments, rebuilt.keywords)
+                    comparison.follow(target.operation, *call, result)
+        if job.flow is not None:
+            self._chain.end(job.flow, rebuilt.made, tensors_of(self._ttnn.Tensor, result))
+        return executed
 
     def warm(self, job: Job) -> None:
         """Measure nothing: repeated calls are timed."""
@@ -165,7 +178,7 @@ class TtnnExecutor:
                 captured = graph.end_graph_capture()
             return int(graph.extract_resource_usage_per_core(captured).peak_total)
 
-    def _comparison(self, case: Case) -> OutputComparison | None:
+    def _comparison(self, job: Job) -> OutputComparison | None:
         if not self._has_values:
             return None
         try:
@@ -175,7 +188,12 @@ class TtnnExecutor:
                 "numbers are drawn and compared by torch, which is not installed; "
                 "pip install 'optrove[torch]', or replay on a mock board"
             ) from error
-        return OutputComparison(self._ttnn, torch, self._targets.signatures, case)
+        signatures, chain = self._targets.signatures, self._chain
+        if job.flow is None:
+            return OutputComparison(self._ttnn, torch, signatures, job.case)
+        found = OutputComparison(self._ttnn, torch, signatures, job.case, chain.reference)
+        chain.reference = found.outputs
+        return found
 
     def _rebuild(
         self,
@@ -202,6 +220,8 @@ class TtnnExecutor:
             contents,
             filled=self._has_values,
             mirrored=self._device_kind is DeviceKind.SHADOW,
+            known=None if job.flow is None else self._chain.known(job.flow),
+            owners=None if job.flow is None else self._chain.owners(job.flow),
         )
         if file is not None and file.op == LOAD_OP:
             held = {file.argument: held_by_file(job.outputs)}
@@ -214,7 +234,7 @@ class TtnnExecutor:
             self._note_plain_weights(job.case.op, contents, live, comparison)
         arguments, keywords = spread(target, live, passing.places)
         notes = (*passing.notes, *missing.notes, *inputs.notes, *(file.notes if file else ()))
-        return _Rebuilt(target, arguments, keywords, passing.named, notes, missing)
+        return _Rebuilt(target, arguments, keywords, passing.named, notes, missing, inputs.made)
 
     def _note_plain_weights(
         self, op: str, values: InputValues, live: dict[str, Any], comparison: OutputComparison

@@ -210,7 +210,7 @@ class InputValues:
 class Inputs:
     """The tensors of one call, each made once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - where tensors come from, and go to
         self,
         ttnn: ModuleType,
         memory_configs: MemoryConfigs,
@@ -219,8 +219,13 @@ class Inputs:
         *,
         filled: bool,
         mirrored: bool,
+        known: Mapping[int, Any] | None = None,
+        owners: Mapping[int, Any] | None = None,
     ) -> None:
         """Make tensors on ``device``; unless ``filled``, those on the device stay unwritten.
+
+        ``known`` are tensors that exist already, and ``owners`` tensors that have the memory of
+        others, both by identity.
 
         With ``mirrored``, on a mock board, values are in the mirrors only: nothing reads the memory
         of the device.
@@ -232,23 +237,23 @@ class Inputs:
         self._values = values
         self._filled = filled
         self._mirrored = mirrored
-        self._by_identity: dict[int, Any] = {}
+        self.made: dict[int, Any] = dict(known or {})
+        self._owners = dict(owners or {})
         self._by_storage: dict[int, Any] = {}
 
     def make(self, spec: TensorSpec, path: str) -> Any:
         """Return the tensor of a spec, the same one for the same identity."""
-        live = self._by_identity.get(spec.identity)
+        live = self.made.get(spec.identity)
         if live is None:
-            live = self._make(spec, path)
-            self._by_identity[spec.identity] = live
-            self._by_storage.setdefault(spec.storage, live)
+            live = self.made[spec.identity] = self._make(spec, path)
+        self._by_storage.setdefault(spec.storage, live)
         return live
 
     def _make(self, spec: TensorSpec, path: str) -> Any:
         placement = spec.placement
         if not isinstance(placement, TtnnPlacement):
             return self._values.foreign(spec, path)
-        owner = self._by_storage.get(spec.storage)
+        owner = self._by_storage.get(spec.storage, self._owners.get(spec.identity))
         if owner is not None and isinstance(owner, self._ttnn.Tensor):
             view = self._view(owner, spec, placement.layout)
             if view is not None:

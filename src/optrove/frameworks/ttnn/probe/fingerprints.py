@@ -98,6 +98,19 @@ _NAME: Final = "ttnn.Tensor"
 _SEQUENCES: Final = frozenset({list, tuple})
 
 
+def tensors_of(tensor: type, live: Any) -> list[Any]:
+    """Return the objects of the tensor class in nested sequences and mappings, in their order."""
+    # By type, because ``isinstance`` also asks the object itself.
+    kind = type(live)
+    if kind is tensor:
+        return [live]
+    if issubclass(kind, dict):
+        live = live.values()
+    elif not issubclass(kind, (list, tuple)):
+        return []
+    return [each for item in live for each in tensors_of(tensor, item)]
+
+
 def named_key(live: Any) -> Hashable:
     """Return the key by which a Describer knows a tensor."""
     return _NAME, tensor_key(live)
@@ -306,21 +319,7 @@ class TtnnFingerprints(Fingerprints):
 
     def tensors(self, live: Any) -> list[Any]:
         """Return the tensors in nested sequences and mappings, in the order of ``add``."""
-        found: list[Any] = []
-        self._gather(found, live)
-        return found
-
-    def _gather(self, found: list[Any], live: Any) -> None:
-        # By type, because ``isinstance`` also asks the object itself.
-        kind = type(live)
-        if kind is self._tensor:
-            found.append(live)
-        elif issubclass(kind, dict):
-            for item in live.values():
-                self._gather(found, item)
-        elif issubclass(kind, (list, tuple)):
-            for item in live:
-                self._gather(found, item)
+        return tensors_of(self._tensor, live)
 
     def add(self, key: list[Any], live: Any) -> None:
         """Append the parts of one object; a tensor has no class before its part."""

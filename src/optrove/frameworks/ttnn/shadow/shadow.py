@@ -61,6 +61,7 @@ __all__ = [
     "is_shadow_call",
     "report_lines",
     "set_shadow_mirror",
+    "shadow_mirror",
     "shadow_numerics",
 ]
 
@@ -128,6 +129,12 @@ def set_shadow_mirror(ttnn: Any, tensor: Any, mirror: MirrorOrMissing) -> None:
     installed = getattr(ttnn, SHADOW_ATTRIBUTE, None)
     if installed is not None:
         installed.mirrors.set(tensor, mirror)
+
+
+def shadow_mirror(ttnn: Any, tensor: Any) -> MirrorOrMissing | None:
+    """Return the mirror of a tensor in the shadow; None if no shadow is on."""
+    installed = getattr(ttnn, SHADOW_ATTRIBUTE, None)
+    return None if installed is None else installed.mirrors.of(tensor)
 
 
 @contextmanager

@@ -1,0 +1,360 @@
+"""Execute a stretch of recorded calls as one program, in one worker process.
+
+Tensors flow between the calls as recorded: an output is passed on as the same object, and dropped
+where the program dropped it. Inputs from outside the stretch have the values of a capsule of their
+call, if there is one, or are made from the seed.
+
+Each call is judged as it ends. Where numbers are computed on a board, a result is compared with
+that of the golden functions of all calls so far, so that a call which damages the memory of others
+is noticed when these are used.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from optrove.errors import NotFound, NotReplayable
+from optrove.journal.flow import UNKNOWN_PLACE
+from optrove.model.flow import Step
+from optrove.model.records import Attempt, CallOutcome, DeviceKind, Job, Outcome
+from optrove.replay.capsules import CAPSULE, SEED
+from optrove.replay.device_choice import device_key, device_parameters, group_by_device
+from optrove.replay.judge import RAN
+from optrove.replay.messages import JobWriter, WorkerSetup
+from optrove.replay.planning import PlannedJob
+from optrove.replay.runner import Task, attempt_from_reply
+from optrove.replay.workers import COMMAND, WorkerProcess
+from optrove.serializer.described import case_of
+from optrove.trove.capsules import capsules_of, local_tensors
+from optrove.trove.query import run_named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from optrove.model.case import Case
+    from optrove.model.flow import Flow
+    from optrove.model.records import Call, DeviceParameters, Run
+    from optrove.replay.device_choice import TargetDevice
+    from optrove.trove.place import Place
+    from optrove.trove.reader import TroveReader
+
+NO_FLOW: Final = (
+    "run {run} was recorded without the flow of tensors, so that it is unknown which output became "
+    "which input; trace it again with --flow"
+)
+NOT_REACHED: Final = "the sequence ended before it, with call {op_index}"
+AS_RECORDED: Final = "it raised an error in the recording, too"
+
+
+@dataclass(frozen=True, slots=True)
+class CallChoice:
+    """Which calls of a run: from op_index ``first`` up to ``end``, of a test, or the last ones."""
+
+    first: int | None = None
+    end: int | None = None
+    test: str | None = None
+    last: int | None = None
+
+    def of(self, calls: Sequence[Call]) -> list[Call]:
+        """Return the chosen ones of the outermost calls of a process."""
+        found = [
+            call
+            for call in calls
+            if (self.first is None or call.op_index >= self.first)
+            and (self.end is None or call.op_index < self.end)
+            and (self.test is None or call.test_id == self.test)
+        ]
+        return found if self.last is None else found[-self.last :]
+
+    def __str__(self) -> str:
+        if self.test is not None:
+            return f"test {self.test}"
+        if self.last is not None:
+            return f"the last {self.last:,} calls"
+        first, end = ("" if each is None else each for each in (self.first, self.end))
+        return f"calls {first}:{end}"
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceCall:
+    """One call of a sequence, and the Job that executes it."""
+
+    call: Call
+    planned: PlannedJob
+
+    @property
+    def op(self) -> str:
+        """The operation."""
+        return self.planned.op
+
+
+@dataclass(frozen=True, slots=True)
+class CallSequence:
+    """A stretch of outermost calls of one process of a run, in their order."""
+
+    run: Run
+    process: int
+    calls: tuple[SequenceCall, ...]
+
+    def only(self, wanted: Iterable[int]) -> CallSequence:
+        """Return the sequence with only the calls of these op_indices.
+
+        Tensors that a removed call returned come from outside then, and those that were dropped
+        after it are dropped after the call before.
+        """
+        kept = set(wanted)
+        found: list[SequenceCall] = []
+        waiting: list[int] = []
+        for each in self.calls:
+            step = each.planned.job.flow
+            assert step is not None  # noqa: S101 - every Job of a sequence has one
+            if each.call.op_index not in kept:
+                waiting += step.freed
+                continue
+            if found:
+                found[-1] = _freeing(found[-1], waiting)
+                waiting = []
+            job = replace(each.planned.job, flow=replace(step, place=len(found)))
+            found.append(replace(each, planned=replace(each.planned, job=job)))
+        return replace(self, calls=tuple(found))
+
+
+def _freeing(each: SequenceCall, numbers: Sequence[int]) -> SequenceCall:
+    step = each.planned.job.flow
+    assert step is not None  # noqa: S101 - as above
+    flow = replace(step, freed=(*step.freed, *numbers))
+    return replace(each, planned=replace(each.planned, job=replace(each.planned.job, flow=flow)))
+
+
+def plan_sequence(
+    reader: TroveReader,
+    name: str,
+    choice: CallChoice,
+    *,
+    seed: int = 0,
+    timeout_ns: int | None = None,
+) -> CallSequence:
+    """Return the chosen calls of a run; NotFound if there are none, or without their flow."""
+    run_id = run_named(reader, name)
+    (row,) = reader.runs(run_id)
+    flows = reader.flows(run_id)
+    if not flows:
+        raise NotFound(NO_FLOW.format(run=run_id[:12]))
+    outermost = [call for call in reader.calls(run_id) if call.depth == 0]
+    counted = Counter(call.process for call in outermost if call.process in flows)
+    process = counted.most_common(1)[0][0] if counted else next(iter(flows))
+    every = [call for call in outermost if call.process == process]
+    calls = choice.of(every)
+    if not calls:
+        span = f"{every[0].op_index} to {every[-1].op_index}" if every else "none"
+        raise NotFound(
+            f"run {run_id[:12]} has no {choice}; its calls are {span}"
+            + (", of " + ", ".join(_tests(every)) if choice.test is not None else "")
+        )
+    contents = reader.contents({call.case_id for call in calls})
+    steps = _steps(flows[process], every, calls)
+    cases = {case_id: case_of(content) for case_id, content in contents.items()}
+    device = row.run.environment.device or _usual_device(calls, cases)
+    found = []
+    for place, (call, step) in enumerate(zip(calls, steps, strict=True)):
+        opened = call.device or device
+        job = Job(
+            case=cases[call.case_id],
+            device_kind=DeviceKind.HOST,
+            seed=seed + place,
+            device=None if opened is None else replace(opened, device_ids=None),
+            timeout_ns=timeout_ns,
+            outputs=call.outputs if call.outcome is CallOutcome.RETURNED else None,
+            recorded_on=row.run.environment.board,
+            flow=step,
+        )
+        board = row.run.environment.board
+        found.append(SequenceCall(call, PlannedJob(job, call.case_id, board=board)))
+    return CallSequence(row.run, process, tuple(found))
+
+
+def _tests(calls: Iterable[Call]) -> list[str]:
+    return [name for name in dict.fromkeys(call.test_id for call in calls) if name is not None]
+
+
+def _usual_device(calls: Iterable[Call], cases: Mapping[str, Case]) -> DeviceParameters | None:
+    """Return the first device of calls, of which a case may show the mesh alone; None if none."""
+    for call in calls:
+        job = Job(cases[call.case_id], DeviceKind.HOST, device=call.device)
+        if call.device is not None or device_parameters(job).mesh_shape is not None:
+            return device_parameters(job)
+    return None
+
+
+def _steps(flow: Flow, every: Sequence[Call], calls: Sequence[Call]) -> list[Step]:
+    """Return the steps of calls, each with the tensors that were freed before the next one."""
+    starts = [call.op_index for call in every]
+    freed: dict[int, list[int]] = {}
+    place = 0
+    for op_index, numbers in sorted(flow.freed.items()):
+        while place + 1 < len(starts) and starts[place + 1] <= op_index:
+            place += 1
+        freed.setdefault(starts[place] if starts else op_index, []).extend(numbers)
+    sharing: dict[int, list[int]] = {}
+    for number, buffer in flow.buffers.items():
+        sharing.setdefault(buffer, []).append(number)
+    found = []
+    for place, call in enumerate(calls):
+        tensors = flow.call(call.op_index)
+        inputs = tuple((i, number) for i, number in tensors.inputs.items() if i != UNKNOWN_PLACE)
+        buffers = {flow.buffers[number] for _, number in inputs if number in flow.buffers}
+        shared = [
+            (number, buffer)
+            for buffer in sorted(buffers)
+            for number in sharing[buffer]
+            if len(sharing[buffer]) > 1
+        ]
+        found.append(
+            Step(
+                place,
+                inputs,
+                tuple(tensors.outputs.items()),
+                tuple(shared),
+                tuple(freed.get(call.op_index, ())),
+            )
+        )
+    return found
+
+
+@contextmanager
+def with_recorded_values(
+    place: Place, sequence: CallSequence, values: str | None
+) -> Iterator[CallSequence]:
+    """Yield the sequence with the capsules of its calls, where there are some.
+
+    ``values`` is SEED for none, CAPSULE to raise NotFound if there are none, or None.
+    """
+    ids = {each.planned.case_id for each in sequence.calls}
+    found = {} if values == SEED else capsules_of(place, ids)
+    by_call = {
+        capsule.op_index: capsule
+        for capsules in found.values()
+        for capsule in capsules
+        if (capsule.run_id, capsule.process) == (sequence.run.id, sequence.process)
+    }
+    if values == CAPSULE and not by_call:
+        raise NotFound(
+            f"run {sequence.run.id[:12]} has no capsule of these calls; record their values with "
+            f"optrove trace --flow --capsule all, or leave out --values"
+        )
+    with local_tensors(place, by_call.values()) as directory:
+        calls = []
+        for each in sequence.calls:
+            capsule = by_call.get(each.call.op_index)
+            if capsule is not None:
+                job = replace(
+                    each.planned.job, capsules=(replace(capsule, directory=str(directory)),)
+                )
+                each = replace(each, planned=replace(each.planned, job=job))  # noqa: PLW2901 - with its capsule
+            calls.append(each)
+        yield replace(sequence, calls=tuple(calls))
+
+
+def run_sequence(
+    sequence: CallSequence,
+    target: TargetDevice,
+    setup: WorkerSetup,
+    *,
+    command: Sequence[str] = COMMAND,
+) -> Iterator[Attempt]:
+    """Execute all calls in one new process, and yield an Attempt at each in their order.
+
+    After a call that does not return, the others are NOT_RUN, unless the recorded one had raised,
+    too. A call that cannot be rebuilt is left out; its results come from outside.
+    """
+    worker = WorkerProcess(setup, command)
+    writer = JobWriter()
+    ended: int | None = None
+    try:
+        for each in sequence.calls:
+            job = replace(each.planned.job, device_kind=target.device_kind)
+            if ended is not None:
+                detail = NOT_REACHED.format(op_index=ended)
+                yield setup.not_run(job, each.planned.case_id, detail)
+                continue
+            message = writer.message(job)
+            worker.send(message)
+            reply = worker.receive()
+            task = Task(job, setup, device_key(job, setup.board))
+            attempt = attempt_from_reply(task, message.case_id, reply)
+            returned = attempt.outcome in RAN or attempt.outcome is Outcome.NOT_RUN
+            if not isinstance(reply, Attempt):
+                ended = each.call.op_index
+            elif not returned and each.call.outcome is CallOutcome.RAISED:
+                attempt = replace(attempt, notes=(*attempt.notes, AS_RECORDED))
+            elif not returned:
+                ended = each.call.op_index
+            yield attempt
+    finally:
+        worker.end()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedSequence:
+    """The results of a sequence, one Attempt per call."""
+
+    sequence: CallSequence
+    target: TargetDevice
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def pairs(self) -> Iterator[tuple[SequenceCall, Attempt]]:
+        """The calls with their Attempts."""
+        return zip(self.sequence.calls, self.attempts, strict=True)
+
+    @property
+    def failure(self) -> tuple[SequenceCall, Attempt] | None:
+        """The first call that failed, with its Attempt; None if none did."""
+        harmless = (Outcome.PASSED, Outcome.NOT_RUN)
+        found = (
+            pair
+            for pair in self.pairs
+            if pair[1].outcome not in harmless and AS_RECORDED not in pair[1].notes
+        )
+        return next(found, None)
+
+    @property
+    def ran(self) -> bool:
+        """Whether any call ran."""
+        return any(each.outcome is not Outcome.NOT_RUN for each in self.attempts)
+
+    @property
+    def same_cases(self) -> bool:
+        """Whether all calls, as traced while they ran, had the recorded hashes in their order."""
+        return all(each.replayed_case_id == each.case_id for each in self.attempts)
+
+    @property
+    def passed(self) -> bool:
+        """Whether all calls ran as recorded, and none failed."""
+        return self.failure is None and self.same_cases
+
+
+def replay_sequence(
+    sequence: CallSequence,
+    asked: tuple[DeviceKind | None, str | None, str | None],
+    log: Callable[[str], object] = lambda _: None,
+    *,
+    command: Sequence[str] = COMMAND,
+) -> ReplayedSequence:
+    """Execute a sequence on the device that was asked for, as ``group_by_device`` takes it.
+
+    NotReplayable if its calls need different devices.
+    """
+    groups = group_by_device((each.planned for each in sequence.calls), *asked)
+    if len(groups) > 1:
+        names = ", ".join(map(str, groups))
+        raise NotReplayable(f"the calls need several devices at once: {names}; choose fewer calls")
+    (target,) = groups
+    reason = "" if target.reason is None else f": {target.reason}"
+    log(f"on {target}{reason}")
+    setup = WorkerSetup(sequence.run.id, target.device_kind, target.board)
+    attempts = tuple(run_sequence(sequence, target, setup, command=command))
+    return ReplayedSequence(sequence, target, attempts)
