@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from optrove.cli.options import (
+    call_choice,
     case_filters,
     device_options,
     json_option,
     log,
     log_recovered,
     seed_option,
+    sequence_options,
     show,
     store_option,
     take_device,
+    values_if_any_option,
 )
 from optrove.errors import OptroveError
 from optrove.report.wording import SHORT_ID
@@ -27,23 +30,41 @@ from optrove.report.wording import SHORT_ID
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from optrove.replay.sequence import CallChoice
+    from optrove.testgen.shrink import Limits
+
 _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command()
-@click.argument("names", metavar="OP|CASE...", nargs=-1, required=True)
+@click.argument("names", metavar="OP|CASE...", nargs=-1)
 @click.option(
-    "-o", "--output", metavar="DIR", type=_DIRECTORY, required=True, help="Directory for the files."
+    "-o",
+    "--output",
+    metavar="DIR|FILE",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Directory for the files; with --sequence, the file.",
 )
+@click.option(
+    "--sequence", metavar="RUN", help="Write the calls of a run as a program of straight code."
+)
+@sequence_options
+@values_if_any_option
 @click.option("--standalone", is_flag=True, help="One file per case, which needs no pytest.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N of an op.")
 @case_filters("--recorded-on", "--board", "board")
 @store_option
 @json_option
-def testgen(
+def testgen(  # noqa: PLR0913 - one for each option of the command
     *,
     names: Sequence[str],
     output: Path,
+    sequence: str | None,
+    call_range: tuple[int | None, int | None] | None,
+    test_id: str | None,
+    last: int | None,
+    values: str | None,
     standalone: bool,
     limit: int | None,
     store: str | None,
@@ -61,17 +82,33 @@ def testgen(
     A case that cannot be written in Python is left out; such cases are counted by op and reason,
     and --json names each. Files that testgen has not written are never replaced.
 
+    With --sequence, the calls of a RUN that was traced with --flow become one program: a statement
+    per call, with named tensors, which runs alone. --calls, --test or --last choose some of them.
+    Tensors from outside have the values of capsules, in a file beside it, or come from a seed.
+
     \b
     Example:
+      optrove testgen --sequence 5f2e81 -o model.py
       optrove testgen matmul -o tests/recorded
       optrove testgen '*' --model llama --limit 20 -o tests/llama
       pytest tests/recorded --optrove-board n300 --optrove-shadow
       optrove testgen 1f3a9c02d4e5 --standalone -o .
     """
+    from optrove.replay.sequence import CallChoice
     from optrove.testgen.generate import tests_data, tests_document, tests_of, write_tests
     from optrove.trove.opening import reading
     from optrove.trove.query import CaseFilters
 
+    stretch = call_choice(call_range, test_id, last)
+    if sequence is not None:
+        if names or standalone or limit or any(chosen.values()):
+            raise click.UsageError("--sequence names a run: leave out ops, cases and filters")
+        _write_sequence(sequence, stretch, output, values, store, as_json=as_json)
+        return
+    if not names or stretch != CallChoice():
+        raise click.UsageError("name ops or cases, or a run with --sequence")
+    if values is not None:
+        raise click.UsageError("--values is for programs: add --sequence RUN")
     with reading(store, log_recovered) as reader:
         cases = tests_of(reader, names, CaseFilters(**chosen), limit)
     generated = write_tests(cases, output, standalone=standalone)
@@ -82,8 +119,39 @@ def testgen(
     )
 
 
+def _write_sequence(
+    name: str,
+    choice: CallChoice,
+    output: Path,
+    values: str | None,
+    store: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    from optrove.replay.sequence import plan_sequence, with_recorded_values
+    from optrove.testgen.generate import program_data, program_document, write_program
+    from optrove.testgen.sequence_files import described, sequence_program
+    from optrove.trove.opening import located, reading
+
+    if output.suffix != ".py":
+        raise click.UsageError(f"--sequence writes one program: -o {output} has to end in .py")
+    with reading(store, log_recovered) as reader:
+        planned = plan_sequence(reader, name, choice)
+    with with_recorded_values(located(store), planned, values) as sequence:
+        program = sequence_program(sequence, described(sequence))
+        files = write_program(program, output)
+    board = planned.run.environment.board
+    show(
+        program_document(program, files, board),
+        lambda: program_data(program, files),
+        as_json=as_json,
+    )
+
+
 @click.command()
-@click.argument("name", metavar="CASE")
+@click.argument("name", metavar="CASE|RUN")
+@sequence_options
+@values_if_any_option
 @device_options()
 @click.option(
     "--trials",
@@ -103,13 +171,21 @@ def testgen(
 )
 @seed_option
 @click.option(
-    "-o", "--output", metavar="DIR", type=_DIRECTORY, help="Write a standalone reproducer there."
+    "-o",
+    "--output",
+    metavar="DIR|FILE",
+    type=click.Path(path_type=Path),
+    help="Write a standalone reproducer there; of calls of a run, to FILE.py.",
 )
 @store_option
 @json_option
 def shrink(  # noqa: PLR0913 - one for each option of the command
     *,
     name: str,
+    call_range: tuple[int | None, int | None] | None,
+    test_id: str | None,
+    last: int | None,
+    values: str | None,
     trials: int,
     timeout: float,
     seed: int,
@@ -118,13 +194,17 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Shrink a failing case: the simplest call that still fails in the same way.
+    """Shrink a failure: the simplest call, or the fewest calls, that still fail in the same way.
 
     Tries fewer arguments, tensors in interleaved memory, on one chip, with smaller and fewer
     dimensions. A simpler call counts when it has the same outcome and the same message, except for
     numbers. CASE is the beginning of a case's id, or an op, which stands for its most called case.
     It runs on the same device as "optrove replay" would. If the reproducer cannot be written, the
     result is shown all the same.
+
+    With --calls, --test or --last, the argument is a RUN that was traced with --flow. Its calls are
+    executed as one program, each trial in a new process, with ever fewer calls, until none can be
+    left out. With -o FILE.py, an interrupted search goes on where it was.
 
     Exit code 0 with a result, 2 if the case does not fail.
 
@@ -134,9 +214,11 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
       optrove shrink 1f3a9c02d4e5 --board bh-galaxy
       optrove shrink 1f3a9c02d4e5 --board bh-galaxy -o .
       optrove shrink addmm --compile inductor
+      optrove shrink 5f2e81 --calls 100:180 --device shadow -o together.py
     """
     from optrove.replay.device_choice import group_by_device, resolve_device
     from optrove.replay.planning import cases_named
+    from optrove.replay.sequence import CallChoice
     from optrove.testgen.generate import write_reproducer
     from optrove.testgen.shrink import Limits, shrunk_data, shrunk_document
     from optrove.testgen.shrink import shrink as shrink_case
@@ -145,6 +227,13 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
 
     kind, torch = take_device(chosen)
     target = (*resolve_device(kind, chosen["mock_board"]), torch)
+    stretch = call_choice(call_range, test_id, last)
+    if stretch != CallChoice() or call_range is not None:
+        limits = Limits(trials, timeout)
+        _shrink_sequence(name, (stretch, values, seed), target, limits, (output, store), as_json)
+        return
+    if values is not None:
+        raise click.UsageError("--values is for calls of a run: add --calls A:B")
     with reading(store, log_recovered) as reader:
         cases, _ = cases_named(reader, CaseFilters(name=name), every=False, seed=seed)
     ((where, (planned,)),) = group_by_device(cases, *target).items()
@@ -158,6 +247,50 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
         except (OptroveError, OSError) as error:
             fault = error  # the result took long, so it is shown first
     show(shrunk_document(shrunk, file), lambda: shrunk_data(shrunk, file), as_json=as_json)
+    if fault is not None:
+        raise fault
+
+
+def _shrink_sequence(
+    name: str,
+    asked: tuple[CallChoice, str | None, int],
+    target: tuple[Any, str | None, str | None],
+    limits: Limits,
+    places: tuple[Path | None, str | None],
+    as_json: bool,  # noqa: FBT001 - an option of the command
+) -> None:
+    from optrove.replay.sequence import plan_sequence, with_recorded_values
+    from optrove.testgen.generate import write_program
+    from optrove.testgen.sequence_files import described, sequence_program
+    from optrove.testgen.shrink_sequence import (
+        shrink_sequence,
+        shrunk_sequence_data,
+        shrunk_sequence_document,
+    )
+    from optrove.trove.opening import located, reading
+
+    choice, values, seed = asked
+    output, store = places
+    if output is not None and output.suffix != ".py":
+        raise click.UsageError(f"the calls become one program: -o {output} has to end in .py")
+    with reading(store, log_recovered) as reader:
+        planned = plan_sequence(reader, name, choice, seed=seed)
+    trials = None if output is None else output.with_suffix(".trials.jsonl")
+    files: list[Path] = []
+    fault: Exception | None = None
+    with with_recorded_values(located(store), planned, values) as sequence:
+        shrunk = shrink_sequence(sequence, target, limits, log, trials=trials)
+        if output is not None:
+            try:
+                program = sequence_program(shrunk.sequence, described(shrunk.sequence))
+                files = write_program(program, output)
+            except (OptroveError, OSError) as error:
+                fault = error  # the result took long, so it is shown first
+    show(
+        shrunk_sequence_document(shrunk, files),
+        lambda: shrunk_sequence_data(shrunk, files),
+        as_json=as_json,
+    )
     if fault is not None:
         raise fault
 

@@ -9,7 +9,7 @@ from optrove.errors import NotReplayable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from optrove.model.flow import Step
+    from optrove.model.flow import Outside, Step
 
 
 class Chain:
@@ -35,6 +35,14 @@ class Chain:
             raise NotReplayable("the calls before it were not executed in this process")
         self._next = step.place + 1
 
+    def missing(self, step: Step) -> list[Outside]:
+        """Return the tensors from outside that have to be made before a step."""
+        return [each for each in step.outside if each.number not in self._tensors]
+
+    def put(self, number: int, live: Any) -> None:
+        """Keep a tensor that was made."""
+        self._tensors[number] = live
+
     def known(self, step: Step) -> dict[int, Any]:
         """Return the tensors that a step gets from earlier ones, by their identity in its case."""
         return {
@@ -45,15 +53,19 @@ class Chain:
 
     def owners(self, step: Step) -> dict[int, Any]:
         """Return tensors that share the memory of those which a step gets from elsewhere."""
-        buffers = dict(step.buffers)
-        owner = {
-            buffers[number]: live for number, live in self._tensors.items() if number in buffers
-        }
         return {
-            identity: owner[buffers[number]]
+            identity: owner
             for identity, number in step.inputs
-            if number not in self._tensors and buffers.get(number) in owner
+            if number not in self._tensors and (owner := self.owner(step, number)) is not None
         }
+
+    def owner(self, step: Step, number: int) -> Any:
+        """Return a tensor with the memory of another one; None if there is none."""
+        buffers = dict(step.buffers)
+        if number not in buffers:
+            return None
+        sharing = [other for other, each in buffers.items() if each == buffers[number]]
+        return next((self._tensors[other] for other in sharing if other in self._tensors), None)
 
     def end(self, step: Step, made: Mapping[int, Any], results: Iterable[Any]) -> None:
         """Keep the inputs of a step, by identity, and its results for later steps.

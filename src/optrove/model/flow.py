@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from optrove.model.capsules import Capsule  # noqa: TC001 - serializer.records reads the hint
+from optrove.model.values import Value  # noqa: TC001 - as above
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -103,12 +106,27 @@ def flow_of(entries: Iterable[FlowEntry]) -> Flow:
 
 
 @dataclass(frozen=True, slots=True)
+class Outside:
+    """A tensor that no earlier step of a sequence returns, which exists before a step.
+
+    ``spec`` is the TensorSpec that it has in the case of the call which takes it first, as
+    ``argument``; ``capsules`` may have its values.
+    """
+
+    number: int
+    argument: str
+    spec: Value
+    capsules: tuple[Capsule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A call as the step number ``place`` of a sequence.
 
     ``inputs`` are identities in its case, ``outputs`` places among its results, each with the
     number of the tensor. ``buffers`` has the memory of every tensor that shares it with another
-    one of the sequence. ``freed`` are the tensors to drop afterwards.
+    one of the sequence. ``freed`` are the tensors to drop afterwards. ``outside`` are tensors that
+    have to be in memory before the call, in their order, for it or for later ones.
     """
 
     place: int
@@ -116,3 +134,4 @@ class Step:
     outputs: tuple[tuple[int, int], ...] = ()
     buffers: tuple[tuple[int, int], ...] = ()
     freed: tuple[int, ...] = ()
+    outside: tuple[Outside, ...] = ()

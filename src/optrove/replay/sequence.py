@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.errors import NotFound, NotReplayable
 from optrove.journal.flow import UNKNOWN_PLACE
-from optrove.model.flow import Step
+from optrove.model.flow import Outside, Step
 from optrove.model.records import Attempt, CallOutcome, DeviceKind, Job, Outcome
+from optrove.model.values import tensors_in
 from optrove.replay.capsules import CAPSULE, SEED
 from optrove.replay.device_choice import device_key, device_parameters, group_by_device
 from optrove.replay.judge import RAN
@@ -90,6 +91,18 @@ class SequenceCall:
         """The operation."""
         return self.planned.op
 
+    @property
+    def step(self) -> Step:
+        """The step that its Job is."""
+        step = self.planned.job.flow
+        assert step is not None  # noqa: S101 - every Job of a sequence has one
+        return step
+
+    def with_step(self, step: Step) -> SequenceCall:
+        """Return the call as another step."""
+        job = replace(self.planned.job, flow=step)
+        return replace(self, planned=replace(self.planned, job=job))
+
 
 @dataclass(frozen=True, slots=True)
 class CallSequence:
@@ -102,31 +115,31 @@ class CallSequence:
     def only(self, wanted: Iterable[int]) -> CallSequence:
         """Return the sequence with only the calls of these op_indices.
 
-        Tensors that a removed call returned come from outside then, and those that were dropped
-        after it are dropped after the call before.
+        Tensors that a removed call returned come from outside then: they are made where it was, if
+        a later call uses them. Those that were dropped after it are dropped after the call before.
         """
         kept = set(wanted)
+        users = _first_users(each for each in self.calls if each.call.op_index in kept)
         found: list[SequenceCall] = []
-        waiting: list[int] = []
+        coming: list[Outside] = []
         for each in self.calls:
-            step = each.planned.job.flow
-            assert step is not None  # noqa: S101 - every Job of a sequence has one
-            if each.call.op_index not in kept:
-                waiting += step.freed
+            step = each.step
+            if each.call.op_index in kept:
+                every = (*coming, *step.outside)
+                outside = [users[one.number] for one in every if one.number in users]
+                found.append(
+                    each.with_step(replace(step, place=len(found), outside=tuple(outside)))
+                )
+                coming = []
                 continue
+            known = {one.number for one in (*coming, *step.outside)}
+            numbers = [number for _, number in step.outputs if number not in known]
+            coming += [*step.outside, *(users[number] for number in numbers if number in users)]
+            coming = [one for one in coming if one.number not in step.freed]
             if found:
-                found[-1] = _freeing(found[-1], waiting)
-                waiting = []
-            job = replace(each.planned.job, flow=replace(step, place=len(found)))
-            found.append(replace(each, planned=replace(each.planned, job=job)))
+                before = found[-1].step
+                found[-1] = found[-1].with_step(replace(before, freed=(*before.freed, *step.freed)))
         return replace(self, calls=tuple(found))
-
-
-def _freeing(each: SequenceCall, numbers: Sequence[int]) -> SequenceCall:
-    step = each.planned.job.flow
-    assert step is not None  # noqa: S101 - as above
-    flow = replace(step, freed=(*step.freed, *numbers))
-    return replace(each, planned=replace(each.planned, job=replace(each.planned.job, flow=flow)))
 
 
 def plan_sequence(
@@ -173,7 +186,34 @@ def plan_sequence(
         )
         board = row.run.environment.board
         found.append(SequenceCall(call, PlannedJob(job, call.case_id, board=board)))
-    return CallSequence(row.run, process, tuple(found))
+    return CallSequence(row.run, process, _with_outside(found))
+
+
+def _first_users(calls: Iterable[SequenceCall]) -> dict[int, Outside]:
+    """Return all inputs of calls as tensors from outside, for the call that uses them first."""
+    found: dict[int, Outside] = {}
+    for each in calls:
+        numbers = dict(each.step.inputs)
+        job = each.planned.job
+        for name, value in job.case.arguments:
+            for spec in tensors_in(value):
+                number = numbers.get(spec.identity)
+                if number is not None and number not in found:
+                    found[number] = Outside(number, name, spec, job.capsules)
+    return found
+
+
+def _with_outside(calls: Sequence[SequenceCall]) -> tuple[SequenceCall, ...]:
+    """Return calls of which the first has the tensors that no earlier call returned."""
+    before: set[int] = set()
+    returned: set[int] = set()
+    for each in calls:
+        before |= {number for _, number in each.step.inputs if number not in returned}
+        returned |= {number for _, number in each.step.outputs}
+    users = _first_users(calls)
+    outside = tuple(each for number, each in users.items() if number in before)
+    first = calls[0]
+    return (first.with_step(replace(first.step, outside=outside)), *calls[1:])
 
 
 def _tests(calls: Iterable[Call]) -> list[str]:
@@ -249,13 +289,13 @@ def with_recorded_values(
         calls = []
         for each in sequence.calls:
             capsule = by_call.get(each.call.op_index)
-            if capsule is not None:
-                job = replace(
-                    each.planned.job, capsules=(replace(capsule, directory=str(directory)),)
-                )
-                each = replace(each, planned=replace(each.planned, job=job))  # noqa: PLW2901 - with its capsule
-            calls.append(each)
-        yield replace(sequence, calls=tuple(calls))
+            if capsule is None:
+                calls.append(each)
+                continue
+            capsules = (replace(capsule, directory=str(directory)),)
+            job = replace(each.planned.job, capsules=capsules)
+            calls.append(replace(each, planned=replace(each.planned, job=job)))
+        yield replace(sequence, calls=_with_outside(calls))
 
 
 def run_sequence(

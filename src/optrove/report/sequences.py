@@ -39,7 +39,7 @@ def sequence_document(done: ReplayedSequence) -> Iterator[Node]:
     yield Paragraph(f"{calls} as one program on {done.target}: {parts}")
     if done.failure is not None:
         each, attempt = done.failure
-        where = f" ({_line(each.call)})" if each.call.call_site else ""
+        where = f" ({call_line(each.call)})" if each.call.call_site else ""
         verdict = VERDICTS[attempt.outcome]
         yield Paragraph(f"first failure: call {each.call.op_index}, {each.op}{where}: {verdict}")
     same = "the same cases as recorded, in their order"
@@ -70,12 +70,13 @@ def _row(each: SequenceCall, attempt: Attempt) -> tuple[str, ...]:
         attempt.case_id[:SHORT_ID],
         VERDICTS[attempt.outcome],
         "" if pcc is None else number(pcc),
-        _line(each.call),
+        call_line(each.call),
         clipped(attempt.cause or "", _MAX_CAUSE_CHARS),
     )
 
 
-def _line(call: Call) -> str:
+def call_line(call: Call) -> str:
+    """Return the file and line of the code that made a call; empty if unknown."""
     site = call.call_site
     return "" if site is None else f"{site.file.rpartition('/')[2]}:{site.line}"
 

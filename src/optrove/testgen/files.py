@@ -184,7 +184,7 @@ def _check(recorded: RecordedCase) -> None:
     for name, _ in recorded.case.arguments:
         check_name(name, "$.arguments")
     (group,) = grouped([recorded])
-    writer = _Writer(group.mesh_shape)
+    writer = CaseWriter(group.mesh_shape)
     for each in group.arguments:
         writer.argument(recorded, each.name)
     writer.output(recorded)
@@ -218,7 +218,7 @@ def _board(groups: Sequence[GroupedCases]) -> str | None:
 
 
 @lru_cache(maxsize=1)
-def _parts() -> Any:
+def template_parts() -> Any:
     """Return the macros of the template."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -230,15 +230,15 @@ def _parts() -> Any:
 
 def _tests_text(groups: Sequence[GroupedCases], left_out: Iterable[UntestableCase]) -> str:
     """Return the text of a file that tests the cases of groups, all of one op and device."""
-    parts, first = _parts(), groups[0]
-    writer = _Writer(first.mesh_shape)
+    parts, first = template_parts(), groups[0]
+    writer = CaseWriter(first.mesh_shape)
     tests = [
         writer.function(group, name)
         for group, name in zip(groups, _function_names(groups), strict=True)
     ]
     note = f"; not recorded: {', '.join(first.supplied)}" if first.supplied else ""
     device = parts.device(
-        first.chips, note, _open_lines(first.device, "opened"), _close_lines(first.device, "opened")
+        first.chips, note, open_lines(first.device, "opened"), close_lines(first.device, "opened")
     )
     count = sum(len(group.cases) for group in groups)
     counted = [each.calls for group in groups for each in group.cases if each.calls is not None]
@@ -264,16 +264,16 @@ def _tests_text(groups: Sequence[GroupedCases], left_out: Iterable[UntestableCas
 
 def _standalone_file(group: GroupedCases) -> TestFile:
     """Return a file that makes the call of one case, and needs no pytest."""
-    parts = _parts()
+    parts = template_parts()
     (only,) = group.cases
-    writer = _Writer(group.mesh_shape)
+    writer = CaseWriter(group.mesh_shape)
     name = group.op.rpartition(".")[2].lower()
     test = parts.standalone(
         name,
         group.op,
         any(each.is_tensor for each in group.arguments),
-        _open_lines(group.device, "device"),
-        _close_lines(group.device, "device"),
+        open_lines(group.device, "device"),
+        close_lines(group.device, "device"),
         writer.body(group, only, has_output=bool(only.output_specs)),
     )
     calls = "" if only.calls is None else f", {plural(only.calls, 'call')}"
@@ -296,7 +296,7 @@ def _standalone_file(group: GroupedCases) -> TestFile:
 
 def _refusal(groups: Sequence[GroupedCases]) -> str:
     """Return the function that says why no device can be opened."""
-    return str(_parts().refusal(_board(groups) or "NAME"))
+    return str(template_parts().refusal(_board(groups) or "NAME"))
 
 
 def _file(
@@ -307,8 +307,8 @@ def _file(
     end: str = "",
 ) -> str:
     """Return the text of a file; the functions that its tests need are added."""
-    parts = _parts()
-    used = _Used.by(groups)
+    parts = template_parts()
+    used = UsedParts.by(groups)
     values = [each for each in DrawnValues if each in used.values - {DrawnValues.NORMAL}]
     functions = [getattr(parts, f"value_{each.value}")() for each in values]
     if used.values & {DrawnValues.COSINES, DrawnValues.SINES}:
@@ -329,13 +329,13 @@ def _file(
     is_long = any(len(line) > WIDTH for line in body.splitlines())
     codes = ", ".join(sorted([*_NOQA, "E501"] if is_long else _NOQA))
     first, *texts = heading
-    paragraphs = ["\n".join(textwrap.wrap(_harmless(text), WIDTH - 1)) for text in texts]
+    paragraphs = ["\n".join(textwrap.wrap(harmless(text), WIDTH - 1)) for text in texts]
     docstring = "\n\n".join([first, *paragraphs]) + "\n"
     return f"{parts.heading(docstring, codes).strip()}\n\n{body}\n"
 
 
 @dataclass(frozen=True, slots=True)
-class _Used:
+class UsedParts:
     """The parts of the template that the tests of a file need."""
 
     mesh: bool
@@ -347,7 +347,7 @@ class _Used:
     values: frozenset[DrawnValues]
 
     @classmethod
-    def by(cls, groups: Sequence[GroupedCases]) -> _Used:
+    def by(cls, groups: Sequence[GroupedCases]) -> UsedParts:
         """Return the parts that the tests of groups need."""
         cases = [each for group in groups for each in group.cases]
         specs = [
@@ -360,7 +360,7 @@ class _Used:
         return cls(
             mesh=any(group.chips > 1 for group in groups),
             tile=any(
-                isinstance(each, TtnnPlacement) and _is_unusual(each.tile) for each in placements
+                isinstance(each, TtnnPlacement) and is_unusual(each.tile) for each in placements
             ),
             torch=any(isinstance(each, TorchPlacement) for each in placements),
             lists=any(
@@ -375,7 +375,7 @@ class _Used:
                 for _, part in each.case.parts()
             ),
             talking=any(map(_is_talking, groups)),
-            values=frozenset(_filling_of(*each).numbers for each in specs),
+            values=frozenset(filling_of(*each).numbers for each in specs),
         )
 
 
@@ -383,7 +383,7 @@ def _left_out_comment(left_out: Iterable[UntestableCase]) -> str:
     """Return a comment that names the cases without a test; empty without any."""
     lines: list[str] = []
     for each in left_out:
-        text = _harmless(f"case {each.case_id[:SHORT_ID]}: {each.path}: {each.reason}")
+        text = harmless(f"case {each.case_id[:SHORT_ID]}: {each.path}: {each.reason}")
         lines += textwrap.wrap(
             text, WIDTH, initial_indent="# - ", subsequent_indent="#   ", break_on_hyphens=False
         )
@@ -391,13 +391,13 @@ def _left_out_comment(left_out: Iterable[UntestableCase]) -> str:
     return "\n".join([title, *lines]) if lines else ""
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """Return recorded text that cannot end the docstring or comment in which it stands."""
     plain = "".join(letter if letter.isprintable() else " " for letter in text)
     return plain.replace("\\", "/").replace('"', "'")
 
 
-def _open_lines(device: DeviceParameters, variable: str) -> list[str]:
+def open_lines(device: DeviceParameters, variable: str) -> list[str]:
     """Return the statements that open a device."""
     lines = []
     if device.fabric_config is not None:
@@ -421,7 +421,7 @@ def _open_lines(device: DeviceParameters, variable: str) -> list[str]:
     return [*lines, formatted(prefixed(f"{variable} = ", opened), 2 * _INDENT)]
 
 
-def _close_lines(device: DeviceParameters, variable: str) -> list[str]:
+def close_lines(device: DeviceParameters, variable: str) -> list[str]:
     """Return the statements that close a device."""
     kind = "device" if prod(device.mesh_shape or ()) == 1 else "mesh_device"
     lines = [f"ttnn.close_{kind}({variable})"]
@@ -482,7 +482,7 @@ _CRASHING: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class _Writer:
+class CaseWriter:
     """Writes the test functions of one file, whose calls run on a mesh of one shape."""
 
     mesh_shape: tuple[int, ...]
@@ -503,7 +503,7 @@ class _Writer:
         cases = "one case" if count == 1 else f"{count} cases"
         note = "" if has_output else "; the output was not recorded"
         return str(
-            _parts().test(
+            template_parts().test(
                 formatted(self._decorator(group, variables)) if variables else "",
                 formatted(Bracket(f"def test_{name}(", tuple(parameters), ") -> None:")),
                 f"Check {cases} of {group.op}{note}.",
@@ -575,7 +575,7 @@ class _Writer:
 
     def output(self, recorded: RecordedCase) -> Expression:
         """Return the specs of the recorded outputs; None if they are unknown."""
-        specs = [self._spec(spec, None, "$.outputs") for spec in recorded.output_specs]
+        specs = [self.spec(spec, None, "$.outputs") for spec in recorded.output_specs]
         if not specs:
             return "None"
         return specs[0] if len(specs) == 1 else row(specs)
@@ -584,7 +584,7 @@ class _Writer:
         """Return an argument: a tensor, a list of tensors and plain values, or a plain value."""
         match value:
             case TensorSpec():
-                return self._spec(value, filling, path)
+                return self.spec(value, filling, path)
             case List(items) | Tuple(items):
                 each = [
                     self._value(item, filling, f"{path}[{place}]")
@@ -595,7 +595,7 @@ class _Writer:
                 raise NotExpressible(path, "tensors within something else than a list")
         return expression_of(value, path)
 
-    def _spec(self, spec: TensorSpec, filling: Filling | None, path: str) -> Expression:
+    def spec(self, spec: TensorSpec, filling: Filling | None, path: str) -> Expression:
         """Return the Spec of a tensor; without a filling it is for comparison only."""
         items: list[Expression] = [
             tuple_of(map(str, spec.shape)) if spec.shape else "()",
@@ -609,7 +609,7 @@ class _Writer:
                 items.append("None")
             case _:
                 raise NotExpressible(path, "an array of numpy")
-        filled = Filling() if filling is None else _filling_of(spec, filling)
+        filled = Filling() if filling is None else filling_of(spec, filling)
         if filled.numbers in (DrawnValues.WHOLE, DrawnValues.DISTINCT):
             items.append(f"values={filled.numbers.value}({filled.below})")
         elif filled.numbers is not DrawnValues.NORMAL:
@@ -631,7 +631,7 @@ class _Writer:
         if placement.layout != _DEFAULT_LAYOUT:
             items.append(f"ttnn.{placement.layout}_LAYOUT")
         tile = placement.tile
-        if tile is not None and _is_unusual(tile):
+        if tile is not None and is_unusual(tile):
             transposed = ["True"] if tile.transpose_of_faces else []
             items.append(
                 prefixed("tile=", call("ttnn.Tile", row(map(str, tile.shape)), *transposed))
@@ -670,14 +670,15 @@ def _is_crashing(recorded: RecordedCase) -> bool:
     return len(coordinates.items) < max(chips, default=1)
 
 
-def _filling_of(spec: TensorSpec, filling: Filling) -> Filling:
+def filling_of(spec: TensorSpec, filling: Filling) -> Filling:
     """Return the values of a tensor: integers are never drawn from a normal distribution."""
     if filling.numbers is DrawnValues.NORMAL and INTEGER.search(spec.dtype):
         return Filling(DrawnValues.WHOLE, _UNKNOWN_BOUND)
     return filling
 
 
-def _is_unusual(tile: Tile | None) -> bool:
+def is_unusual(tile: Tile | None) -> bool:
+    """Return whether a tile is not the usual one."""
     return tile is not None and (tile.shape != _DEFAULT_TILE or tile.transpose_of_faces)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter, defaultdict
 from dataclasses import replace
+from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from optrove.replay.planning import PlannedJob
     from optrove.report.document import Node
     from optrove.testgen.files import GeneratedFiles, UntestableCase
+    from optrove.testgen.sequence_files import SequenceProgram
     from optrove.trove.query import CaseFilters
     from optrove.trove.reader import TroveReader
 
@@ -215,4 +217,43 @@ def tests_data(generated: GeneratedFiles, directory: Path) -> dict[str, Any]:
             {"case_id": each.case_id, "op": each.op, "path": each.path, "reason": each.reason}
             for each in left_out
         ],
+    }
+
+
+def write_program(program: SequenceProgram, path: Path) -> list[Path]:
+    """Write a program, and its values beside it; UnusableResults if that is not possible."""
+    _check_replaceable(path)
+    files = [path]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(program.text, encoding="utf-8")
+        if program.values:
+            beside = path.with_suffix(".pt")
+            import_module("torch").save(program.values, beside)
+            files.append(beside)
+    except OSError as error:
+        raise UnusableResults(
+            f"the program cannot be written to {path}: {error}; give another file with -o"
+        ) from error
+    return files
+
+
+def program_document(
+    program: SequenceProgram, files: Sequence[Path], board: str | None
+) -> Iterator[Node]:
+    """Yield the written files, and the commands that run the program."""
+    named = shlex.quote(str(files[0]))
+    kept = f", with the values of {plural(len(program.values), 'tensor')}" if program.values else ""
+    yield Paragraph(f"{files[0]}  {plural(program.calls, 'call')}{kept}")
+    yield Command(f"run it with: python {named}")
+    if board is not None:
+        yield Command(f"without a board: pytest {named} --optrove-board {board} --optrove-shadow")
+
+
+def program_data(program: SequenceProgram, files: Sequence[Path]) -> dict[str, Any]:
+    """Return the written program; ``docs/command-line.md`` describes the keys."""
+    return {
+        "file": str(files[0]),
+        "values": str(files[1]) if len(files) > 1 else None,
+        "calls": program.calls,
     }

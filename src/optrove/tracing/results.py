@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -11,7 +12,7 @@ from optrove.frameworks.ttnn.board.table import DEVICE_DIRECTORY
 from optrove.interop.importing import import_all
 from optrove.model.records import DeviceKind, TestOutcome
 from optrove.replay.device_choice import has_board
-from optrove.report.document import paragraphs
+from optrove.report.document import Command, paragraphs
 from optrove.report.listings import source_text
 from optrove.report.summary import (
     TraceSummary,
@@ -20,7 +21,7 @@ from optrove.report.summary import (
     summary_data,
     summary_document,
 )
-from optrove.report.wording import plural
+from optrove.report.wording import SHORT_ID, plural
 from optrove.tracing.recorded import Recorded, read_recorded, write_journal_lines
 from optrove.trove.opening import located, writing
 
@@ -42,6 +43,9 @@ COULD_NOT: Final = 2
 USAGE_ERROR: Final = 4
 NO_TESTS: Final = 5
 """Exit codes of pytest for a target that it does not know, and for one without tests."""
+
+_LAST_CALLS: Final = 20
+"""How many calls the suggested replay has, with the one in flight."""
 
 _WITHOUT_FAILURE: Final = (0, USAGE_ERROR, NO_TESTS)
 """Exit codes for which a missing board is not the cause."""
@@ -171,6 +175,20 @@ class TraceResult:
         if died and observed and not calls:
             yield from paragraphs(("in flight: nothing, all calls had ended",))
         yield from in_flight_document(calls)
+        if self.replay_command is not None:
+            yield Command(f"replay the last calls as one program: {self.replay_command}")
+
+    @property
+    def replay_command(self) -> str | None:
+        """The command that replays the last calls up to the one in flight, if there is one."""
+        if self.recorded is None or self.run_id is None or not self.summary.in_flight:
+            return None
+        if not any(journal.has_flow for journal in self.recorded.journals):
+            return None
+        words = ["optrove", "replay", self.run_id[:SHORT_ID], "--last", str(_LAST_CALLS)]
+        words += ["--device", self.device] if self.device in ("shadow", "sim") else []
+        words += [] if self.store is None else ["--store", self.store]
+        return shlex.join(words)
 
     def data(self, counting: Counting | None = None) -> dict[str, Json]:
         """Return the result for machines; ``docs/command-line.md`` describes the keys."""
@@ -193,6 +211,7 @@ class TraceResult:
             **summary_data(self.summary, counting),
             "sketches": {"calls": calls, "tensors": tensors, "omitted": _sorted(omitted)},
             "capsules": self._capsule_counts(),
+            "replay": self.replay_command,
             "store": self.store,
             "journals": _text(self.journals),
             "jsonl": _text(self.jsonl),

@@ -386,6 +386,23 @@ class TorchExecutor:
         return live
 
 
+def is_composite(op: str) -> bool:
+    """Return whether torch composes an operation of others, which only inference mode records.
+
+    False where torch is not installed, or lacks the operation.
+    """
+    try:
+        torch: Any = import_module("torch")
+    except ImportError:
+        return False
+    _, _, space, name, overload = op.split(".") if op.count(".") == 4 else ("",) * 5  # noqa: PLR2004 - torch.ops.SPACE.NAME.OVERLOAD
+    if not space or not hasattr(getattr(torch.ops, space), name):
+        return False
+    full = f"{space}::{name}" + ("" if overload == "default" else f".{overload}")
+    found: bool = torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd")  # noqa: SLF001 - has no public name
+    return found
+
+
 def _is_in(live: Any, known: Mapping[Any, Any]) -> bool:
     try:
         return live in known

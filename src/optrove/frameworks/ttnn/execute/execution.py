@@ -134,6 +134,7 @@ class TtnnExecutor:
         comparison = self._comparison(job)
         with muted():
             try:
+                self._make_outside(job, comparison)
                 rebuilt = self._rebuild(job, file, target, comparison)
             except _Refused as refusal:
                 return Executed(raised=refusal.raised, notes=(str(refusal),), excuse=refusal.excuse)
@@ -213,15 +214,11 @@ class TtnnExecutor:
         contents = InputValues(
             self._ttnn, values, passing.roles, seed=job.seed, mirrors=mirrors, kept=kept
         )
-        inputs = Inputs(
-            self._ttnn,
-            self._memory_configs,
-            self._devices.live,
+        step = job.flow
+        inputs = self._inputs(
             contents,
-            filled=self._has_values,
-            mirrored=self._device_kind is DeviceKind.SHADOW,
-            known=None if job.flow is None else self._chain.known(job.flow),
-            owners=None if job.flow is None else self._chain.owners(job.flow),
+            {} if step is None else self._chain.known(step),
+            {} if step is None else self._chain.owners(step),
         )
         if file is not None and file.op == LOAD_OP:
             held = {file.argument: held_by_file(job.outputs)}
@@ -235,6 +232,39 @@ class TtnnExecutor:
         arguments, keywords = spread(target, live, passing.places)
         notes = (*passing.notes, *missing.notes, *inputs.notes, *(file.notes if file else ()))
         return _Rebuilt(target, arguments, keywords, passing.named, notes, missing, inputs.made)
+
+    def _make_outside(self, job: Job, comparison: OutputComparison | None) -> None:
+        """Make the tensors that a sequence gets from outside before this step."""
+        if job.flow is None:
+            return
+        for place, each in enumerate(self._chain.missing(job.flow)):
+            values = InputValues(
+                self._ttnn,
+                {each.argument: each.spec},
+                {},
+                seed=job.seed + place,
+                mirrors=None if comparison is None else comparison.mirrors,
+                kept=KeptValues(each.capsules),
+            )
+            owner = self._chain.owner(job.flow, each.number)
+            owners = {}
+            if owner is not None and isinstance(each.spec, TensorSpec):
+                owners[each.spec.identity] = owner
+            inputs = self._inputs(values, {}, owners)
+            made = self._build({each.argument: each.spec}, inputs, MissingArguments())
+            self._chain.put(each.number, made[each.argument])
+
+    def _inputs(self, values: InputValues, known: dict[int, Any], owners: dict[int, Any]) -> Inputs:
+        return Inputs(
+            self._ttnn,
+            self._memory_configs,
+            self._devices.live,
+            values,
+            filled=self._has_values,
+            mirrored=self._device_kind is DeviceKind.SHADOW,
+            known=known,
+            owners=owners,
+        )
 
     def _note_plain_weights(
         self, op: str, values: InputValues, live: dict[str, Any], comparison: OutputComparison

@@ -1,0 +1,613 @@
+"""Write a stretch of recorded calls as a program of straight code, which needs no optrove.
+
+Each call is a statement, and each tensor a variable, named after the op that returned it or after
+the parameter that takes it; ``del`` stands where the program dropped a tensor. Tensors from outside
+the stretch are made at the beginning: from a capsule, whose values are in a file beside the
+program, or from a seed.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+import textwrap
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from optrove.errors import NotReplayable
+from optrove.frameworks.kept_tensors import KeptValues
+from optrove.frameworks.torch.execute import is_composite
+from optrove.frameworks.ttnn.execute.invoking import CallNames
+from optrove.model.values import (
+    Handle,
+    List,
+    Mapping,
+    Struct,
+    TensorSpec,
+    TorchPlacement,
+    TtnnPlacement,
+    Tuple,
+    key_step,
+    storage_lengths,
+)
+from optrove.report.wording import plural
+from optrove.testgen.cases import DrawnValues, Filling, device_for, grouped, holds_tensors
+from optrove.testgen.expressions import (
+    SEMAPHORE,
+    WIDTH,
+    NotExpressible,
+    call,
+    expression_of,
+    formatted,
+    prefixed,
+    quoted,
+    row,
+    tuple_of,
+)
+from optrove.testgen.files import (
+    MARK,
+    CaseWriter,
+    UsedParts,
+    close_lines,
+    filling_of,
+    harmless,
+    is_unusual,
+    open_lines,
+    template_parts,
+)
+from optrove.testgen.generate import recorded_case
+from optrove.testgen.torch_files import is_torch_op
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from optrove.model.flow import Step
+    from optrove.model.values import Value
+    from optrove.replay.sequence import CallSequence, SequenceCall
+    from optrove.testgen.cases import RecordedCase
+    from optrove.testgen.expressions import Expression
+
+_INDENT: Final = 4
+_NAME: Final = re.compile(r"\W+")
+_CONVOLUTION: Final = "ttnn.conv2d"
+"""An op whose device has the parts of L1 that some ops need and most do not ask for."""
+
+_IMPORTS: Final = """\
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import ttnn
+"""
+_TORCH_IMPORTS: Final = """\
+from pathlib import Path
+from typing import Any
+
+import torch
+"""
+_KEPT: Final = '''
+VALUES = torch.load(Path(__file__).with_suffix(".pt"), weights_only=True)
+
+
+def kept(name: str) -> Callable[[tuple[int, ...]], torch.Tensor]:
+    """Return the recorded values of a tensor, whatever its shape is called."""
+    return lambda shape: VALUES[name].reshape(shape)
+'''
+_MAKING: Final = '''
+def make(spec: Spec, device: ttnn.MeshDevice) -> Any:
+    """Return a tensor from outside the calls."""
+{plain}    return make_tensor(spec, device, filled=True)
+'''
+_PLAIN: Final = """\
+    blocks = spec.dtype in (ttnn.bfloat8_b, ttnn.bfloat4_b)
+    plain = blocks or spec.layout == ttnn.ROW_MAJOR_LAYOUT
+    if spec.memory is None and plain and isinstance(spec.dtype, ttnn.DataType):
+        return ttnn.Tensor(spec.values(spec.shape), spec.dtype)
+"""
+_TORCH_MAKING: Final = '''
+def make(
+    shape: tuple, dtype: torch.dtype, strides: tuple, offset: int, length: int, values: Any = None
+) -> torch.Tensor:
+    """Return a tensor with values from the seed, or with recorded ones, laid out as recorded."""
+    if values is None:
+        exact = dtype.is_floating_point or dtype.is_complex
+        values = torch.randn(length) if exact else torch.randint(8, (length,))
+    row = values[:length].to(dtype).clone()
+    return row.as_strided(shape, strides, offset)
+'''
+_MAIN: Final = '''
+def main() -> Any:
+    """Open the device, run the program and return what its last call returned."""
+    torch.manual_seed(0)
+{opening}
+    try:
+        return program(device)
+    finally:
+{closing}
+
+
+def test_sequence() -> None:
+    """Run the program as a test."""
+    main()
+
+
+if __name__ == "__main__":
+    print(main())
+'''
+_TORCH_MAIN: Final = '''
+def main() -> Any:
+    """Run the program and return what its last call returned."""
+    torch.manual_seed(0)
+    with torch.{mode}():
+        return program()
+
+
+def test_sequence() -> None:
+    """Run the program as a test."""
+    main()
+
+
+if __name__ == "__main__":
+    print(main())
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceProgram:
+    """A program of straight code; ``values`` are tensors of torch that it reads, by name."""
+
+    text: str
+    calls: int
+    values: dict[str, Any]
+
+
+def sequence_program(sequence: CallSequence, title: str) -> SequenceProgram:
+    """Return the program of a sequence; NotReplayable if a call cannot be written in Python."""
+    of_torch = is_torch_op(sequence.calls[0].op)
+    writer = _TorchProgram() if of_torch else _TtnnProgram(sequence)
+    for each in sequence.calls:
+        writer.is_at_end = each is sequence.calls[-1]
+        _add(writer, each)
+    return SequenceProgram(writer.text(title), len(sequence.calls), writer.values)
+
+
+def _add(writer: _Program, each: SequenceCall) -> None:
+    try:
+        writer.add(each)
+    except NotExpressible as error:
+        raise NotReplayable(
+            f"call {each.call.op_index} of {each.op} cannot be written in Python: "
+            f"{error.path}: {error.reason}; choose calls without it"
+        ) from error
+
+
+@dataclass(slots=True)
+class _Names:
+    """The variables of a program, by the numbers of tensors."""
+
+    by_number: dict[int, str] = field(default_factory=dict)
+    _taken: Counter[str] = field(default_factory=Counter)
+
+    def new(self, base: str, number: int | None = None) -> str:
+        """Return a new name, and give it to a tensor."""
+        base = _NAME.sub("_", base).strip("_").lower() or "tensor"
+        if keyword.iskeyword(base) or base in ("device", "make", "kept", "program"):
+            base += "_"
+        self._taken[base] += 1
+        name = f"{base}_{self._taken[base]}"
+        if number is not None:
+            self.by_number[number] = name
+        return name
+
+
+class _Program:
+    """The statements of one program, in their order."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.names = _Names()
+        self.outside: list[str] = []
+        self.lines: list[str] = []
+        self.is_at_end = False
+        self._site = ""
+        self._last = ""
+
+    def text(self, title: str) -> str:
+        """Return the whole file."""
+        raise NotImplementedError
+
+    def add(self, each: SequenceCall) -> None:
+        """Append the statements of a call."""
+        step = each.planned.job.flow
+        assert step is not None  # noqa: S101 - every Job of a sequence has one
+        self._note_site(each)
+        inputs = dict(step.inputs)
+        made = self._call(each, inputs)
+        self._assign(each, step, made)
+        gone = [
+            self.names.by_number.pop(number)
+            for number in step.freed
+            if number in self.names.by_number
+        ]
+        if gone:
+            self._append(f"del {', '.join(gone)}")
+
+    def _call(self, each: SequenceCall, inputs: dict[int, int]) -> Expression:
+        """Return the expression of a call."""
+        raise NotImplementedError
+
+    def _append(self, line: str) -> None:
+        self.lines.append(line)
+
+    def _note_site(self, each: SequenceCall) -> None:
+        site = each.call.call_site
+        if site is None:
+            return
+        text = f"# {harmless(site.file.rpartition('/')[2])}:{site.line}"
+        if text != self._site:
+            self._site = text
+            self._append(text)
+
+    def _assign(self, each: SequenceCall, step: Step, made: Expression) -> None:
+        """Append a call whose results go to variables, if later calls or ``del`` need them."""
+        base = each.op.removesuffix(".default").rpartition(".")[2]
+        outputs = dict(step.outputs)
+        paths = _paths(each.call.outputs)
+        wanted = {
+            place: outputs[place]
+            for place in range(len(paths))
+            if place in outputs
+            and outputs[place] not in self.names.by_number
+            and outputs[place] not in step.freed
+        }
+        self._last = ""
+        if paths == [""]:
+            if self.is_at_end and 0 not in outputs:
+                self._last = self.names.new("result")
+                made = prefixed(f"{self._last} = ", made)
+            elif wanted:
+                self._last = self.names.new(base, outputs[0])
+                made = prefixed(f"{self._last} = ", made)
+            elif outputs.get(0) in self.names.by_number:
+                self._last = self.names.by_number[outputs[0]]
+            self._append(formatted(made))
+            return
+        if not wanted:
+            if self.is_at_end and each.call.outputs:
+                self._last = self.names.new("result")
+                made = prefixed(f"{self._last} = ", made)
+            self._append(formatted(made))
+            return
+        whole = self._last = self.names.new("results")
+        self._append(formatted(prefixed(f"{whole} = ", made)))
+        for place, number in wanted.items():
+            self._append(f"{self.names.new(base, number)} = {whole}{paths[place]}")
+        # Only the variables hold the tensors, as in the program.
+        self._append(f"del {whole}")
+        self._last = self.names.by_number[next(iter(wanted.values()))]
+
+    def body(self) -> str:
+        """Return the statements of the function, indented."""
+        returned = [f"return {self._last}"] if self._last and not self._was_deleted() else []
+        lines = [*self.outside, *self.lines, *returned] or ["pass"]
+        return textwrap.indent("\n".join(lines), " " * _INDENT).replace(
+            "\n" + " " * _INDENT + "\n", "\n\n"
+        )
+
+    def _was_deleted(self) -> bool:
+        last = self.lines[-1] if self.lines else ""
+        return last.startswith("del ") and self._last in last.removeprefix("del ").split(", ")
+
+    def keep(self, each: SequenceCall, spec: TensorSpec) -> str | None:
+        """Return the name of the recorded values of a tensor; None if they were not kept."""
+        found = KeptValues(each.planned.job.capsules).parts(spec)
+        if found is None:
+            return None
+        name = f"call_{each.call.op_index}_{len(self.values)}"
+        self.values[name] = _whole(found, spec)
+        return name
+
+
+def _paths(outputs: tuple[Value, ...]) -> list[str]:
+    """Return the way to each ttnn or torch tensor of a result, as Python writes it."""
+    if not outputs:
+        return []
+    return list(_paths_in(outputs[0], ""))
+
+
+def _paths_in(value: Value, path: str) -> Iterator[str]:
+    match value:
+        case TensorSpec():
+            yield path
+        case List(items) | Tuple(items):
+            for place, item in enumerate(items):
+                yield from _paths_in(item, f"{path}[{place}]")
+        case Struct(fields=fields):
+            # A named tuple, such as torch.return_types.topk.
+            for place, (_, item) in enumerate(fields):
+                yield from _paths_in(item, f"{path}[{place}]")
+
+
+def _whole(found: list[Any], spec: TensorSpec) -> Any:
+    """Return the values of a tensor on all chips as one tensor of torch."""
+    mesh = spec.placement.mesh if isinstance(spec.placement, TtnnPlacement) else None
+    if mesh is None or len(found) == 1:
+        return found[0]
+    shape = mesh.distribution_shape
+    if prod(shape) != len(found) or len(shape) != len(mesh.placements):
+        raise NotExpressible("$", "its parts are not those of a whole mesh")
+    torch = __import__("torch")
+    left = list(found)
+    for size, dim in zip(reversed(shape), reversed(mesh.placements), strict=True):
+        starts = range(0, len(left), size)
+        left = [left[at] if dim is None else torch.cat(left[at : at + size], dim) for at in starts]
+    return left[0]
+
+
+class _TtnnProgram(_Program):
+    """A program of ttnn, on one device."""
+
+    def __init__(self, sequence: CallSequence) -> None:
+        super().__init__()
+        ops = [each.op for each in sequence.calls]
+        jobs = [each.planned.job for each in sequence.calls]
+        devices = [job.device for job in jobs if job.device is not None]
+        special = next((op for op in ops if device_for(None, op)[1]), ops[0])
+        self._device, self._supplied = device_for(devices[0] if devices else None, special)
+        board = sequence.run.environment.board
+        if all(each.dispatch_axis is None or board for each in devices):
+            self._device = replace(self._device, dispatch_axis=None)
+        self._writer = CaseWriter(self._device.mesh_shape or ())
+        self._calls = CallNames()
+        self._recorded: dict[str, RecordedCase] = {}
+        self._specs: list[tuple[TensorSpec, Filling]] = []
+        self._all_cores = False
+
+    def _case(self, each: SequenceCall) -> RecordedCase:
+        case_id = each.planned.case_id
+        if case_id not in self._recorded:
+            self._recorded[case_id] = recorded_case(each.planned, self._calls)
+        recorded = self._recorded[case_id]
+        if recorded.file is not None:
+            raise NotExpressible(recorded.file, "it reads or writes a file of the model")
+        return recorded
+
+    def _call(self, each: SequenceCall, inputs: dict[int, int]) -> Expression:
+        recorded = self._case(each)
+        (group,) = grouped([recorded])
+        values = dict(recorded.case.arguments)
+        items: list[Expression] = []
+        for argument in group.arguments:
+            filling = recorded.fillings.get(argument.name, Filling())
+            path = f"$.arguments{key_step(argument.name)}"
+            item = self._value(values[argument.name], each, inputs, (filling, argument.name, path))
+            items.append(
+                item if argument.keyword is None else prefixed(f"{argument.keyword}=", item)
+            )
+        self._all_cores = self._all_cores or any(
+            isinstance(part, Handle) and part.type == SEMAPHORE and part.recipe is None
+            for _, part in recorded.case.parts()
+        )
+        return call(each.op, *items)
+
+    def _value(
+        self,
+        value: Value,
+        each: SequenceCall,
+        inputs: dict[int, int],
+        about: tuple[Filling, str, str],
+    ) -> Expression:
+        filling, name, path = about
+        match value:
+            case TensorSpec():
+                return self._tensor(value, each, inputs, about)
+            case List(items) | Tuple(items) if holds_tensors(value):
+                found = [
+                    self._value(item, each, inputs, (filling, name, f"{path}[{place}]"))
+                    for place, item in enumerate(items)
+                ]
+                return row(found) if isinstance(value, List) else tuple_of(found)
+            case Mapping() | Struct() if holds_tensors(value):
+                raise NotExpressible(path, "tensors within something else than a list")
+            case Struct():
+                return self._writer.constants.use(value, path)
+        return expression_of(value, path)
+
+    def _tensor(
+        self,
+        spec: TensorSpec,
+        each: SequenceCall,
+        inputs: dict[int, int],
+        about: tuple[Filling, str, str],
+    ) -> Expression:
+        number = inputs.get(spec.identity)
+        known = None if number is None else self.names.by_number.get(number)
+        if known is not None:
+            return known
+        filling, name, path = about
+        made = self._made(spec, each, filling, path)
+        if number is None:
+            # A tensor of torch, which is not followed.
+            return made
+        variable = self.names.new(name, number)
+        self.outside.append(formatted(prefixed(f"{variable} = ", made)))
+        return variable
+
+    def _made(
+        self, spec: TensorSpec, each: SequenceCall, filling: Filling, path: str
+    ) -> Expression:
+        self._specs.append((spec, filling))
+        kept = self.keep(each, spec)
+        expression = self._writer.spec(spec, Filling() if kept else filling, path)
+        if kept is not None and not isinstance(expression, str):
+            items = tuple(
+                item
+                for item in expression.items
+                if not (isinstance(item, str) and item.startswith("values="))
+            )
+            expression = replace(expression, items=(*items, f"values=kept({quoted(kept)})"))
+        return call("make", expression, "device")
+
+    def text(self, title: str) -> str:
+        """Return the whole file."""
+        macros = template_parts()
+        used = UsedParts(
+            mesh=prod(self._device.mesh_shape or ()) > 1,
+            tile=any(
+                isinstance(spec.placement, TtnnPlacement) and is_unusual(spec.placement.tile)
+                for spec, _ in self._specs
+            ),
+            torch=any(isinstance(spec.placement, TorchPlacement) for spec, _ in self._specs),
+            lists=False,
+            all_cores=self._all_cores,
+            talking=False,
+            values=frozenset(filling_of(*each).numbers for each in self._specs),
+        )
+        drawn = [each for each in DrawnValues if each in used.values - {DrawnValues.NORMAL}]
+        functions = [getattr(macros, f"value_{each.value}")() for each in drawn]
+        if used.values & {DrawnValues.COSINES, DrawnValues.SINES}:
+            functions.insert(0, macros.value_angles())
+        margin, deep = " " * _INDENT, " " * (2 * _INDENT)
+        opening = textwrap.indent("\n".join(open_lines(self._device, "device")), margin)
+        closing = textwrap.indent("\n".join(close_lines(self._device, "device")), deep)
+        program = (
+            "def program(device: ttnn.MeshDevice) -> Any:\n"
+            f'{margin}"""Make the recorded calls."""\n{self.body()}'
+        )
+        blocks = [
+            _heading(title, bool(self.values), "ttnn and torch", self._supplied),
+            _IMPORTS.replace("import os\n", "") + (_KEPT if self.values else ""),
+            self._writer.constants.text,
+            macros.spec(used) if self._specs else "",
+            *functions,
+            macros.making(used) if self._specs else "",
+            _MAKING.format(plain="" if used.mesh else _PLAIN) if self._specs else "",
+            macros.cores() if used.all_cores else "",
+            program,
+            _MAIN.format(opening=opening, closing=closing),
+        ]
+        return "\n\n\n".join(block.strip("\n") for block in blocks if block) + "\n"
+
+
+class _TorchProgram(_Program):
+    """A program of torch's ATen operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._needs_grad: dict[str, bool] = {}
+        self._composite = False
+
+    def _call(self, each: SequenceCall, inputs: dict[int, int]) -> Expression:
+        case = each.planned.job.case
+        self._composite = self._composite or is_composite(case.op)
+        lengths = storage_lengths(dict(case.arguments))
+        items: list[Expression] = []
+        for name, value in case.arguments:
+            item = self._value(value, each, inputs, (name, f"$.arguments{key_step(name)}", lengths))
+            by_place = re.fullmatch(r"arg\d+", name)
+            items.append(item if by_place else prefixed(f"{_checked(name)}=", item))
+        return call(each.op, *items)
+
+    def _value(
+        self,
+        value: Value,
+        each: SequenceCall,
+        inputs: dict[int, int],
+        about: tuple[str, str, dict[int, int]],
+    ) -> Expression:
+        name, path, lengths = about
+        match value:
+            case TensorSpec(placement=TorchPlacement() as placement):
+                return self._tensor(value, placement, each, inputs, about)
+            case List(items) | Tuple(items):
+                found = [
+                    self._value(item, each, inputs, (name, f"{path}[{place}]", lengths))
+                    for place, item in enumerate(items)
+                ]
+                return row(found) if isinstance(value, List) else tuple_of(found)
+            case Struct("torch.device", fields):
+                kind, index = (dict(fields).get(each) for each in ("type", "index"))
+                return call("torch.device", *_device_items(kind, index, path))
+            case Struct("torch.Size", (("sizes", sizes),)):
+                return self._value(sizes, each, inputs, about)
+        return expression_of(value, path)
+
+    def _tensor(
+        self,
+        spec: TensorSpec,
+        placement: TorchPlacement,
+        each: SequenceCall,
+        inputs: dict[int, int],
+        about: tuple[str, str, dict[int, int]],
+    ) -> Expression:
+        name, path, lengths = about
+        number = inputs.get(spec.identity)
+        variable = None if number is None else self.names.by_number.get(number)
+        if variable is None:
+            if placement.layout != "strided" or placement.device != "cpu":
+                raise NotExpressible(path, f"a {placement.layout} tensor on {placement.device}")
+            if placement.conjugate or placement.negative:
+                raise NotExpressible(path, "a conjugated or negated tensor from outside")
+            kept = self.keep(each, spec)
+            values = [] if kept is None else [f"VALUES[{quoted(kept)}]"]
+            facts = (spec.shape, spec.dtype, placement.strides, placement.offset)
+            made = call("make", *map(str, facts), str(lengths[spec.storage]), *values)
+            variable = self.names.new(name, number)
+            self.outside.append(formatted(prefixed(f"{variable} = ", made)))
+        if self._needs_grad.get(variable, False) is not placement.requires_grad:
+            self._needs_grad[variable] = placement.requires_grad
+            self._append(f"{variable}.requires_grad_({placement.requires_grad})")
+        return variable
+
+    def text(self, title: str) -> str:
+        """Return the whole file."""
+        mode = "inference_mode" if self._composite else "no_grad"
+        loading = _KEPT.partition("\n\n\n")[0] if self.values else ""
+        margin = " " * _INDENT
+        blocks = [
+            _heading(title, bool(self.values), "torch", ()),
+            _TORCH_IMPORTS + loading,
+            _TORCH_MAKING,
+            f'def program() -> Any:\n{margin}"""Make the recorded calls."""\n{self.body()}',
+            _TORCH_MAIN.format(mode=mode),
+        ]
+        return "\n\n\n".join(block.strip("\n") for block in blocks) + "\n"
+
+
+def _checked(name: str) -> str:
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise NotExpressible("$.arguments", f"{name!a} cannot be the name of an argument in Python")
+    return name
+
+
+def _device_items(kind: Any, index: Any, path: str) -> list[Expression]:
+    items = [expression_of(kind, path)]
+    written = expression_of(index, path)
+    return items if written == "None" else [*items, written]
+
+
+def _heading(title: str, kept: bool, needs: str, supplied: tuple[str, ...]) -> str:  # noqa: FBT001 - of this module
+    values = "from the file beside it" if kept else "from a seed"
+    about = (
+        f"{MARK} Straight code of the recorded calls; it needs {needs} only. Tensors from outside "
+        f"have values {values}. Run it with python or pytest."
+    )
+    texts = [
+        about,
+        *(f"Not recorded, and supplied: {each}." for each in supplied),
+    ]
+    wrapped = ["\n".join(textwrap.wrap(harmless(text), WIDTH - 1)) for text in texts]
+    body = "\n\n".join([harmless(title), *wrapped])
+    return f'"""{body}\n"""\n\n# ruff: noqa'
+
+
+def described(sequence: CallSequence) -> str:
+    """Return the first line of a program."""
+    first, last = sequence.calls[0].call.op_index, sequence.calls[-1].call.op_index
+    run = f"run {sequence.run.id[:12]} of {sequence.run.source}"
+    return f"{plural(len(sequence.calls), 'call')}, {first} to {last}, of {run}."
