@@ -244,3 +244,31 @@ def test_a_run_without_flow_says_how_to_record_it(tmp_path):
         torch.ones(2)
     refused = ask("replay", run_of(path), "--last", "3", "--store", path, exit_code=2)
     assert "trace it again with --flow" in refused
+
+
+def test_the_summary_of_a_killed_program_has_the_command_that_replays_its_last_calls(tmp_path):
+    script = tmp_path / "killed.py"
+    script.write_text(
+        """
+import os, signal, torch
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+torch.library.define("deadly::op", "(Tensor x) -> Tensor")
+torch.library.impl("deadly::op", "default", die)
+torch.ops.deadly.op(torch.relu(torch.ones(2)))
+"""
+    )
+    path = tmp_path / "trove.db"
+    words = ("trace", script, "--backend", "torch", "--store", path)
+    answer = ask(*words, "--flow", "--json", exit_code=128 + signal.SIGKILL)
+    command = answer["replay"].split()
+    assert command[:2] == ["optrove", "replay"]
+    assert command[3:5] == ["--last", "20"]
+    replayed = ask(*command[1:], "--json", exit_code=1)
+    assert [call["op"] for call in replayed["calls"]][-2:] == [
+        "torch.ops.aten.relu.default",
+        "torch.ops.deadly.op.default",
+    ]
+    assert ask(*words, "--json", exit_code=128 + signal.SIGKILL)["replay"] is None

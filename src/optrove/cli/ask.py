@@ -14,6 +14,7 @@ import click
 
 from optrove.cli.options import (
     FAILED,
+    RUN_MEMORY,
     all_ops_option,
     case_filters,
     json_option,
@@ -75,9 +76,9 @@ def ops(*, store: str | None, as_json: bool, **chosen: Any) -> None:
 
 
 @click.command()
-@click.argument("name", metavar="OP|CASE")
+@click.argument("name", metavar="OP|CASE|RUN")
 @click.argument("number", metavar="[N]", required=False, type=click.IntRange(min=1))
-@case_filters("--board")
+@case_filters("--board", of_runs=True)
 @click.option("--families", is_flag=True, help="Group cases that differ in scalars only.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N.")
 @click.option(
@@ -104,9 +105,13 @@ def show(
     digits or more. N shows one configuration of the list only. --dtype, --layout, --memory, --shape
     and --mesh must all hold for the same tensor: the one of --argument, else any.
 
+    With a RUN that was traced with --flow, --memory without a name shows the bytes of L1 and DRAM
+    over its calls, and the tensors at the peaks with the lines of code that made them.
+
     \b
     Example:
       optrove show matmul
+      optrove show 5f2e81 --memory
       optrove show matmul 3
       optrove show matmul --argument input_tensor_b --memory SHARDED
       optrove show matmul 3 --svg pictures
@@ -117,6 +122,12 @@ def show(
     from optrove.trove.opening import reading
     from optrove.trove.query import CaseFilters, select, several_ops
 
+    if chosen["memory"] == RUN_MEMORY:
+        others = [value for key, value in chosen.items() if key not in ("name", "memory")]
+        if number or limit or families or pictures or any(others):
+            raise click.UsageError("--memory without a name shows a whole run: leave out the rest")
+        _show_memory(chosen["name"], store, as_json=as_json)
+        return
     if number is not None and (families or limit):
         raise click.UsageError("N shows one configuration: leave out --families and --limit")
     if pictures is not None and (families or as_json):
@@ -138,6 +149,15 @@ def show(
             lambda: cases.cases_data(reader, answers, shown),
             as_json=as_json,
         )
+
+
+def _show_memory(run: str, store: str | None, *, as_json: bool) -> None:
+    from optrove.report.memory import memory_data, memory_document, run_memory
+    from optrove.trove.opening import reading
+
+    with reading(store, log_recovered) as reader:
+        memory = run_memory(reader, run)
+    show_answer(memory_document(memory), lambda: memory_data(memory), as_json=as_json)
 
 
 @click.command()

@@ -142,16 +142,32 @@ def recorded_on(*names: str) -> Callable[[_Command], _Command]:
     return click.option(*names, metavar="NAME", help="Only calls on this board.")
 
 
-def case_filters(*board: str) -> Callable[[_Command], _Command]:
+RUN_MEMORY: Final = "the memory of a run"
+"""The value of --memory without a name, where a command shows the memory of a run."""
+
+_MEMORY_NAMES: Final = "L1, SHARDED, L1_WIDTH_SHARDED, HOST, ..."
+
+
+def case_filters(*board: str, of_runs: bool = False) -> Callable[[_Command], _Command]:
     """Return a decorator that adds the options that select cases of an op.
 
-    ``board`` are the names of the option that selects by the board of the recording.
+    ``board`` are the names of the option that selects by the board of the recording. With
+    ``of_runs``, --memory needs no name.
     """
+    memory = click.option("--memory", metavar="NAME", help=_MEMORY_NAMES)
+    if of_runs:
+        memory = click.option(
+            "--memory",
+            metavar="[NAME]",
+            is_flag=False,
+            flag_value=RUN_MEMORY,
+            help=f"{_MEMORY_NAMES} Without a name: the memory of a RUN.",
+        )
     return together(
         click.option("--argument", metavar="NAME", help="Only the tensor of this parameter."),
         click.option("--dtype", metavar="NAME", help="bfloat16, bfloat8_b, float32, ..."),
         click.option("--layout", metavar="NAME", help="TILE or ROW_MAJOR; strided, ..."),
-        click.option("--memory", metavar="NAME", help="L1, SHARDED, L1_WIDTH_SHARDED, HOST, ..."),
+        memory,
         click.option("--shape", metavar="SIZES", callback=_shape, help="1x1x32x64; * is any size."),
         click.option("--mesh", metavar="SIZES", callback=_shape, help="Mesh of chips, as 4x8."),
         model_option,

@@ -269,7 +269,7 @@ def _replay_sequence(  # noqa: PLR0913 - the options of the command
     """Execute a stretch of the calls of a run, and end the command."""
     from optrove.replay.device_choice import resolve_device
     from optrove.replay.sequence import plan_sequence, replay_sequence, with_recorded_values
-    from optrove.report.sequences import sequence_data, sequence_document
+    from optrove.replay.sequence_documents import sequence_data, sequence_document
     from optrove.trove.opening import located, reading
 
     mock_board, values, store = given

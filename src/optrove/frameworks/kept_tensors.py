@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -139,6 +140,26 @@ class KeptValues:
             return None
         loaded = {digest: tensor_of(self._files.read(digest), key) for digest in set(digests)}
         return [loaded[digest] for digest in digests]
+
+
+def whole_tensor(parts: Sequence[Any], spec: TensorSpec) -> Any:
+    """Return the parts of a tensor on all chips as one torch tensor; ValueError if unknown how."""
+    mesh = spec.placement.mesh if isinstance(spec.placement, TtnnPlacement) else None
+    if mesh is None or len(parts) == 1:
+        return parts[0]
+    shape = mesh.distribution_shape
+    if prod(shape) != len(parts) or len(shape) != len(mesh.placements):
+        raise ValueError("its parts are not those of a whole mesh")
+    left = list(parts)
+    for size, dim in zip(reversed(shape), reversed(mesh.placements), strict=True):
+        groups = [left[at : at + size] for at in range(0, len(left), size)]
+        left = [each[0] if dim is None else _torch().cat(each, dim) for each in groups]
+    return left[0]
+
+
+def save_tensors(tensors: dict[str, Any], path: Path) -> None:
+    """Write torch tensors to a file that torch alone can read; OSError if that fails."""
+    _torch().save(tensors, path)
 
 
 def extremeness(tensors: dict[str, list[Any]]) -> tuple[bool, float]:

@@ -11,7 +11,6 @@ is noticed when these are used.
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -28,9 +27,8 @@ from optrove.replay.messages import JobWriter, WorkerSetup
 from optrove.replay.planning import PlannedJob
 from optrove.replay.runner import Task, attempt_from_reply
 from optrove.replay.workers import COMMAND, WorkerProcess
-from optrove.serializer.described import case_of
+from optrove.report.memory import recorded_flow
 from optrove.trove.capsules import capsules_of, local_tensors
-from optrove.trove.query import run_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,10 +40,6 @@ if TYPE_CHECKING:
     from optrove.trove.place import Place
     from optrove.trove.reader import TroveReader
 
-NO_FLOW: Final = (
-    "run {run} was recorded without the flow of tensors, so that it is unknown which output became "
-    "which input; trace it again with --flow"
-)
 NOT_REACHED: Final = "the sequence ended before it, with call {op_index}"
 AS_RECORDED: Final = "it raised an error in the recording, too"
 
@@ -151,15 +145,10 @@ def plan_sequence(
     timeout_ns: int | None = None,
 ) -> CallSequence:
     """Return the chosen calls of a run; NotFound if there are none, or without their flow."""
-    run_id = run_named(reader, name)
+    recorded = recorded_flow(reader, name)
+    run_id = recorded.run_id
     (row,) = reader.runs(run_id)
-    flows = reader.flows(run_id)
-    if not flows:
-        raise NotFound(NO_FLOW.format(run=run_id[:12]))
-    outermost = [call for call in reader.calls(run_id) if call.depth == 0]
-    counted = Counter(call.process for call in outermost if call.process in flows)
-    process = counted.most_common(1)[0][0] if counted else next(iter(flows))
-    every = [call for call in outermost if call.process == process]
+    every = [call for call in recorded.calls if call.depth == 0]
     calls = choice.of(every)
     if not calls:
         span = f"{every[0].op_index} to {every[-1].op_index}" if every else "none"
@@ -167,9 +156,8 @@ def plan_sequence(
             f"run {run_id[:12]} has no {choice}; its calls are {span}"
             + (", of " + ", ".join(_tests(every)) if choice.test is not None else "")
         )
-    contents = reader.contents({call.case_id for call in calls})
-    steps = _steps(flows[process], every, calls)
-    cases = {case_id: case_of(content) for case_id, content in contents.items()}
+    steps = _steps(recorded.flow, every, calls)
+    cases = recorded.cases
     device = row.run.environment.device or _usual_device(calls, cases)
     found = []
     for place, (call, step) in enumerate(zip(calls, steps, strict=True)):
@@ -186,7 +174,7 @@ def plan_sequence(
         )
         board = row.run.environment.board
         found.append(SequenceCall(call, PlannedJob(job, call.case_id, board=board)))
-    return CallSequence(row.run, process, _with_outside(found))
+    return CallSequence(row.run, recorded.process, _with_outside(found))
 
 
 def _first_users(calls: Iterable[SequenceCall]) -> dict[int, Outside]:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from optrove.model.case import Case, NamedValues
     from optrove.model.differences import Parts
+    from optrove.model.records import Call
     from optrove.model.values import MeshPlacement
 
 
@@ -310,3 +311,9 @@ def _text(part: Any) -> str:
         inside = ", ".join(f"{name}={_text(item)}" for name, item in _changed_fields(part).items())
         return f"{type(part).__name__}({inside})"
     return str(list(part)) if isinstance(part, tuple) else str(part)
+
+
+def call_line(call: Call) -> str:
+    """Return the file and line of the code that made a call; empty if unknown."""
+    site = call.call_site
+    return "" if site is None else f"{site.file.rpartition('/')[2]}:{site.line}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from collections import Counter, defaultdict
 from dataclasses import replace
-from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotReplayable, UnusableResults
 from optrove.frameworks.input_values import way_to_draw
+from optrove.frameworks.kept_tensors import save_tensors
 from optrove.frameworks.ttnn.board.table import BOARDS
 from optrove.frameworks.ttnn.execute.files import place_of_file
 from optrove.frameworks.ttnn.execute.invoking import CallNames
@@ -229,7 +229,7 @@ def write_program(program: SequenceProgram, path: Path) -> list[Path]:
         path.write_text(program.text, encoding="utf-8")
         if program.values:
             beside = path.with_suffix(".pt")
-            import_module("torch").save(program.values, beside)
+            save_tensors(program.values, beside)
             files.append(beside)
     except OSError as error:
         raise UnusableResults(

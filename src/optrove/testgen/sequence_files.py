@@ -17,7 +17,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotReplayable
-from optrove.frameworks.kept_tensors import KeptValues
+from optrove.frameworks.kept_tensors import KeptValues, whole_tensor
 from optrove.frameworks.torch.execute import is_composite
 from optrove.frameworks.ttnn.execute.invoking import CallNames
 from optrove.model.values import (
@@ -309,7 +309,7 @@ class _Program:
         if found is None:
             return None
         name = f"call_{each.call.op_index}_{len(self.values)}"
-        self.values[name] = _whole(found, spec)
+        self.values[name] = whole_tensor(found, spec)
         return name
 
 
@@ -331,22 +331,6 @@ def _paths_in(value: Value, path: str) -> Iterator[str]:
             # A named tuple, such as torch.return_types.topk.
             for place, (_, item) in enumerate(fields):
                 yield from _paths_in(item, f"{path}[{place}]")
-
-
-def _whole(found: list[Any], spec: TensorSpec) -> Any:
-    """Return the values of a tensor on all chips as one tensor of torch."""
-    mesh = spec.placement.mesh if isinstance(spec.placement, TtnnPlacement) else None
-    if mesh is None or len(found) == 1:
-        return found[0]
-    shape = mesh.distribution_shape
-    if prod(shape) != len(found) or len(shape) != len(mesh.placements):
-        raise NotExpressible("$", "its parts are not those of a whole mesh")
-    torch = __import__("torch")
-    left = list(found)
-    for size, dim in zip(reversed(shape), reversed(mesh.placements), strict=True):
-        starts = range(0, len(left), size)
-        left = [left[at] if dim is None else torch.cat(left[at : at + size], dim) for at in starts]
-    return left[0]
 
 
 class _TtnnProgram(_Program):

@@ -17,8 +17,8 @@ from optrove.errors import NotReplayable
 from optrove.replay.sequence import replay_sequence
 from optrove.replay.workers import COMMAND
 from optrove.report.attempts import UNSAID, VERDICTS
+from optrove.report.describe import call_line
 from optrove.report.document import Column, Field, Fields, Paragraph, table
-from optrove.report.sequences import call_line
 from optrove.report.wording import SHORT_ID, clipped, plural
 from optrove.serializer.hashes import fingerprint
 from optrove.serializer.text import write

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.model.records import Outcome
 from optrove.report.attempts import VERDICTS, lowest_pcc, remarks_of, tally
+from optrove.report.describe import call_line
 from optrove.report.document import Column, Paragraph, paragraphs, table
 from optrove.report.wording import SHORT_ID, clipped, number, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from optrove.model.records import Attempt, Call
+    from optrove.model.records import Attempt
     from optrove.replay.sequence import ReplayedSequence, SequenceCall
     from optrove.report.document import Node
     from optrove.serializer.text import Json
@@ -73,12 +74,6 @@ def _row(each: SequenceCall, attempt: Attempt) -> tuple[str, ...]:
         call_line(each.call),
         clipped(attempt.cause or "", _MAX_CAUSE_CHARS),
     )
-
-
-def call_line(call: Call) -> str:
-    """Return the file and line of the code that made a call; empty if unknown."""
-    site = call.call_site
-    return "" if site is None else f"{site.file.rpartition('/')[2]}:{site.line}"
 
 
 def sequence_data(done: ReplayedSequence) -> dict[str, Json]:

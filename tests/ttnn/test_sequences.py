@@ -1,0 +1,187 @@
+"""Stretches of ttnn calls as one program: replayed, shrunk, written as code, and their memory."""
+
+import os
+
+import pytest
+
+from commands import ask
+from optrove.trove.place import place_of
+from optrove.trove.reader import open_reader
+
+pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
+
+MODEL = """
+import torch
+import ttnn
+
+device = ttnn.open_device(device_id=0)
+L1 = ttnn.L1_MEMORY_CONFIG
+torch.manual_seed(0)
+
+
+def put(*shape, dtype=ttnn.bfloat16):
+    return ttnn.from_torch(torch.randn(shape), dtype=dtype, layout=ttnn.TILE_LAYOUT, device=device)
+
+
+def layer(x, weight, bias):
+    hidden = ttnn.linear(x, weight, bias=bias, memory_config=L1)
+    hidden = ttnn.gelu(hidden, memory_config=L1)
+    one, two = ttnn.split(hidden, 32, dim=-1)
+    joined = ttnn.concat([two, one], dim=-1, memory_config=L1)
+    ttnn.deallocate(one)
+    view = ttnn.reshape(joined, (1, 1, 64, 64))
+    ttnn.multiply(view, 0.5, output_tensor=view)
+    return ttnn.add(x, ttnn.reshape(view, (64, 64)), memory_config=L1)
+
+
+weights = [(put(64, 64, dtype=ttnn.bfloat8_b), put(1, 64)) for _ in range(2)]
+x = put(64, 64)
+for weight, bias in weights:
+    x = layer(x, weight, bias)
+ttnn.to_torch(x)
+ttnn.close_device(device)
+"""
+
+CORRUPTING = '''
+"""A shadow on which one op zeroes the nearest other tensor in its memory."""
+
+import optrove.frameworks.ttnn.shadow.shadow as shadow
+from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror
+
+original = shadow._Shadow._settle
+
+
+def settle(self, operation, arguments, keywords, expected, result):
+    original(self, operation, arguments, keywords, expected, result)
+    if operation.python_fully_qualified_name != "ttnn.gelu":
+        return
+    import torch
+
+    ttnn, mirrors = self._ttnn, self.mirrors
+    live = {each.address for each in ttnn._ttnn.reports.get_buffers(result.device())}
+    own = {each.buffer_unique_id() for each in self._golden.tensors((arguments, result))}
+    near = [
+        (abs(at.address - result.buffer_address()), buffer)
+        for at, buffer in mirrors._buffer_at.items()
+        if "L1" in at.memory and at.address in live and buffer not in own
+    ]
+    for number in mirrors._tensors_of[min(near)[1]] if near else ():
+        shards = mirrors._mirrors[number].shards
+        zeros = [torch.zeros(tuple(each.shape)) for each in shards]
+        made = [
+            ttnn.from_torch(zero, dtype=each.dtype, layout=each.layout)
+            for zero, each in zip(zeros, shards)
+        ]
+        mirrors._mirrors[number] = HostMirror(tuple(made))
+
+
+shadow._Shadow._settle = settle
+'''
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A trove with a run of two layers with their flow and capsules."""
+    directory = tmp_path_factory.mktemp("sequences")
+    (directory / "model.py").write_text(MODEL)
+    path = directory / "trove.db"
+    words = ("--board", "n150", "--shadow", "--flow", "--capsule", "all", "--store", path)
+    ask("trace", directory / "model.py", *words)
+    return path
+
+
+def run_of(path):
+    return ask("runs", "--store", path, "--json")[0]["run_id"]
+
+
+def cases_of(path):
+    """Return the cases of the outermost calls of the only run, in their order."""
+    with open_reader(place_of(str(path))) as reader:
+        (row,) = reader.runs()
+        return [call.case_id for call in reader.calls(row.run.id) if call.depth == 0]
+
+
+def test_a_whole_run_is_executed_as_one_program(store):
+    for device in ("mock", "shadow"):
+        answer = ask(
+            *("replay", run_of(store), "--calls", ":", "--device", device, "--board", "n150"),
+            *("--store", store, "--json"),
+        )
+        assert answer["passed"] is answer["same_cases"] is True
+        assert [call["replayed_case_id"] for call in answer["calls"]] == cases_of(store)
+        compared = [call["pcc"] for call in answer["calls"] if call["pcc"] is not None]
+        assert len(compared) > (10 if device == "shadow" else -1)
+        assert all(pcc > 0.999 for pcc in compared)
+
+
+@pytest.mark.parametrize("values", ["capsule", "seed"])
+def test_a_stretch_gets_its_inputs_from_outside(store, values):
+    answer = ask(
+        *("replay", run_of(store), "--last", "7", "--device", "shadow", "--values", values),
+        *("--store", store, "--json"),
+    )
+    assert answer["passed"] is True
+    assert len(answer["calls"]) == 7
+
+
+def test_the_program_of_a_run_runs_alone_and_makes_the_same_calls(store, tmp_path):
+    program = tmp_path / "program.py"
+    answer = ask("testgen", "--sequence", run_of(store), "-o", program, "--store", store, "--json")
+    assert answer["calls"] == len(cases_of(store))
+    assert (tmp_path / "program.pt").exists()
+    again = tmp_path / "again.db"
+    ask("trace", program, "--board", "n150", "--shadow", "--store", again)
+    assert cases_of(again) == cases_of(store)
+
+
+def test_the_program_of_a_stretch_runs_on_a_mock_board(store, tmp_path):
+    program = tmp_path / "program.py"
+    words = ("--last", "9", "--values", "seed", "-o", program, "--store", store)
+    ask("testgen", "--sequence", run_of(store), *words)
+    assert "del " in program.read_text()
+    assert not (tmp_path / "program.pt").exists()
+    again = tmp_path / "again.db"
+    ask("trace", program, "--board", "n150", "--store", again)
+    assert cases_of(again)[-9:] == cases_of(store)[-9:]
+    ask("testgen", "--sequence", run_of(store), "-o", tmp_path, "--store", store, exit_code=2)
+
+
+@pytest.mark.slow
+def test_calls_that_fail_only_together_are_shrunk_to_the_guilty_ones(store, tmp_path, monkeypatch):
+    patch = tmp_path / "patch"
+    patch.mkdir()
+    (patch / "sitecustomize.py").write_text(CORRUPTING)
+    monkeypatch.setenv("PYTHONPATH", str(patch), prepend=os.pathsep)
+    words = ("--device", "shadow", "--board", "n150", "--store", store, "--json")
+    whole = ask("replay", run_of(store), "--calls", ":", *words, exit_code=1)
+    failing = next(call for call in whole["calls"] if call["outcome"] == "numerics")
+    assert whole["first_failure"] == failing["call"]
+    program = tmp_path / "together.py"
+    answer = ask("shrink", run_of(store), "--calls", ":", "-o", program, *words)
+    assert answer["outcome"] == "numerics"
+    assert answer["finished"] is True
+    assert 2 <= len(answer["calls"]) <= 3
+    assert answer["calls"][0]["op"] == "ttnn.gelu"
+    assert answer["calls"][-1]["call"] == failing["call"]
+    assert program.exists()
+    assert not (tmp_path / "together.trials.jsonl").exists()
+
+
+def test_calls_that_pass_cannot_be_shrunk(store):
+    words = ("shrink", run_of(store), "--last", "3", "--device", "shadow", "--store", store)
+    assert "there is no failure to shrink" in ask(*words, exit_code=2)
+
+
+def test_memory_over_the_calls_of_a_run(store):
+    answer = ask("show", run_of(store), "--memory", "--store", store, "--json")
+    assert set(answer["peaks"]) == {"L1", "DRAM"}
+    peak = answer["peaks"]["L1"]
+    assert peak["bytes"] == max(call["bytes"]["L1"] for call in answer["calls"])
+    assert peak["bytes"] == sum(tensor["bytes"] for tensor in peak["tensors"])
+    assert all(tensor["file"].endswith("model.py") for tensor in peak["tensors"])
+    weights = [t for t in answer["peaks"]["DRAM"]["tensors"] if t["dtype"] == "ttnn.bfloat8_b"]
+    assert [tensor["bytes"] for tensor in weights] == [64 * 64 * 1088 // 1024] * 2
+    text = ask("show", run_of(store), "--memory", "--store", store)
+    assert "L1 at its peak" in text
+    refused = ask("show", run_of(store), "--families", "--memory", "--store", store, exit_code=2)
+    assert "leave out the rest" in refused
