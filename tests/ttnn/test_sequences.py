@@ -185,3 +185,75 @@ def test_memory_over_the_calls_of_a_run(store):
     assert "L1 at its peak" in text
     refused = ask("show", run_of(store), "--families", "--memory", "--store", store, exit_code=2)
     assert "leave out the rest" in refused
+
+
+FULL = """
+import ttnn
+
+device = ttnn.open_device(device_id=0)
+
+
+def put(memory):
+    shape = ttnn.Shape([1, 1, 4096, 6144])
+    return ttnn.allocate_tensor_on_device(
+        shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, device, memory
+    )
+
+
+x = put(ttnn.DRAM_MEMORY_CONFIG)
+other = put(ttnn.L1_MEMORY_CONFIG)
+ttnn.neg(x)
+y = ttnn.relu(x, memory_config=ttnn.L1_MEMORY_CONFIG)
+ttnn.close_device(device)
+"""
+
+
+@pytest.fixture(scope="module")
+def full_store(tmp_path_factory):
+    """A trove with a run whose tensors fit into the L1 of a p150 together, and of an n150 not."""
+    directory = tmp_path_factory.mktemp("full")
+    (directory / "full.py").write_text(FULL)
+    path = directory / "trove.db"
+    ask("trace", directory / "full.py", "--board", "p150", "--flow", "--store", path)
+    return path
+
+
+def test_residency_shows_what_fits_alone_and_not_in_the_model(full_store):
+    words = ("check-board", "n150", "--store", full_store, "--json")
+    alone = ask(*words)
+    assert set(alone["counts"]) == {"passed"}
+    beside = ask(*words, "--residency", exit_code=1)
+    outcomes = {case["op"]: case["outcome"] for case in beside["cases"]}
+    assert outcomes == {"ttnn.neg": "passed", "ttnn.relu": "out_of_memory"}
+    (relu,) = [case for case in beside["cases"] if case["op"] == "ttnn.relu"]
+    assert any("50,331,648 bytes of L1" in note for note in relu["notes"])
+    assert beside["runs"] == []
+    case = relu["case_id"]
+    store = ("--store", full_store, "--json")
+    ask("replay", case, "--board", "n150", "--residency", *store, exit_code=1)
+    ask("replay", case, "--board", "n150", *store)
+
+
+def test_residency_of_a_stretch_has_what_was_alive_before_it(full_store):
+    words = ("replay", run_of(full_store), "--last", "1", "--store", full_store, "--json")
+    assert ask(*words, "--board", "n150")["counts"] == {"passed": 1}
+    answer = ask(*words, "--board", "n150", "--residency", exit_code=1)
+    assert answer["counts"] == {"out_of_memory": 1}
+
+
+def test_an_overflow_is_shrunk_to_the_calls_that_fill_the_memory(full_store, tmp_path):
+    words = ("shrink", run_of(full_store), "--calls", ":", "--board", "n150", "--json")
+    answer = ask(*words, "--store", full_store, "-o", tmp_path / "full.py")
+    assert answer["outcome"] == "out_of_memory"
+    assert [call["op"] for call in answer["calls"]] == [
+        "ttnn.allocate_tensor_on_device",
+        "ttnn.relu",
+    ]
+
+
+def test_residency_needs_a_run_with_flow(tmp_path):
+    script, path = tmp_path / "plain.py", tmp_path / "trove.db"
+    script.write_text(FULL)
+    ask("trace", script, "--board", "p150", "--store", path)
+    words = ("check-board", "p150", "--residency", "--store", path)
+    assert "traced with --flow" in ask(*words, exit_code=2)

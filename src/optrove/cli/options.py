@@ -232,6 +232,13 @@ sequence_options = together(
 """The options that select a stretch of calls."""
 
 
+residency_option = click.option(
+    "--residency",
+    is_flag=True,
+    help="Put the other tensors into memory that were there in the model, by its flow.",
+)
+
+
 def call_choice(
     call_range: tuple[int | None, int | None] | None, test_id: str | None, last: int | None
 ) -> CallChoice:

@@ -27,6 +27,7 @@ from optrove.cli.options import (
     nanoseconds,
     numerics_option,
     op_option,
+    residency_option,
     run_option,
     running_options,
     scale_option,
@@ -153,6 +154,7 @@ class ReplaySession:
     help="Number of the line, from 0  [default: 0]",
 )
 @sequence_options
+@residency_option
 @device_options()
 @scale_option
 @values_if_any_option
@@ -169,6 +171,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     call_range: tuple[int | None, int | None] | None,
     test_id: str | None,
     last: int | None,
+    residency: bool,
     mock_board: str | None,
     scale: str | None,
     values: str | None,
@@ -226,7 +229,11 @@ def replay(  # noqa: PLR0913 - one for each option of the command
             (mock_board, values, store),
             chosen,
             unused=(every, jsonl, index, scale, jobs),
-            running={"seed": seed, "timeout_ns": nanoseconds(timeout)},
+            running={
+                "seed": seed,
+                "timeout_ns": nanoseconds(timeout),
+                "residency": residency,
+            },
             as_json=as_json,
         )
     name = "*" if name is None and jsonl is None and every else name
@@ -238,9 +245,16 @@ def replay(  # noqa: PLR0913 - one for each option of the command
         cases = cases_in_lines(jsonl, None if every else index or 0, **running)
     else:
         cases = _in_trove(store, {"name": name, **chosen}, every=every, **running)
+    if residency:
+        if jsonl is not None or scale is not None:
+            raise click.UsageError("--residency is for cases of a trove, as they were recorded")
+        cases = _beside(store, cases)
     place = located(store) if jsonl is None and scale is None else None
+    if residency:
+        # Results beside other tensors are not those of the case alone.
+        place = None
     values = values or SEED
-    if values != SEED and place is None:
+    if values != SEED and (jsonl is not None or scale is not None):
         raise click.UsageError("--values capsule is for cases of a trove, as they were recorded")
     with with_values(located(store), cases, values) as valued:
         groups = _scaled(group_by_device(valued, *target), scale)
@@ -254,6 +268,16 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     )
     # A replay in which no case ran has no answer.
     sys.exit(done.exit_code if done.ran or done.interrupted else COULD_NOT)
+
+
+def _beside(store: str | None, cases: Sequence[PlannedJob]) -> tuple[PlannedJob, ...]:
+    """Return cases that run beside the tensors which were in memory in a model."""
+    from optrove.replay.residency import Residency
+    from optrove.trove.opening import reading
+
+    with reading(store, log_recovered) as reader:
+        residency = Residency(reader)
+    return tuple(residency.beside(each) for each in cases)
 
 
 def _replay_sequence(  # noqa: PLR0913 - the options of the command
@@ -356,6 +380,7 @@ def _in_trove(
     help="A mock board, or a simulated one with real kernels, from OPTROVE_SIM.",
 )
 @scale_option
+@residency_option
 @running_options
 @store_option
 @json_option
@@ -365,6 +390,7 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
     adapt: bool,
     device: str,
     scale: str | None,
+    residency: bool,
     seed: int,
     jobs: int | None,
     timeout: float | None,
@@ -382,6 +408,10 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
 
     With --device sim, the kernels run, too, and results are compared with the golden functions;
     add --scale small for cases that are too large for a simulator (see "optrove replay --help").
+
+    A case may fit into an empty memory, and not beside the other tensors of its model. With
+    --residency, those tensors are there that were there when a run with --flow called it, at the
+    time when they took the most L1. These results are not stored.
 
     Exit code 0 if the board accepts all cases, else 1.
 
@@ -403,7 +433,11 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
         groups, left_out = plan_for_board(
             reader, CaseFilters(**chosen), name, kind, seed=seed, timeout_ns=nanoseconds(timeout)
         )
-    place = located(store) if scale is None else None
+    if residency and scale is not None:
+        raise click.UsageError("--residency is for cases as they were recorded: leave out --scale")
+    if residency:
+        groups = {target: list(_beside(store, cases)) for target, cases in groups.items()}
+    place = located(store) if scale is None and not residency else None
     done = ReplaySession(_scaled(groups, scale), f"check-board {name}", place, store)
     done.execute(jobs, f"checking {name}")
     adapted = _adapted(done, name, jobs) if adapt and not done.interrupted else None

@@ -23,14 +23,19 @@ class Chain:
         self._next = 0
         self.reference: Any = None
 
+    def clear(self) -> None:
+        """Drop all tensors."""
+        self._tensors.clear()
+        self.reference = None
+        self._next = 0
+
     def begin(self, step: Step) -> None:
         """Begin a step; the first one forgets an earlier sequence.
 
         NotReplayable if the steps before it were not executed in this process.
         """
         if step.place == 0:
-            self._tensors.clear()
-            self.reference = None
+            self.clear()
         elif step.place != self._next:
             raise NotReplayable("the calls before it were not executed in this process")
         self._next = step.place + 1

@@ -73,8 +73,11 @@ class JobExecutor:
     def _execute(self, job: Job, on_stage: OnStage) -> tuple[Executed, tuple[str, ...]]:
         """Execute a Job; again with small L1 if the op needs it and it was not recorded."""
         if job.flow is not None:
+            device = job.device or DeviceParameters()
+            if job.flow.place == 0:
+                return self._once(job, device, on_stage)
             # The device has to stay as it is, with the tensors of earlier steps.
-            return self._on_device(job, job.device or DeviceParameters(), on_stage)
+            return self._on_device(job, device, on_stage)
         device = device_parameters(job)
         unrecorded = device.mesh_shape is not None and device.l1_small_size is None
         op = job.case.op

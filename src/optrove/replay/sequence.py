@@ -25,6 +25,7 @@ from optrove.replay.device_choice import device_key, device_parameters, group_by
 from optrove.replay.judge import RAN
 from optrove.replay.messages import JobWriter, WorkerSetup
 from optrove.replay.planning import PlannedJob
+from optrove.replay.residency import BALLAST, alive_before, ballast
 from optrove.replay.runner import Task, attempt_from_reply
 from optrove.replay.workers import COMMAND, WorkerProcess
 from optrove.report.memory import recorded_flow
@@ -106,6 +107,13 @@ class CallSequence:
     process: int
     calls: tuple[SequenceCall, ...]
 
+    def beside(self, others: Iterable[Outside]) -> CallSequence:
+        """Return the sequence with other tensors in memory before its first call."""
+        first = self.calls[0]
+        every = sorted((*first.step.outside, *others), key=lambda each: each.number)
+        first = first.with_step(replace(first.step, outside=tuple(every)))
+        return replace(self, calls=(first, *self.calls[1:]))
+
     def only(self, wanted: Iterable[int]) -> CallSequence:
         """Return the sequence with only the calls of these op_indices.
 
@@ -120,7 +128,11 @@ class CallSequence:
             step = each.step
             if each.call.op_index in kept:
                 every = (*coming, *step.outside)
-                outside = [users[one.number] for one in every if one.number in users]
+                outside = [
+                    users.get(one.number, one)
+                    for one in every
+                    if one.number in users or one.argument == BALLAST
+                ]
                 found.append(
                     each.with_step(replace(step, place=len(found), outside=tuple(outside)))
                 )
@@ -143,8 +155,12 @@ def plan_sequence(
     *,
     seed: int = 0,
     timeout_ns: int | None = None,
+    residency: bool = False,
 ) -> CallSequence:
-    """Return the chosen calls of a run; NotFound if there are none, or without their flow."""
+    """Return the chosen calls of a run; NotFound if there are none, or without their flow.
+
+    With ``residency``, the other tensors that were in memory before them are there, too.
+    """
     recorded = recorded_flow(reader, name)
     run_id = recorded.run_id
     (row,) = reader.runs(run_id)
@@ -174,7 +190,12 @@ def plan_sequence(
         )
         board = row.run.environment.board
         found.append(SequenceCall(call, PlannedJob(job, call.case_id, board=board)))
-    return CallSequence(row.run, recorded.process, _with_outside(found))
+    sequence = CallSequence(row.run, recorded.process, _with_outside(found))
+    if not residency:
+        return sequence
+    alive = alive_before(recorded, calls[0].op_index)
+    others = ballast(alive, recorded.flow, _first_users(found))
+    return sequence.beside(others)
 
 
 def _first_users(calls: Iterable[SequenceCall]) -> dict[int, Outside]:
@@ -199,8 +220,11 @@ def _with_outside(calls: Sequence[SequenceCall]) -> tuple[SequenceCall, ...]:
         before |= {number for _, number in each.step.inputs if number not in returned}
         returned |= {number for _, number in each.step.outputs}
     users = _first_users(calls)
-    outside = tuple(each for number, each in users.items() if number in before)
     first = calls[0]
+    others = [each for each in first.step.outside if each.argument == BALLAST]
+    wanted = [each for number, each in users.items() if number in before]
+    # In the order in which the program made them.
+    outside = tuple(sorted((*others, *wanted), key=lambda each: each.number))
     return (first.with_step(replace(first.step, outside=outside)), *calls[1:])
 
 

@@ -108,16 +108,20 @@ class TtnnExecutor:
 
     def reset(self) -> None:
         """Close the device, so that the next case finds it as after opening."""
+        self._chain.clear()
         self._devices.reset()
 
     def close(self) -> None:
         """Close the device, and remove the patches."""
+        self._chain.clear()
         self._devices.close()
         self._attachment.remove()
 
     def execute(self, job: Job, on_stage: OnStage) -> Executed:
         """Rebuild a case and call it; raise NotReplayable if it cannot be rebuilt."""
-        if job.flow is not None:
+        if job.flow is None:
+            self._chain.clear()
+        else:
             self._chain.begin(job.flow)
         target = self._targets.find(job.case.op)
         on_stage(Stage.MAKING)
