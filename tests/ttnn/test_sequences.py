@@ -91,13 +91,14 @@ def store(tmp_path_factory):
 
 
 def run_of(path):
-    return ask("runs", "--store", path, "--json")[0]["run_id"]
+    runs = ask("runs", "--store", path, "--json")
+    return next(run["run_id"] for run in runs if run["kind"] == "trace")
 
 
 def cases_of(path):
     """Return the cases of the outermost calls of the only run, in their order."""
     with open_reader(place_of(str(path))) as reader:
-        (row,) = reader.runs()
+        row = next(row for row in reader.runs() if row.run.kind.value == "trace")
         return [call.case_id for call in reader.calls(row.run.id) if call.depth == 0]
 
 
@@ -224,7 +225,8 @@ def test_residency_shows_what_fits_alone_and_not_in_the_model(full_store):
     assert set(alone["counts"]) == {"passed"}
     beside = ask(*words, "--residency", exit_code=1)
     outcomes = {case["op"]: case["outcome"] for case in beside["cases"]}
-    assert outcomes == {"ttnn.neg": "passed", "ttnn.relu": "out_of_memory"}
+    assert outcomes["ttnn.relu"] == "out_of_memory"
+    assert {outcomes[op] for op in outcomes if op != "ttnn.relu"} == {"passed"}
     (relu,) = [case for case in beside["cases"] if case["op"] == "ttnn.relu"]
     assert any("50,331,648 bytes of L1" in note for note in relu["notes"])
     assert beside["runs"] == []

@@ -63,6 +63,7 @@ class OutputComparison:
         self._ttnn = ttnn
         self._torch = torch
         self.outputs = self._outputs = outputs or ExpectedOutputs(ttnn, torch, signatures)
+        self._is_in_sequence = outputs is not None
         self._golden = self._outputs.golden
         self.mirrors = self._outputs.mirrors
         self._expected: Expectation | None = None
@@ -88,7 +89,29 @@ class OutputComparison:
         if operation is None or self._expected is not None:
             return
         with shadow_calls():
+            if self._is_in_sequence:
+                arguments, keywords = self._referenced((arguments, keywords))
             self._expected = self._outputs.prepare(operation, arguments, keywords)
+
+    def _referenced(self, live: Any) -> Any:
+        """Return arguments with the values that they should have, where they have others.
+
+        On one chip, golden functions read the tensors themselves.
+        """
+        if isinstance(live, dict):
+            return {name: self._referenced(each) for name, each in live.items()}
+        if isinstance(live, (list, tuple)):
+            return type(live)(self._referenced(each) for each in live)
+        if not isinstance(live, self._ttnn.Tensor) or not self.mirrors.on_device(live):
+            return live
+        should, has = self.mirrors.of(live), self._actual(live)
+        if not isinstance(should, HostMirror) or not isinstance(has, HostMirror):
+            return live
+        if len(should.shards) != 1 or len(has.shards) != 1:
+            return live
+        values, actual = (each.shards[0].to_torch() for each in (should, has))
+        equal = self._torch.equal(values.to(actual.dtype), actual)
+        return live if equal else should.shards[0]
 
     def compare(self, operation: Any, result: Any) -> tuple[Compared, ...]:
         """Return each tensor of the result with the expected one."""
