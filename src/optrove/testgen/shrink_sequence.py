@@ -120,7 +120,9 @@ class _Search:
             done = replay_sequence(self.sequence.only(every), self.asked, command=self.command)
             found = self.same(done)
             self.known.put(every, fails=found)
-            self.log(f"{plural(len(every), 'call')} {'fail' if found else 'do not fail'}")
+            self.log(
+                f"{plural(len(every), 'call')}: {'the same failure' if found else 'another end'}"
+            )
         return found
 
     def same(self, done: ReplayedSequence) -> bool:
