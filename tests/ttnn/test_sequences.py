@@ -66,7 +66,10 @@ def settle(self, operation, arguments, keywords, expected, result):
         if "L1" in at.memory and at.address in live and buffer not in own
     ]
     for number in mirrors._tensors_of[min(near)[1]] if near else ():
-        shards = mirrors._mirrors[number].shards
+        mirror = mirrors._mirrors[number]
+        if not isinstance(mirror, HostMirror):
+            continue
+        shards = mirror.shards
         zeros = [torch.zeros(tuple(each.shape)) for each in shards]
         made = [
             ttnn.from_torch(zero, dtype=each.dtype, layout=each.layout)
