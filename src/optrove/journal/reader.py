@@ -210,7 +210,9 @@ class JournalReader:
                 for each in endings.get(number, ()):
                     yield tuple(map(decode, read(self._lines.output_text(each))))
 
-            self._families = tuple(find_families(ids, self.case, outputs))
+            # A stretch of calls is executed with the numbers that each had.
+            families = () if self._entries else find_families(ids, self.case, outputs)
+            self._families = tuple(families)
             for family in self._families:
                 ids.update(dict.fromkeys(family.others, ids[family.first]))
             self._ids = ids
