@@ -30,7 +30,7 @@ typedef struct {
 
 static PyTypeObject StreamType;
 
-/* Make room for an entry; return NULL if there is none, which is counted. */
+/* Make room for an entry; return NULL, and count it, if there is no room. */
 static char *stream_room(Stream *self)
 {
     if (!self->is_open || self->offset + FLOW_ENTRY_SIZE > self->window.len) {

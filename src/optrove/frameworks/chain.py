@@ -65,7 +65,7 @@ class Chain:
         }
 
     def owner(self, step: Step, number: int) -> Any:
-        """Return a tensor with the memory of another one; None if there is none."""
+        """Return a tensor with the memory of another one; None without one."""
         buffers = dict(step.buffers)
         if number not in buffers:
             return None

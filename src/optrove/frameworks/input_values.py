@@ -358,7 +358,7 @@ class TorchInputs:
         return dense.to_sparse(layout=layout)
 
     def _shared(self, spec: TensorSpec) -> Any:
-        """Return the storage of another tensor as one row; None if there is none, or too small."""
+        """Return the storage of another tensor as one row; None if it is missing or too small."""
         owner = self._owners.get(spec.identity)
         dtype = getattr(self._torch, spec.dtype.removeprefix("torch."), None)
         if owner is None or owner.dtype is not dtype or self._wide:

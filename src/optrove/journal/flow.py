@@ -165,7 +165,7 @@ def read_entries(lines: Path) -> Iterator[FlowEntry]:
 
 
 def entry_of(word: int, number: int) -> FlowEntry:
-    """Return the entry of two words; BadData if there is none."""
+    """Return the entry of two words; BadData if they are not one."""
     kind, place = word & 0xFF, word >> PLACE_SHIFT & 0xFFFF
     if kind not in (INPUT, OUTPUT, BUFFER, FREED):
         raise BadData.at("flow", f"an entry of no known kind, {kind}")

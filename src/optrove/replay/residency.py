@@ -54,7 +54,7 @@ class Residency:
     """For each case, the fullest memory in which a run of a trove called it."""
 
     def __init__(self, reader: TroveReader) -> None:
-        """Read all runs whose flow was recorded; NotFound if there is none."""
+        """Read all runs whose flow was recorded; NotFound without such a run."""
         self._fullest: dict[str, tuple[int, str, Call, tuple[AliveTensor, ...], Flow]] = {}
         found = False
         for row in reader.runs():

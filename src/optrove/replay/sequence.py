@@ -157,7 +157,7 @@ def plan_sequence(
     timeout_ns: int | None = None,
     residency: bool = False,
 ) -> CallSequence:
-    """Return the chosen calls of a run; NotFound if there are none, or without their flow.
+    """Return the chosen calls of a run; NotFound without calls or without their flow.
 
     With ``residency``, the other tensors that were in memory before them are there, too.
     """
@@ -282,7 +282,7 @@ def with_recorded_values(
 ) -> Iterator[CallSequence]:
     """Yield the sequence with the capsules of its calls, where there are some.
 
-    ``values`` is SEED for none, CAPSULE to raise NotFound if there are none, or None.
+    ``values`` is SEED to use no capsules, CAPSULE to raise NotFound without any, or None.
     """
     ids = {each.planned.case_id for each in sequence.calls}
     found = {} if values == SEED else capsules_of(place, ids)
