@@ -56,7 +56,8 @@ def installed(wheel, tmp_path_factory):
     venv.create(place, symlinks=True)
     python = place / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--python", str(python), "install")
-    run(*pip, "--no-deps", "--no-index", str(wheel), cwd=place)
+    # make names its file of constraints by a path that is relative to the checkout.
+    run(*pip, "--no-deps", "--no-index", str(wheel), cwd=place, PIP_CONSTRAINT="")
     (site,) = place.glob("lib/python3*/site-packages")
     others = [path for path in sys.path if Path(path).name == "site-packages"]
     (site / "others.pth").write_text("\n".join(others))
