@@ -56,7 +56,8 @@ UPDATE cases SET
     outermost_calls = outermost_calls + :sign * (
         SELECT sum(CASE WHEN x.outermost THEN x.calls ELSE 0 END) FROM executions x
         WHERE x.recording_key = :recording_key AND x.case_key = cases.key)
-WHERE key IN (SELECT case_key FROM executions WHERE recording_key = :recording_key)
+WHERE key IN (
+    SELECT case_key FROM executions WHERE recording_key = :recording_key AND case_key < :beyond)
 """,
     # By one join: PostgreSQL would not use the index for the statement above.
     "postgresql": """
@@ -65,7 +66,7 @@ UPDATE cases SET calls = cases.calls + :sign * x.calls,
 FROM (
     SELECT case_key, sum(calls) AS calls,
         sum(CASE WHEN outermost THEN calls ELSE 0 END) AS outermost_calls
-    FROM executions WHERE recording_key = :recording_key GROUP BY case_key
+    FROM executions WHERE recording_key = :recording_key AND case_key < :beyond GROUP BY case_key
 ) x
 WHERE cases.key = x.case_key
 """,
@@ -81,11 +82,17 @@ WHERE u.run_key = :run_key GROUP BY u.run_key, c.op
 """
 
 
-def count_calls(connection: Connection, recording_key: int, sign: int) -> None:
-    """Add the calls of a Recording to its Run and Cases, or subtract them: ``sign`` is 1 or -1."""
+def count_calls(
+    connection: Connection, recording_key: int, sign: int, first_new: int | None = None
+) -> None:
+    """Add the calls of a Recording to its Run and Cases, or subtract them: ``sign`` is 1 or -1.
+
+    Cases from the key ``first_new`` on were added with their counts.
+    """
+    beyond = next_key(connection, "cases") if first_new is None else first_new
     asked = {"recording_key": recording_key, "sign": sign}
     connection.execute(_COUNT_USAGE, asked)
-    connection.execute(_COUNT_CASES[connection.dialect], asked)
+    connection.execute(_COUNT_CASES[connection.dialect], {**asked, "beyond": beyond})
 
 
 def sum_ops(connection: Connection, run_key: int) -> None:
@@ -155,6 +162,12 @@ DELETE FROM origins WHERE (model, board) NOT IN (
 """,
     "DELETE FROM verdicts WHERE key NOT IN (SELECT verdict_key FROM results)",
 )
+
+
+def origin_set_key(connection: Connection, run_key: int) -> int | None:
+    """Return the key of the set of origins of Cases that only this Run calls."""
+    origins = _origin_keys(connection, connection.fetch(_ORIGIN, {"run_key": run_key}))
+    return _set_keys(connection, "origin_sets", [origins.values()])[0]
 
 
 def add_origin(connection: Connection, run_key: int, recording_key: int) -> None:

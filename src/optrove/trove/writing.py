@@ -5,9 +5,11 @@ Only one process writes at a time, so a writer numbers the rows that it adds by 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from optrove.errors import BadData, Fault
 from optrove.model.records import OUT_OF_BUDGET
@@ -45,10 +47,12 @@ def write_recording(connection: Connection, recording: Recording) -> Added:
     )
     known = keys_of(connection, "cases", ids)
     missing = sorted(ids - known.keys())
-    cases = {**known, **write_cases(connection, missing, recording.described)}
+    first_new = next_key(connection, "cases")
+    usage = _usage(connection, run_key, recording) if missing else {}
+    cases = {**known, **write_cases(connection, missing, recording.described, usage)}
     recording_key = _write_parts(connection, run_key, recording)
     _write_executions(connection, recording_key, recording, cases)
-    derived.count_calls(connection, recording_key, 1)
+    derived.count_calls(connection, recording_key, 1, first_new)
     derived.sum_ops(connection, run_key)
     derived.add_origin(connection, run_key, recording_key)
     if held is not None:
@@ -62,6 +66,29 @@ def write_recording(connection: Connection, recording: Recording) -> Added:
         cases_new=len(missing),
         cases_known=len(known),
     )
+
+
+class _Usage(NamedTuple):
+    """The derived columns of a new Case that only one Recording calls."""
+
+    calls: int = 0
+    outermost_calls: int = 0
+    origin_set_key: int | None = None
+
+
+def _usage(connection: Connection, run_key: int, recording: Recording) -> dict[str, _Usage]:
+    """Return the usage of Cases by a Recording, as ``derived`` computes it for known Cases."""
+    calls: Counter[str] = Counter()
+    outermost: Counter[str] = Counter()
+    for each in recording.executions:
+        calls[each.case_id] += each.calls
+        if each.outermost:
+            outermost[each.case_id] += each.calls
+    origins = derived.origin_set_key(connection, run_key)
+    return {
+        name: _Usage(count, outermost[name], origins if name in outermost else None)
+        for name, count in calls.items()
+    }
 
 
 _HELD_RECORDING: Final = """
@@ -129,21 +156,27 @@ def _write_executions(
 
 
 def write_cases(
-    connection: Connection, missing: Sequence[str], describe: Describe
+    connection: Connection,
+    missing: Sequence[str],
+    describe: Describe,
+    usage: Mapping[str, _Usage] = MappingProxyType({}),
 ) -> dict[str, int]:
-    """Add Cases that are not there, and return their keys."""
+    """Add Cases that are not there, with their usage, and return their keys."""
     keys: dict[str, int] = {}
     for batch in batches(missing, _BATCH_SIZE):
         cases = list(describe(batch))
         first = next_key(connection, "cases")
         new = {case.case_id: key for key, case in enumerate(cases, first)}
-        _write_cases(connection, cases, new)
+        _write_cases(connection, cases, new, usage)
         keys.update(new)
     return keys
 
 
 def _write_cases(
-    connection: Connection, cases: Sequence[DescribedCase], keys: Mapping[str, int]
+    connection: Connection,
+    cases: Sequence[DescribedCase],
+    keys: Mapping[str, int],
+    usage: Mapping[str, _Usage],
 ) -> None:
     tensor_sets = derived.tensor_set_keys(
         connection,
@@ -153,12 +186,13 @@ def _write_cases(
         ),
     )
     connection.insert(
-        "cases (key, case_id, semantic_id, family_id, op, replayable, calls, outermost_calls, "
-        "tensor_set_key)",
+        "cases (key, case_id, semantic_id, family_id, op, replayable, tensor_set_key, calls, "
+        "outermost_calls, origin_set_key)",
         (
             (
                 *(keys[case.case_id], case.case_id, case.semantic_id, case.family_id),
-                *(storable(case.op), case.replayable, 0, 0, tensor_set_key),
+                *(storable(case.op), case.replayable, tensor_set_key),
+                *usage.get(case.case_id, _Usage()),
             )
             for case, tensor_set_key in zip(cases, tensor_sets, strict=True)
         ),
