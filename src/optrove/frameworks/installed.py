@@ -5,15 +5,19 @@ from __future__ import annotations
 import atexit
 import operator
 import sys
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from optrove.serializer import plain
 from optrove.serializer.tables import ConverterTable, Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FRAMEWORKS = ("numpy", "torch", "ttnn")
 
@@ -33,6 +37,24 @@ def import_ttnn() -> ModuleType:
         return import_module("ttnn")
     finally:
         logger.enable("ttnn")
+
+
+@contextmanager
+def torch_deferred() -> Iterator[None]:
+    """Let ttnn be imported without torch inside the block.
+
+    ttnn imports torch, if it is installed, for ``ttnn.tracer`` only, and this takes several times
+    as long as the rest of ttnn. All other parts of ttnn import torch when they first need it.
+    """
+    if "torch" in sys.modules:
+        yield
+        return
+    # Python's own mark of a module that cannot be imported.
+    sys.modules["torch"] = cast("ModuleType", None)
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
 
 
 class LoadedTables:

@@ -16,17 +16,18 @@ import signal
 import sys
 import traceback
 import uuid
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from optrove.errors import NotReplayable, OptroveError
-from optrove.frameworks.installed import LoadedTables
+from optrove.frameworks.installed import LoadedTables, torch_deferred
 from optrove.frameworks.ttnn.board.table import find_board
 from optrove.model.ops import VECTORS
 from optrove.model.records import DeviceKind
 from optrove.model.torch_target import TorchTarget
+from optrove.replay import fork_server
 from optrove.replay.execute import JobExecutor
 from optrove.replay.messages import Channel, Stages, WorkerSetup, attempt_to_json, read_job
 from optrove.serializer.hashes import placement_hash
@@ -116,11 +117,15 @@ class Worker:
 
 def serve(channel: Channel, stages: Stages, kind: type[Worker] = Worker) -> None:
     """Set up the worker as the first message says, then execute Jobs until the pipe is closed."""
-    _, setup = channel.receive()
+    _, content = channel.receive()
+    setup = record_from_builtins(content, WorkerSetup)
+    # A plain mock board computes no numbers; the few cases that mention torch import it.
+    without_torch = torch_deferred if setup.device_kind is DeviceKind.MOCK else nullcontext
     with ExitStack() as stack:
-        worker = kind(record_from_builtins(setup, WorkerSetup), stack)
+        worker = kind(setup, stack)
         try:
-            worker.prepare()
+            with without_torch():
+                worker.prepare()
         except (OptroveError, ImportError) as error:
             channel.send("unable", str(error))
             return
@@ -143,8 +148,15 @@ def _die_with_parent() -> None:
 
 
 def main(kind: type[Worker] = Worker) -> int:
-    """Run the worker with the descriptors that the arguments name."""
+    """Run the worker with the descriptors that the arguments name, or a fork server of workers."""
+    if sys.argv[1] == "--fork-server":
+        channel, device_kind, board = sys.argv[2:]
+        return fork_server.serve(int(channel), DeviceKind(device_kind), board or None, _work)
     pipe, shared = map(int, sys.argv[1:3])
+    return _work(pipe, shared, kind)
+
+
+def _work(pipe: int, shared: int, kind: type[Worker] = Worker) -> int:
     # The compilers that ttnn starts must not hold it open when this process has crashed.
     os.set_inheritable(pipe, False)  # noqa: FBT003 - the only way to say it
     faulthandler.enable()

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from optrove.frameworks.executor import Stage
 from optrove.frameworks.ttnn.execute.files import remove_files_of
 from optrove.model.records import OUT_OF_BUDGET, Attempt
+from optrove.replay.fork_server import FORKED, ForkedProcess, fork_servers
 from optrove.replay.messages import Channel, Stages, attempt_from_json, stages_file
 from optrove.serializer.records import record_to_builtins
 from optrove.settings import with_defaults
@@ -125,7 +126,7 @@ class WorkerProcess:
     def __init__(self, setup: WorkerSetup, command: Sequence[str] = COMMAND) -> None:
         self.setup = setup
         self._command = command
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self._channel: Channel | None = None
         self._sent: deque[JobMessage] = deque()
         self._unsent: Loss | None = None
@@ -199,16 +200,7 @@ class WorkerProcess:
         ours, theirs = Pipe()
         descriptors = (theirs.fileno(), self._shared.fileno())
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and two numbers
-                [*self._command, *map(str, descriptors)],
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                pass_fds=descriptors,
-                env=with_defaults(_THREADS),
-                # An interrupt of the user is for the parent, which then ends its workers.
-                start_new_session=True,
-            )
+            self._process = self._forked(*descriptors) or self._spawned(*descriptors)
         finally:
             theirs.close()
         channel = self._channel = Channel(ours)
@@ -224,6 +216,31 @@ class WorkerProcess:
             died = self._died(None)
             return WorkerUnusable(f"a worker could not be started: {died}\n{died.last_words}")
         return WorkerUnusable(content) if kind == "unable" else None
+
+    def _forked(self, pipe: int, stages: int) -> ForkedProcess | None:
+        """Return a forked process; None if this worker is not one of these, or forking failed."""
+        framework = self._sent[0].job.case.op.partition(".")[0]
+        if self._command is not COMMAND or FORKED.get(self.setup.device_kind) != framework:
+            return None
+        if self.setup.slow_dispatch or sys.platform != "linux":
+            return None
+        environment = with_defaults(_THREADS)
+        try:
+            return fork_servers().fork(self.setup, environment, pipe, stages, self._log.fileno())
+        except OSError:  # the server has died: a process of its own shows why
+            return None
+
+    def _spawned(self, *descriptors: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603 - this interpreter, and two numbers
+            [*self._command, *map(str, descriptors)],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            pass_fds=descriptors,
+            env=with_defaults(_THREADS),
+            # An interrupt of the user is for the parent, which then ends its workers.
+            start_new_session=True,
+        )
 
     def _await(self, job: Job, until: float) -> Reply:
         """Wait for the answer; the time to open a device counts only for ``until``."""

@@ -1,6 +1,12 @@
+import os
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+
+import pytest
 
 from optrove.frameworks.executor import Stage
 from optrove.model.case import Case
@@ -52,3 +58,89 @@ def test_files_of_a_replay_that_crashed_do_not_stay(tmp_path, monkeypatch):
         assert list(tmp_path.iterdir()) == [others]
     finally:
         worker.end()
+
+
+SETUP = WorkerSetup("run", DeviceKind.HOST, None)
+linux = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+
+
+def unknown():
+    """A Job that ends at once, whether torch is installed or not."""
+    return JobWriter().message(Job(Case("torch.no_such_function", ()), DeviceKind.HOST))
+
+
+def execute(worker):
+    worker.send(unknown())
+    return worker.receive()
+
+
+def parent_of(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[1])
+
+
+@linux
+def test_workers_of_one_kind_are_forked_from_one_process():
+    workers = [WorkerProcess(SETUP), WorkerProcess(SETUP)]
+    try:
+        assert [type(execute(worker)) for worker in workers] == [Attempt, Attempt]
+        one, other = (worker._process.pid for worker in workers)
+        assert one != other
+        assert parent_of(one) == parent_of(other) != os.getpid()
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+@linux
+def test_the_signal_that_killed_a_forked_worker_is_known_and_the_next_job_gets_another():
+    worker = WorkerProcess(SETUP)
+    try:
+        execute(worker)
+        first = worker._process.pid
+        os.kill(first, signal.SIGSEGV)
+        died = execute(worker)
+        assert isinstance(died, WorkerDied)
+        assert died.exit_code == -signal.SIGSEGV
+        assert isinstance(execute(worker), Attempt)
+        assert parent_of(worker._process.pid) > 1
+        assert worker._process.pid != first
+    finally:
+        worker.end()
+
+
+@linux
+def test_a_forked_worker_works_in_the_directory_of_its_parent(tmp_path, monkeypatch):
+    workers = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        workers.append(WorkerProcess(SETUP))
+        execute(workers[-1])
+    try:
+        places = [Path(f"/proc/{each._process.pid}/cwd").readlink() for each in workers]
+        assert [place.name for place in places] == ["one", "other"]
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+@linux
+def test_forked_workers_end_with_the_process_that_asked_for_them():
+    script = f"""
+import os, signal, sys
+sys.path[:0] = [{str(Path(__file__).parent)!r}]
+from test_workers import SETUP, WorkerProcess, execute, parent_of
+worker = WorkerProcess(SETUP)
+execute(worker)
+print(worker._process.pid, parent_of(worker._process.pid), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    command = [sys.executable, "-c", script]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    left = [Path(f"/proc/{pid}") for pid in ended.stdout.split()]
+    deadline = time.monotonic() + 60
+    while any(process.exists() for process in left) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(process.exists() for process in left)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optrove.errors import FrameworkTooEarly
+from optrove.frameworks.installed import import_ttnn
 from optrove.frameworks.ttnn.board.mock_calls import replace_calls
 from optrove.frameworks.ttnn.board.runtime import (
     ROOT_VARIABLE,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 # ttnn chooses its devices once per process; the loaded module carries the mock's runtime.
 MOCK_ATTRIBUTE = "__optrove_runtime__"
+# The runtime of the board that ttnn was imported for, before it is asked for devices.
+_PRELOADED = "__optrove_preloaded__"
 
 
 @contextmanager
@@ -57,6 +60,16 @@ def mock_board(name: str, *, shadow: bool = False, numerics: str | None = None) 
 
         stack.enter_context(shadow_numerics(ttnn, find_numerics(numerics)))
         yield board
+
+
+def preload_board(name: str) -> None:
+    """Import ttnn for ``mock_board(name)``, without asking it for devices.
+
+    After that, processes can still be forked, which may enter the board.
+    """
+    runtime = prepare(find_board(name), cache_directory())
+    with environment(runtime.variables()):
+        setattr(import_ttnn(), _PRELOADED, runtime)
 
 
 @contextmanager
@@ -107,7 +120,7 @@ def runtime_for(
     loaded = sys.modules.get("ttnn")
     if loaded is None:
         return make()
-    runtime: Runtime | None = getattr(loaded, MOCK_ATTRIBUTE, None)
+    runtime: Runtime | None = getattr(loaded, MOCK_ATTRIBUTE, getattr(loaded, _PRELOADED, None))
     if runtime is None:
         option = "--optrove-sim" if simulated else "--optrove-board"
         raise FrameworkTooEarly(
@@ -134,8 +147,6 @@ def _not_ours(root: str | None) -> str | None:
 
 def _import_on(runtime: Runtime) -> Any:
     """Import ttnn and make it choose the board while the environment says so."""
-    from optrove.frameworks.installed import import_ttnn
-
     ttnn: Any = import_ttnn()
     if not hasattr(ttnn, MOCK_ATTRIBUTE):
         setattr(ttnn, MOCK_ATTRIBUTE, runtime)

@@ -7,9 +7,11 @@ as in a recording, which proves that the replay made the recorded call.
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass, replace
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from optrove.errors import AlreadyTracing, BadData, NotReplayable
@@ -41,6 +43,8 @@ from optrove.model.records import RUNS_KERNELS, DeviceKind
 from optrove.model.values import (
     DeviceRef,
     List,
+    Struct,
+    Symbol,
     TensorSpec,
     TtnnPlacement,
     Value,
@@ -208,6 +212,7 @@ class TtnnExecutor:
         comparison: OutputComparison | None,
     ) -> _Rebuilt:
         given = dict(job.case.arguments)
+        _import_mentioned_torch(given)
         if file is not None:
             given = file.substituted(given)
         passing = argument_passing(target, given)
@@ -346,6 +351,25 @@ def _lost_memory(spec: TensorSpec, name: str) -> str | None:
     if isinstance(placement, TtnnPlacement) and lost_shards(placement.memory, of_tensor=True):
         return f"the recording lost the shards of the memory of {name}"
     return None
+
+
+def _import_mentioned_torch(arguments: Mapping[str, Value]) -> None:
+    """Import torch if an argument is of it: a worker on a mock board begins without torch."""
+    if "torch" in sys.modules:
+        return
+    parts = (part for value in arguments.values() for _, part in walk(value))
+    if any(_type_name(part).startswith("torch.") for part in parts) and find_spec("torch"):
+        import_module("torch")
+
+
+def _type_name(value: Value) -> str:
+    match value:
+        case TensorSpec():
+            return value.dtype
+        case Symbol() | Struct():
+            return value.type
+        case _:
+            return ""
 
 
 def _refuse_several_devices(case: Case) -> None:
