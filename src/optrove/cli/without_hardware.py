@@ -154,13 +154,13 @@ def _forget(trove: Path) -> None:
 @click.option(
     "--shadow/--no-shadow",
     default=None,
-    help="With or without numerics, by torch  [default: if torch is installed]",
+    help="With or without torch numbers  [default: with, if torch is installed]",
 )
 def demo(*, shadow: bool | None) -> None:
     """Trace small models on a mock board, query, replay, sweep, write a report.
 
-    Shows each command and runs it. Needs ttnn and pytest, no board, and a minute or two. Its files
-    are in .optrove here: demo.db, which each demo recreates, and demo.html.
+    It prints each command and runs it. It needs ttnn and pytest, no board, and a minute or two. Its
+    files are in .optrove: demo.db, which each demo recreates, and demo.html.
 
     \b
     Example:
@@ -479,13 +479,13 @@ def install(extra: str) -> str:
 @click.option(
     "--board",
     metavar="NAME",
-    help="Mock board to open as a trial  [default: OPTROVE_BOARD, else n150]",
+    help="Mock board to open  [default: OPTROVE_BOARD, else n150]",
 )
 @json_option
 def doctor(*, board: str | None, as_json: bool) -> None:
     """Check what works on this machine, and how to fix the rest.
 
-    Opens one mock board in its own process. Exit code 1 if something that is installed does not
+    It opens one mock board in its own process. The exit code is 1 if an installed part does not
     work; parts that are not installed do not matter.
 
     \b
@@ -534,7 +534,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
 def completion(*, shell: str) -> None:
     """Print a script that completes commands and options in a shell.
 
-    Put it where the shell looks for completions, and open a new shell. For zsh, the directory must
+    Save it where the shell looks for completions, and open a new shell. For zsh, the directory must
     be in fpath before compinit runs.
 
     \b
