@@ -161,7 +161,7 @@ def rm(*, runs: Sequence[str], store: str | None, as_json: bool) -> None:
     removed = remove_runs(store, runs, log_recovered)
     show(
         paragraphs(
-            f"removed {run}: {each.calls:,} calls, {each.cases:,} cases of its own"
+            f"removed {run}: {each.calls:,} calls, {each.cases:,} cases that no other run has"
             for run, each in removed
         ),
         lambda: [

@@ -113,13 +113,13 @@ def steps(examples: Path, *, shadow: bool) -> tuple[Step, ...]:
         Step("The same for a sharded CNN", trace("efficientnet", *small)),
         Step("And for a Llama on both chips, prefill and decode", trace("llama")),
         Step("Which ops do they call, in how many configurations, how often?", ("ops",)),
-        Step("One configuration, exactly", ("show", "sigmoid_accurate", "1")),
+        Step("Show one exact configuration", ("show", "sigmoid_accurate", "1")),
         Step(
-            "Those that differ in a number only, together",
+            "Configurations that differ only in a number, grouped",
             ("show", "paged_fill_cache", "--families"),
         ),
         Step(
-            "Execute a call again: is it what was recorded?",
+            "Replay a call: is it the recorded one?",
             ("replay", "sigmoid_accurate", *executed),
         ),
         Step(
@@ -131,7 +131,7 @@ def steps(examples: Path, *, shadow: bool) -> tuple[Step, ...]:
             "Execute every case that computes, on the board it came from",
             ("sweep", "*", *executed, "--summary"),
         ),
-        Step("All of this, as a page", ("report", "-o", str(REPORT))),
+        Step("The results as a web page", ("report", "-o", str(REPORT))),
     )
 
 
@@ -170,7 +170,7 @@ def demo(*, shadow: bool | None) -> None:
     script = steps(prepared(), shadow=computes)
     began = time.monotonic()
     click.echo(_introduction(computes=computes))
-    _show("All that follows goes into a trove of its own", f"export {STORE.name}={TROVE}")
+    _show("Everything below uses its own trove", f"export {STORE.name}={TROVE}")
     failed = []
     for step in script:
         _show(step.title, step.line)
@@ -185,8 +185,8 @@ def _introduction(*, computes: bool) -> str:
         "The real ttnn on mock boards: its validation, output specs and memory checks, no hardware."
     )
     if computes:
-        return f"{real}\nNumerics: torch computes each op, and ttnn's own packing rounds."
-    return f"{real}\nNo numerics without torch: with it (pip install torch), the demo has PCC, too."
+        return f"{real}\nNumbers: torch computes each op, and ttnn's own packing rounds the result."
+    return f"{real}\nNo numbers without torch: pip install torch adds PCC to this demo."
 
 
 def _show(title: str, line: str) -> None:
@@ -203,7 +203,7 @@ def _ending(failed: Sequence[Step], count: int, seconds: float) -> str:
         lines += [f"  {step.line}" for step in failed]
     else:
         lines += [f"{count} commands, {seconds:.0f} s, all good."]
-    lines += [f"report: {REPORT.absolute().as_uri()}", "", "Go on:"]
+    lines += [f"report: {REPORT.absolute().as_uri()}", "", "Next:"]
     if shutil.which("optrove") is None:
         lines += [f"  . {shlex.quote(str(Path(sys.prefix) / 'bin' / 'activate'))}"]
     lines += [
@@ -211,7 +211,7 @@ def _ending(failed: Sequence[Step], count: int, seconds: float) -> str:
         "  optrove show linear --memory SHARDED",
         "  optrove who linear --by memory",
         "  optrove testgen linear -o tests_of_linear",
-        "Your own, into the usual trove, .optrove/trove.db:",
+        "For your own tests, in the default trove .optrove/trove.db:",
         f"  unset {STORE.name}",
         "  optrove trace YOUR_TEST.py --board n300",
     ]
