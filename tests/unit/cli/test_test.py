@@ -111,7 +111,7 @@ class TestTestgen:
     def test_nothing_written_is_an_error(self, ask, tmp_path):
         error = ask("testgen", "odd", exit_code=2)
         assert "no test can be written for case " in error
-        assert "of any of 3 cases, such as case " in ask("testgen", "loaded", exit_code=2)
+        assert "for any of 3 cases, such as case " in ask("testgen", "loaded", exit_code=2)
         assert not (tmp_path / "tests").exists()
 
     def test_replaces_its_own_files_and_no_others(self, ask, tmp_path):
