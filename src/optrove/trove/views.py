@@ -216,11 +216,11 @@ VIEWS: Final = (
     _view(
         *("v_runs", "A run: a trace, replay, sweep or import."),
         *_RUN,
-        ("source", _TEXT, "the test, script or file that it ran or imported"),
+        ("source", _TEXT, "what it ran or imported, such as a test or a file"),
         ("arch", _TEXT, "architecture of its chips"),
         ("device_kind", _TEXT, "hw, mock, shadow or host"),
         ("torch_version", _TEXT, "version of torch"),
-        ("git_sha", _TEXT, "commit of the checkout that it ran in"),
+        ("git_sha", _TEXT, "git commit of its working directory"),
         ("run_finished", _TIME, "when it ended; NULL if it was interrupted or is running"),
         ("cases", _NUMBER, "distinct cases that it called"),
         ("calls", _NUMBER, "its calls, including those made by other ops"),
