@@ -1,4 +1,4 @@
-"""Harvest every op call that real models make, keep each once, replay any of them anywhere."""
+"""Record every op call that a model makes, store each distinct call once, replay any of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
     "trace",
 ]
 
-# Where each public name lives. Looked up on first use, so that `import optrove` costs nothing.
+# The module of each public name. Imported on first use, so that `import optrove` is cheap.
 _HOMES = {
     "__version__": "optrove.version",
     "TensorRef": "optrove.runconfig.jsonable",

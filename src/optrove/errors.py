@@ -1,4 +1,4 @@
-"""The exceptions that optrove raises on purpose; all are OptroveErrors."""
+"""The exceptions of optrove; all are OptroveErrors."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 class OptroveError(Exception):
-    """Base of all errors that optrove raises on purpose."""
+    """Base class of all exceptions of optrove."""
 
 
 class BadSetting(OptroveError):
-    """An environment variable has a value that is not valid."""
+    """An environment variable has an invalid value."""
 
 
 class UnknownBoard(OptroveError):
@@ -54,15 +54,15 @@ class UnusableResults(OptroveError):
 
 
 class NotFound(OptroveError):
-    """The trove holds no match for the request, or more than one."""
+    """The trove has no match for the request, or more than one."""
 
 
 class NotComparable(OptroveError):
-    """Two things cannot be compared: their shapes differ, or they hold no numbers."""
+    """Two results cannot be compared: their shapes differ, or they have no numbers."""
 
 
 class NoNumbers(OptroveError):
-    """A tensor on a mock board was read, and no torch function could compute its numbers."""
+    """A tensor on a mock board was read, but no torch function could compute its numbers."""
 
 
 class UnsupportedOnMock(OptroveError):
@@ -78,11 +78,11 @@ class NotATrove(OptroveError):
 
 
 class NewerTrove(OptroveError):
-    """The trove has a version that this optrove does not know yet."""
+    """The trove was written by a newer version of optrove."""
 
 
 class UnusableTrove(OptroveError):
-    """The trove cannot be read or written now: no rights, no space, locked, server gone."""
+    """The trove cannot be read or written: no permission, no space, locked, or no server."""
 
 
 class TookTooLong(UnusableTrove):
@@ -90,7 +90,7 @@ class TookTooLong(UnusableTrove):
 
 
 class BadQuestion(OptroveError):
-    """The parameters of a page are not valid."""
+    """The parameters of a web page are invalid."""
 
 
 class OpenToOthers(OptroveError):
@@ -114,7 +114,7 @@ class NotReplayable(OptroveError):
 
 
 class UnusableWeights(OptroveError):
-    """Weight files cannot be written, or the list of them cannot be read."""
+    """Weight files cannot be written, or their list cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class BadData(OptroveError):
         return cls((Fault(path, problem),))
 
     def within(self, place: str) -> BadData:
-        """Return the error with ``place`` (a file, a line) in front of each path."""
+        """Return the error with ``place`` (a file, a line) before each path."""
         return type(self)(Fault(f"{place}: {each.path}", each.problem) for each in self.faults)
 
 

@@ -90,7 +90,7 @@ def test_the_demo_of_the_wheel_needs_no_torch_and_leaves_a_trove_and_a_report(in
     home.mkdir()
     (hiding / "sitecustomize.py").write_text(NO_TORCH)
     shown = run(str(installed / "optrove"), "demo", cwd=home, PYTHONPATH=str(hiding))
-    assert "No numerics without torch" in shown
+    assert "No numbers without torch" in shown
     assert "$ optrove trace .optrove/examples/encoder/test_encoder.py" in shown
     assert "$ optrove check-board p300 --model llama" in shown
     assert "equal hash" in shown

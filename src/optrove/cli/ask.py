@@ -53,9 +53,9 @@ _PROPERTIES: Final = (
 def ops(*, store: str | None, as_json: bool, **chosen: Any) -> None:
     """List the ops of a trove, most called first.
 
-    A case is an op with its arguments. Calls that models make themselves, of ops that compute, are
-    counted; the last lines count the others. "complete" is the share of cases that were recorded
-    completely; a replay supplies the missing parts of the others where it can, and notes it.
+    A case is an op with its arguments. The table counts calls that models make themselves, of ops
+    that compute; the last lines count the others. "complete" is the share of cases that were
+    recorded completely; for the others, a replay supplies missing parts if it can.
 
     \b
     Example:
@@ -79,13 +79,13 @@ def ops(*, store: str | None, as_json: bool, **chosen: Any) -> None:
 @click.argument("name", metavar="OP|CASE|RUN")
 @click.argument("number", metavar="[N]", required=False, type=click.IntRange(min=1))
 @case_filters("--board", of_runs=True)
-@click.option("--families", is_flag=True, help="Group cases that differ in scalars only.")
+@click.option("--families", is_flag=True, help="Group cases that differ only in scalars.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N.")
 @click.option(
     *("--svg", "pictures"),
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write a picture of each sharded tensor on the cores to a file there.",
+    help="Write a picture of the cores of each sharded tensor to DIR.",
 )
 @store_option
 @json_option
@@ -102,11 +102,11 @@ def show(
     """Show the exact configurations of an op, most called first.
 
     OP is ttnn.add, ttnn::add or add; * is a wildcard. CASE is the beginning of a case's id, six
-    digits or more. N shows one configuration of the list only. --dtype, --layout, --memory, --shape
-    and --mesh must all hold for the same tensor: the one of --argument, else any.
+    digits or more. N selects one configuration of the list. --dtype, --layout, --memory, --shape
+    and --mesh must all match the same tensor: the one of --argument, or any.
 
     With a RUN that was traced with --flow, --memory without a name shows the bytes of L1 and DRAM
-    over its calls, and the tensors at the peaks with the lines of code that made them.
+    after each call, and the tensors at the peaks with the source lines that made them.
 
     \b
     Example:
@@ -171,18 +171,18 @@ def _show_memory(run: str, store: str | None, *, as_json: bool) -> None:
 def who(*, store: str | None, as_json: bool, by: str | None, **chosen: Any) -> None:
     """List the models and tests that call an op.
 
-    With --by, calls are counted by a property: of all tensors of a case, or with --argument of
-    the tensor of one parameter; config is the entry of a run configuration that the arguments
-    were unpacked from. The filters are those of "optrove show".
+    --by counts calls by a property: of all tensors of a case, or with --argument of the tensor of
+    one parameter. "config" is the entry of a run configuration that the arguments were unpacked
+    from. The filters are those of "optrove show".
 
     \b
     Example:
       optrove who 1f3a9c02d4e5
     Which models call matmul with bfloat8_b weights, and how often?
       optrove who matmul --argument input_tensor_b --dtype bfloat8_b
-    In which shardings do these weights come?
+    Which shardings do these weights have?
       optrove who matmul --argument input_tensor_b --dtype bfloat8_b --by memory
-    Which entries of a run configuration lead to which calls?
+    Which entries of a run configuration make which calls?
       optrove who linear --by config
     """
     from optrove.report import usage
@@ -216,8 +216,8 @@ def who(*, store: str | None, as_json: bool, by: str | None, **chosen: Any) -> N
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @click.option("--cases-only", is_flag=True, help="Do not compare how often cases are called.")
-@click.option("--brief", is_flag=True, help="Count by op; do not show each case.")
-@click.option("--all-ops", is_flag=True, help="Compare data-movement ops, too.")
+@click.option("--brief", is_flag=True, help="Show only the table of ops.")
+@click.option("--all-ops", is_flag=True, help="Also compare data-movement ops.")
 @nested_option
 @store_option
 @json_option
@@ -236,9 +236,9 @@ def diff(  # noqa: PLR0913 - one for each option of the command
 
     A and B are each a file that "optrove import" reads, a trove by path or URL, the beginning of a
     run's id, or a model. A file takes precedence; run:ID and model:NAME are explicit. A changed
-    case computes the same with other memory, layout or program configs.
+    case is the same computation with other memory, layout or program configs.
 
-    Exit code 1 if anything differs, else 0.
+    The exit code is 1 if anything differs, else 0.
 
     \b
     Example:
@@ -273,7 +273,7 @@ def runs(*, store: str | None, as_json: bool, **chosen: bool) -> None:
     """List the runs of a trove, newest first.
 
     Calls and cases are counted as by "optrove ops". "passed" counts the tests or cases that passed,
-    of all. A run is incomplete when one of its processes or calls did not end; everything that it
+    of all. A run is incomplete if one of its processes or calls did not end; everything that it
     recorded until then is kept.
 
     \b
@@ -322,21 +322,22 @@ def models(*, store: str | None, as_json: bool, **chosen: bool) -> None:
     type=click.IntRange(0, 65_535),
     default=_PORT,
     show_default=True,
-    help="Port to serve at; 0 is any free one.",
+    help="Port; 0 picks a free one.",
 )
 @click.option(
     "--host",
     metavar="ADDRESS",
     default=_HOST,
     show_default=True,
-    help="Address to serve at; other addresses than this machine's own need --token.",
+    help="Address to listen on; any but loopback needs --token.",
 )
 @click.option("--token", metavar="TEXT", help="Secret that visitors must know.")
 def serve(*, store: str | None, port: int, host: str, token: str | None) -> None:
     """Show a trove in a browser: ops, cases, runs, boards, comparisons.
 
-    Serves pages to this machine only, and changes nothing. Every page is also available as JSON:
-    the same address with format=json, described by /openapi.json. Stop it with Ctrl-C.
+    The pages are read-only and, by default, served to this machine only. Every page is also
+    available as JSON: add format=json to its address. /openapi.json describes the responses. Stop
+    the server with Ctrl-C.
 
     \b
     Example:

@@ -43,7 +43,7 @@ def config() -> None:
 @files_argument
 @json_option
 def show(*, files: Sequence[Path], as_json: bool) -> None:
-    """Show configurations as trees; layers with the same entries are joined.
+    """Show configurations as trees; layers with equal entries are grouped.
 
     \b
     Example:
@@ -58,8 +58,8 @@ def show(*, files: Sequence[Path], as_json: bool) -> None:
 
 @config.command(short_help="Compare files, or the parts of one.")
 @click.argument("files", metavar="FILE [FILE]", nargs=-1, required=True, type=_FILE)
-@click.option("--layers", metavar="A B", type=(str, str), help="Two layers of each configuration.")
-@click.option("--paths", metavar="A B", type=(str, str), help="Two parts of each configuration.")
+@click.option("--layers", metavar="A B", type=(str, str), help="Compare two layers.")
+@click.option("--paths", metavar="A B", type=(str, str), help="Compare two parts.")
 @json_option
 def diff(
     *,
@@ -70,7 +70,7 @@ def diff(
 ) -> None:
     """Compare configurations: two files, the prefill and decode of one, or two of its layers.
 
-    Exit code 1 if they differ.
+    The exit code is 1 if they differ.
 
     \b
     Example:
@@ -93,12 +93,12 @@ def diff(
 
 @config.command(short_help="Check ranges, arguments and weights.")
 @files_argument
-@click.option("--weights", metavar="DIR", type=_FOLDER, help="Check its weight files, too.")
+@click.option("--weights", metavar="DIR", type=_FOLDER, help="Also check its weight files.")
 @json_option
 def check(*, files: Sequence[Path], weights: Path | None, as_json: bool) -> None:
     """Check configurations: ranges, arguments against ttnn's signatures, weights.
 
-    Exit code 1 if there are faults; each is listed with its path.
+    Each fault is listed with its path. The exit code is 1 if there are any.
 
     \b
     Example:

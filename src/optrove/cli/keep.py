@@ -65,7 +65,7 @@ _FORMAT_LINES: Final = "\n    ".join(
 @run_option
 @recorded_on("--board")
 @click.option("--scrub", is_flag=True, help="Remove paths, host names and user names.")
-@click.option("--install", is_flag=True, help="superset: create the views in the trove, too.")
+@click.option("--install", is_flag=True, help="superset: also create the views in the trove.")
 @store_option
 @json_option
 def export(*, file: str, form: str, store: str | None, as_json: bool, **given: Any) -> None:
@@ -113,7 +113,11 @@ def _export_bi(store: str | None, directory: str, *, install: bool, as_json: boo
 @click.command()
 @click.argument("troves", metavar="TROVE...", nargs=-1, required=True)
 @click.option(
-    "-o", "--output", metavar="PATH|URL", required=True, help="Trove to merge into; may exist."
+    "-o",
+    "--output",
+    metavar="PATH|URL",
+    required=True,
+    help="Trove to merge into; created if it does not exist.",
 )
 @json_option
 def merge(*, troves: Sequence[str], output: str, as_json: bool) -> None:
@@ -157,7 +161,7 @@ def rm(*, runs: Sequence[str], store: str | None, as_json: bool) -> None:
     removed = remove_runs(store, runs, log_recovered)
     show(
         paragraphs(
-            f"removed {run}: {each.calls:,} calls, {each.cases:,} cases of its own"
+            f"removed {run}: {each.calls:,} calls, {each.cases:,} cases that no other run has"
             for run, each in removed
         ),
         lambda: [

@@ -33,11 +33,11 @@ _SIZE: Final = re.compile(r"[0-9]{1,18}")
 store_option = click.option(
     "--store",
     metavar="PATH|URL",
-    help="Trove  [default: OPTROVE_STORE, else .optrove/trove.db here or above]",
+    help="Trove  [default: OPTROVE_STORE, else .optrove/trove.db here or in a parent]",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
-all_ops_option = click.option("--all-ops", is_flag=True, help="Count data-movement ops, too.")
-nested_option = click.option("--nested", is_flag=True, help="Count calls made by other ops, too.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+all_ops_option = click.option("--all-ops", is_flag=True, help="Also count data-movement ops.")
+nested_option = click.option("--nested", is_flag=True, help="Also count calls made by other ops.")
 op_option = click.option("--op", "name", metavar="OP", help="Only this op; * is a wildcard.")
 model_option = click.option(
     "--model", metavar="NAME", help="Only calls by this model; a part of its name is enough."
@@ -51,7 +51,7 @@ seed_option = click.option(
     type=int,
     default=0,
     show_default=True,
-    help="Seed of the random numbers in inputs.",
+    help="Seed of random inputs.",
 )
 
 
@@ -169,12 +169,12 @@ def case_filters(*board: str, of_runs: bool = False) -> Callable[[_Command], _Co
         click.option("--layout", metavar="NAME", help="TILE or ROW_MAJOR; strided, ..."),
         memory,
         click.option("--shape", metavar="SIZES", callback=_shape, help="1x1x32x64; * is any size."),
-        click.option("--mesh", metavar="SIZES", callback=_shape, help="Mesh of chips, as 4x8."),
+        click.option("--mesh", metavar="SIZES", callback=_shape, help="Mesh, such as 4x8."),
         model_option,
         recorded_on(*board),
         run_option,
         nested_option,
-        click.option("--all-ops", is_flag=True, help="With *: data-movement ops, too."),
+        click.option("--all-ops", is_flag=True, help="With *: also data-movement ops."),
     )
 
 
@@ -189,14 +189,14 @@ values_option = click.option(
     type=click.Choice(("seed", "capsule")),
     default="seed",
     show_default=True,
-    help="Inputs: made from the seed, or as a capsule has them.",
+    help="Take inputs from the seed, or from a capsule.",
 )
 
 values_if_any_option = click.option(
     "--values",
     type=click.Choice(("seed", "capsule")),
-    help="Inputs: made from the seed, or as a capsule has them  [default: seed; for calls of a run "
-    "those of a capsule, where there is one]",
+    help="Take inputs from the seed, or from a capsule  [default: seed; for calls of a run, a "
+    "capsule if there is one]",
 )
 
 
@@ -211,7 +211,7 @@ def _call_range(
         raise click.BadParameter("write A:B, such as 10:25, 10: or :25")
     first, end = (int(each) if each else None for each in found.groups())
     if first is not None and end is not None and end <= first:
-        raise click.BadParameter(f"{given} has no call: B is not among them")
+        raise click.BadParameter(f"{given} has no calls: B is excluded")
     return first, end
 
 
@@ -220,29 +220,29 @@ calls_option = click.option(
     "call_range",
     metavar="A:B",
     callback=_call_range,
-    help="The calls of a run from number A up to B, without B, as one program.",
+    help="Calls A to B of a run, excluding B, as one program.",
 )
 sequence_options = together(
     calls_option,
-    click.option("--test", "test_id", metavar="NODEID", help="The calls of a test of a run."),
+    click.option("--test", "test_id", metavar="NODEID", help="The calls of one test of a run."),
     click.option(
         "--last", metavar="N", type=click.IntRange(min=1), help="The last N calls of a run."
     ),
 )
-"""The options that select a stretch of calls."""
+"""The options that select a range of calls."""
 
 
 residency_option = click.option(
     "--residency",
     is_flag=True,
-    help="Put the other tensors into memory that were there in the model, by its flow.",
+    help="First allocate the other tensors that were in memory in the model (trace --flow).",
 )
 
 
 def call_choice(
     call_range: tuple[int | None, int | None] | None, test_id: str | None, last: int | None
 ) -> CallChoice:
-    """Return the stretch of calls that options select; UsageError for more than one."""
+    """Return the range of calls that options select; UsageError for more than one."""
     from optrove.replay.sequence import CallChoice
 
     if [call_range, test_id, last].count(None) < 2:  # noqa: PLR2004 - of three
@@ -257,7 +257,7 @@ running_options = together(
         "--jobs",
         metavar="N",
         type=click.IntRange(min=1),
-        help="Worker processes  [default: by the number of cases and processors]",
+        help="Worker processes  [default: one per core, if there are enough cases]",
     ),
     click.option(
         "--timeout",
@@ -280,8 +280,8 @@ numerics_option: Final = click.option(
     type=click.Choice([each.value for each in Numerics]),
     expose_value=False,
     callback=_set_numerics,
-    help="Numbers of a shadow. hardware: as ttnn's kernels compute, where that is known. ideal: in "
-    "float32, rounded once  [default: OPTROVE_NUMERICS, else ideal]",
+    help="How shadow computes numbers. hardware: as ttnn's kernels do, where optrove knows how. "
+    "ideal: in float32, rounded once  [default: OPTROVE_NUMERICS, else ideal]",
 )
 
 
@@ -296,16 +296,16 @@ def device_options(*, modules: bool = False, torch: bool = True) -> Callable[[_C
     has no cases of torch.
     """
     kinds = (
-        "hw: the board of this machine. mock: ttnn itself on a mock board, which checks arguments, "
-        "memory and output specs. shadow: the same with numerics computed and checked by torch. "
-        "sim: the real kernels on a simulated board of one chip, from OPTROVE_SIM."
+        "hw: the board of this machine. mock: ttnn on a mock board, which checks arguments, memory "
+        "and output specs. shadow: the same, with numbers computed and checked by torch. "
+        "sim: real kernels on a simulated board of one chip, from OPTROVE_SIM."
     )
     if torch:
         kinds += " For cases of torch: cpu, cuda, mps, xpu, meta or another device of torch."
     default = "mock with --board or OPTROVE_BOARD; else hw if there is a board, else mock"
     if modules:
-        default += "; for a module shadow in place of mock, since it checks numerics itself"
-    board = "OPTROVE_BOARD, else the recorded one" + ("; for a module n150" if modules else "")
+        default += "; for modules shadow instead of mock, because they check numbers themselves"
+    board = "OPTROVE_BOARD, else the recorded one" + ("; for modules n150" if modules else "")
     of_torch = "" if not torch else "; for torch the recorded device"
     device = click.option(
         "--device",
@@ -334,20 +334,20 @@ def device_options(*, modules: bool = False, torch: bool = True) -> Callable[[_C
             metavar="OLD=NEW",
             multiple=True,
             callback=_device_pairs,
-            help="Run cases of torch that were recorded on device OLD on NEW, as cuda=cpu.",
+            help="Run torch cases that were recorded on device OLD on NEW, such as cuda=cpu.",
         ),
         click.option(
             "--compile",
             "compiler",
             metavar="BACKEND",
-            help="Run cases of torch through torch.compile: inductor, aot_eager, ...",
+            help="Run torch cases through torch.compile: inductor, aot_eager, ...",
         ),
         click.option(
             "--import",
             "imports",
             metavar="MODULE",
             multiple=True,
-            help="Import MODULE first, which registers ops or a backend of torch.",
+            help="First import MODULE, which registers torch ops or a torch backend.",
         ),
     )
 
@@ -357,7 +357,8 @@ def _device(_: click.Context, __: click.Parameter, given: str | None) -> str | N
 
     if given is None or given in DEVICES or is_device(given):
         return given
-    raise click.BadParameter(f"{given!r} is neither {', '.join(DEVICES)} nor as cuda:0")
+    kinds = ", ".join(DEVICES)
+    raise click.BadParameter(f"{given!r} is neither {kinds} nor a torch device such as cuda:0")
 
 
 def _device_pairs(

@@ -66,14 +66,14 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 @click.argument("targets", metavar="TARGET...", nargs=-1)
 @store_option
 @click.option("--board", metavar="NAME", help="Mock board to run on  [default: OPTROVE_BOARD]")
-@click.option("--shadow", is_flag=True, help="Compute numerics with torch on the mock board.")
+@click.option("--shadow", is_flag=True, help="Compute numbers on the mock board, with torch.")
 @numerics_option
 @click.option("--sim", metavar="BOARD", help="Simulated board to run on, with real kernels.")
 @click.option(
     "--backend",
     type=click.Choice(("auto", "ttnn", "torch")),
     default="auto",
-    help="Framework whose ops are recorded; auto: ttnn if it gets imported, else torch.",
+    help="Framework to trace; auto: ttnn if the target imports it, else torch.",
 )
 @click.option(
     "--level",
@@ -85,8 +85,8 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 @click.option("--model", metavar="NAME", help="Name of the model  [default: HF_MODEL]")
 @click.option("--include", metavar="OPS", multiple=True, callback=_names, help="Only these ops.")
 @click.option("--exclude", metavar="OPS", multiple=True, callback=_names, help="Not these ops.")
-@click.option("--jsonl", metavar="FILE", type=_FILE, help="Append one JSON line per call.")
-@click.option("--params-dir", metavar="DIR", type=_DIRECTORY, help="One JSON file per call.")
+@click.option("--jsonl", metavar="FILE", type=_FILE, help="Append one JSON line per call to FILE.")
+@click.option("--params-dir", metavar="DIR", type=_DIRECTORY, help="Write one JSON file per call.")
 @click.option(
     "--with-values", is_flag=True, help="Write tensor values into the files of --params-dir."
 )
@@ -98,7 +98,7 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
     help="Keep the tensors of these calls: an op, a case, worst, first, every:N, all[:SIZE].",
 )
 @click.option(
-    "--capsule-limit", metavar="SIZE", help="Most bytes of a run's capsules  [default: 1GB]"
+    "--capsule-limit", metavar="SIZE", help="Maximum size of a run's capsules  [default: 1GB]"
 )
 @click.option("--flow", is_flag=True, help="Record which output became which input.")
 @click.option("--keep", is_flag=True, help="Keep the raw journals.")
@@ -106,30 +106,30 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
     "--timeout",
     metavar="S",
     type=click.FloatRange(min=0, min_open=True),
-    help="End each target after S seconds.",
+    help="Kill each target after S seconds.",
 )
 @click.option(
     "--from",
     "place",
     metavar="DIR|FILE",
     type=click.Path(path_type=Path),
-    help="Summarize calls that were traced elsewhere.",
+    help="Add a recording from elsewhere; run nothing.",
 )
 @all_ops_option
 @nested_option
 @json_option
 @click.pass_context
 def trace(ctx: click.Context, /, **given: Any) -> None:
-    """Run tests or scripts and record every op call that they make.
+    """Run tests or scripts and record every op call.
 
     A TARGET is a pytest node id, a test file, a directory of tests, or a Python script. Each runs
-    in its own process and gets the arguments after --. After a crash, a hang or a kill, all calls
-    are kept, and the call in flight is shown with its arguments.
+    in its own process and gets the arguments after --. A crash, a hang or
+    a kill loses no calls, and the call in flight is shown with its arguments.
 
     OPS are comma-separated names: ttnn.add, ttnn::add or add; * is a wildcard. --from adds and
-    summarizes journals, or a file of --jsonl, from elsewhere.
+    summarizes journals, or a file of --jsonl, that were recorded elsewhere.
 
-    The exit code is that of the target, the highest of several; 2 if nothing was traced.
+    The exit code is that of the target (for several, the highest), or 2 if nothing was traced.
 
     \b
     Example:
@@ -312,7 +312,7 @@ def _progress_text(progress: Progress) -> str:
     """,
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--strict", is_flag=True, help="Fail where a part is not understood.")
+@click.option("--strict", is_flag=True, help="Refuse files with parts that are not understood.")
 @store_option
 @json_option
 def import_files(*, files: Sequence[str], strict: bool, store: str | None, as_json: bool) -> None:

@@ -146,7 +146,7 @@ class ReplaySession:
 @click.command()
 @click.argument("name", metavar="[OP|CASE|RUN]", required=False)
 @click.option("--all", "every", is_flag=True, help="All cases, not only the most called one.")
-@click.option("--jsonl", metavar="FILE", type=_FILE, help="Take the case from op lines.")
+@click.option("--jsonl", metavar="FILE", type=_FILE, help="Take the case from a file of op lines.")
 @click.option(
     "--index",
     metavar="N",
@@ -185,25 +185,25 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     """Execute recorded cases again, and show the results.
 
     OP (its most called case, or with --all every case), CASE and the filters are those of "optrove
-    show". Without --board, OPTROVE_BOARD or --device, a case runs on the board of this machine, or
-    else on a mock of the board on which it was recorded. Results are compared with the golden
-    functions only with --device shadow, sim or hw. The replayed call is traced, and must be the
-    recorded one. Cases of torch run on their recorded device, or on that of --device or --map, and
-    are compared with the same op in float64 on the CPU. The results are stored in the trove.
+    show". Without --board, OPTROVE_BOARD or --device, a case runs on the board of this machine,
+    else on a mock of the board on which it was recorded. With --device shadow, sim or hw, numbers
+    are compared with the golden functions. The replayed call is traced, and must be the recorded
+    one. Cases of torch run on their recorded device, or on that of --device or --map, and are
+    compared with the same op in float64 on the CPU. Results are stored in the trove.
 
     --scale small runs each op at the smallest shapes that ttnn accepts on a mock board, with the
     same layouts, dtypes, kinds of memory and kinds of program configurations. These are not the
-    recorded cases: the answer says what was scaled, and is not stored.
+    recorded cases: the output says what was scaled, and results are not stored.
 
     --values capsule uses the recorded inputs of calls that "optrove trace --capsule" kept: each
-    case is executed with one after another, until one does not pass.
+    case is executed with one after another until one does not pass.
 
     With --calls, --test or --last, the argument is a RUN that was traced with --flow, and the
     calls are executed as one program: outputs become inputs as recorded, and memory is freed where
-    it was freed. With numerics, each result is compared with that of the golden functions of all
-    calls so far. These results are not stored.
+    the program freed it. Numbers are compared with the golden functions of all calls so far. These
+    results are not stored.
 
-    Exit code 0 if all cases passed, 1 if any failed, 2 if none could run.
+    The exit code is 0 if all cases passed, 1 if any failed, 2 if none could run.
 
     \b
     Example:
@@ -369,15 +369,13 @@ def _in_trove(
 @op_option
 @model_option
 @run_option
-@click.option(
-    "--adapt", is_flag=True, help="Adapt the cases that do not run as recorded, and try again."
-)
+@click.option("--adapt", is_flag=True, help="Adapt failing cases to the board, and try again.")
 @click.option(
     "--device",
     type=click.Choice(("mock", "sim")),
     default="mock",
     show_default=True,
-    help="A mock board, or a simulated one with real kernels, from OPTROVE_SIM.",
+    help="Mock board, or simulated board with real kernels (OPTROVE_SIM).",
 )
 @scale_option
 @residency_option
@@ -400,20 +398,20 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
 ) -> None:
     """Check which cases of a trove run on a board, and why others do not.
 
-    ttnn executes every case on the mock board as it was recorded, and accepts it, rejects it, or
-    runs out of memory. Failures with the same cause are grouped, with a command that replays an
-    example. Results are stored in the trove as they come; an interrupt loses none. With --adapt,
-    failing cases are tried again with DRAM shards on the banks of this board, as many links as it
-    has, and on one chip where it has too few; these results are shown separately and not stored.
+    ttnn executes every case on the mock board as recorded, and accepts it, rejects it, or runs out
+    of memory. Failures are grouped by cause, with a command that replays an example. Each result
+    is stored in the trove at once. --adapt tries failing cases again with DRAM shards on the banks
+    of this board, as many links as it has, and on one chip if it has too few; these results are
+    shown separately and not stored.
 
-    With --device sim, the kernels run, too, and results are compared with the golden functions;
-    add --scale small for cases that are too large for a simulator (see "optrove replay --help").
+    With --device sim, the kernels run and numbers are compared with the golden functions; add
+    --scale small for cases that are too large for a simulator (see "optrove replay --help").
 
-    A case may fit into an empty memory, and not beside the other tensors of its model. With
-    --residency, those tensors are there that were there when a run with --flow called it, at the
-    time when they took the most L1. These results are not stored.
+    A case may fit into empty memory but not beside the other tensors of its model. --residency
+    first allocates the tensors that were in memory when a run with --flow called it, at the time
+    when they took the most L1. These results are not stored.
 
-    Exit code 0 if the board accepts all cases, else 1.
+    The exit code is 0 if the board accepts all cases, else 1.
 
     \b
     Example:
@@ -485,8 +483,8 @@ def check_release(*, a: str, b: str, store: str | None, as_json: bool) -> None:
     case passed in A and fails in B. Cases that did not run on one side say nothing about ttnn, and
     are counted separately.
 
-    Exit code 1 if anything is worse in B (broken, a lower PCC, or, on the same kind of real board,
-    slower), 2 if no case ran in both.
+    The exit code is 1 if anything is worse in B (broken, a lower PCC, or slower on the same kind of
+    real board), 2 if no case ran in both.
 
     \b
     Example:
@@ -504,9 +502,11 @@ def check_release(*, a: str, b: str, store: str | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("name", metavar="[CASE|RUN|OP]", required=False)
-@click.option("--good", metavar="RELEASE", required=True, help="Release to compare with.")
-@click.option("--bad", metavar="RELEASE", required=True, help="Release with another result.")
-@click.option("--command", metavar="COMMAND", help="Run this with each release; 0 is good.")
+@click.option("--good", metavar="RELEASE", required=True, help="Release with the good result.")
+@click.option("--bad", metavar="RELEASE", required=True, help="Release with the bad result.")
+@click.option(
+    "--command", metavar="COMMAND", help="Run this command with each release; exit code 0 is good."
+)
 @click.option(
     "--python-package",
     "package",
@@ -515,8 +515,8 @@ def check_release(*, a: str, b: str, store: str | None, as_json: bool) -> None:
     show_default=True,
     help="Package whose releases are tested.",
 )
-@click.option("--pre", is_flag=True, help="Test pre-releases, too.")
-@click.option("--keep", is_flag=True, help="Keep the environments for the next time.")
+@click.option("--pre", is_flag=True, help="Also test pre-releases.")
+@click.option("--keep", is_flag=True, help="Keep the environments for later bisections.")
 @device_options(torch=False)
 @running_options
 @store_option
@@ -540,13 +540,13 @@ def bisect(  # noqa: PLR0913 - one for each option of the command
 ) -> None:
     """Find the release of ttnn that changed the result of cases.
 
-    A binary search over the releases of the package index (PIP_INDEX_URL), each in an environment
-    of its own with everything else from this one, made with uv or pip. CASE is a case, RUN every
-    case of a run, OP every case of an op; cases share environments. With --command, the exit code
-    of a shell command decides instead: 0 is good, 125 skips the release. Each change is tested
-    twice. The environments are removed at the end, unless --keep is given.
+    This is a binary search over the releases of the package index (PIP_INDEX_URL). Each release is
+    installed with uv or pip into its own environment; everything else comes from this one. RUN
+    means every case of a run, OP every case of an op; cases share environments. With --command,
+    the exit code of a shell command decides instead: 0 is good, 125 skips the release. Each change
+    is tested twice. The environments are removed at the end, unless you pass --keep.
 
-    Exit code 1 if a result changed, 0 if none did, 2 if no case ran with both releases.
+    The exit code is 1 if a result changed, 0 if none did, 2 if no case ran with both releases.
 
     \b
     Example:
@@ -647,7 +647,7 @@ def _download_text(releases: Sequence[Release], environments: Environments) -> s
     type=click.Choice(("shadow", "sim")),
     default="shadow",
     show_default=True,
-    help="A mock board with torch numerics, or a simulated one with real kernels.",
+    help="Mock board with torch numbers, or simulated board with real kernels.",
 )
 @click.option(
     "--board",
@@ -672,7 +672,7 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
 ) -> None:
     """Find golden functions that are wrong, and checks against them that cannot fail.
 
-    The most called cases of each op are executed with numerics. Then their results are perturbed
+    The most called cases of each op are executed with numbers. Then their results are perturbed
     (zeroed, negated, reversed, a tenth of them corrupted), and the check must fail each time; for
     other inputs, it must expect other numbers. Ops without a check are listed with the reason. PCC
     does not detect a result that is twice too large; --json has the measured values.
@@ -680,7 +680,7 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
     With --device sim, the cases are scaled down (see "optrove replay --help") and the real kernels
     run: a golden function whose result differs from the kernel's is wrong.
 
-    Exit code 1 if a golden function is wrong or a check cannot fail.
+    The exit code is 1 if a golden function is wrong or a check cannot fail.
 
     \b
     Example:

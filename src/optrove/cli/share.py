@@ -13,13 +13,13 @@ from optrove.cli.options import json_option, log_recovered, show, store_option
 from optrove.cli.progress import transfer_progress
 
 _with_capsules = click.option(
-    "--with-capsules", is_flag=True, help="Also the real tensors of calls."
+    "--with-capsules", is_flag=True, help="Also copy capsules, the real tensors of calls."
 )
 
 
 @click.command()
 @click.argument("other", metavar="STORE")
-@click.option("--scrub", is_flag=True, help="Without paths, host names and user names.")
+@click.option("--scrub", is_flag=True, help="Remove paths, host names and user names.")
 @_with_capsules
 @store_option
 @json_option
@@ -27,8 +27,8 @@ def push(*, other: str, scrub: bool, with_capsules: bool, store: str | None, as_
     """Send the runs that another trove lacks.
 
     STORE is a path or a postgresql:// URL; a missing trove is created. Runs, recordings and
-    attempts are identified by their ids, so that only new ones are sent, in small transactions:
-    after an interruption, the same command sends the rest. Capsules stay here without
+    attempts are identified by their ids, so only new ones are sent, in small transactions. After
+    an interruption, the same command sends the rest. Capsules are not sent without
     --with-capsules, because values may be private.
 
     \b
@@ -47,8 +47,8 @@ def push(*, other: str, scrub: bool, with_capsules: bool, store: str | None, as_
 def pull(*, other: str, with_capsules: bool, store: str | None, as_json: bool) -> None:
     """Fetch the runs that this trove lacks from another one.
 
-    STORE is a path or a postgresql:// URL. Like push, in the other direction; after both, the two
-    troves have the same contents.
+    STORE is a path or a postgresql:// URL. After a push and a pull, both troves have the same
+    contents.
 
     \b
     Example:
@@ -70,13 +70,13 @@ def pull(*, other: str, with_capsules: bool, store: str | None, as_json: bool) -
     metavar="NAME",
     default="optrove_writer",
     show_default=True,
-    help="Role that may push and remove runs, too.",
+    help="Role that may also push and remove runs.",
 )
 def roles(*, reader: str, writer: str) -> None:
     """Print the SQL that creates roles to read and to write a PostgreSQL trove.
 
-    Nothing is changed: the owner of the trove reviews and runs the SQL. A reader can only read; a
-    writer can push and remove runs, and cannot change or drop a table.
+    This command changes nothing: the owner of the trove reviews and runs the SQL. A reader can only
+    read; a writer can push and remove runs, but cannot change or drop tables.
 
     \b
     Example:

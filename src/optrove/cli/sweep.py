@@ -57,7 +57,7 @@ _COMPARE: Final = click.option(
     "--compare", metavar="RUN|FILE|TROVE", help="Show the changes since these results."
 )
 _SUITE: Final = click.option("--suite-name", metavar="SUITE", help="Only this suite of a module.")
-_RANDOMIZE: Final = click.option("--randomize", metavar="SEED", type=int, help="Shuffle by SEED.")
+_RANDOMIZE: Final = click.option("--randomize", metavar="SEED", type=int, help="Shuffle with SEED.")
 
 
 def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float | None:
@@ -84,29 +84,34 @@ def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float 
     type=click.Path(exists=True, path_type=Path),
     help="File or directory of vectors.",
 )
-@click.option("--vector-id", metavar="ID", help="Only this vector, in this process, for debuggers.")
+@click.option(
+    "--vector-id", metavar="ID", help="Execute only this vector, in this process; for debuggers."
+)
 @click.option("--result-dest", metavar="WHERE", help="Also write files: results_export, or a PATH.")
 @click.option(
     "--engine",
     type=click.Choice(("local", "ray")),
     default="local",
     show_default=True,
-    help="Processes here, or a Ray cluster.",
+    help="Processes on this machine, or a Ray cluster.",
 )
 @click.option(
-    "--budget", metavar="T", callback=_seconds, help="Stop after T, as 10m; the most called first."
+    "--budget",
+    metavar="T",
+    callback=_seconds,
+    help="Stop after T, such as 10m; most called cases first.",
 )
 @click.option(
     "--limit",
     metavar="N",
     type=click.IntRange(min=1),
-    help="At most N cases; of modules, a sample.",
+    help="At most N cases; for modules, a random sample.",
 )
-@click.option("--resume", is_flag=True, help="Continue a sweep that was interrupted.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted sweep.")
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @click.option("--summary", is_flag=True, help="Show only the totals and those of each op.")
 @click.option("--perf", is_flag=True, help="Measure the duration of a warm call.")
-@click.option("--measure-memory", is_flag=True, help="Measure the peak of L1 on a core.")
+@click.option("--measure-memory", is_flag=True, help="Measure the peak L1 use of a core.")
 @device_options(modules=True)
 @_RANDOMIZE
 @values_option
@@ -130,9 +135,10 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
     MODULE is a sweep module of tt-metal or its dotted name below "sweeps"; recorded cases of an OP
     need no module. The default is '*': the ops that "optrove ops" lists. --all-ops adds
     data-movement ops, --nested adds cases that only other ops have called; --dry-run counts them.
-    Plan and results are stored as they come: however a sweep ends, --resume continues it.
+    The plan and each result are stored at once: however a sweep ends, --resume continues it.
 
-    Exit code 0 if all attempted cases are good, 1 if not, 2 if nothing could run.
+    The exit code is 0 if all attempted cases passed or failed as expected, 1 if not, 2 if nothing
+    could run.
 
     \b
     Example:
@@ -315,10 +321,10 @@ def _export(found: RunResults, destination: str | None) -> list[str]:
 @click.argument("target", metavar="MODULE|OP")
 @_SUITE
 @click.option("--all-cases", is_flag=True, help="Every combination of the traced values.")
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="A sample of N of them.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="At most N vectors.")
 @_RANDOMIZE
-@click.option("--dump-file", is_flag=True, help="Write them to vectors_export/, with a manifest.")
-@click.option("-o", "--output", metavar="FILE", type=_FILE, help="Write them to one file.")
+@click.option("--dump-file", is_flag=True, help="Write vectors_export/, with a manifest.")
+@click.option("-o", "--output", metavar="FILE", type=_FILE, help="Write one file.")
 @click.option("--board", metavar="NAME", help="Mock board on which a module is imported.")
 @case_filters("--recorded-on", "recorded_on")
 @store_option
@@ -334,12 +340,12 @@ def vectors(
 ) -> None:
     """Generate the vectors of a sweep module of tt-metal, or of the cases of an op.
 
-    MODULE is a Python file, or its dotted name below a directory "sweeps" here or above. It is
-    imported in its own process. Each vector is shown with its id, which is always the same; vectors
-    are grouped by the hardware and mesh that they were traced on. Vectors that are left out are
-    counted by reason.
+    MODULE is a Python file, or its dotted name below a directory "sweeps" here or in a parent. It
+    is imported in its own process. Each vector is shown with its id, which never changes; vectors
+    are grouped by the hardware and mesh on which they were traced. Omitted vectors are counted by
+    reason.
 
-    "optrove sweep" executes the vectors of the module, or of files that are written here.
+    "optrove sweep" executes the vectors of modules and of the files that this command writes.
 
     \b
     Example:
@@ -427,12 +433,13 @@ def results(  # noqa: PLR0913 - one for each option of the command
 
     RUN is the beginning of a run's id ("optrove runs"), by default the newest run that executed
     cases. --compare takes another run, a trove, or a file of --json. Suites called xfail* expect
-    failures: a failing case is good, and a passing one is shown. Faults of the machine ("not run")
-    and cases that were not attempted say nothing about an op, and are counted separately. --export
-    writes one file if PATH ends in .json, else a file for each op or module into that directory.
+    failures: a failing case counts as good, and a passing one is shown. Faults of the machine ("not
+    run") and cases that were not attempted say nothing about an op, and are counted separately.
+    --export writes one file if PATH ends in .json, else a file for each op or module into that
+    directory.
 
-    Exit code 0 if all cases are good, else 1. With --compare, 1 if anything is worse than before:
-    broken, a lower PCC, or, on the same kind of real board, slower.
+    The exit code is 0 if all cases are good, else 1. With --compare, it is 1 if anything is worse
+    than before: broken, a lower PCC, or slower on the same kind of real board.
 
     \b
     Example:
@@ -500,10 +507,10 @@ def report(
     """Write a report of a run: one HTML page that needs no other file.
 
     It shows totals, every op, the distribution of PCC, the slowest cases, failures by cause with
-    the message of ttnn and a command that replays an example, and the changes since --compare. Of a
-    traced run, it shows the calls and the results of its tests. RUN is by default the newest run
-    that executed cases (replay, sweep, check-board), or the newest of all if none did. Without -o,
-    an earlier report.html is replaced, unless it is not a report of optrove.
+    the message of ttnn and a command that replays an example, and the changes since --compare. For
+    a traced run, it shows the calls and the results of its tests. The default RUN is the newest
+    run that executed cases (replay, sweep, check-board), or the newest run if none did. Without
+    -o, report.html is replaced only if it is a report of optrove.
 
     \b
     Example:

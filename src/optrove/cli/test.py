@@ -47,12 +47,17 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
     help="Directory for the files; with --sequence, the file.",
 )
 @click.option(
-    "--sequence", metavar="RUN", help="Write the calls of a run as a program of straight code."
+    "--sequence", metavar="RUN", help="Write the calls of a run as one straight-line program."
 )
 @sequence_options
 @values_if_any_option
 @click.option("--standalone", is_flag=True, help="One file per case, which needs no pytest.")
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N of an op.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Only the N most called cases of each op.",
+)
 @case_filters("--recorded-on", "--board", "board")
 @store_option
 @json_option
@@ -73,18 +78,18 @@ def testgen(  # noqa: PLR0913 - one for each option of the command
 ) -> None:
     """Write plain pytest files that repeat recorded calls.
 
-    They need only ttnn and torch, those of torch's operations only torch. Cases are grouped by op
-    and by their arguments; each is a parameter set with a readable id. Inputs come from a seed.
-    Where the device computes, results are compared with ttnn's golden functions; on a mock board
-    only output specs are checked. Results of torch are compared with float64. With --standalone,
-    each case is one file to pass on, for python or pytest.
+    The files need only ttnn and torch, or for torch operations only torch. Cases are grouped by op
+    and by their arguments; each is a parameter set with a readable id. Inputs come from a seed. If
+    the device computes, results are compared with ttnn's golden functions; on a mock board only
+    output specs are checked. Results of torch are compared with float64. --standalone writes one
+    file per case, for python or pytest.
 
-    A case that cannot be written in Python is left out; such cases are counted by op and reason,
-    and --json names each. Files that testgen has not written are never replaced.
+    Cases that cannot be written as Python are left out and counted by op and reason; --json lists
+    each. Files that testgen did not write are never replaced.
 
-    With --sequence, the calls of a RUN that was traced with --flow become one program: a statement
-    per call, with named tensors, which runs alone. --calls, --test or --last choose some of them.
-    Tensors from outside have the values of capsules, in a file beside it, or come from a seed.
+    --sequence writes the calls of a RUN that was traced with --flow as one program: one statement
+    per call, with named tensors. --calls, --test or --last select some of them. Tensors from
+    outside have the values of capsules, in a file beside it, or come from a seed.
 
     \b
     Example:
@@ -167,7 +172,7 @@ def _write_sequence(
     type=click.FloatRange(min=0, min_open=True),
     default=600.0,
     show_default=True,
-    help="Stop after S seconds with the best result.",
+    help="Stop after S seconds with the simplest call so far.",
 )
 @seed_option
 @click.option(
@@ -175,7 +180,7 @@ def _write_sequence(
     "--output",
     metavar="DIR|FILE",
     type=click.Path(path_type=Path),
-    help="Write a standalone reproducer there; of calls of a run, to FILE.py.",
+    help="Write a standalone reproducer to DIR; for calls of a run, to FILE.py.",
 )
 @store_option
 @json_option
@@ -194,19 +199,19 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Shrink a failure: the simplest call, or the fewest calls, that still fail in the same way.
+    """Find the simplest call, or the fewest calls, that fail in the same way.
 
-    Tries fewer arguments, tensors in interleaved memory, on one chip, with smaller and fewer
-    dimensions. A simpler call counts when it has the same outcome and the same message, except for
-    numbers. CASE is the beginning of a case's id, or an op, which stands for its most called case.
-    It runs on the same device as "optrove replay" would. If the reproducer cannot be written, the
-    result is shown all the same.
+    It tries fewer arguments, interleaved memory, one chip, and smaller and fewer dimensions. A
+    simpler call counts if it has the same outcome and the same message, ignoring numbers. CASE is
+    the beginning of a case's id, or an op, which stands for its most called case. It runs on the
+    same device as in "optrove replay". If the reproducer cannot be written, the result is still
+    shown.
 
     With --calls, --test or --last, the argument is a RUN that was traced with --flow. Its calls are
-    executed as one program, each trial in a new process, with ever fewer calls, until none can be
-    left out. With -o FILE.py, an interrupted search goes on where it was.
+    executed as one program, each trial in a new process, with fewer and fewer calls, until none can
+    be left out. With -o FILE.py, the same command continues an interrupted search.
 
-    Exit code 0 with a result, 2 if the case does not fail.
+    The exit code is 0 with a result, 2 if the case does not fail.
 
     \b
     Example:

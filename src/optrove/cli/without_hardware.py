@@ -113,13 +113,13 @@ def steps(examples: Path, *, shadow: bool) -> tuple[Step, ...]:
         Step("The same for a sharded CNN", trace("efficientnet", *small)),
         Step("And for a Llama on both chips, prefill and decode", trace("llama")),
         Step("Which ops do they call, in how many configurations, how often?", ("ops",)),
-        Step("One configuration, exactly", ("show", "sigmoid_accurate", "1")),
+        Step("Show one exact configuration", ("show", "sigmoid_accurate", "1")),
         Step(
-            "Those that differ in a number only, together",
+            "Configurations that differ only in a number, grouped",
             ("show", "paged_fill_cache", "--families"),
         ),
         Step(
-            "Execute a call again: is it what was recorded?",
+            "Replay a call: is it the recorded one?",
             ("replay", "sigmoid_accurate", *executed),
         ),
         Step(
@@ -131,7 +131,7 @@ def steps(examples: Path, *, shadow: bool) -> tuple[Step, ...]:
             "Execute every case that computes, on the board it came from",
             ("sweep", "*", *executed, "--summary"),
         ),
-        Step("All of this, as a page", ("report", "-o", str(REPORT))),
+        Step("The results as a web page", ("report", "-o", str(REPORT))),
     )
 
 
@@ -154,13 +154,13 @@ def _forget(trove: Path) -> None:
 @click.option(
     "--shadow/--no-shadow",
     default=None,
-    help="With or without numerics, by torch  [default: if torch is installed]",
+    help="With or without torch numbers  [default: with, if torch is installed]",
 )
 def demo(*, shadow: bool | None) -> None:
     """Trace small models on a mock board, query, replay, sweep, write a report.
 
-    Shows each command and runs it. Needs ttnn and pytest, no board, and a minute or two. Its files
-    are in .optrove here: demo.db, which each demo recreates, and demo.html.
+    It prints each command and runs it. It needs ttnn and pytest, no board, and a minute or two. Its
+    files are in .optrove: demo.db, which each demo recreates, and demo.html.
 
     \b
     Example:
@@ -170,7 +170,7 @@ def demo(*, shadow: bool | None) -> None:
     script = steps(prepared(), shadow=computes)
     began = time.monotonic()
     click.echo(_introduction(computes=computes))
-    _show("All that follows goes into a trove of its own", f"export {STORE.name}={TROVE}")
+    _show("Everything below uses its own trove", f"export {STORE.name}={TROVE}")
     failed = []
     for step in script:
         _show(step.title, step.line)
@@ -185,8 +185,8 @@ def _introduction(*, computes: bool) -> str:
         "The real ttnn on mock boards: its validation, output specs and memory checks, no hardware."
     )
     if computes:
-        return f"{real}\nNumerics: torch computes each op, and ttnn's own packing rounds."
-    return f"{real}\nNo numerics without torch: with it (pip install torch), the demo has PCC, too."
+        return f"{real}\nNumbers: torch computes each op, and ttnn's own packing rounds the result."
+    return f"{real}\nNo numbers without torch: pip install torch adds PCC to this demo."
 
 
 def _show(title: str, line: str) -> None:
@@ -203,7 +203,7 @@ def _ending(failed: Sequence[Step], count: int, seconds: float) -> str:
         lines += [f"  {step.line}" for step in failed]
     else:
         lines += [f"{count} commands, {seconds:.0f} s, all good."]
-    lines += [f"report: {REPORT.absolute().as_uri()}", "", "Go on:"]
+    lines += [f"report: {REPORT.absolute().as_uri()}", "", "Next:"]
     if shutil.which("optrove") is None:
         lines += [f"  . {shlex.quote(str(Path(sys.prefix) / 'bin' / 'activate'))}"]
     lines += [
@@ -211,7 +211,7 @@ def _ending(failed: Sequence[Step], count: int, seconds: float) -> str:
         "  optrove show linear --memory SHARDED",
         "  optrove who linear --by memory",
         "  optrove testgen linear -o tests_of_linear",
-        "Your own, into the usual trove, .optrove/trove.db:",
+        "For your own tests, in the default trove .optrove/trove.db:",
         f"  unset {STORE.name}",
         "  optrove trace YOUR_TEST.py --board n300",
     ]
@@ -479,13 +479,13 @@ def install(extra: str) -> str:
 @click.option(
     "--board",
     metavar="NAME",
-    help="Mock board to open as a trial  [default: OPTROVE_BOARD, else n150]",
+    help="Mock board to open  [default: OPTROVE_BOARD, else n150]",
 )
 @json_option
 def doctor(*, board: str | None, as_json: bool) -> None:
     """Check what works on this machine, and how to fix the rest.
 
-    Opens one mock board in its own process. Exit code 1 if something that is installed does not
+    It opens one mock board in its own process. The exit code is 1 if an installed part does not
     work; parts that are not installed do not matter.
 
     \b
@@ -534,7 +534,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
 def completion(*, shell: str) -> None:
     """Print a script that completes commands and options in a shell.
 
-    Put it where the shell looks for completions, and open a new shell. For zsh, the directory must
+    Save it where the shell looks for completions, and open a new shell. For zsh, the directory must
     be in fpath before compinit runs.
 
     \b

@@ -96,10 +96,10 @@ _MEMORY_FIELDS = frozenset({"memory_layout", "buffer_type", "shard_spec", "nd_sh
 def member(text: Json, enumeration: str) -> str:
     """Return the name of a member: ``TILE`` for ``Layout.TILE``, ``Layout::TILE`` and ``TILE``."""
     if not isinstance(text, str):
-        raise UnknownForm(f"{type(text).__name__} is no {enumeration}")
+        raise UnknownForm(f"a {type(text).__name__} is not a member of {enumeration}")
     head, _, name = text.replace("::", ".").rpartition(".")
     if head.rpartition(".")[2] not in (enumeration, "") or not name.isidentifier():
-        raise UnknownForm(f"{text!r} is no {enumeration}")
+        raise UnknownForm(f"{text!r} is not a member of {enumeration}")
     return name
 
 
@@ -345,7 +345,7 @@ def _activation(kind: str | int, params: Json, notes: PartNotes) -> Struct:
         raise UnknownForm("an activation with other parameters than numbers")
     if isinstance(kind, int):
         if not 0 <= kind < len(UNARY_OPS):
-            raise UnknownForm(f"{kind} is the number of no activation")
+            raise UnknownForm(f"no activation has the number {kind}")
         notes.add(NUMBERED)
         kind = UNARY_OPS[kind]
     values = List(tuple(Float(float(item)) for item in params))
@@ -858,7 +858,7 @@ def _python_object(kind: str, text: str) -> Value:
         return Complex(Float(number.real), Float(number.imag))
     steps = re.fullmatch(rf"{kind}\(({_STEP}), ({_STEP})(?:, ({_STEP}))?\)", text)
     if steps is None:
-        raise UnknownForm(f"{text[:80]!r} is no {kind}")
+        raise UnknownForm(f"{text[:80]!r} is not a {kind}")
     start, stop, step = (
         Null() if each in (None, "None") else Int(int(each)) for each in steps.groups()
     )

@@ -168,7 +168,7 @@ def entry_of(word: int, number: int) -> FlowEntry:
     """Return the entry of two words; BadData if they are not one."""
     kind, place = word & 0xFF, word >> PLACE_SHIFT & 0xFFFF
     if kind not in (INPUT, OUTPUT, BUFFER, FREED):
-        raise BadData.at("flow", f"an entry of no known kind, {kind}")
+        raise BadData.at("flow", f"an entry of the unknown kind {kind}")
     return FlowEntry(kind, place, word >> CALL_SHIFT, number)
 
 

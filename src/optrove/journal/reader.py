@@ -459,7 +459,7 @@ class _Lines:
             faults = tuple(sorted(end["faults"].items()))
             self.ending = JournalEnd(end["finished_at"], end.get("exit_code"), faults)
         else:
-            problem = f"a line of no known kind: {', '.join(map(str, data))}"
+            problem = f"a line of unknown kind: {', '.join(map(str, data))}"
             raise BadData.at(place, problem)
 
     def _take_capsule(self, data: dict[str, Json], place: str) -> None:
@@ -547,7 +547,7 @@ class _Calls:
             raise self._unusable(error) from error
 
     def blocks(self) -> Iterator[CallBlock]:
-        """Yield all calls in packed form; BadData for records of no known kind."""
+        """Yield all calls in packed form; BadData for records of unknown kind."""
         hashed = sha256(layout.LOST.pack(self.lost))
         try:
             with ExitStack() as stack:
@@ -654,7 +654,7 @@ def _has_case(call: tuple[int, tuple[int, ...]]) -> bool:
 def _check_key(key: CallKey) -> None:
     word, _, _, outcome = key
     if outcome not in layout.OUTCOMES or layout.kind_of(word) not in _KINDS:
-        raise BadData.at("calls", "a record of no known kind or outcome; was the file overwritten?")
+        raise BadData.at("calls", "a record of unknown kind or outcome; was the file overwritten?")
 
 
 def _header(text: bytes) -> dict[str, Any]:

@@ -8,7 +8,7 @@ every metric:
 - NaN and infinities must be in the same places, with the same signs. If they are not, PCC is 0.0,
   the distance in ULP and the largest error are infinite, and nothing is close. If they are, the
   other numbers count.
-- Whole numbers and truth values (as 0 and 1) are compared like other numbers; one ULP is 1.
+- Integers and booleans (as 0 and 1) are compared like other numbers; one ULP is 1.
 - A complex number counts as two for PCC and ULP, and by the length of the difference otherwise.
 """
 
@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The result of one comparison by a function of this module.
+    """The result of one comparison.
 
     The value of "allclose" is the largest error. ``threshold`` and ``passed`` are None if the
     function does not judge the value.
@@ -75,7 +75,7 @@ def observing(callback: Callable[[Comparison], object]) -> Iterator[None]:
 
 
 def pcc(expected: Any, actual: Any) -> float:
-    """Return Pearson's correlation coefficient, from -1 to 1.
+    """Return the Pearson correlation coefficient, from -1 to 1.
 
     It ignores scale and offset: a result that is twice too large has PCC 1.0. If ``expected`` is
     constant (one number, or all equal), there is no correlation; the result is then 1 minus the
@@ -147,7 +147,7 @@ def check_with_pcc(expected: Any, actual: Any, pcc: float = 0.9999) -> tuple[boo
 
 
 def assert_with_pcc(expected: Any, actual: Any, pcc: float = 0.9999) -> tuple[bool, str]:
-    """Do as ``check_with_pcc``, but raise AssertionError if the check fails."""
+    """Return the result of ``check_with_pcc``; raise AssertionError if the check fails."""
     passed, message = check_with_pcc(expected, actual, pcc)
     if not passed:
         raise AssertionError(message)

@@ -23,12 +23,12 @@ _FLAGS: dict[str, dict[str, Any]] = {
     },
     "--optrove-shadow": {
         "action": "store_true",
-        "help": "compute numbers on the mock board: torch runs beside each op (env OPTROVE_SHADOW)",
+        "help": "compute numbers on the mock board, with torch (env OPTROVE_SHADOW)",
     },
     "--optrove-numerics": {
         "choices": ("hardware", "ideal"),
-        "help": "numbers of --optrove-shadow: hardware, as kernels compute where that is known, or "
-        "ideal, in float32 (env OPTROVE_NUMERICS; default: ideal)",
+        "help": "how --optrove-shadow computes numbers: hardware, as ttnn's kernels do, where "
+        "optrove knows how; or ideal, in float32 (env OPTROVE_NUMERICS; default: ideal)",
     },
     "--optrove-sim": {
         "metavar": "BOARD",
@@ -48,7 +48,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     },
     "--trace-params-with-values": {
         "action": "store_true",
-        "help": "with --trace-params: write the values of tensors too; large and slow",
+        "help": "with --trace-params: also write the values of tensors; large and slow",
     },
     "--trace-params-keep": {
         "action": "store_true",
@@ -64,12 +64,12 @@ _FLAGS: dict[str, dict[str, Any]] = {
     },
     "--optrove-level": {
         "choices": ("aten", "api"),
-        "help": "of torch: aten, what the dispatcher runs; api, also the functions that call it",
+        "help": "for torch: aten, what the dispatcher runs; api, also the functions that call it",
     },
     "--optrove-include": {
         "action": "append",
         "metavar": "OPS",
-        "help": "trace only these ops: add, ttnn.add, 'ttnn.experimental.*', several with commas",
+        "help": "trace only these ops: add, ttnn.add, 'ttnn.experimental.*'; separated by commas",
     },
     "--optrove-exclude": {
         "action": "append",
@@ -87,11 +87,11 @@ _FLAGS: dict[str, dict[str, Any]] = {
     },
     "--optrove-capsule-limit": {
         "metavar": "SIZE",
-        "help": "the most bytes that capsules of a run may take (default 1GB)",
+        "help": "the maximum size of the capsules of a run (default 1GB)",
     },
     "--optrove-flow": {
         "action": "store_true",
-        "help": "record which output became which input, for replays of many calls",
+        "help": "record which output became which input, to replay sequences of calls",
     },
     # The options that `optrove trace` passes to pytest.
     "--optrove-journal": {"metavar": "DIR", "help": argparse.SUPPRESS},
@@ -109,10 +109,10 @@ VARIABLES = ("OPTROVE_BOARD", "OPTROVE_SHADOW", "TT_OP_RESULTS_JSONL", "TT_TEST_
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add our options in their own group, except those that others have added already."""
+    """Add our options in their own group, except those that others have already added."""
     groups = [*parser._groups, parser._anonymous]  # noqa: SLF001 - there is no public list of options
     taken = {name for group in groups for option in group.options for name in option.names()}
-    ours = parser.getgroup("optrove", "optrove: ops of real models, with or without a board")
+    ours = parser.getgroup("optrove", "optrove: record op calls, with or without a board")
     for flag, attributes in _FLAGS.items():
         if flag not in taken:
             ours.addoption(flag, **attributes)

@@ -190,7 +190,7 @@ def replay_op_record(
     memory configs and mesh placement, with numbers from ``rng_seed``; on a mock board without
     numerics they are only allocated. The ``attempt`` has the outcome, the output specs, the
     metrics, and notes about supplied values; it also describes a call that fails or that cannot
-    be rebuilt. BadData for a record that is not an op line.
+    be rebuilt. Raises BadData if the record is not an op line.
     """
     from optrove.frameworks.installed import LoadedTables
     from optrove.frameworks.ttnn.board.mock import device_in_use

@@ -96,7 +96,7 @@ def configuration_section(
         for each in obstacles(case)
     ]
     if missing:
-        missing.append("a replay supplies such parts where it can, and notes it")
+        missing.append("a replay supplies these parts if it can")
     return Section(
         f"Configuration {configuration.number:,}: case {row.case_id[:SHORT_ID]}, "
         f"{plural(row.calls, 'call')}",

@@ -1,4 +1,4 @@
-"""Run configurations: weights, op configurations and execution of a model, kept apart.
+"""Run configurations: separate the weights, op configs and execution of a model.
 
     weight_config = MLP.convert_weights(hf_config, state_dict, Path("weights/mlp"), mesh_device)
     model_config = MLP.decode_model_config(hf_config, mesh_device)

@@ -71,15 +71,15 @@ TensorRef = TensorSpec
 
 
 def to_jsonable(obj: Any) -> Json:
-    """Return ``obj`` in a form that ``json.dumps`` can write; never reads a tensor's numbers.
+    """Return ``obj`` in a form that ``json.dumps`` can write, without the values of tensors.
 
-    An object of an unknown type is recorded as such, and ``from_jsonable`` refuses it.
+    An object of an unknown type is recorded as opaque, and ``from_jsonable`` rejects it.
     """
     return encode(describe(obj, loaded_tables()))
 
 
 def from_jsonable(data: Json, mesh_device: Any = None, *, types: Iterable[type] = ()) -> Any:
-    """Return the object that ``to_jsonable`` wrote; BadData names every fault with its JSON path.
+    """Return the object that ``to_jsonable`` wrote; raise BadData with every fault and its path.
 
     ``mesh_device`` replaces recorded devices. ``types`` are your own dataclasses, enums and named
     tuples to build; objects of other types, and of frameworks that are not installed, stay Structs

@@ -47,7 +47,7 @@ def column_sharded(axis: int = 1) -> Sharding:
 
 
 def row_sharded(axis: int = 1) -> Sharding:
-    """Split the last but one dimension along an axis of the mesh, as for down projections."""
+    """Split the second-to-last dimension along an axis of the mesh, as for down projections."""
     return sharded(-2, axis)
 
 

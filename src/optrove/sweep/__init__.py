@@ -32,7 +32,7 @@ __all__ = [
 
 
 class MasterConfigLoader:
-    """Loads the traced configurations of ops, as parameters of a suite.
+    """Load the traced configurations of ops, as parameters of a suite.
 
     ``path`` is a trove (a file or a URL) or a master file of tt-metal, version 1 or 2. The default
     is TTNN_MASTER_JSON_PATH, then the default trove.
@@ -48,10 +48,10 @@ class MasterConfigLoader:
         *,
         arity: int | None = None,
     ) -> dict[str, list[Any]]:
-        """Return the parameters of a suite; empty, with a warning, for an op never traced.
+        """Return the parameters of a suite; for an op that was never traced, ``{}`` with a warning.
 
-        By default these are the names of the traced configurations with different inputs.
-        With ``all_cases`` they are lists of live values, for every combination of them.
+        By default these are the names of the traced configurations with distinct inputs. With
+        ``all_cases`` they are lists of live values, of which a sweep runs every combination.
         Configurations with another number of tensors than most are left out, and counted in the
         log; ``arity`` selects those with that many tensors.
         """
@@ -67,9 +67,9 @@ class MasterConfigLoader:
 
 
 def unpack_traced_config(name: str) -> tuple[Any, Any, Any, Any, Any]:
-    """Return shape, dtype, layout and memory configuration of the input, and of the result.
+    """Return shape, dtype, layout and memory config of the input, and the output's memory config.
 
-    If the call did not ask for a memory configuration of its result, it is that of the input.
+    If the call did not pass a memory config for its output, the last value is that of the input.
     """
     from optrove.sweep.traced import live, live_tensor
 
@@ -80,7 +80,7 @@ def unpack_traced_config(name: str) -> tuple[Any, Any, Any, Any, Any]:
 
 
 def unpack_binary_traced_config(name: str) -> tuple[Any, Any, Any, Any, Any, Any, Any]:
-    """Return the shape, and the dtypes, layouts and memory configurations of both inputs.
+    """Return the shape, both dtypes, both layouts and both memory configs of two inputs.
 
     If the shapes of the inputs differ, the first item is ``{"self": shape, "other": shape}``.
     """
@@ -92,7 +92,7 @@ def unpack_binary_traced_config(name: str) -> tuple[Any, Any, Any, Any, Any, Any
 
 
 def unpack_traced_tensors(name: str) -> list[tuple[Any, Any, Any, Any]]:
-    """Return shape, dtype, layout and memory configuration of each input, however many."""
+    """Return shape, dtype, layout and memory config of each input, however many."""
     from optrove.sweep.traced import live_tensor, read_name
 
     return [live_tensor(tensor) for tensor in read_name(name).tensors]

@@ -250,7 +250,7 @@ def _resumed(reader: TroveReader, row: RunRow, stored: Sweep, sweep: Sweep) -> S
     gone = sum(each.case_id not in jobs for each in left)
     if gone:
         raise BadTarget(
-            f"{gone:,} cases of run {row.run.id[:SHORT_ID]} are no longer where they came from; "
+            f"{gone:,} cases of run {row.run.id[:SHORT_ID]} are no longer in their trove or file; "
             f"begin a new sweep: leave out --resume"
         )
     plan = SweepPlan(

@@ -279,7 +279,7 @@ def _files(path: Path) -> list[Path]:
         return [path]
     found = sorted(file for file in path.glob("*.json") if file.name != MANIFEST)
     if not found:
-        raise BadTarget(f"{path} has no vector files; make some with: optrove vectors --dump-file")
+        raise BadTarget(f"{path} has no vector files; write some with: optrove vectors --dump-file")
     return found
 
 
@@ -367,7 +367,8 @@ def read_vectors(document: Json) -> SweepPlan:
     header = document.get(HEADER) if isinstance(document, dict) else None
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise BadData.at(
-            "$", f"no vector file; make one with: optrove vectors -o FILE (lacks {HEADER})"
+            "$",
+            f"not a vector file, since it lacks {HEADER}; write one with: optrove vectors -o FILE",
         )
     if header.get("version") != _VERSION:
         raise BadData.at(

@@ -387,7 +387,7 @@ def _left_out_comment(left_out: Iterable[UntestableCase]) -> str:
         lines += textwrap.wrap(
             text, WIDTH, initial_indent="# - ", subsequent_indent="#   ", break_on_hyphens=False
         )
-    title = "# Left out, since no test can be written of them:"
+    title = "# Left out, since they cannot be written as tests:"
     return "\n".join([title, *lines]) if lines else ""
 
 

@@ -70,7 +70,9 @@ def write_tests(
         first = left_out[0]
         many = f"any of {plural(len(left_out), 'case')}, such as " if len(left_out) > 1 else ""
         case = f"case {first.case_id[:SHORT_ID]} of {first.op}"
-        raise NotReplayable(f"no test can be written of {many}{case}: {first.path}: {first.reason}")
+        raise NotReplayable(
+            f"no test can be written for {many}{case}: {first.path}: {first.reason}"
+        )
     for file in generated.files:
         _check_replaceable(directory / file.name)
     try:
@@ -198,7 +200,7 @@ def _left_out_section(left_out: Sequence[UntestableCase]) -> Iterator[Section]:
         case = f"{such}case {some[0].case_id[:SHORT_ID]}"
         items.append(Item(len(some), f"{op} ({case}): {some[0].path}: {reason}"))
     if items:
-        title = f"left out, since no test can be written of them: {plural(len(left_out), 'case')}"
+        title = f"left out, since they cannot be written as tests: {plural(len(left_out), 'case')}"
         more = "(--json names each)" if len(groups) < len(left_out) else ""
         yield Section(title, (Items(tuple(items), more),))
 

@@ -129,15 +129,15 @@ def trace(  # noqa: PLR0913 - the options of the command
     """Record every op call that is made inside the block, in any thread.
 
     The calls go to the trove ``store``, a path or a URL (default: OPTROVE_STORE, else
-    ``.optrove/trove.db`` here or above), through a journal beside it. ``jsonl`` writes one line
-    per call as well. ``backend`` is ``ttnn``, ``torch``, or ``auto``: ttnn where it gets
-    imported, else torch. ``level`` selects the recorded calls of torch: ``aten``, the
-    operations of the dispatcher, or ``api``, also the public functions, which makes torch leave
-    some fast paths.
+    ``.optrove/trove.db`` here or in a parent), through a journal beside it. ``jsonl`` also writes
+    one line per call to a file. ``backend`` is ``ttnn``, ``torch``, or ``auto``: ttnn if it is
+    imported, else torch. ``level`` selects the recorded calls of torch: ``aten``, the operations
+    that the dispatcher runs, or ``api``, also the public functions, which disables some fast paths
+    of torch.
     ``capsule`` names the calls whose tensors are kept with their values: ops, cases, ``worst``,
     ``first``, ``every:N`` or ``all``; ``capsule_limit`` is a size such as ``500MB``.
-    ``flow`` records which output became which input, so that stretches of calls can be replayed.
-    AlreadyTracing when the process is being traced.
+    ``flow`` records which output became which input, so that ranges of calls can be replayed.
+    Raises AlreadyTracing if the process is being traced.
 
     >>> import optrove
     >>> with optrove.trace("trove.db", model="encoder") as t:  # doctest: +SKIP
@@ -192,7 +192,7 @@ def enable_tracing(enable: bool = True) -> None:  # noqa: FBT001, FBT002 - the f
     The files go to the directory that TTNN_OPERATION_TRACE_DIR names, else to
     ``{directory}/operation_parameters/``, where the directory is that of
     ``ttnn.CONFIG.operation_parameter_log_dir``, else of ``root_report_path``, else
-    ``generated/ttnn``. Inside another trace this is refused (AlreadyTracing).
+    ``generated/ttnn``. Raises AlreadyTracing inside another trace.
     """
     if not enable:
         _stop_files()
@@ -208,7 +208,7 @@ def enable_tracing(enable: bool = True) -> None:  # noqa: FBT001, FBT002 - the f
 
 
 def enable_tensor_value_serialization(enable: bool = True) -> None:  # noqa: FBT001, FBT002 - as above
-    """Write the values of tensors into those files too, from now on; large and slow."""
+    """Also write tensor values to the files of ``enable_tracing``; large and slow."""
     _SWITCHES.values = enable
     if _SWITCHES.files is not None:
         _SWITCHES.files.values = enable

@@ -1,8 +1,8 @@
 """The views of a trove for BI tools, which stay the same when tables change.
 
 Columns are added, never removed or given another meaning. Flags are 0 or 1, durations are
-milliseconds, times without a zone are UTC. A trove has views only after ``optrove export-bi
---install``; they cost nothing until they are used.
+milliseconds, times without a zone are UTC. A trove has views only after ``optrove export
+--format superset --install``; they cost nothing until they are used.
 """
 
 from __future__ import annotations
@@ -197,14 +197,14 @@ _TEXT, _NUMBER, _FLAG, _TIME = ColumnKind.TEXT, ColumnKind.NUMBER, ColumnKind.FL
 _RUN: Final = (
     ("run_id", _TEXT, "the run"),
     ("run_kind", _TEXT, "trace, replay, sweep or import"),
-    ("model", _TEXT, "its model, or what was run where no model is known"),
+    ("model", _TEXT, "its model, or its source if no model is known"),
     ("board", _TEXT, "its board"),
     ("ttnn_version", _TEXT, "version of ttnn"),
     ("run_started", _TIME, "when the run began"),
 )
 _CASE: Final = (
     ("case_id", _TEXT, "the case"),
-    ("op", _TEXT, "its operation"),
+    ("op", _TEXT, "its op"),
 )
 
 
@@ -214,27 +214,27 @@ def _view(name: str, row: str, *columns: tuple[str, ColumnKind, str]) -> SqlView
 
 VIEWS: Final = (
     _view(
-        *("v_runs", "A run: something traced, replayed, swept or imported."),
+        *("v_runs", "A run: a trace, replay, sweep or import."),
         *_RUN,
-        ("source", _TEXT, "what was run"),
+        ("source", _TEXT, "what it ran or imported, such as a test or a file"),
         ("arch", _TEXT, "architecture of its chips"),
         ("device_kind", _TEXT, "hw, mock, shadow or host"),
         ("torch_version", _TEXT, "version of torch"),
-        ("git_sha", _TEXT, "commit of what was run"),
-        ("run_finished", _TIME, "when it ended; none: interrupted, or going on"),
-        ("cases", _NUMBER, "different cases that it has called"),
-        ("calls", _NUMBER, "its calls, those made by other ops included"),
+        ("git_sha", _TEXT, "git commit of its working directory"),
+        ("run_finished", _TIME, "when it ended; NULL if it was interrupted or is running"),
+        ("cases", _NUMBER, "distinct cases that it called"),
+        ("calls", _NUMBER, "its calls, including those made by other ops"),
         ("tests", _NUMBER, "its tests"),
         ("tests_passed", _NUMBER, "its tests that passed"),
-        ("attempts", _NUMBER, "executions of cases by it"),
+        ("attempts", _NUMBER, "cases that it executed, counting repetitions"),
         ("attempts_passed", _NUMBER, "those that passed"),
     ),
     _view(
-        *("v_ops", "An operation of which there are cases."),
+        *("v_ops", "An op with recorded cases."),
         ("op", _TEXT, "its name"),
-        ("cases", _NUMBER, "different cases"),
-        ("replayable_cases", _NUMBER, "those whose recording holds all that a replay needs"),
-        ("calls", _NUMBER, "calls, those made by other ops included"),
+        ("cases", _NUMBER, "distinct cases"),
+        ("replayable_cases", _NUMBER, "cases whose recording has everything that a replay needs"),
+        ("calls", _NUMBER, "calls, including those made by other ops"),
         ("outermost_calls", _NUMBER, "calls that no other op made"),
         ("runs", _NUMBER, "runs that called it"),
         ("models", _NUMBER, "models that called it"),
@@ -242,12 +242,12 @@ VIEWS: Final = (
         ("attempts_passed", _NUMBER, "those that passed"),
     ),
     _view(
-        *("v_cases", "A case: an operation with its arguments."),
+        *("v_cases", "A case: an op with its arguments."),
         *_CASE,
-        ("semantic_id", _TEXT, "equal for cases that compute the same, wherever"),
-        ("family_id", _TEXT, "equal for cases that differ in scalar arguments only"),
-        ("replayable", _FLAG, "whether the recording holds all that a replay needs"),
-        ("calls", _NUMBER, "calls, those made by other ops included"),
+        ("semantic_id", _TEXT, "equal for cases with the same computation"),
+        ("family_id", _TEXT, "equal for cases that differ only in scalar arguments"),
+        ("replayable", _FLAG, "whether the recording has everything that a replay needs"),
+        ("calls", _NUMBER, "calls, including those made by other ops"),
         ("outermost_calls", _NUMBER, "calls that no other op made"),
         ("runs", _NUMBER, "runs that called it"),
         ("attempts", _NUMBER, "executions by replays and sweeps"),
@@ -256,17 +256,17 @@ VIEWS: Final = (
     _view(
         *("v_tensors", "A tensor among the arguments of a case."),
         *_CASE,
-        ("place", _NUMBER, "number among the tensors of the case, from 0"),
-        ("argument", _TEXT, "name of the parameter that holds it"),
+        ("place", _NUMBER, "index among the tensors of the case, from 0"),
+        ("argument", _TEXT, "name of its parameter"),
         ("shape", _TEXT, "1x1x32x64"),
         ("dtype", _TEXT, "bfloat16, bfloat8_b, float32, ..."),
         ("layout", _TEXT, "TILE, ROW_MAJOR, strided, ..."),
         ("memory", _TEXT, "DRAM_INTERLEAVED, L1_WIDTH_SHARDED, HOST, ..."),
-        ("mesh", _TEXT, "shape of the mesh that it is spread over, such as 2x4"),
+        ("mesh", _TEXT, "shape of its mesh, such as 2x4"),
         ("calls", _NUMBER, "calls of the case"),
     ),
     _view(
-        *("v_executions", "Calls of a case in a run that agree in all but their time."),
+        *("v_executions", "Calls of a case in a run that differ only in time."),
         *_RUN,
         *_CASE,
         ("process", _NUMBER, "number of the process within the run"),
@@ -275,11 +275,11 @@ VIEWS: Final = (
         ("module", _TEXT, "path of the module of the model"),
         ("mode", _TEXT, "prefill or decode"),
         ("outcome", _TEXT, "returned, raised or unfinished"),
-        ("outermost", _FLAG, "whether no other op made them"),
-        ("calls", _NUMBER, "how many they are"),
-        ("total_ms", _NUMBER, "how long they took together; none: not known"),
-        ("shortest_ms", _NUMBER, "how long the shortest took"),
-        ("longest_ms", _NUMBER, "how long the longest took"),
+        ("outermost", _FLAG, "1 if no other op made these calls"),
+        ("calls", _NUMBER, "number of these calls"),
+        ("total_ms", _NUMBER, "total duration; NULL if unknown"),
+        ("shortest_ms", _NUMBER, "duration of the shortest call"),
+        ("longest_ms", _NUMBER, "duration of the longest call"),
     ),
     _view(
         *("v_tests", "A test of a run."),
@@ -287,12 +287,12 @@ VIEWS: Final = (
         ("test_id", _TEXT, "pytest's node id"),
         ("outcome", _TEXT, "passed, failed, skipped, xfailed, xpassed, error or unfinished"),
         ("passed", _FLAG, "whether it passed"),
-        ("duration_ms", _NUMBER, "how long its function took"),
-        ("error", _TEXT, "first line of what went wrong"),
+        ("duration_ms", _NUMBER, "duration of the test function"),
+        ("error", _TEXT, "first line of its error"),
     ),
     _view(
-        *("v_attempts", "An execution of a case by a replay or a sweep."),
-        ("attempt_id", _TEXT, "the execution"),
+        *("v_attempts", "An attempt: one execution of a case by a replay or a sweep."),
+        ("attempt_id", _TEXT, "the attempt"),
         *_RUN,
         *_CASE,
         ("outcome", _TEXT, "passed, numerics, wrong_spec, rejected, ..., not_run"),
@@ -300,37 +300,37 @@ VIEWS: Final = (
         ("device_kind", _TEXT, "hw, mock, shadow or host"),
         ("seed", _TEXT, "seed of the inputs"),
         ("started", _TIME, "when it began"),
-        ("duration_ms", _NUMBER, "how long it took"),
-        ("pcc", _NUMBER, "the lowest PCC of its outputs; none: not measured, or no number"),
-        ("true_replay", _FLAG, "whether the call was traced as the recorded case"),
-        ("detail", _TEXT, "the operation's or the machine's own words"),
-        ("notes", _TEXT, "what the replay itself has to say"),
+        ("duration_ms", _NUMBER, "its duration"),
+        ("pcc", _NUMBER, "the lowest PCC of its outputs; NULL if not measured, or NaN"),
+        ("true_replay", _FLAG, "whether the replayed call has the hash of the recorded case"),
+        ("detail", _TEXT, "message of the op or of the machine"),
+        ("notes", _TEXT, "notes of the replay"),
     ),
     _view(
-        *("v_failures", "An execution of a case that the operation did not pass."),
-        ("attempt_id", _TEXT, "the execution"),
+        *("v_failures", "A failed attempt."),
+        ("attempt_id", _TEXT, "the attempt"),
         *_RUN,
         *_CASE,
         ("outcome", _TEXT, "numerics, wrong_spec, rejected, out_of_memory, raised, hung, crashed"),
         ("device_kind", _TEXT, "hw, mock or shadow"),
         ("started", _TIME, "when it began"),
-        ("cause", _TEXT, "first line of the operation's or the machine's own words"),
-        ("detail", _TEXT, "all of them"),
+        ("cause", _TEXT, "first line of the message"),
+        ("detail", _TEXT, "the whole message"),
     ),
     _view(
-        *("v_pcc", "A PCC that was measured."),
-        ("attempt_id", _TEXT, "the execution"),
+        *("v_pcc", "A measured PCC."),
+        ("attempt_id", _TEXT, "the attempt"),
         *_RUN,
         *_CASE,
         ("device_kind", _TEXT, "hw, shadow or host"),
         ("started", _TIME, "when it began"),
-        ("output", _NUMBER, "index of the result"),
-        ("pcc", _NUMBER, "the number; none where it is not a number"),
-        ("threshold", _NUMBER, "the bound that it was held against"),
-        ("passed", _FLAG, "whether it kept the bound"),
+        ("output", _NUMBER, "index of the output"),
+        ("pcc", _NUMBER, "the PCC; NULL if it is NaN"),
+        ("threshold", _NUMBER, "its threshold"),
+        ("passed", _FLAG, "whether it reached the threshold"),
     ),
 )
-"""In the order in which they can be made."""
+"""In the order in which they can be created."""
 
 
 def view_statements(dialect: str) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ def named_run(reader: TroveReader, name: str) -> RunRow:
             raise several("run", name, found[:_MAX_EXAMPLES])
         row = next((row for each in found for row in reader.runs(each)), None)
     if row is None:
-        raise NotFound(f"no run here has the id {name[:80]!r}; those there are: /runs")
+        raise NotFound(f"no run here has the id {name[:80]!r}; all runs: /runs")
     return row
 
 

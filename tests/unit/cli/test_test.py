@@ -90,11 +90,11 @@ class TestTestgen:
         assert left["op"] == "ttnn.matmul"
         assert left["path"] == "$.arguments.how"
         assert "mine.Odd" in left["reason"]
-        assert "left out, since no test can be written of them: 1 case" in ask("testgen", "matmul")
+        assert "left out, since they cannot be written as tests: 1 case" in ask("testgen", "matmul")
 
     def test_sums_up_cases_that_cannot_be_written_for_the_same_reason(self, ask):
         text = ask("testgen", "matmul", "loaded")
-        assert "left out, since no test can be written of them: 4 cases" in text
+        assert "left out, since they cannot be written as tests: 4 cases" in text
         assert text.count("ttnn.loaded (such as case ") == 1
         assert "  3x ttnn.loaded" in text
         assert "(--json names each)" in text
@@ -110,8 +110,8 @@ class TestTestgen:
 
     def test_nothing_written_is_an_error(self, ask, tmp_path):
         error = ask("testgen", "odd", exit_code=2)
-        assert "no test can be written of case " in error
-        assert "of any of 3 cases, such as case " in ask("testgen", "loaded", exit_code=2)
+        assert "no test can be written for case " in error
+        assert "for any of 3 cases, such as case " in ask("testgen", "loaded", exit_code=2)
         assert not (tmp_path / "tests").exists()
 
     def test_replaces_its_own_files_and_no_others(self, ask, tmp_path):

@@ -50,7 +50,7 @@ def test_a_case_that_cannot_be_replayed_says_where_and_why():
     lines = drawn_lines(configuration_section(strange))
     missing = "ttnn.Strange at $.arguments.a, no converter knows this type"
     assert f"  not recorded completely: {missing}" in lines
-    assert "  a replay supplies such parts where it can, and notes it" in lines
+    assert "  a replay supplies these parts if it can" in lines
 
 
 def test_many_models_are_counted_instead_of_listed():

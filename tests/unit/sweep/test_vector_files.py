@@ -240,7 +240,7 @@ def test_files_of_others_are_neither_read_nor_replaced(tmp_path, module):
     (tmp_path / "out" / "mine.json").write_text('{"nightly": [1]}')
     with pytest.raises(UnusableResults, match="holds no vectors"):
         export_vectors(own(module, 1), tmp_path / "out")
-    with pytest.raises(BadData, match=r"mine\.json: \$: no vector file"):
+    with pytest.raises(BadData, match=r"mine\.json: \$: not a vector file"):
         vectors_from_file(tmp_path / "out", Sweep())
     (tmp_path / "out" / MANIFEST).write_text("[]")
     with pytest.raises(UnusableResults, match="was not made by optrove vectors"):
@@ -370,8 +370,8 @@ def changed(change):
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        ([], "no vector file"),
-        ({"nightly": {}}, "no vector file"),
+        ([], "not a vector file"),
+        ({"nightly": {}}, "not a vector file"),
         (changed(lambda d: d[HEADER].update(version=9)), r"\$.\$optrove.version: version 9"),
         (changed(lambda d: d[HEADER].update(left_out=[[1, 2]])), "left_out: expected a list"),
         (changed(lambda d: d.update(more=[])), r"\$.more: expected an object of vectors"),

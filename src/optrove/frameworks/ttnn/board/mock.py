@@ -34,11 +34,11 @@ _PRELOADED = "__optrove_preloaded__"
 def mock_board(name: str, *, shadow: bool = False, numerics: str | None = None) -> Iterator[Board]:
     """Run the real ttnn on a mock board inside the block.
 
-    Arguments are validated, output specs inferred and memory allocated as on the real board;
-    kernels never run, so values read back mean nothing, unless ``shadow`` (or OPTROVE_SHADOW=1)
-    computes them with torch beside each op: with ``numerics="ideal"``, the default, in float32,
-    with ``"hardware"`` (or OPTROVE_NUMERICS=hardware) as ttnn's kernels do where that is known. The
-    environment is restored afterwards. ttnn stays on this board until the process ends: one
+    ttnn validates arguments, infers output specs and allocates memory as on the real board, but
+    kernels never run, so values that are read back are meaningless. With ``shadow`` (or
+    OPTROVE_SHADOW=1), torch computes them: in float32 with ``numerics="ideal"``, the default; as
+    ttnn's kernels do, where optrove knows how, with ``"hardware"`` (or OPTROVE_NUMERICS=hardware).
+    The environment is restored afterwards. ttnn stays on this board until the process ends: one
     process, one board.
 
     >>> import optrove

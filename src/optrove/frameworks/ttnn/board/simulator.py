@@ -68,8 +68,8 @@ def sim_board(name: str) -> Iterator[Board]:
 
     Boards of one chip can be simulated. Numbers are those that the chip computes; small tensors
     take milliseconds, large ones minutes. A kernel that the simulator does not support ends the
-    process. ttnn stays on this board until the process ends. SimulatorMissing if OPTROVE_SIM does
-    not hold the simulator.
+    process. ttnn stays on this board until the process ends. Raises SimulatorMissing if OPTROVE_SIM
+    does not contain the simulator.
 
     >>> import optrove
     >>> with optrove.sim_board("n150"):  # doctest: +SKIP

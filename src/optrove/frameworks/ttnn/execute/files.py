@@ -184,7 +184,9 @@ def _argument(op: str, case: Case) -> str | None:
         return given[0]
     given = [name for name in _OPTIONAL.get(op, ()) if arguments.get(name, Null()) != Null()]
     if given and arguments.get("tensor", Null()) == Null():
-        raise NotReplayable(f"without a tensor, {op} has read its cache, which is not here")
+        raise NotReplayable(
+            f"without a tensor, {op} has read its cache, which a replay does not have"
+        )
     return given[0] if given else None
 
 
