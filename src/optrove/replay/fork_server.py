@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from optrove.errors import OptroveError
 from optrove.frameworks.installed import torch_deferred
+from optrove.model.ops import VECTORS
 from optrove.model.records import DeviceKind
 
 if TYPE_CHECKING:
@@ -43,12 +44,13 @@ if TYPE_CHECKING:
 Work: TypeAlias = "Callable[[int, int], int]"
 """The work of a worker with the descriptors of its pipe and stages; returns its exit code."""
 
+_ON_A_BOARD: Final = ("ttnn", VECTORS.rstrip("."))
 FORKED: Final = {
-    DeviceKind.HOST: "torch",
-    DeviceKind.MOCK: "ttnn",
-    DeviceKind.SHADOW: "ttnn",
+    DeviceKind.HOST: ("torch",),
+    DeviceKind.MOCK: _ON_A_BOARD,
+    DeviceKind.SHADOW: _ON_A_BOARD,
 }
-"""The kinds of devices whose workers are forked, with the framework of their Jobs."""
+"""The kinds of devices whose workers are forked, with the beginnings of the names of their ops."""
 
 _COMMAND: Final = (sys.executable, "-m", "optrove.replay.worker", "--fork-server")
 _NUMBER: Final = struct.Struct("=q")

@@ -220,7 +220,8 @@ class WorkerProcess:
     def _forked(self, pipe: int, stages: int) -> ForkedProcess | None:
         """Return a forked process; None if this worker is not one of these, or forking failed."""
         framework = self._sent[0].job.case.op.partition(".")[0]
-        if self._command is not COMMAND or FORKED.get(self.setup.device_kind) != framework:
+        forked = framework in FORKED.get(self.setup.device_kind, ())
+        if self._command is not COMMAND or not forked:
             return None
         if self.setup.slow_dispatch or sys.platform != "linux":
             return None

@@ -442,9 +442,11 @@ def main(arguments: Sequence[str]) -> int:
     with ExitStack() as stack:
         try:
             if options.board:
+                from optrove.frameworks.installed import torch_deferred
                 from optrove.frameworks.ttnn.board.mock import mock_board
 
-                stack.enter_context(mock_board(options.board))
+                with torch_deferred():  # modules that need it import it
+                    stack.enter_context(mock_board(options.board))
             if options.vectors is None:
                 made = generate(
                     options.file, options.suite, all_cases=options.all_cases, sample=sample

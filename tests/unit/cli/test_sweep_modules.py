@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from commands import run
+
 MODULE = """
 parameters = {
     "nightly": {"size": [1, 2, 3], "wide": [False, True]},
@@ -31,15 +33,15 @@ def run(size, wide, *, device):
 
 
 @pytest.fixture
-def sweep(tmp_path):
-    """Return a function that runs a command in a new process and returns its output."""
+def sweep(tmp_path, monkeypatch):
+    """Return a function that runs a command and returns its output."""
     (tmp_path / "sized.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
 
     def ask(*words, exit_code=0, command="sweep"):
-        arguments = [sys.executable, "-m", "optrove", command, *words, "--store", "trove.db"]
-        done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == exit_code, done.stdout + done.stderr
-        return json.loads(done.stdout) if "--json" in words else done.stdout + done.stderr
+        done = run(command, *words, "--store", "trove.db")
+        assert done.exit_code == exit_code, done.output
+        return json.loads(done.stdout) if "--json" in words else done.output
 
     return ask
 
@@ -50,7 +52,10 @@ def test_vectors_are_executed_resumed_and_read_from_files(sweep, tmp_path):
     data = sweep("--file-path", "odd.json", "--json")
     assert (data["planned"], data["views"]) == (2, {"xfailed": 1, "xpassed": 1})
     chosen = data["cases"][0]["case_id"]
-    one = sweep("--file-path", "odd.json", "--vector-id", chosen[:12], "--json")
+    # Executed in the process of the command, which then has a board.
+    words = ["--file-path", "odd.json", "--vector-id", chosen[:12], "--store", "trove.db", "--json"]
+    command = [sys.executable, "-m", "optrove", "sweep", *words]
+    one = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     assert [each["case_id"] for each in one["cases"]] == [chosen]
 
     assert "were not attempted" in sweep("sized.py", "--budget", "0.000001s", exit_code=2)
