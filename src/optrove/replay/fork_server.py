@@ -56,6 +56,9 @@ _COMMAND: Final = (sys.executable, "-m", "optrove.replay.worker", "--fork-server
 _NUMBER: Final = struct.Struct("=q")
 _NUMBERS: Final = 2
 _END_SECONDS: Final = 10.0
+_OF_ONE_TEST: Final = "PYTEST_CURRENT_TEST"
+"""A variable that differs between the tests of a process, and means nothing to workers."""
+
 _MOST_SERVERS: Final = 3
 """Servers kept by a process; each holds the memory of its frameworks."""
 
@@ -178,7 +181,9 @@ class ForkServers:
         self, setup: WorkerSetup, environment: Mapping[str, str], pipe: int, stages: int, log: int
     ) -> ForkedProcess:
         """Have a worker forked by the server of its kind; OSError if that is gone."""
-        kind = _Kind(setup.device_kind, setup.board, tuple(sorted(environment.items())))
+        kept = ((name, value) for name, value in environment.items() if name != _OF_ONE_TEST)
+        board = None if setup.device_kind is DeviceKind.HOST else setup.board
+        kind = _Kind(setup.device_kind, board, tuple(sorted(kept)))
         with self._lock:
             server = self._servers.get(kind)
             if server is None:
