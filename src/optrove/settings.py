@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadSetting
 
@@ -155,6 +155,16 @@ def conceal(name: str, shown: str | None) -> None:
     value = os.environ[name]
     _apply({name: shown})
     os.putenv(name, value)
+
+
+PASSIVE_THREADS: Final = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Have torch's threads sleep while they wait: spinning takes processors from other processes, and
+more time than it saves between the small operations of a model. Read when torch is imported."""
+
+
+def unset(defaults: Mapping[str, str]) -> dict[str, str]:
+    """Return those variables that the user has not set."""
+    return {name: value for name, value in defaults.items() if name not in os.environ}
 
 
 def with_defaults(defaults: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from commands import ask
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 RETURNING_NOTHING = ("ttnn.deallocate",)
@@ -45,15 +47,9 @@ def traced(directory, test_file, *options):
 
 
 def replayed(directory, *options):
-    """Return every case of the trove as it was replayed, which must have gone as recorded.
-
-    By one process: each imports torch, which takes longer than most replays, and other tests run
-    beside this one.
-    """
-    words = ("optrove", "replay", "*", "--all", "--all-ops", "--nested", "--json", *options)
-    done = run(directory, *words, "--jobs", "1", "--store", "trove.db")
-    assert done.returncode == 0, done.stdout + done.stderr
-    answer = json.loads(done.stdout)
+    """Return every case of the trove as it was replayed, which must have gone as recorded."""
+    words = ("replay", "*", "--all", "--all-ops", "--nested", *options, "--jobs", "1")
+    answer = ask(*words, "--json", "--store", directory / "trove.db")
     assert answer["counts"] == {"passed": answer["planned"]}
     assert len(answer["cases"]) == answer["planned"]
     for each in answer["cases"]:

@@ -1,5 +1,9 @@
 """What the shadow must leave to ttnn, and what it must not make up."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -252,3 +256,21 @@ def test_numbers_of_dropped_tensors_are_dropped(ttnn, report, device, monkeypatc
         del other, wide
     assert sizes[-1] <= sizes[1]
     assert (ttnn.to_torch(kept) == 1).all()
+
+
+@pytest.mark.parametrize(("chosen", "policy"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_threads_of_torch_sleep_while_they_wait_unless_the_user_decides(chosen, policy):
+    script = """
+import os
+before = os.environ.get("OMP_WAIT_POLICY")
+import optrove
+with optrove.mock_board("n150", shadow=True):
+    assert os.environ.get("OMP_WAIT_POLICY") == before
+os._exit(0)
+"""
+    variables = {name: text for name, text in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    variables |= {"OMP_DISPLAY_ENV": "TRUE"} | ({"OMP_WAIT_POLICY": chosen} if chosen else {})
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"OMP_WAIT_POLICY = '{policy}'" in done.stderr

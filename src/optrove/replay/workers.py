@@ -24,7 +24,7 @@ from optrove.model.records import OUT_OF_BUDGET, Attempt
 from optrove.replay.fork_server import FORKED, ForkedProcess, fork_servers
 from optrove.replay.messages import Channel, Stages, attempt_from_json, stages_file
 from optrove.serializer.records import record_to_builtins
-from optrove.settings import with_defaults
+from optrove.settings import PASSIVE_THREADS, with_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,10 +49,6 @@ AHEAD: Final = 2
 
 _AHEAD_BYTES: Final = 32_000
 """The size of a Job that may be sent ahead: more might fill the pipe and block both ends."""
-
-_THREADS: Final = {"OMP_WAIT_POLICY": "PASSIVE"}
-"""Have torch's threads sleep while they wait: spinning takes processors from the other workers, and
-more time than it saves between the small operations of a model."""
 
 _END_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.5
@@ -225,7 +221,7 @@ class WorkerProcess:
             return None
         if self.setup.slow_dispatch or sys.platform != "linux":
             return None
-        environment = with_defaults(_THREADS)
+        environment = with_defaults(PASSIVE_THREADS)
         try:
             return fork_servers().fork(self.setup, environment, pipe, stages, self._log.fileno())
         except OSError:  # the server has died: a process of its own shows why
@@ -238,7 +234,7 @@ class WorkerProcess:
             stdout=self._log,
             stderr=self._log,
             pass_fds=descriptors,
-            env=with_defaults(_THREADS),
+            env=with_defaults(PASSIVE_THREADS),
             # An interrupt of the user is for the parent, which then ends its workers.
             start_new_session=True,
         )

@@ -19,7 +19,15 @@ from optrove.frameworks.ttnn.board.runtime import (
 from optrove.frameworks.ttnn.board.table import Board, find_board
 from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE
 from optrove.model.records import DeviceKind
-from optrove.settings import SHADOW, cache_directory, conceal, environment, find_numerics
+from optrove.settings import (
+    PASSIVE_THREADS,
+    SHADOW,
+    cache_directory,
+    conceal,
+    environment,
+    find_numerics,
+    unset,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,11 +59,13 @@ def mock_board(name: str, *, shadow: bool = False, numerics: str | None = None) 
     runtime = runtime_for(
         board, "mock_board", lambda: prepare(board, cache_directory()), simulated=False
     )
-    with ExitStack() as stack:
-        ttnn = stack.enter_context(entered(runtime))
-        if not (shadow or SHADOW.is_on):
+    if not (shadow or SHADOW.is_on):
+        with entered(runtime):
             yield board
-            return
+        return
+    with ExitStack() as stack:
+        with environment(unset(PASSIVE_THREADS)):  # ttnn imports torch
+            ttnn = stack.enter_context(entered(runtime))
         from optrove.frameworks.ttnn.shadow.shadow import shadow_numerics
 
         stack.enter_context(shadow_numerics(ttnn, find_numerics(numerics)))
