@@ -389,14 +389,10 @@ class ReplayedSequence:
         return self.failure is None and self.same_cases
 
 
-def replay_sequence(
-    sequence: CallSequence,
-    asked: tuple[DeviceKind | None, str | None, str | None],
-    log: Callable[[str], object] = lambda _: None,
-    *,
-    command: Sequence[str] = COMMAND,
-) -> ReplayedSequence:
-    """Execute a sequence on the device that was asked for, as ``group_by_device`` takes it.
+def target_of(
+    sequence: CallSequence, asked: tuple[DeviceKind | None, str | None, str | None]
+) -> TargetDevice:
+    """Return the device of a sequence that was asked for, as ``group_by_device`` takes it.
 
     NotReplayable if its calls need different devices.
     """
@@ -405,6 +401,18 @@ def replay_sequence(
         names = ", ".join(map(str, groups))
         raise NotReplayable(f"the calls need several devices at once: {names}; choose fewer calls")
     (target,) = groups
+    return target
+
+
+def replay_sequence(
+    sequence: CallSequence,
+    asked: tuple[DeviceKind | None, str | None, str | None],
+    log: Callable[[str], object] = lambda _: None,
+    *,
+    command: Sequence[str] = COMMAND,
+) -> ReplayedSequence:
+    """Execute a sequence on the device that was asked for; NotReplayable as for ``target_of``."""
+    target = target_of(sequence, asked)
     reason = "" if target.reason is None else f": {target.reason}"
     log(f"on {target}{reason}")
     setup = WorkerSetup(sequence.run.id, target.device_kind, target.board)
