@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib import import_module
 from math import prod
+from operator import lt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -270,23 +271,24 @@ def _put_smaller(
 
 
 def _window(values: Any, shape: tuple[int, ...]) -> Any:
-    """Return the part of a tensor around its most extreme value; ValueError if it is too small."""
-    while values.dim() > len(shape):
-        values = values.squeeze(list(values.shape).index(1))
+    """Return the part of a tensor around its most extreme value; ValueError if it is too small.
+
+    Dimensions that the part lacks are the first ones.
+    """
     sizes = tuple(values.shape)
-    if len(sizes) != len(shape) or any(one < other for one, other in zip(sizes, shape)):  # noqa: B905 - of equal lengths
+    wanted = (*(1,) * (len(sizes) - len(shape)), *shape)
+    if len(wanted) != len(sizes) or any(map(lt, sizes, wanted)):
         raise ValueError(f"{sizes} has no part of {shape}")
-    if sizes == shape or values.numel() == 0:
+    if sizes == wanted or values.numel() == 0:
         return values.reshape(shape)
     magnitudes = (values.abs() if values.is_complex() else values.double().abs()).nan_to_num(
         _torch().inf
     )
-    at = _torch().unravel_index(magnitudes.argmax(), sizes)
-    begins = [
-        max(0, min(int(place), own - less))
-        for place, own, less in zip(at, sizes, shape, strict=True)
-    ]
-    return values[tuple(slice(at, at + less) for at, less in zip(begins, shape, strict=True))]
+    extreme = _torch().unravel_index(magnitudes.argmax(), sizes)
+    places = zip(extreme, sizes, wanted, strict=True)
+    begins = [max(0, min(int(place), own - less)) for place, own, less in places]
+    part = tuple(slice(at, at + less) for at, less in zip(begins, wanted, strict=True))
+    return values[part].reshape(shape)
 
 
 def extremeness(tensors: dict[str, list[Any]]) -> tuple[bool, float]:

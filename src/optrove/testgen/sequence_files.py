@@ -44,6 +44,7 @@ from optrove.testgen.cases import DrawnValues, Filling, device_for, grouped, hol
 from optrove.testgen.expressions import (
     SEMAPHORE,
     WIDTH,
+    Bracket,
     NotExpressible,
     call,
     expression_of,
@@ -493,9 +494,9 @@ class _TtnnProgram(_Program):
             macros.making(used) if self._specs else "",
             _MAKING.format(plain="" if used.mesh else _PLAIN) if self._specs else "",
             macros.cores() if used.all_cores else "",
+            *(each() for each in checking if self.is_checked),
             program,
             _MAIN.format(opening=opening, closing=closing, arguments=arguments),
-            *(each() for each in checking if self.is_checked),
             _END,
         ]
         return _joined(blocks)
@@ -517,7 +518,7 @@ class _TorchProgram(_Program):
         for name, value in case.arguments:
             item = self._value(value, each, inputs, (name, f"$.arguments{key_step(name)}", lengths))
             by_place = re.fullmatch(r"arg\d+", name)
-            items.append(item if by_place else prefixed(f"{_checked(name)}=", item))
+            items.append(item if by_place else _named(name, item))
         incomparable = last_name(case.op) in UNINITIALIZED | NOT_UNIQUE.keys() | DATA_DEPENDENT
         if not self.is_checked or incomparable:
             return call(each.op, *items)
@@ -626,10 +627,13 @@ def _joined(blocks: Iterable[str]) -> str:
     return _IMPORTED.sub(used, text)
 
 
-def _checked(name: str) -> str:
-    if not name.isidentifier() or keyword.iskeyword(name):
+def _named(name: str, item: Expression) -> Expression:
+    """Return an argument by name; one that is a word of Python, such as ``from``, in a mapping."""
+    if not name.isidentifier():
         raise NotExpressible("$.arguments", f"{name!a} cannot be the name of an argument in Python")
-    return name
+    if keyword.iskeyword(name):
+        return Bracket(f"**{{{quoted(name)}: ", (item,), "}")
+    return prefixed(f"{name}=", item)
 
 
 def _device_items(kind: Any, index: Any, path: str) -> list[Expression]:

@@ -299,10 +299,14 @@ def reductions(case: Case) -> list[Reduction]:
 
 
 def argument_reductions(case: Case) -> list[Reduction]:
-    """Return the reductions that leave the tensors of a case as they are, the boldest first."""
-    optional = [name for name, value in case.arguments if _is_optional(name, value)]
-    singly = [_dropping([name]) for name in optional]
-    return [*_without_several(case), *singly, *_plain_arguments(case)]
+    """Return the reductions that leave the tensors of a case as they are, the boldest first.
+
+    All arguments that may be optional go at once, or single configurations.
+    """
+    optional = [(name, value) for name, value in case.arguments if _is_optional(name, value)]
+    configurations = [name for name, value in optional if isinstance(value, Struct)]
+    several = [_dropping(name for name, _ in optional)] if len(optional) > 1 else []
+    return [*several, *(_dropping([name]) for name in configurations), *_plain_arguments(case)]
 
 
 def _dropping(names: Iterable[str]) -> Reduction:

@@ -157,7 +157,8 @@ class _Search:
             if self.is_over():
                 return False
             self.trials += 1
-            found = self._same(replay_sequence(sequence, self.asked, command=self.command))
+            done = replay_sequence(sequence, self.asked, to_failure=True, command=self.command)
+            found = self._same(done)
             self.known.put(candidate, fails=found)
             what = [plural(len(candidate.calls), "call"), *(w for _, w in candidate.changes[-1:])]
             self.log(f"{', '.join(what)}: {'the same failure' if found else 'another end'}")
@@ -300,7 +301,7 @@ def _first_failure(
 ) -> tuple[SequenceCall, Attempt]:
     """Return the call with which a sequence fails, as an earlier search has found it, or anew."""
     if known.first is None:
-        done = replay_sequence(sequence, asked, log, command=command)
+        done = replay_sequence(sequence, asked, log, to_failure=True, command=command)
         if done.failure is None:
             raise NotReplayable(
                 f"the {plural(len(done.attempts), 'call')} pass on {done.target}: there is no "
