@@ -1,15 +1,19 @@
 """Stretches of ttnn calls as one program: replayed, shrunk, written as code, and their memory."""
 
+import re
 import subprocess
 import sys
 from zipfile import ZipFile
 
 import pytest
 
+from asking import ask as ask_page
 from commands import ask
 from corrupting import corrupt, mend
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
+from optrove.web.answering import TroveSite
+from optrove.web.app import make_app
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 
@@ -108,6 +112,24 @@ def test_the_program_of_a_run_runs_alone_and_makes_the_same_calls(store, tmp_pat
     assert cases_of(again) == cases_of(store)
 
 
+@pytest.mark.slow
+def test_equal_layers_are_a_loop_that_makes_the_same_calls(tmp_path):
+    script, path, again = tmp_path / "model.py", tmp_path / "trove.db", tmp_path / "again.db"
+    script.write_text(MODEL.replace("range(2)", "range(6)"))
+    ask("trace", script, "--board", "n150", "--flow", "--store", path)
+    program = tmp_path / "program.py"
+    ask("testgen", "--sequence", run_of(path), "-o", program, "--store", path)
+    text = program.read_text()
+    assert text.count("ttnn.gelu(") == 2, "of the first layer, and of the loop over the others"
+    assert "    for " in text
+    ask("trace", program, "--board", "n150", "--flow", "--store", again)
+    assert cases_of(again) == cases_of(path)
+    ends = [
+        ask("show", run_of(each), "--memory", "--store", each, "--json") for each in (path, again)
+    ]
+    assert len({tuple(call["bytes"]["L1"] for call in each["calls"]) for each in ends}) == 1
+
+
 def test_the_program_of_a_stretch_runs_on_a_mock_board(store, tmp_path):
     program = tmp_path / "program.py"
     words = ("--last", "9", "--values", "seed", "-o", program, "--store", store)
@@ -164,6 +186,28 @@ def test_memory_over_the_calls_of_a_run(store):
     assert "L1 at its peak" in text
     refused = ask("show", run_of(store), "--families", "--memory", "--store", store, exit_code=2)
     assert "leave out the rest" in refused
+
+
+def test_the_memory_of_a_run_is_a_page_and_a_part_of_the_report(store, tmp_path):
+    made = tmp_path / "report.html"
+    ask("report", run_of(store), "-o", made, "--store", store)
+    data = ask("show", run_of(store), "--memory", "--store", store, "--json")
+    site = TroveSite(place_of(str(store)))
+    try:
+        app = make_app(site)
+        answer = ask_page(app, "/memory", id=run_of(store))
+        found = ask_page(app, "/memory", id=run_of(store), format="json").data
+        linked = ask_page(app, "/run", id=run_of(store)).links
+    finally:
+        site.close()
+    assert any(link.startswith("/memory?id=") for link in linked)
+    assert found["peaks"] == data["peaks"]
+    assert found["calls"] == data["calls"]
+    for page in (made.read_text(), answer.text):
+        pictures = re.findall(r'<svg[^>]* class="memory".*?</svg>', page, re.DOTALL)
+        assert len(pictures) == 2
+        assert all(each.count("<rect ") == len(data["calls"]) for each in pictures)
+        assert "model.py:16" in page
 
 
 FULL = """

@@ -66,6 +66,7 @@ from optrove.testgen.files import (
     template_parts,
 )
 from optrove.testgen.generate import recorded_case
+from optrove.testgen.loops import Statement, folded
 from optrove.testgen.torch_files import is_torch_op, kept_reader, template_text
 
 if TYPE_CHECKING:
@@ -185,6 +186,7 @@ class _Names:
     """The variables of a program, by the numbers of tensors."""
 
     by_number: dict[int, str] = field(default_factory=dict)
+    every: set[str] = field(default_factory=set)
     _taken: Counter[str] = field(default_factory=Counter)
 
     def new(self, base: str, number: int | None = None) -> str:
@@ -194,6 +196,7 @@ class _Names:
             base += "_"
         self._taken[base] += 1
         name = f"{base}_{self._taken[base]}"
+        self.every.add(name)
         if number is not None:
             self.by_number[number] = name
         return name
@@ -205,11 +208,11 @@ class _Program:
     def __init__(self, sequence: CallSequence, *, checked: bool) -> None:
         self.values: dict[str, KeptTensor] = {}
         self.names = _Names()
-        self.lines: list[str] = []
+        self.statements: list[Statement] = []
+        self._lines: list[str] = []
         self.is_at_end = False
         self.is_checked = checked
         self._users = _first_users(sequence)
-        self._site = ""
         self._last = ""
 
     def text(self, title: str) -> str:
@@ -223,7 +226,7 @@ class _Program:
         for outside in step.outside:
             if outside.number not in self.names.by_number:
                 self._make_outside(outside, self._users.get(outside.number, each))
-        self._note_site(each)
+                self._end_statement("")
         inputs = dict(step.inputs)
         made = self._call(each, inputs)
         self._assign(each, step, made)
@@ -234,6 +237,11 @@ class _Program:
         ]
         if gone:
             self._append(f"del {', '.join(gone)}")
+        self._end_statement(_site(each))
+
+    def _end_statement(self, site: str) -> None:
+        self.statements.append(Statement(site, tuple(self._lines)))
+        self._lines = []
 
     def _call(self, each: SequenceCall, inputs: dict[int, int]) -> Expression:
         """Return the expression of a call."""
@@ -244,16 +252,7 @@ class _Program:
         raise NotImplementedError
 
     def _append(self, line: str) -> None:
-        self.lines.append(line)
-
-    def _note_site(self, each: SequenceCall) -> None:
-        site = each.call.call_site
-        if site is None:
-            return
-        text = f"# {harmless(site.file.rpartition('/')[2])}:{site.line}"
-        if text != self._site:
-            self._site = text
-            self._append(text)
+        self._lines.append(line)
 
     def _assign(self, each: SequenceCall, step: Step, made: Expression) -> None:
         """Append a call whose results go to variables, if later calls or ``del`` need them."""
@@ -293,16 +292,35 @@ class _Program:
         self._append(f"del {whole}")
         self._last = self.names.by_number[next(iter(wanted.values()))]
 
+    def heading(self, title: str, needs: str, supplied: tuple[str, ...]) -> str:
+        """Return the docstring of the file."""
+        values = "from the file beside it" if self.values else "from a seed"
+        checked = (
+            "The results of each call are compared, as far as there is a reference. "
+            if self.is_checked
+            else ""
+        )
+        about = (
+            f"{MARK} Straight code of the recorded calls; it needs {needs} only. Tensors from "
+            f"outside have values {values}. {checked}Run it with python or pytest."
+        )
+        texts = [about, *(f"Not recorded, and supplied: {each}." for each in supplied)]
+        wrapped = ["\n".join(textwrap.wrap(harmless(text), WIDTH - 1)) for text in texts]
+        body = "\n\n".join([harmless(title), *wrapped])
+        return f'"""{body}\n"""\n\n# ruff: noqa'
+
     def body(self) -> str:
         """Return the statements of the function, indented."""
-        returned = [f"return {self._last}"] if self._last and not self._was_deleted() else []
-        lines = [*self.lines, *returned] or ["pass"]
+        every = list(self.statements)
+        if self._last and not self._was_deleted():
+            every.append(Statement("", (f"return {self._last}",)))
+        lines = folded(every, self.names.every) or ["pass"]
         return textwrap.indent("\n".join(lines), " " * _INDENT).replace(
             "\n" + " " * _INDENT + "\n", "\n\n"
         )
 
     def _was_deleted(self) -> bool:
-        last = self.lines[-1] if self.lines else ""
+        last = self.statements[-1].lines[-1] if self.statements else ""
         return last.startswith("del ") and self._last in last.removeprefix("del ").split(", ")
 
     def keep(
@@ -313,6 +331,12 @@ class _Program:
         if found is not None:
             self.values[found.name] = found
         return found
+
+
+def _site(each: SequenceCall) -> str:
+    """Return a comment with the line of the model that made a call; empty if it is unknown."""
+    site = each.call.call_site
+    return "" if site is None else f"# {harmless(site.file.rpartition('/')[2])}:{site.line}"
 
 
 def _first_users(sequence: CallSequence) -> dict[int, SequenceCall]:
@@ -477,7 +501,7 @@ class _TtnnProgram(_Program):
         margin, deep = " " * _INDENT, " " * (2 * _INDENT)
         opening = textwrap.indent("\n".join(open_lines(self._device, "device")), margin)
         closing = textwrap.indent("\n".join(close_lines(self._device, "device")), deep)
-        parameters = "device: ttnn.MeshDevice" + (", chain: Chain" if self.is_checked else "")
+        parameters = "device: ttnn.MeshDevice" + (', chain: "Chain"' if self.is_checked else "")
         program = (
             f"def program({parameters}) -> Any:\n"
             f'{margin}"""Make the recorded calls."""\n{self.body()}'
@@ -485,7 +509,7 @@ class _TtnnProgram(_Program):
         arguments = "device, Chain(device)" if self.is_checked else "device"
         checking = (macros.chain, macros.computing, partial(macros.walking, used), macros.comparing)
         blocks = [
-            _heading(title, bool(self.values), "ttnn and torch", self._supplied),
+            self.heading(title, "ttnn and torch", self._supplied),
             _IMPORTS + "import ttnn\n" + (f"\nPCC = {_PCC}\n" if self.is_checked else ""),
             self._writer.constants.text,
             macros.spec(used) if self._specs else "",
@@ -494,9 +518,9 @@ class _TtnnProgram(_Program):
             macros.making(used) if self._specs else "",
             _MAKING.format(plain="" if used.mesh else _PLAIN) if self._specs else "",
             macros.cores() if used.all_cores else "",
-            *(each() for each in checking if self.is_checked),
             program,
             _MAIN.format(opening=opening, closing=closing, arguments=arguments),
+            *(each() for each in checking if self.is_checked),
             _END,
         ]
         return _joined(blocks)
@@ -599,7 +623,7 @@ class _TorchProgram(_Program):
         checking = ("torch_comparing", "torch_chain") if self.is_checked else ()
         margin = " " * _INDENT
         blocks = [
-            _heading(title, bool(self.values), "torch", ()),
+            self.heading(title, "torch", ()),
             _IMPORTS,
             *(kept_reader(shaped=False) if self.values else ()),
             _TORCH_MAKING,
@@ -640,21 +664,6 @@ def _device_items(kind: Any, index: Any, path: str) -> list[Expression]:
     items = [expression_of(kind, path)]
     written = expression_of(index, path)
     return items if written == "None" else [*items, written]
-
-
-def _heading(title: str, kept: bool, needs: str, supplied: tuple[str, ...]) -> str:  # noqa: FBT001 - of this module
-    values = "from the file beside it" if kept else "from a seed"
-    about = (
-        f"{MARK} Straight code of the recorded calls; it needs {needs} only. Tensors from outside "
-        f"have values {values}. Run it with python or pytest."
-    )
-    texts = [
-        about,
-        *(f"Not recorded, and supplied: {each}." for each in supplied),
-    ]
-    wrapped = ["\n".join(textwrap.wrap(harmless(text), WIDTH - 1)) for text in texts]
-    body = "\n\n".join([harmless(title), *wrapped])
-    return f'"""{body}\n"""\n\n# ruff: noqa'
 
 
 def described(sequence: CallSequence) -> str:
