@@ -201,6 +201,7 @@ def run_bare(directory, file, *, wrong):
 def test_generated_tests_have_the_recorded_values(tmp_path, wrong_relu):
     out = tmp_path / "out"
     common = ("testgen", "relu", "--store", wrong_relu, "--json", "-o", out)
+    ask(*common, "--with-values")
     answer = ask(*common, "--with-values")
     assert answer["files"][0]["values"] == str(out / "test_torch_aten_relu_default.safetensors")
     done = run_bare(out, "test_torch_aten_relu_default.py", wrong=True)

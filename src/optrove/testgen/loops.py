@@ -25,6 +25,11 @@ _INDENT: Final = "    "
 _WORD: Final = re.compile(r"\b[a-z_][a-z0-9_]*\b(?!=)")
 _TARGET: Final = re.compile(r"([a-z_][a-z0-9_]*) = ")
 _DELETION: Final = "del "
+_BREAKS: Final = (
+    (re.compile(r",\n\s*(?=[)\]}])"), ""),
+    (re.compile(r"(?<=[(\[{])\n\s*"), ""),
+    (re.compile(r"\n\s*"), " "),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +72,41 @@ def folded(statements: Sequence[Statement], names: Collection[str]) -> list[str]
     renamed: dict[str, str] = {}
     site, at = "", 0
     while at < len(statements):
-        for length, count in _repeats(shapes, at):
-            loop = _loop(statements, blocks, (at, length, count), last_use)
-            if loop is not None:
-                lines += [_with_names(line, renamed) for line in loop.lines]
-                renamed |= {old: renamed.get(new, new) for old, new in loop.renamed.items()}
-                site, at = "", at + length * count
-                break
-        else:
+        loop, length = _loop_at(at, statements, blocks, shapes, last_use)
+        if loop is None:
             statement = statements[at]
             lines += [statement.site] if statement.site not in ("", site) else []
             lines += [_with_names(line, renamed) for line in statement.lines]
             site, at = statement.site or site, at + 1
+        else:
+            lines += [_with_names(line, renamed) for line in loop.lines]
+            renamed |= {old: renamed.get(new, new) for old, new in loop.renamed.items()}
+            site, at = "", at + length
     return lines
+
+
+def _loop_at(
+    at: int,
+    statements: Sequence[Statement],
+    blocks: Sequence[_Block],
+    shapes: Sequence[int],
+    last_use: Mapping[str, int],
+) -> tuple[_Loop | None, int]:
+    """Return the longest loop from a place on, and how many statements it replaces.
+
+    None if there is none, or if it is better to begin it later.
+    """
+    for length, count in _repeats(shapes, at):
+        loop = _loop(statements, blocks, (at, length, count), last_use)
+        if loop is None:
+            continue
+        start = at + _natural_start(statements[at : at + length])
+        moved = (start, length, count)
+        is_later = start > at and _repeats_from(shapes, moved)
+        if is_later and _loop(statements, blocks, moved, last_use) is not None:
+            break
+        return loop, length * count
+    return None, 0
 
 
 def _with_names(line: str, renamed: Mapping[str, str]) -> str:
@@ -95,7 +122,7 @@ def _block(statement: Statement, known: frozenset[str]) -> _Block:
         variables.append(word[0])
         return "?"
 
-    shape = (statement.site, *(_WORD.sub(blank, line) for line in statement.lines))
+    shape = (statement.site, *(_WORD.sub(blank, _on_one_line(line)) for line in statement.lines))
     targets = (_TARGET.match(line) for line in statement.lines)
     gone = [line.removeprefix(_DELETION) for line in statement.lines if line.startswith(_DELETION)]
     return _Block(
@@ -104,6 +131,24 @@ def _block(statement: Statement, known: frozenset[str]) -> _Block:
         tuple(target[1] for target in targets if target is not None),
         frozenset(name for line in gone for name in line.split(", ")),
     )
+
+
+def _on_one_line(text: str) -> str:
+    """Return a statement without its line breaks, which depend on the lengths of names."""
+    for pattern, replacement in _BREAKS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _natural_start(statements: Sequence[Statement]) -> int:
+    """Return where a round begins in the model: with the first of its lines there."""
+    lines = [int(each.site.rpartition(":")[2] or 0) for each in statements]
+    return lines.index(min(lines))
+
+
+def _repeats_from(shapes: Sequence[int], where: tuple[int, int, int]) -> bool:
+    at, length, count = where
+    return shapes[at : at + length * count] == [*shapes[at : at + length]] * count
 
 
 def _repeats(shapes: Sequence[int], at: int) -> Iterator[tuple[int, int]]:

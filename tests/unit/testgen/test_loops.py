@@ -117,3 +117,14 @@ def test_two_weights_and_places_are_kept():
     assert any(line.startswith("for w_2_each, w_6_each in [") for line in lines)
     plain = [line for each in every for line in each.lines]
     assert events_of([*lines, "return None"]) == events_of([*plain, "return None"])
+
+
+def test_a_loop_begins_where_the_model_does_and_line_breaks_do_not_matter():
+    texts = [text for text in LAYERS if "make" not in text and "return" not in text]
+    some = [Statement(f"# m.py:{'abcxy'.index(t[0]) + 1}", tuple(t.split("; "))) for t in texts]
+    long = some[9].lines[0].replace("op(", "op(\n    ").replace(")", ",\n)")
+    some[9] = Statement(some[9].site, (long, *some[9].lines[1:]))
+    lines = folded(some[1:], names_in(texts))
+    begin = next(at for at, line in enumerate(lines) if line.startswith("for "))
+    assert lines[begin] == "for w_2_each in [w_2, w_3, w_4, w_5]:"
+    assert lines[begin + 1] == "    # m.py:1"
