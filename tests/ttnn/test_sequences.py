@@ -266,6 +266,7 @@ def test_residency_of_a_stretch_has_what_was_alive_before_it(full_store):
     assert answer["counts"] == {"out_of_memory": 1}
 
 
+@pytest.mark.slow
 def test_an_overflow_is_shrunk_to_the_calls_that_fill_the_memory(full_store, tmp_path):
     words = ("shrink", run_of(full_store), "--calls", ":", "--board", "n150", "--json")
     answer = ask(*words, "--store", full_store, "-o", tmp_path / "full.py")

@@ -3,7 +3,8 @@
 The call that fails stays. The others without which it does not fail are found one after another:
 the latest call from which on the stretch fails is one of them; it stays, and the search goes on
 with the calls after it. So each costs about twice the binary logarithm of its distance in trials.
-If memory runs out, first all calls go whose results are not in memory any more.
+If memory runs out, first all calls go whose results are not in memory any more, and of the others
+those with the largest results are tried first.
 
 Then the calls that are left lose arguments that do not matter. Each trial runs in a new process,
 and its result is written to a file, so that an interrupted search goes on where it was.
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.errors import NotReplayable
 from optrove.frameworks.installed import version_of
-from optrove.model.memory import DEALLOCATING
+from optrove.model.memory import DEALLOCATING, tensor_bytes
 from optrove.model.records import Attempt, Outcome
+from optrove.model.values import tensors_in
 from optrove.replay.sequence import replay_sequence, target_of
 from optrove.replay.workers import COMMAND
 from optrove.report.attempts import UNSAID, VERDICTS
@@ -148,7 +150,7 @@ class _Search:
 
     def fails(self, calls: Calls) -> bool:
         """Return whether calls, and the failing one after them, fail in the same way."""
-        every = (*calls, self.failing)
+        every = (*sorted(calls), self.failing)
         return self._fails(Candidate(every), self.sequence.only(every))
 
     def _fails(self, candidate: Candidate, sequence: CallSequence) -> bool:
@@ -239,16 +241,19 @@ def _with_case(sequence: CallSequence, place: int, case: Case) -> CallSequence:
 
 
 def _in_memory(sequence: CallSequence, failing: int) -> Calls:
-    """Return the calls before the failing one of whose results some are still in memory."""
+    """Return the calls before the failing one whose results are in memory, the largest last."""
     made: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for each in sequence.calls:
         if each.call.op_index == failing:
             break
         step = each.step
+        specs = (spec for value in each.call.outputs for spec in tensors_in(value))
+        sizes[each.call.op_index] = sum(map(tensor_bytes, specs))
         made |= {number: each.call.op_index for _, number in step.outputs if number not in made}
         gone = {*step.freed, *(n for _, n in step.inputs if each.op in DEALLOCATING)}
         made = {number: call for number, call in made.items() if number not in gone}
-    return tuple(sorted({*made.values()}))
+    return tuple(sorted({*made.values()}, key=lambda call: (sizes[call], call)))
 
 
 def shrink_sequence(
