@@ -750,6 +750,7 @@ PAGES: Final = """
 /run?id={traced}&tests=failed
 /run?id=ffffffff
 /progress?run={sweep}
+/memory?id={traced}
 /compare?a={attempts}&b={attempts2}
 /compare?a={traced}&b={run}
 /boards

@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import torch
 from safetensors.torch import load
 
 import optrove
-from commands import ask
+from commands import ask, run
 from optrove.journal.capsules import TensorFiles
 from optrove.trove.capsules import capsules_beside, capsules_of
 from optrove.trove.place import place_of
@@ -146,7 +147,8 @@ import torch
 library = torch.library.Library("aten", "IMPL")
 
 def relu(x):
-    return torch.clamp_min(x, 0) if x.abs().max() < 1000 else x.clone()
+    right = x.dtype is torch.float64 or x.abs().max() < 1000
+    return torch.clamp_min(x, 0) if right else x.clone()
 
 library.impl("relu", relu, "CPU")
 """
@@ -166,6 +168,88 @@ def test_a_kernel_that_is_wrong_for_certain_values_is_found_with_capsules_only(
     answer = ask(*common, "--values", "capsule", exit_code=1)
     assert answer["counts"] == {"numerics": 1}
     assert any("2 of 3 capsules" in note for note in answer["cases"][0]["notes"])
+
+
+@pytest.fixture
+def wrong_relu(tmp_path, monkeypatch):
+    """A trove with the values with which a kernel, that ``wrong_kernel`` installs, is wrong."""
+    (tmp_path / "wrong_kernel.py").write_text(WRONG)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    path = str(tmp_path / "trove.db")
+    with optrove.trace(path, backend="torch", capsule=["relu"]):
+        for scale in (1.0, 5000.0, 2.0):
+            torch.relu(torch.linspace(-scale, scale, 256).reshape(8, 32))
+    return path
+
+
+BARE = """
+import sys
+sys.modules["optrove"] = sys.modules["safetensors"] = None
+import wrong_kernel
+"""
+
+
+def run_bare(directory, file, *, wrong):
+    """Run a test with torch and pytest only, in another directory; with the kernel or without."""
+    (directory / "conftest.py").write_text(BARE if wrong else BARE.replace("import wrong_k", "#"))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:optrove", "-p", "no:cacheprovider"]
+    return subprocess.run(
+        [*command, file], cwd=directory, capture_output=True, text=True, check=False
+    )
+
+
+def test_generated_tests_have_the_recorded_values(tmp_path, wrong_relu):
+    out = tmp_path / "out"
+    common = ("testgen", "relu", "--store", wrong_relu, "--json", "-o", out)
+    ask(*common, "--with-values")
+    answer = ask(*common, "--with-values")
+    assert answer["files"][0]["values"] == str(out / "test_torch_aten_relu_default.safetensors")
+    done = run_bare(out, "test_torch_aten_relu_default.py", wrong=True)
+    assert "1 failed, 2 passed" in done.stdout, done.stdout
+    assert "call_" in done.stdout
+    assert "3 passed" in run_bare(out, "test_torch_aten_relu_default.py", wrong=False).stdout
+    plain = ask(*common)
+    assert plain["files"][0]["values"] is None
+    assert "1 passed" in run_bare(out, "test_torch_aten_relu_default.py", wrong=True).stdout
+    refused = ask(*common, "--with-values", "--values", "seed", exit_code=2)
+    assert "contradict" in refused
+
+
+def test_a_file_of_the_user_is_not_replaced_by_values(tmp_path, wrong_relu):
+    out = tmp_path / "out"
+    out.mkdir()
+    mine = out / "test_torch_aten_relu_default.safetensors"
+    mine.write_bytes(b"mine")
+    words = ("testgen", "relu", "--with-values", "--store", wrong_relu, "-o", out)
+    assert "was not made by optrove testgen" in ask(*words, exit_code=2)
+    assert mine.read_bytes() == b"mine"
+
+
+def test_a_shrunk_case_travels_as_a_zip_with_its_values(tmp_path, wrong_relu):
+    made = tmp_path / "relu.zip"
+    words = ("shrink", "relu", "--import", "wrong_kernel", "--store", wrong_relu, "--json")
+    assert "there is no failure to shrink" in ask(*words, exit_code=2)
+    answer = ask(*words, "--values", "capsule", "-o", made)
+    assert (answer["outcome"], answer["values"]) == ("numerics", "capsule")
+    assert answer["file"] == str(made)
+    shape = answer["shrunk"]["arguments"]["self"]["$tensor"]["shape"]
+    assert max(shape) == 1
+    there = tmp_path / "there"
+    with ZipFile(made) as archive:
+        names = archive.namelist()
+        archive.extractall(there)
+    assert len(names) == 3
+    about = (there / "environment.txt").read_text()
+    assert "wrong numbers" in about
+    assert f"torch {torch.__version__.partition('+')[0]}" in about
+    (test,) = [name for name in names if name.endswith(".py")]
+    assert "1 failed" in run_bare(there, test, wrong=True).stdout
+    assert "1 passed" in run_bare(there, test, wrong=False).stdout
+    ask(*words, "--values", "capsule", "-o", made)
+    made.write_bytes(b"mine")
+    refused = run(*words, "--values", "capsule", "-o", made)
+    assert refused.exit_code == 2
+    assert "was not made by optrove shrink" in refused.stderr
 
 
 def test_values_without_a_capsule_are_an_error_that_says_how_to_get_one(tmp_path):

@@ -1,8 +1,10 @@
 """Which output of torch became which input, and when tensors were freed."""
 
+import os
 import signal
 import subprocess
 import sys
+from zipfile import ZipFile
 
 import pytest
 import torch
@@ -272,3 +274,70 @@ torch.ops.deadly.op(torch.relu(torch.ones(2)))
         "torch.ops.deadly.op.default",
     ]
     assert ask(*words, "--json", exit_code=128 + signal.SIGKILL)["replay"] is None
+
+
+def run_alone(directory, *words):
+    """Run Python without optrove and safetensors in another directory."""
+    (directory / "conftest.py").write_text(BARE)
+    return subprocess.run(
+        [sys.executable, *words], cwd=directory, capture_output=True, text=True, check=False
+    )
+
+
+BARE = """
+import sys
+sys.modules["optrove"] = sys.modules["safetensors"] = None
+"""
+PYTEST = ("-m", "pytest", "-q", "-p", "no:optrove", "-p", "no:cacheprovider")
+
+
+def test_the_program_of_a_run_runs_with_torch_alone_and_prints_no_none(model_trove, tmp_path):
+    program = tmp_path / "program.py"
+    ask("testgen", "--sequence", run_of(model_trove), "-o", program, "--store", model_trove)
+    assert (tmp_path / "program.safetensors").exists()
+    done = run_alone(tmp_path, "program.py")
+    assert done.returncode == 0, done.stderr
+    assert "None" not in done.stdout
+    assert "1 passed" in run_alone(tmp_path, *PYTEST, "program.py").stdout
+
+
+CHAIN = """
+import torch
+torch.manual_seed(0)
+x = torch.randn(4, 8)
+for _ in range(3):
+    x = torch.tanh(torch.mm(x, x.T)).mm(x)
+    x = torch.relu(x * 300)
+"""
+WRONG = """
+import torch
+library = torch.library.Library("aten", "IMPL")
+
+def relu(x):
+    right = x.dtype is torch.float64 or x.abs().max() < 900
+    return torch.clamp_min(x, 0) if right else x.clone()
+
+library.impl("relu", relu, "CPU")
+"""
+
+
+def test_the_reproducer_of_calls_checks_their_numbers(tmp_path, monkeypatch):
+    (tmp_path / "wrong_kernel.py").write_text(WRONG)
+    (tmp_path / "chain.py").write_text(CHAIN)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    path = tmp_path / "trove.db"
+    words = ("--backend", "torch", "--flow", "--capsule", "all", "--store", path)
+    ask("trace", tmp_path / "chain.py", *words)
+    made = tmp_path / "chain.zip"
+    common = ("shrink", run_of(path), "--calls", ":", "--import", "wrong_kernel")
+    answer = ask(*common, "--store", path, "-o", made, "--json")
+    assert answer["outcome"] == "numerics"
+    assert [call["op"] for call in answer["calls"]] == ["torch.ops.aten.relu.default"]
+    there = tmp_path / "there"
+    with ZipFile(made) as archive:
+        archive.extractall(there)
+    done = run_alone(there, *PYTEST, "-p", "wrong_kernel", "chain.py")
+    assert "1 failed" in done.stdout
+    assert "aten.relu.default: output 0" in done.stdout
+    assert "is not close to that in float64" in done.stdout
+    assert "1 passed" in run_alone(there, *PYTEST, "chain.py").stdout

@@ -1,5 +1,11 @@
 """Capsules of ttnn: any layout, dtype and mesh, on boards with numbers."""
 
+import ast
+import os
+import subprocess
+import sys
+from zipfile import ZipFile
+
 import pytest
 
 from commands import ask
@@ -71,3 +77,95 @@ def test_a_plain_mock_board_has_no_values_to_keep(tmp_path):
     script.write_text("import ttnn")
     words = ("trace", script, "--board", "n150", "--capsule", "all", "--store", tmp_path / "t.db")
     assert "add --shadow" in ask(*words, exit_code=2)
+
+
+def run_pytest(directory, *words):
+    """Run pytest in another directory on a mock board with numbers."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_generated_tests_have_the_recorded_values(store, tmp_path):
+    words = ("gelu", "add", "multiply", "embedding", "--with-values", "--store", store, "--json")
+    answer = ask("testgen", *words, "-o", tmp_path)
+    assert all(file["values"] for file in answer["files"])
+    assert answer["cases"] > len(answer["files"])
+    done = run_pytest(tmp_path, "--optrove-board", "n300", "--optrove-shadow")
+    assert f"{answer['cases']} passed" in done.stdout, done.stdout
+    text = (tmp_path / "test_gelu.py").read_text()
+    imported = {
+        name.name if isinstance(node, ast.Import) else node.module
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in node.names
+    }
+    assert imported - set(sys.stdlib_module_names) - {"collections.abc"} == {
+        *("pytest", "torch", "ttnn")
+    }
+
+
+WRONG = """
+import optrove.frameworks.ttnn.shadow.shadow as shadow
+from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror
+
+original = shadow._Shadow._settle
+
+
+def settle(self, operation, arguments, keywords, expected, result):
+    original(self, operation, arguments, keywords, expected, result)
+    if operation.python_fully_qualified_name != "ttnn.silu":
+        return
+    source = self.mirrors.of(arguments[0])
+    if max(float(each.to_torch().float().abs().max()) for each in source.shards) > 500:
+        self.mirrors.set(result, source)
+
+
+shadow._Shadow._settle = settle
+"""
+
+MODEL = """
+import torch
+import ttnn
+
+device = ttnn.open_device(device_id=0)
+torch.manual_seed(0)
+for scale in (1.0, 800.0, 3.0):
+    numbers = (torch.randn(2, 64, 128) * scale).clamp(-600, 600)
+    x = ttnn.from_torch(numbers, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    ttnn.add(ttnn.silu(x), x)
+ttnn.close_device(device)
+"""
+
+
+@pytest.mark.slow
+def test_an_op_that_is_wrong_for_certain_values_is_found_and_travels_as_a_zip(
+    tmp_path, monkeypatch
+):
+    patch = tmp_path / "patch"
+    patch.mkdir()
+    (tmp_path / "model.py").write_text(MODEL)
+    path = tmp_path / "trove.db"
+    words = ("--board", "n150", "--shadow", "--capsule", "all", "--store", path)
+    ask("trace", tmp_path / "model.py", *words)
+    (patch / "sitecustomize.py").write_text(WRONG)
+    monkeypatch.setenv("PYTHONPATH", str(patch), prepend=os.pathsep)
+    common = ("--device", "shadow", "--board", "n150", "--store", path, "--json")
+    assert ask("sweep", "silu", "add", *common)["counts"] == {"passed": 2}
+    found = ask("sweep", "silu", "add", "--values", "capsule", *common, exit_code=1)
+    (case,) = [each for each in found["cases"] if each["outcome"] != "passed"]
+    assert (case["op"], case["outcome"]) == ("ttnn.silu", "numerics")
+    made = tmp_path / "silu.zip"
+    shrunk = ask("shrink", case["case_id"], "--values", "capsule", "-o", made, *common)
+    (tensor,) = shrunk["shrunk"]["arguments"].values()
+    assert tensor["$tensor"]["shape"] == [32, 32]
+    there = tmp_path / "there"
+    with ZipFile(made) as archive:
+        archive.extractall(there)
+    board = ("--optrove-board", "n150", "--optrove-shadow")
+    done = run_pytest(there, *board)
+    assert "1 failed" in done.stdout, done.stdout
+    assert "with the golden function" in done.stdout
+    (patch / "sitecustomize.py").unlink()
+    assert "1 passed" in run_pytest(there, *board).stdout
+    assert "ttnn 0." in (there / "environment.txt").read_text()

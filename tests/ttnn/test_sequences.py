@@ -1,12 +1,19 @@
 """Stretches of ttnn calls as one program: replayed, shrunk, written as code, and their memory."""
 
-import os
+import re
+import subprocess
+import sys
+from zipfile import ZipFile
 
 import pytest
 
+from asking import ask as ask_page
 from commands import ask
+from corrupting import corrupt, mend
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
+from optrove.web.answering import TroveSite
+from optrove.web.app import make_app
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 
@@ -42,44 +49,11 @@ ttnn.to_torch(x)
 ttnn.close_device(device)
 """
 
-CORRUPTING = '''
-"""A shadow on which one op zeroes the nearest other tensor in its memory."""
 
-import optrove.frameworks.ttnn.shadow.shadow as shadow
-from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror
-
-original = shadow._Shadow._settle
-
-
-def settle(self, operation, arguments, keywords, expected, result):
-    original(self, operation, arguments, keywords, expected, result)
-    if operation.python_fully_qualified_name != "ttnn.gelu":
-        return
-    import torch
-
-    ttnn, mirrors = self._ttnn, self.mirrors
-    live = {each.address for each in ttnn._ttnn.reports.get_buffers(result.device())}
-    own = {each.buffer_unique_id() for each in self._golden.tensors((arguments, result))}
-    near = [
-        (abs(at.address - result.buffer_address()), buffer)
-        for at, buffer in mirrors._buffer_at.items()
-        if "L1" in at.memory and at.address in live and buffer not in own
-    ]
-    for number in mirrors._tensors_of[min(near)[1]] if near else ():
-        mirror = mirrors._mirrors[number]
-        if not isinstance(mirror, HostMirror):
-            continue
-        shards = mirror.shards
-        zeros = [torch.zeros(tuple(each.shape)) for each in shards]
-        made = [
-            ttnn.from_torch(zero, dtype=each.dtype, layout=each.layout)
-            for zero, each in zip(zeros, shards)
-        ]
-        mirrors._mirrors[number] = HostMirror(tuple(made))
-
-
-shadow._Shadow._settle = settle
-'''
+def run_pytest(directory, *words):
+    """Run pytest in another directory."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -132,10 +106,29 @@ def test_the_program_of_a_run_runs_alone_and_makes_the_same_calls(store, tmp_pat
     program = tmp_path / "program.py"
     answer = ask("testgen", "--sequence", run_of(store), "-o", program, "--store", store, "--json")
     assert answer["calls"] == len(cases_of(store))
-    assert (tmp_path / "program.pt").exists()
+    assert (tmp_path / "program.safetensors").exists()
     again = tmp_path / "again.db"
     ask("trace", program, "--board", "n150", "--shadow", "--store", again)
     assert cases_of(again) == cases_of(store)
+
+
+@pytest.mark.slow
+def test_equal_layers_are_a_loop_that_makes_the_same_calls(tmp_path):
+    script, path, again = tmp_path / "model.py", tmp_path / "trove.db", tmp_path / "again.db"
+    script.write_text(MODEL.replace("range(2)", "range(6)"))
+    ask("trace", script, "--board", "n150", "--flow", "--store", path)
+    program = tmp_path / "program.py"
+    ask("testgen", "--sequence", run_of(path), "-o", program, "--store", path)
+    text = program.read_text()
+    assert text.count("ttnn.gelu(") == 1
+    assert "    for " in text
+    ask("trace", program, "--board", "n150", "--flow", "--store", again)
+    assert cases_of(again) == cases_of(path)
+    both = ((run_of(each), each) for each in (path, again))
+    answers = [ask("show", run, "--memory", "--store", each, "--json") for run, each in both]
+    # The last call of the program is followed by its end.
+    sizes = [[call["bytes"]["L1"] for call in each["calls"][:-1]] for each in answers]
+    assert sizes[0] == sizes[1]
 
 
 def test_the_program_of_a_stretch_runs_on_a_mock_board(store, tmp_path):
@@ -143,7 +136,7 @@ def test_the_program_of_a_stretch_runs_on_a_mock_board(store, tmp_path):
     words = ("--last", "9", "--values", "seed", "-o", program, "--store", store)
     ask("testgen", "--sequence", run_of(store), *words)
     assert "del " in program.read_text()
-    assert not (tmp_path / "program.pt").exists()
+    assert not (tmp_path / "program.safetensors").exists()
     again = tmp_path / "again.db"
     ask("trace", program, "--board", "n150", "--store", again)
     assert cases_of(again)[-9:] == cases_of(store)[-9:]
@@ -153,22 +146,27 @@ def test_the_program_of_a_stretch_runs_on_a_mock_board(store, tmp_path):
 @pytest.mark.slow
 def test_calls_that_fail_only_together_are_shrunk_to_the_guilty_ones(store, tmp_path, monkeypatch):
     patch = tmp_path / "patch"
-    patch.mkdir()
-    (patch / "sitecustomize.py").write_text(CORRUPTING)
-    monkeypatch.setenv("PYTHONPATH", str(patch), prepend=os.pathsep)
+    corrupt(patch, "ttnn.gelu", monkeypatch)
     words = ("--device", "shadow", "--board", "n150", "--store", store, "--json")
     whole = ask("replay", run_of(store), "--calls", ":", *words, exit_code=1)
     failing = next(call for call in whole["calls"] if call["outcome"] == "numerics")
     assert whole["first_failure"] == failing["call"]
-    program = tmp_path / "together.py"
-    answer = ask("shrink", run_of(store), "--calls", ":", "-o", program, *words)
+    made = tmp_path / "together.zip"
+    answer = ask("shrink", run_of(store), "--calls", ":", "-o", made, *words)
     assert answer["outcome"] == "numerics"
     assert answer["finished"] is True
     assert 2 <= len(answer["calls"]) <= 3
     assert answer["calls"][0]["op"] == "ttnn.gelu"
     assert answer["calls"][-1]["call"] == failing["call"]
-    assert program.exists()
     assert not (tmp_path / "together.trials.jsonl").exists()
+    there = tmp_path / "there"
+    with ZipFile(made) as archive:
+        archive.extractall(there)
+    board = ("--optrove-board", "n150", "--optrove-shadow")
+    done = run_pytest(there, "together.py", *board)
+    assert "1 failed" in done.stdout, done.stdout
+    mend(patch)
+    assert "1 passed" in run_pytest(there, "together.py", *board).stdout
 
 
 def test_calls_that_pass_cannot_be_shrunk(store):
@@ -189,6 +187,28 @@ def test_memory_over_the_calls_of_a_run(store):
     assert "L1 at its peak" in text
     refused = ask("show", run_of(store), "--families", "--memory", "--store", store, exit_code=2)
     assert "leave out the rest" in refused
+
+
+def test_the_memory_of_a_run_is_a_page_and_a_part_of_the_report(store, tmp_path):
+    made = tmp_path / "report.html"
+    ask("report", run_of(store), "-o", made, "--store", store)
+    data = ask("show", run_of(store), "--memory", "--store", store, "--json")
+    site = TroveSite(place_of(str(store)))
+    try:
+        app = make_app(site)
+        answer = ask_page(app, "/memory", id=run_of(store))
+        found = ask_page(app, "/memory", id=run_of(store), format="json").data
+        linked = ask_page(app, "/run", id=run_of(store)).links
+    finally:
+        site.close()
+    assert any(link.startswith("/memory?id=") for link in linked)
+    assert found["peaks"] == data["peaks"]
+    assert found["calls"] == data["calls"]
+    for page in (made.read_text(), answer.text):
+        pictures = re.findall(r'<svg[^>]* class="memory".*?</svg>', page, re.DOTALL)
+        assert len(pictures) == 2
+        assert all(each.count("<rect ") == len(data["calls"]) for each in pictures)
+        assert "model.py:16" in page
 
 
 FULL = """
@@ -246,6 +266,7 @@ def test_residency_of_a_stretch_has_what_was_alive_before_it(full_store):
     assert answer["counts"] == {"out_of_memory": 1}
 
 
+@pytest.mark.slow
 def test_an_overflow_is_shrunk_to_the_calls_that_fill_the_memory(full_store, tmp_path):
     words = ("shrink", run_of(full_store), "--calls", ":", "--board", "n150", "--json")
     answer = ask(*words, "--store", full_store, "-o", tmp_path / "full.py")

@@ -107,7 +107,19 @@ def test_every_link_leads_to_a_page_that_is_sound_and_has_json(kind, request):
             assert as_json.status == 200
             assert len(as_json.body) < LARGEST
             json.loads(as_json.body, parse_constant=pytest.fail)
-    assert {page.path for page in PAGES} - {"/progress"} <= paths
+    assert {page.path for page in PAGES} - {"/progress", "/memory"} <= paths
+
+
+def test_the_memory_of_a_run_without_flow_says_how_to_record_it(site):
+    app = make_app(site)
+    assert f"/memory?id={TRACED}" in ask(app, "/run", id=TRACED).links
+    page = ask(app, "/memory", id=TRACED)
+    assert Checked(page.text).faults == []
+    assert "trace it again with --flow" in page.text
+    data = ask(app, "/memory", id=TRACED, format="json").data
+    assert (data["calls"], data["peaks"]) == ([], {})
+    assert "--flow" in data["problem"]
+    assert ask(app, "/memory", id="ffffffff").status == 404
 
 
 @pytest.mark.parametrize(

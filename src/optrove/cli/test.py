@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -30,10 +31,13 @@ from optrove.report.wording import SHORT_ID
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from optrove.replay.device_choice import TargetDevice
+    from optrove.replay.planning import PlannedJob
     from optrove.replay.sequence import CallChoice
-    from optrove.testgen.shrink import Limits
+    from optrove.testgen.shrink import Limits, Shrunk
+    from optrove.testgen.shrink_sequence import ShrunkSequence
 
-_DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
+ZIP: Final = ".zip"
 
 
 @click.command()
@@ -51,6 +55,11 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 )
 @sequence_options
 @values_if_any_option
+@click.option(
+    "--with-values",
+    is_flag=True,
+    help="Inputs from capsules, in a file beside the test; same as --values capsule.",
+)
 @click.option("--standalone", is_flag=True, help="One file per case, which needs no pytest.")
 @click.option(
     "--limit",
@@ -70,6 +79,7 @@ def testgen(  # noqa: PLR0913 - one for each option of the command
     test_id: str | None,
     last: int | None,
     values: str | None,
+    with_values: bool,
     standalone: bool,
     limit: int | None,
     store: str | None,
@@ -79,10 +89,11 @@ def testgen(  # noqa: PLR0913 - one for each option of the command
     """Write plain pytest files that repeat recorded calls.
 
     The files need only ttnn and torch, or for torch operations only torch. Cases are grouped by op
-    and by their arguments; each is a parameter set with a readable id. Inputs come from a seed. If
-    the device computes, results are compared with ttnn's golden functions; on a mock board only
-    output specs are checked. Results of torch are compared with float64. --standalone writes one
-    file per case, for python or pytest.
+    and by their arguments; each is a parameter set with a readable id. Inputs come from a seed, or
+    with --with-values from capsules: each capsule is a parameter set, and its tensors are in a file
+    beside the test, FILE.safetensors. If the device computes, results are compared with ttnn's
+    golden functions; on a mock board only output specs are checked. Results of torch are compared
+    with float64. --standalone writes one file per case, for python or pytest.
 
     Cases that cannot be written as Python are left out and counted by op and reason; --json lists
     each. Files that testgen did not write are never replaced.
@@ -99,12 +110,23 @@ def testgen(  # noqa: PLR0913 - one for each option of the command
       pytest tests/recorded --optrove-board n300 --optrove-shadow
       optrove testgen 1f3a9c02d4e5 --standalone -o .
     """
+    from optrove.replay.capsules import CAPSULE, SEED
+    from optrove.replay.capsules import with_values as with_capsules
     from optrove.replay.sequence import CallChoice
-    from optrove.testgen.generate import tests_data, tests_document, tests_of, write_tests
-    from optrove.trove.opening import reading
+    from optrove.testgen.generate import (
+        cases_to_test,
+        recorded_cases,
+        tests_data,
+        tests_document,
+        write_tests,
+    )
+    from optrove.trove.opening import located, reading
     from optrove.trove.query import CaseFilters
 
     stretch = call_choice(call_range, test_id, last)
+    if with_values and values == SEED:
+        raise click.UsageError("--with-values and --values seed contradict each other")
+    values = CAPSULE if with_values else values
     if sequence is not None:
         if names or standalone or limit or any(chosen.values()):
             raise click.UsageError("--sequence names a run: leave out ops, cases and filters")
@@ -112,11 +134,10 @@ def testgen(  # noqa: PLR0913 - one for each option of the command
         return
     if not names or stretch != CallChoice():
         raise click.UsageError("name ops or cases, or a run with --sequence")
-    if values is not None:
-        raise click.UsageError("--values is for programs: add --sequence RUN")
     with reading(store, log_recovered) as reader:
-        cases = tests_of(reader, names, CaseFilters(**chosen), limit)
-    generated = write_tests(cases, output, standalone=standalone)
+        cases = cases_to_test(reader, names, CaseFilters(**chosen), limit)
+    with with_capsules(located(store), cases, values or SEED) as planned:
+        generated = write_tests(recorded_cases(planned), output, standalone=standalone)
     show(
         tests_document(generated, output, standalone=standalone),
         lambda: tests_data(generated, output),
@@ -180,7 +201,8 @@ def _write_sequence(
     "--output",
     metavar="DIR|FILE",
     type=click.Path(path_type=Path),
-    help="Write a standalone reproducer to DIR; for calls of a run, to FILE.py.",
+    help="Write a standalone reproducer to DIR, or for calls of a run to FILE.py; FILE.zip has its "
+    "values and a text about the software too.",
 )
 @store_option
 @json_option
@@ -204,12 +226,13 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
     It tries fewer arguments, interleaved memory, one chip, and smaller and fewer dimensions. A
     simpler call counts if it has the same outcome and the same message, ignoring numbers. CASE is
     the beginning of a case's id, or an op, which stands for its most called case. It runs on the
-    same device as in "optrove replay". If the reproducer cannot be written, the result is still
-    shown.
+    same device as in "optrove replay". With --values capsule, it has the recorded inputs with which
+    it fails; smaller tensors have the values around the most extreme one. If the reproducer cannot
+    be written, the result is still shown.
 
     With --calls, --test or --last, the argument is a RUN that was traced with --flow. Its calls are
     executed as one program, each trial in a new process, with fewer and fewer calls, until none can
-    be left out. With -o FILE.py, the same command continues an interrupted search.
+    be left out. With -o, the same command continues an interrupted search.
 
     The exit code is 0 with a result, 2 if the case does not fail.
 
@@ -219,15 +242,16 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
       optrove shrink 1f3a9c02d4e5 --board bh-galaxy
       optrove shrink 1f3a9c02d4e5 --board bh-galaxy -o .
       optrove shrink addmm --compile inductor
+      optrove shrink softmax --device shadow --values capsule -o softmax.zip
       optrove shrink 5f2e81 --calls 100:180 --device shadow -o together.py
     """
+    from optrove.replay.capsules import SEED, with_values
     from optrove.replay.device_choice import group_by_device, resolve_device
     from optrove.replay.planning import cases_named
     from optrove.replay.sequence import CallChoice
-    from optrove.testgen.generate import write_reproducer
     from optrove.testgen.shrink import Limits, shrunk_data, shrunk_document
     from optrove.testgen.shrink import shrink as shrink_case
-    from optrove.trove.opening import reading
+    from optrove.trove.opening import located, reading
     from optrove.trove.query import CaseFilters
 
     kind, torch = take_device(chosen)
@@ -237,23 +261,43 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
         limits = Limits(trials, timeout)
         _shrink_sequence(name, (stretch, values, seed), target, limits, (output, store), as_json)
         return
-    if values is not None:
-        raise click.UsageError("--values is for calls of a run: add --calls A:B")
     with reading(store, log_recovered) as reader:
         cases, _ = cases_named(reader, CaseFilters(name=name), every=False, seed=seed)
-    ((where, (planned,)),) = group_by_device(cases, *target).items()
-    log(f"case {planned.case_id[:SHORT_ID]} on {where}")
-    shrunk = shrink_case(planned, where, Limits(trials, timeout), log)
     file: Path | None = None
     fault: Exception | None = None
-    if output is not None:
-        try:
-            file = write_reproducer(planned, shrunk.case, output, where.board)
-        except (OptroveError, OSError) as error:
-            fault = error  # the result took long, so it is shown first
+    with (
+        with_values(located(store), cases, values or SEED) as filled,
+        TemporaryDirectory(prefix="optrove-shrink-") as directory,
+    ):
+        ((where, (planned,)),) = group_by_device(filled, *target).items()
+        log(f"case {planned.case_id[:SHORT_ID]} on {where}")
+        limits = Limits(trials, timeout)
+        shrunk = shrink_case(planned, where, limits, log, directory=Path(directory))
+        if output is not None:
+            try:
+                file = _write_reproducer(planned, shrunk, output, where)
+            except (OptroveError, OSError) as error:
+                fault = error  # the result took long, so it is shown first
     show(shrunk_document(shrunk, file), lambda: shrunk_data(shrunk, file), as_json=as_json)
     if fault is not None:
         raise fault
+
+
+def _write_reproducer(
+    planned: PlannedJob, shrunk: Shrunk, output: Path, where: TargetDevice
+) -> Path:
+    """Write the test of a shrunk case to a directory, or as a zip; return its path."""
+    from optrove.testgen.generate import reproducer_text, write_reproducer, write_zip
+
+    if output.suffix != ZIP:
+        return write_reproducer(planned, shrunk, output, where.board)[0]
+
+    def write(directory: Path) -> tuple[list[Path], list[str]]:
+        files = write_reproducer(planned, shrunk, directory, where.board)
+        return files, reproducer_text(planned.op, shrunk.attempt, where, files[0].name)
+
+    write_zip(output, write)
+    return output
 
 
 def _shrink_sequence(
@@ -265,8 +309,6 @@ def _shrink_sequence(
     as_json: bool,  # noqa: FBT001 - an option of the command
 ) -> None:
     from optrove.replay.sequence import plan_sequence, with_recorded_values
-    from optrove.testgen.generate import write_program
-    from optrove.testgen.sequence_files import described, sequence_program
     from optrove.testgen.shrink_sequence import (
         shrink_sequence,
         shrunk_sequence_data,
@@ -276,8 +318,10 @@ def _shrink_sequence(
 
     choice, values, seed = asked
     output, store = places
-    if output is not None and output.suffix != ".py":
-        raise click.UsageError(f"the calls become one program: -o {output} has to end in .py")
+    if output is not None and output.suffix not in (".py", ZIP):
+        raise click.UsageError(
+            f"the calls become one program: -o {output} has to end in .py or .zip"
+        )
     with reading(store, log_recovered) as reader:
         planned = plan_sequence(reader, name, choice, seed=seed)
     trials = None if output is None else output.with_suffix(".trials.jsonl")
@@ -287,8 +331,7 @@ def _shrink_sequence(
         shrunk = shrink_sequence(sequence, target, limits, log, trials=trials)
         if output is not None:
             try:
-                program = sequence_program(shrunk.sequence, described(shrunk.sequence))
-                files = write_program(program, output)
+                files = _write_shrunk_program(shrunk, output)
             except (OptroveError, OSError) as error:
                 fault = error  # the result took long, so it is shown first
     show(
@@ -298,6 +341,26 @@ def _shrink_sequence(
     )
     if fault is not None:
         raise fault
+
+
+def _write_shrunk_program(shrunk: ShrunkSequence, output: Path) -> list[Path]:
+    """Write the program of the calls that are left, and its values, or both as a zip."""
+    from optrove.model.records import Outcome
+    from optrove.testgen.generate import reproducer_text, write_program, write_zip
+    from optrove.testgen.sequence_files import described, sequence_program
+
+    checked = shrunk.attempt.outcome is Outcome.NUMERICS
+    program = sequence_program(shrunk.sequence, described(shrunk.sequence), checked=checked)
+    if output.suffix != ZIP:
+        return write_program(program, output)
+
+    def write(directory: Path) -> tuple[list[Path], list[str]]:
+        files = write_program(program, directory / f"{output.stem}.py")
+        about = (shrunk.failing.op, shrunk.attempt, shrunk.target, files[0].name)
+        return files, reproducer_text(*about)
+
+    write_zip(output, write)
+    return [output]
 
 
 COMMANDS: Final = (testgen, shrink)

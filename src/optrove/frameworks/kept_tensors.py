@@ -8,14 +8,17 @@ of torch, of which several tensors may be views.
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from importlib import import_module
 from math import prod
+from operator import lt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, Fault, NoNumbers
 from optrove.frameworks.tensor_values import parts_on_host
-from optrove.journal.capsules import TensorFiles
+from optrove.journal.capsules import TensorFiles, packed
 from optrove.model.values import (
     List,
     Mapping,
@@ -26,15 +29,18 @@ from optrove.model.values import (
     TtnnPlacement,
     Tuple,
     storage_lengths,
+    tensors_in,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from optrove.model.capsules import Capsule
+    from optrove.model.case import Case
     from optrove.model.values import Value
 
 _NAME: Final = "values"
+_NAME_CHARS: Final = 10
 
 
 def tensor_key(spec: TensorSpec) -> str:
@@ -142,9 +148,49 @@ class KeptValues:
         return [loaded[digest] for digest in digests]
 
 
-def whole_tensor(parts: Sequence[Any], spec: TensorSpec) -> Any:
-    """Return the parts of a tensor on all chips as one torch tensor; ValueError if unknown how."""
-    mesh = spec.placement.mesh if isinstance(spec.placement, TtnnPlacement) else None
+@dataclass(frozen=True, slots=True)
+class KeptTensor:
+    """A tensor of a capsule for a generated file; tensors with equal values have one ``name``."""
+
+    name: str
+    capsule: Capsule
+    spec: TensorSpec
+    as_storage: bool
+
+    def load(self) -> Any:
+        """Return the tensor: the parts of all chips as one, or the elements of its storage.
+
+        BadData if a file is missing or was changed, or if its parts are not those of a whole mesh.
+        """
+        parts = KeptValues((self.capsule,)).parts(self.spec) or []
+        try:
+            return _whole(parts, self.spec, as_storage=self.as_storage)
+        except ValueError as error:
+            raise BadData((Fault(tensor_key(self.spec), str(error)),)) from error
+
+
+def kept_tensor(
+    capsules: Sequence[Capsule], spec: TensorSpec, *, as_storage: bool = False
+) -> KeptTensor | None:
+    """Return a tensor of the first of these capsules; None if its values were not kept.
+
+    ``as_storage`` stands for all elements of the storage of a tensor of torch, in a row.
+    """
+    digests = dict(capsules[0].inputs).get(tensor_key(spec)) if capsules else None
+    if digests is None:
+        return None
+    placement = spec.placement
+    how: object = placement.mesh if isinstance(placement, TtnnPlacement) else placement
+    shown = (digests, None) if as_storage else (digests, spec.shape, how)
+    name = f"tensor_{sha256(repr(shown).encode()).hexdigest()[:_NAME_CHARS]}"
+    return KeptTensor(name, capsules[0], spec, as_storage)
+
+
+def _whole(parts: Sequence[Any], spec: TensorSpec, *, as_storage: bool) -> Any:
+    placement = spec.placement
+    if isinstance(placement, TorchPlacement) and not as_storage:
+        return parts[0].as_strided(spec.shape, placement.strides, placement.offset)
+    mesh = placement.mesh if isinstance(placement, TtnnPlacement) else None
     if mesh is None or len(parts) == 1:
         return parts[0]
     shape = mesh.distribution_shape
@@ -157,9 +203,92 @@ def whole_tensor(parts: Sequence[Any], spec: TensorSpec) -> Any:
     return left[0]
 
 
-def save_tensors(tensors: dict[str, Any], path: Path) -> None:
-    """Write torch tensors to a file that torch alone can read; OSError if that fails."""
-    _torch().save(tensors, path)
+def save_tensors(tensors: Iterable[KeptTensor], path: Path, about: str) -> None:
+    """Write tensors to a safetensors file with a remark in it; OSError if that fails."""
+    loaded = {each.name: each.load().contiguous() for each in tensors}
+    path.write_bytes(_safetensors().save(loaded, metadata={"about": about}))
+
+
+def smaller_capsule(
+    capsule: Capsule, original: Case, smaller: Case, directory: Path
+) -> Capsule | None:
+    """Return the capsule of a case that was derived from another one, with the values of that one.
+
+    A tensor that became smaller has the values around the most extreme one. The new files are in
+    ``directory``. None if a tensor of the smaller case has no such values.
+    """
+    kept = KeptValues((capsule,))
+    lengths = storage_lengths(dict(smaller.arguments))
+    before = {
+        (name, place): spec
+        for name, value in original.arguments
+        for place, spec in enumerate(tensors_in(value))
+    }
+    found: dict[str, list[Any]] = {}
+    for name, value in smaller.arguments:
+        for place, spec in enumerate(tensors_in(value)):
+            parts = kept.parts(before[name, place])
+            if parts is None:
+                continue
+            try:
+                _put_smaller(found, before[name, place], spec, parts, lengths)
+            except ValueError:  # it has no tensor to take the values from
+                return None
+    files = TensorFiles(directory)
+    inputs = []
+    for key, parts in found.items():
+        contents = [packed(document_of(part)) for part in parts]
+        for content in contents:
+            files.write(*content)
+        inputs.append((key, tuple(digest for digest, _, _ in contents)))
+    return replace(capsule, inputs=tuple(inputs), outputs=(), directory=str(directory))
+
+
+def _put_smaller(
+    found: dict[str, list[Any]],
+    old: TensorSpec,
+    new: TensorSpec,
+    parts: Sequence[Any],
+    lengths: dict[int, int],
+) -> None:
+    """Add the values of a tensor that became smaller, by the key of the new one."""
+    key = tensor_key(new)
+    if not isinstance(new.placement, TorchPlacement) or not isinstance(
+        old.placement, TorchPlacement
+    ):
+        mesh = new.placement.mesh if isinstance(new.placement, TtnnPlacement) else None
+        chips = 1 if mesh is None else len(mesh.coordinates)
+        found[key] = [_window(part, new.shape) for part in parts[:chips]]
+        return
+    values = parts[0].as_strided(old.shape, old.placement.strides, old.placement.offset)
+    if key not in found:
+        found[key] = [_torch().zeros(lengths[new.storage], dtype=values.dtype)]
+    values, steps = _window(values, new.shape), new.placement.strides
+    # Along expanded dimensions there is one element.
+    shape = [1 if step == 0 else size for size, step in zip(new.shape, steps, strict=True)]
+    row = found[key][0].as_strided(shape, steps, new.placement.offset)
+    row.copy_(values[tuple(slice(size) for size in shape)])
+
+
+def _window(values: Any, shape: tuple[int, ...]) -> Any:
+    """Return the part of a tensor around its most extreme value; ValueError if it is too small.
+
+    Dimensions that the part lacks are the first ones.
+    """
+    sizes = tuple(values.shape)
+    wanted = (*(1,) * (len(sizes) - len(shape)), *shape)
+    if len(wanted) != len(sizes) or any(map(lt, sizes, wanted)):
+        raise ValueError(f"{sizes} has no part of {shape}")
+    if sizes == wanted or values.numel() == 0:
+        return values.reshape(shape)
+    magnitudes = (values.abs() if values.is_complex() else values.double().abs()).nan_to_num(
+        _torch().inf
+    )
+    extreme = _torch().unravel_index(magnitudes.argmax(), sizes)
+    places = zip(extreme, sizes, wanted, strict=True)
+    begins = [max(0, min(int(place), own - less)) for place, own, less in places]
+    part = tuple(slice(at, at + less) for at, less in zip(begins, wanted, strict=True))
+    return values[part].reshape(shape)
 
 
 def extremeness(tensors: dict[str, list[Any]]) -> tuple[bool, float]:

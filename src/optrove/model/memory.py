@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 _BLOCK_BYTES: Final = {"bfloat8_b": 1088 / 1024, "bfloat4_b": 576 / 1024}
 """The bytes of an element in a tile whose elements share exponents."""
 _BITS: Final = re.compile(r"(\d+)")
-_DEALLOCATING: Final = ("ttnn.deallocate", "ttnn.Tensor.deallocate")
+DEALLOCATING: Final = ("ttnn.deallocate", "ttnn.Tensor.deallocate")
+"""Calls that free the memory of their tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +39,22 @@ class AliveTensor:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPoint:
-    """The tensors that are in memory when an outermost call has returned."""
+    """The memory when an outermost call has returned: bytes on one chip, and the tensors in it."""
 
     call: Call
     op: str
-    alive: tuple[AliveTensor, ...]
+    sizes: Mapping[str, int]
+    tensors: int
 
     def size(self, memory: str) -> int:
         """Return the bytes of a memory that tensors take on one chip."""
-        return sum(each.size for each in self.alive if each.memory == memory)
+        return self.sizes.get(memory, 0)
 
 
 def memory_points(
     flow: Flow, calls: Iterable[Call], cases: Mapping[str, Case]
-) -> Iterator[MemoryPoint]:
-    """Yield the memory after each outermost call, in their order.
+) -> Iterator[tuple[MemoryPoint, tuple[AliveTensor, ...]]]:
+    """Yield the memory after each outermost call, and the tensors in it, in their order.
 
     A buffer counts once, from the call that returned or first used one of its tensors, until the
     program has dropped all of them or deallocated one.
@@ -63,13 +66,14 @@ def memory_points(
         end = outermost[place + 1].op_index if place + 1 < len(outermost) else None
         case = cases[call.case_id]
         state.note(call, case)
-        if case.op in _DEALLOCATING:
+        if case.op in DEALLOCATING:
             for number in flow.call(call.op_index).inputs.values():
                 state.deallocate(number)
         while freed and (end is None or freed[0][0] < end):
             for number in freed.pop(0)[1]:
                 state.free(number)
-        yield MemoryPoint(call, case.op, state.alive)
+        alive = state.alive
+        yield MemoryPoint(call, case.op, dict(state.sizes), len(alive)), alive
 
 
 class _State:
@@ -80,6 +84,7 @@ class _State:
         self._tensors: dict[int, set[int]] = {}
         self._gone: set[int] = set()
         self._alive: dict[int, AliveTensor] = {}
+        self.sizes: Counter[str] = Counter()
 
     @property
     def alive(self) -> tuple[AliveTensor, ...]:
@@ -108,6 +113,7 @@ class _State:
         if buffer not in self._alive:
             found = AliveTensor(number, argument, spec, memory, tensor_bytes(spec), *source)
             self._alive[buffer] = found
+            self.sizes[memory] += found.size
 
     def free(self, number: int) -> None:
         """Drop a tensor, and with the last one its buffer."""
@@ -117,16 +123,20 @@ class _State:
         tensors = self._tensors.get(buffer, set())
         tensors.discard(number)
         if not tensors:
-            self._alive.pop(buffer, None)
-            self._tensors.pop(buffer, None)
+            self._drop(buffer)
 
     def deallocate(self, number: int) -> None:
         """Drop the buffer of a tensor."""
         buffer = self._flow.buffers.get(number)
         if buffer is not None:
-            self._alive.pop(buffer, None)
-            self._tensors.pop(buffer, None)
+            self._drop(buffer)
             self._gone.add(buffer)
+
+    def _drop(self, buffer: int) -> None:
+        gone = self._alive.pop(buffer, None)
+        self._tensors.pop(buffer, None)
+        if gone is not None:
+            self.sizes[gone.memory] -= gone.size
 
 
 def memory_of(spec: TensorSpec) -> str | None:

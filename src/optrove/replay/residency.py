@@ -35,10 +35,10 @@ BALLAST: Final = "ballast"
 def alive_before(recorded: RecordedFlow, op_index: int) -> tuple[AliveTensor, ...]:
     """Return the tensors in memory before an outermost call."""
     alive: tuple[AliveTensor, ...] = ()
-    for point in memory_points(recorded.flow, recorded.calls, recorded.cases):
+    for point, after in memory_points(recorded.flow, recorded.calls, recorded.cases):
         if point.call.op_index >= op_index:
             break
-        alive = point.alive
+        alive = after
     return alive
 
 
@@ -69,13 +69,13 @@ class Residency:
 
     def _read(self, recorded: RecordedFlow) -> None:
         alive: tuple[AliveTensor, ...] = ()
-        for point in memory_points(recorded.flow, recorded.calls, recorded.cases):
-            size = sum(each.size for each in alive if each.memory == "L1")
+        size = 0
+        for point, after in memory_points(recorded.flow, recorded.calls, recorded.cases):
             known = self._fullest.get(point.call.case_id)
             if known is None or size > known[0]:
                 fullest = (size, recorded.run_id, point.call, alive, recorded.flow)
                 self._fullest[point.call.case_id] = fullest
-            alive = point.alive
+            alive, size = after, point.size("L1")
 
     def beside(self, planned: PlannedJob) -> PlannedJob:
         """Return a case that runs beside the tensors of a model, with a note about them."""

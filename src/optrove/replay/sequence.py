@@ -11,7 +11,7 @@ is noticed when these are used.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -32,7 +32,7 @@ from optrove.report.memory import recorded_flow
 from optrove.trove.capsules import capsules_of, local_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from optrove.model.case import Case
     from optrove.model.flow import Flow
@@ -316,7 +316,7 @@ def run_sequence(
     setup: WorkerSetup,
     *,
     command: Sequence[str] = COMMAND,
-) -> Iterator[Attempt]:
+) -> Generator[Attempt, None, None]:
     """Execute all calls in one new process, and yield an Attempt at each in their order.
 
     After a call that does not return, the others are NOT_RUN, unless the recorded one had raised,
@@ -365,13 +365,7 @@ class ReplayedSequence:
     @property
     def failure(self) -> tuple[SequenceCall, Attempt] | None:
         """The first call that failed, with its Attempt; None if none did."""
-        harmless = (Outcome.PASSED, Outcome.NOT_RUN)
-        found = (
-            pair
-            for pair in self.pairs
-            if pair[1].outcome not in harmless and AS_RECORDED not in pair[1].notes
-        )
-        return next(found, None)
+        return next((pair for pair in self.pairs if _is_failure(pair[1])), None)
 
     @property
     def ran(self) -> bool:
@@ -389,14 +383,10 @@ class ReplayedSequence:
         return self.failure is None and self.same_cases
 
 
-def replay_sequence(
-    sequence: CallSequence,
-    asked: tuple[DeviceKind | None, str | None, str | None],
-    log: Callable[[str], object] = lambda _: None,
-    *,
-    command: Sequence[str] = COMMAND,
-) -> ReplayedSequence:
-    """Execute a sequence on the device that was asked for, as ``group_by_device`` takes it.
+def target_of(
+    sequence: CallSequence, asked: tuple[DeviceKind | None, str | None, str | None]
+) -> TargetDevice:
+    """Return the device of a sequence that was asked for, as ``group_by_device`` takes it.
 
     NotReplayable if its calls need different devices.
     """
@@ -405,8 +395,35 @@ def replay_sequence(
         names = ", ".join(map(str, groups))
         raise NotReplayable(f"the calls need several devices at once: {names}; choose fewer calls")
     (target,) = groups
+    return target
+
+
+def _is_failure(attempt: Attempt) -> bool:
+    harmless = (Outcome.PASSED, Outcome.NOT_RUN)
+    return attempt.outcome not in harmless and AS_RECORDED not in attempt.notes
+
+
+def replay_sequence(
+    sequence: CallSequence,
+    asked: tuple[DeviceKind | None, str | None, str | None],
+    log: Callable[[str], object] = lambda _: None,
+    *,
+    to_failure: bool = False,
+    command: Sequence[str] = COMMAND,
+) -> ReplayedSequence:
+    """Execute a sequence on the device that was asked for; NotReplayable as for ``target_of``.
+
+    With ``to_failure``, it ends with the first call that fails.
+    """
+    target = target_of(sequence, asked)
     reason = "" if target.reason is None else f": {target.reason}"
     log(f"on {target}{reason}")
     setup = WorkerSetup(sequence.run.id, target.device_kind, target.board)
-    attempts = tuple(run_sequence(sequence, target, setup, command=command))
-    return ReplayedSequence(sequence, target, attempts)
+    attempts: list[Attempt] = []
+    with closing(run_sequence(sequence, target, setup, command=command)) as running:
+        for attempt in running:
+            attempts.append(attempt)
+            if to_failure and _is_failure(attempt):
+                break
+    executed = replace(sequence, calls=sequence.calls[: len(attempts)])
+    return ReplayedSequence(executed, target, tuple(attempts))

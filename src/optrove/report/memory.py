@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import NotFound
 from optrove.model.memory import memory_points
 from optrove.report.describe import call_line
-from optrove.report.document import Column, Paragraph, Section, table
-from optrove.report.wording import plural
+from optrove.report.document import Column, Paragraph, Picture, Section, table
+from optrove.report.wording import clipped, plural
 from optrove.serializer.described import case_of
 from optrove.trove.query import run_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from optrove.model.case import Case
     from optrove.model.flow import Flow
@@ -29,7 +30,15 @@ NO_FLOW: Final = (
     "run {run} was recorded without the flow of tensors, so that it is unknown which output became "
     "which input; trace it again with --flow"
 )
+NO_TENSORS: Final = "no tensor of this run was in a memory of a device"
 _MAX_ROWS: Final = 40
+_MAX_BARS: Final = 400
+_SVG_WIDTH: Final = 1000
+_SVG_HEIGHT: Final = 160
+_SVG_TEXT: Final = 18
+_MAX_OP_CHARS: Final = 80
+_FILL: Final = "#3d84c6"
+_PEAK_FILL: Final = "#c0605f"
 _MAX_TENSORS: Final = 20
 _WIDTH: Final = 30
 _TENSORS: Final = (
@@ -70,37 +79,46 @@ def recorded_flow(reader: TroveReader, name: str) -> RecordedFlow:
 
 @dataclass(frozen=True, slots=True)
 class RunMemory:
-    """The memory of one process of a run after each of its outermost calls."""
+    """The memory of one process of a run after each of its outermost calls.
+
+    ``peaks`` has, by memory, the call after which it is fullest, and the tensors in it then.
+    """
 
     run_id: str
     process: int
     points: tuple[MemoryPoint, ...]
+    peaks: Mapping[str, MemoryPeak]
 
-    @property
-    def memories(self) -> list[str]:
-        """The names of all memories."""
-        found = {each.memory for point in self.points for each in point.alive}
-        return sorted(found, key=lambda name: (name != "L1", name))
 
-    def peak(self, memory: str) -> MemoryPoint:
-        """Return the call after which a memory is fullest."""
-        return max(self.points, key=lambda point: point.size(memory))
+@dataclass(frozen=True, slots=True)
+class MemoryPeak:
+    """The call after which a memory is fullest, and the tensors in it, the largest first."""
+
+    point: MemoryPoint
+    size: int
+    tensors: tuple[AliveTensor, ...]
 
 
 def run_memory(reader: TroveReader, name: str) -> RunMemory:
     """Return the memory of a run; NotFound if its flow was not recorded."""
     found = recorded_flow(reader, name)
-    points = tuple(memory_points(found.flow, found.calls, found.cases))
-    return RunMemory(found.run_id, found.process, points)
+    points, peaks = [], dict[str, MemoryPeak]()
+    for point, alive in memory_points(found.flow, found.calls, found.cases):
+        points.append(point)
+        for memory, size in point.sizes.items():
+            if memory not in peaks or size > peaks[memory].size:
+                own = sorted((e for e in alive if e.memory == memory), key=lambda e: -e.size)
+                peaks[memory] = MemoryPeak(point, size, tuple(own))
+    ordered = dict(sorted(peaks.items(), key=lambda item: (item[0] != "L1", item[0])))
+    return RunMemory(found.run_id, found.process, tuple(points), ordered)
 
 
 def memory_document(memory: RunMemory) -> Iterator[Node]:
     """Yield a curve per memory over the calls, and the tensors at its peak."""
-    names = memory.memories
+    names, peaks = list(memory.peaks), memory.peaks
     if not names:
-        yield Paragraph("no tensor of this run was in a memory of a device")
+        yield Paragraph(NO_TENSORS)
         return
-    peaks = {name: memory.peak(name).size(name) for name in names}
     columns = (
         Column("call", right=True),
         Column("op", flexible=True),
@@ -112,7 +130,7 @@ def memory_document(memory: RunMemory) -> Iterator[Node]:
         bars = [
             cell
             for name in names
-            for cell in (f"{point.size(name):,}", _bar(point.size(name), peaks[name]))
+            for cell in (f"{point.size(name):,}", _bar(point.size(name), peaks[name].size))
         ]
         rows.append((str(point.call.op_index), point.op, *bars, call_line(point.call)))
     yield table(columns, rows)
@@ -120,15 +138,58 @@ def memory_document(memory: RunMemory) -> Iterator[Node]:
     calls = plural(len(memory.points), "call")
     more = f"; {left:,} calls without a new peak are in --json" if left > 0 else ""
     yield Paragraph(f"bytes on each chip after {calls}{more}")
-    for name in names:
-        point = memory.peak(name)
-        alive = [each for each in point.alive if each.memory == name]
-        title = f"{name} at its peak, after call {point.call.op_index} of {point.op}"
-        yield Section(f"{title}: {peaks[name]:,} bytes", tuple(_tensor_table(alive)))
+    for name, peak in peaks.items():
+        yield Section(_peak_title(name, peak), tuple(_tensor_table(peak.tensors)))
 
 
-def _tensor_table(alive: Sequence[AliveTensor]) -> Iterator[Node]:
-    largest = sorted(alive, key=lambda each: -each.size)
+def memory_section(memory: RunMemory) -> Section:
+    """Return the memory of a run with a picture per memory, for HTML."""
+    parts: list[Node] = [] if memory.peaks else [Paragraph(NO_TENSORS)]
+    for name, peak in memory.peaks.items():
+        picture = Picture(f"{name} over the calls", memory_svg(memory, name))
+        parts.append(Section(_peak_title(name, peak), (picture, *_tensor_table(peak.tensors))))
+    return Section("Memory", tuple(parts), name="memory")
+
+
+def _peak_title(name: str, peak: MemoryPeak) -> str:
+    where = f"after call {peak.point.call.op_index} of {peak.point.op}"
+    return f"{name} at its peak, {where}: {peak.size:,} bytes"
+
+
+def memory_svg(memory: RunMemory, name: str) -> str:
+    """Return a bar for each call, or for the fullest of a few, with the bytes of a memory."""
+    peak = memory.peaks[name]
+    points = memory.points
+    step = max(1, -(-len(points) // _MAX_BARS))
+    groups = [points[begin : begin + step] for begin in range(0, len(points), step)]
+    width = _SVG_WIDTH / len(groups)
+    size = f'viewBox="0 0 {_SVG_WIDTH} {_SVG_HEIGHT + _SVG_TEXT}"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" class="memory" {size}>',
+        f"<title>{escape(name)} over the calls</title>",
+    ]
+    for place, group in enumerate(groups):
+        point = max(group, key=lambda each: each.size(name))
+        used = point.size(name)
+        height = _SVG_HEIGHT * used / peak.size if peak.size else 0
+        fill = _PEAK_FILL if point is peak.point else _FILL
+        line = call_line(point.call)
+        op = clipped(point.op, _MAX_OP_CHARS)
+        about = f"call {point.call.op_index}, {op}: {used:,} bytes{line and f', {line}'}"
+        parts.append(
+            f'<rect fill="{fill}" x="{place * width:.2f}" y="{_SVG_HEIGHT - height:.2f}" '
+            f'width="{width:.2f}" height="{height:.2f}"><title>{escape(about)}</title></rect>'
+        )
+    ends = ((0, "start", points[0]), (_SVG_WIDTH, "end", points[-1]))
+    parts += [
+        f'<text fill="currentColor" font-size="11" text-anchor="{anchor}" x="{x}" '
+        f'y="{_SVG_HEIGHT + _SVG_TEXT - 4}">call {point.call.op_index}</text>'
+        for x, anchor, point in ends
+    ]
+    return "".join((*parts, "</svg>"))
+
+
+def _tensor_table(largest: Sequence[AliveTensor]) -> Iterator[Node]:
     yield table(_TENSORS, (_tensor_row(each) for each in largest[:_MAX_TENSORS]))
     if len(largest) > _MAX_TENSORS:
         yield Paragraph(f"{len(largest) - _MAX_TENSORS:,} smaller tensors are in --json")
@@ -149,7 +210,7 @@ def _chosen(memory: RunMemory, names: Sequence[str]) -> list[MemoryPoint]:
     """Return some calls, evenly, and all peaks among them."""
     points = memory.points
     step = max(1, -(-len(points) // _MAX_ROWS))
-    wanted = {0, len(points) - 1} | {points.index(memory.peak(name)) for name in names}
+    wanted = {0, len(points) - 1} | {points.index(each.point) for each in memory.peaks.values()}
     for begin in range(0, len(points), step):
         part = range(begin, min(begin + step, len(points)))
         wanted.add(max(part, key=lambda at: points[at].size(names[0])))
@@ -162,7 +223,6 @@ def _bar(size: int, peak: int) -> str:
 
 def memory_data(memory: RunMemory) -> dict[str, Json]:
     """Return the memory of a run; ``docs/command-line.md`` describes the keys."""
-    names = memory.memories
     return {
         "run": memory.run_id,
         "process": memory.process,
@@ -171,20 +231,19 @@ def memory_data(memory: RunMemory) -> dict[str, Json]:
                 "call": point.call.op_index,
                 "op": point.op,
                 **_site(point.call),
-                "bytes": {name: point.size(name) for name in names},
-                "tensors": len(point.alive),
+                "bytes": {name: point.size(name) for name in memory.peaks},
+                "tensors": point.tensors,
             }
             for point in memory.points
         ],
-        "peaks": {name: _peak_data(memory.peak(name), name) for name in names},
+        "peaks": {name: _peak_data(peak) for name, peak in memory.peaks.items()},
     }
 
 
-def _peak_data(point: MemoryPoint, name: str) -> dict[str, Json]:
-    alive = sorted((each for each in point.alive if each.memory == name), key=lambda e: -e.size)
+def _peak_data(peak: MemoryPeak) -> dict[str, Json]:
     return {
-        "call": point.call.op_index,
-        "bytes": point.size(name),
+        "call": peak.point.call.op_index,
+        "bytes": peak.size,
         "tensors": [
             {
                 "tensor": each.number,
@@ -195,7 +254,7 @@ def _peak_data(point: MemoryPoint, name: str) -> dict[str, Json]:
                 "call": each.call.op_index,
                 **_site(each.call),
             }
-            for each in alive
+            for each in peak.tensors
         ],
     }
 

@@ -55,6 +55,7 @@ from optrove.report.document import (
 from optrove.report.draw_html import draw_html
 from optrove.report.draw_text import draw_text
 from optrove.report.listings import source_text
+from optrove.report.memory import memory_section, run_memory
 from optrove.report.releases import compare_with, release_document
 from optrove.report.results import (
     EXECUTED,
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from optrove.model.trove import OpRow, RunRow
     from optrove.report.attempts import Cause
     from optrove.report.document import Node, Row, Table
+    from optrove.report.memory import RunMemory
     from optrove.report.releases import ReleaseComparison
     from optrove.report.results import RunResults, Summary
     from optrove.trove.opening import Recovered
@@ -155,11 +157,15 @@ _TRACED_OPS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TracedRun:
-    """A run in which models called ops: its totals, its ops with most calls first, its tests."""
+    """A run in which models called ops: its totals, its ops with most calls first, its tests.
+
+    ``memory`` is None if the flow of its tensors was not recorded.
+    """
 
     row: RunRow
     ops: tuple[OpRow, ...]
     tests: tuple[TestResult, ...] = ()
+    memory: RunMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +219,12 @@ def traced_in(reader: TroveReader, run: Run) -> TracedRun:
         (row,) = reader.runs(run.id)
         ops = reader.ops(Query(run_id=run.id, data_movement=True))
         tests = tuple(reader.tests(run.id))
+        memory = run_memory(reader, run.id) if reader.flows(run.id) else None
     if not ops and not tests:
         raise NotFound(
             f"nothing was called in run {run.id[:SHORT_ID]}; list the runs with: optrove runs"
         )
-    return TracedRun(row, ops, tests)
+    return TracedRun(row, ops, tests, memory)
 
 
 def results_report(
@@ -387,7 +394,7 @@ def _pictures(case: Case, left: int) -> Iterator[Picture]:
                 continue
             count += 1
             left -= len(svg)
-            yield Picture(path, svg)
+            yield Picture(f"{path} on the cores", svg)
 
 
 def _charts(*charts: Chart | None) -> Iterator[Section]:
@@ -493,6 +500,7 @@ def traced_report(found: TracedRun) -> Document:
             *_charts(pcc_chart(each for test in found.tests for each in test.metrics)),
             *((Section("Tests", (_tests(found.tests),), name="tests"),) if found.tests else ()),
             Section("Ops", (_traced_ops(found),), name="ops"),
+            *(() if found.memory is None else (memory_section(found.memory),)),
             _environment(run),
         ),
     )

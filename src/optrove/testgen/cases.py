@@ -9,7 +9,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import takewhile
 from math import prod
@@ -35,6 +35,7 @@ from optrove.testgen.expressions import expression_of, flat
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from optrove.frameworks.kept_tensors import KeptTensor
     from optrove.model.case import Case
 
 
@@ -54,10 +55,14 @@ class DrawnValues(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """The values of an argument's tensors; whole numbers are below a bound."""
+    """The values of an argument's tensors; whole numbers are below a bound.
+
+    ``kept`` are the recorded values of some tensors, by their identity.
+    """
 
     numbers: DrawnValues = DrawnValues.NORMAL
     below: int = 0
+    kept: Mapping[int, KeptTensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,8 @@ class RecordedCase:
     ``places`` are the arguments that are passed by position, in order; ``roles`` the names of the
     parameters that take arguments of which only the position was recorded. ``outputs`` is None if
     they were not recorded. ``notes`` say which arguments were supplied, ``board`` is the name of a
-    mock board for the call, ``file`` the path to an argument that names a file.
+    mock board for the call, ``file`` the path to an argument that names a file. ``kept`` are the
+    recorded values of its tensors, by identity, which are those of the call ``kept_from``.
     """
 
     case_id: str
@@ -81,6 +87,12 @@ class RecordedCase:
     notes: tuple[str, ...] = ()
     board: str | None = None
     file: str | None = None
+    kept: Mapping[int, KeptTensor] = field(default_factory=dict)
+    kept_from: int | None = None
+
+    def filling(self, name: str) -> Filling:
+        """Return the values of the tensors of an argument."""
+        return replace(self.fillings.get(name, Filling()), kept=self.kept)
 
     @property
     def output_specs(self) -> list[TensorSpec]:

@@ -63,6 +63,7 @@ from optrove.testgen.expressions import (
 from optrove.testgen.torch_files import (
     check_torch,
     is_torch_op,
+    kept_reader,
     torch_file,
     torch_file_name,
 )
@@ -70,6 +71,7 @@ from optrove.testgen.torch_files import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from optrove.frameworks.kept_tensors import KeptTensor
     from optrove.model.records import DeviceParameters
     from optrove.model.values import MeshPlacement, Tile
     from optrove.testgen.cases import Argument, RecordedCase
@@ -101,7 +103,10 @@ class UntestableCase:
 
 @dataclass(frozen=True, slots=True)
 class TestFile:
-    """A generated file: its name, its text, the number of its cases, and a mock board for them."""
+    """A generated file: its name, its text, the number of its cases, and a mock board for them.
+
+    ``values`` are recorded tensors that it reads from the file beside it.
+    """
 
     __test__ = False  # not a test, in spite of its name
 
@@ -110,6 +115,7 @@ class TestFile:
     text: str
     cases: int
     board: str | None = None
+    values: tuple[KeptTensor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +148,7 @@ def generate(cases: Iterable[RecordedCase], *, standalone: bool = False) -> Gene
             _tests_text(groups, [each for each in left_out if each.op == groups[0].op]),
             sum(len(group.cases) for group in groups),
             _board(groups),
+            kept_values(each for group in groups for each in group.cases),
         )
         for name, groups in zip(_file_names(by_file.values()), by_file.values(), strict=True)
     ]
@@ -154,9 +161,20 @@ def _torch_files(cases: Iterable[RecordedCase], *, standalone: bool) -> list[Tes
     for each in cases:
         groups[each.case.op, each.case_id if standalone else None].append(each)
     return [
-        TestFile(torch_file_name(op, case_id), op, torch_file(found, MARK), len(found))
+        TestFile(
+            torch_file_name(op, case_id),
+            op,
+            torch_file(found, MARK),
+            len(found),
+            values=kept_values(found),
+        )
         for (op, case_id), found in groups.items()
     ]
+
+
+def kept_values(cases: Iterable[RecordedCase]) -> tuple[KeptTensor, ...]:
+    """Return the recorded tensors of cases, each distinct one once."""
+    return tuple({kept.name: kept for each in cases for kept in each.kept.values()}.values())
 
 
 def _fault(recorded: RecordedCase) -> UntestableCase | None:
@@ -240,26 +258,37 @@ def _tests_text(groups: Sequence[GroupedCases], left_out: Iterable[UntestableCas
     device = parts.device(
         first.chips, note, open_lines(first.device, "opened"), close_lines(first.device, "opened")
     )
-    count = sum(len(group.cases) for group in groups)
-    counted = [each.calls for group in groups for each in group.cases if each.calls is not None]
-    calls = f", {sum(counted):,} calls" if counted else ""
+    cases = [each for group in groups for each in group.cases]
+    calls = _calls(cases)
     about = (
-        f"{MARK} {plural(count, 'case')}{calls}, most called first. Needs ttnn and torch only. "
+        f"{MARK} {plural(len(cases), 'case')}{calls}, most called first. Needs ttnn and torch "
+        f"only. {values_text(cases)}"
         "Where the device computes, numbers are compared with ttnn's golden functions; a mock one "
         "only checks calls, and a warning says so."
     )
-    notes = sorted({note for group in groups for each in group.cases for note in each.notes})
-    crashing = any(_is_crashing(each) for group in groups for each in group.cases)
+    notes = sorted({note for each in cases for note in each.notes})
+    crashing = any(map(_is_crashing, cases))
     return _file(
         groups,
         [f"Test {first.op} as models call it.", about, *notes],
         [
-            parts.imports(pytest=True),
+            parts.imports(pytest=True, kept=bool(kept_values(cases))),
             parts.settings(_PCC, first.chips, crashing),
             writer.constants.text,
         ],
         [*tests, _left_out_comment(left_out), device, _refusal(groups), parts.fixtures()],
     )
+
+
+def _calls(cases: Iterable[RecordedCase]) -> str:
+    """Return how often different cases were called; empty if that is unknown."""
+    counted = {each.case_id: each.calls for each in cases if each.calls is not None}
+    return f", {sum(counted.values()):,} calls" if counted else ""
+
+
+def values_text(cases: Iterable[RecordedCase]) -> str:
+    """Return a sentence about the values of inputs, if some were recorded."""
+    return "Recorded values are in the file beside it. " if kept_values(cases) else ""
 
 
 def _standalone_file(group: GroupedCases) -> TestFile:
@@ -279,19 +308,24 @@ def _standalone_file(group: GroupedCases) -> TestFile:
     calls = "" if only.calls is None else f", {plural(only.calls, 'call')}"
     about = (
         f"{MARK} Case {only.case_id[:SHORT_ID]}{calls}. Run it with python or pytest; it needs "
-        "ttnn and torch only. Where the device computes, numbers are compared with ttnn's golden "
-        "function."
+        f"ttnn and torch only. {values_text([only])}Where the device computes, numbers are "
+        f"compared with ttnn's golden function."
     )
     supplied = [f"Not recorded, and supplied: {each}." for each in group.supplied]
     text = _file(
         [group],
         [f"Reproduce a recorded call of {group.op}.", about, *supplied, *only.notes],
-        [parts.imports(pytest=False), f"PCC = {_PCC}", writer.constants.text],
+        [
+            parts.imports(pytest=False, kept=bool(only.kept)),
+            f"PCC = {_PCC}",
+            writer.constants.text,
+        ],
         [test, _refusal([group])],
         parts.main(name),
     )
-    file = f"test_{_stem(group.op)}_{only.case_id[:_CASE]}.py"
-    return TestFile(file, group.op, text, 1, _board([group]))
+    values = "" if only.kept_from is None else f"_call_{only.kept_from}"
+    file = f"test_{_stem(group.op)}_{only.case_id[:_CASE]}{values}.py"
+    return TestFile(file, group.op, text, 1, _board([group]), kept_values([only]))
 
 
 def _refusal(groups: Sequence[GroupedCases]) -> str:
@@ -317,12 +351,14 @@ def _file(
         "\n\n".join(filter(None, (text.strip() for text in statements))),
         parts.spec(used),
         *functions,
+        *(kept_reader(shaped=True) if used.kept else ()),
         *tests,
         parts.making(used),
         parts.cores() if used.all_cores else "",
         parts.computing(),
         parts.walking(used),
         parts.checking(used),
+        parts.comparing(),
         end,
     ]
     body = "\n\n\n".join(block.strip() for block in blocks if block)
@@ -345,13 +381,14 @@ class UsedParts:
     all_cores: bool
     talking: bool
     values: frozenset[DrawnValues]
+    kept: bool = False
 
     @classmethod
     def by(cls, groups: Sequence[GroupedCases]) -> UsedParts:
         """Return the parts that the tests of groups need."""
         cases = [each for group in groups for each in group.cases]
         specs = [
-            (part, each.fillings.get(name, Filling()))
+            (part, each.filling(name))
             for each in cases
             for name, part in each.case.parts()
             if isinstance(part, TensorSpec)
@@ -376,6 +413,7 @@ class UsedParts:
             ),
             talking=any(map(_is_talking, groups)),
             values=frozenset(filling_of(*each).numbers for each in specs),
+            kept=any(each.kept for each in cases),
         )
 
 
@@ -571,7 +609,7 @@ class CaseWriter:
         value, path = dict(recorded.case.arguments)[name], f"$.arguments{key_step(name)}"
         if isinstance(value, Struct):
             return self.constants.use(value, path)
-        return self._value(value, recorded.fillings.get(name, Filling()), path)
+        return self._value(value, recorded.filling(name), path)
 
     def output(self, recorded: RecordedCase) -> Expression:
         """Return the specs of the recorded outputs; None if they are unknown."""
@@ -610,7 +648,10 @@ class CaseWriter:
             case _:
                 raise NotExpressible(path, "an array of numpy")
         filled = Filling() if filling is None else filling_of(spec, filling)
-        if filled.numbers in (DrawnValues.WHOLE, DrawnValues.DISTINCT):
+        kept = filled.kept.get(spec.identity)
+        if kept is not None:
+            items.append(f"values=kept({quoted(kept.name)})")
+        elif filled.numbers in (DrawnValues.WHOLE, DrawnValues.DISTINCT):
             items.append(f"values={filled.numbers.value}({filled.below})")
         elif filled.numbers is not DrawnValues.NORMAL:
             items.append(f"values={filled.numbers.value}")
@@ -672,6 +713,8 @@ def _is_crashing(recorded: RecordedCase) -> bool:
 
 def filling_of(spec: TensorSpec, filling: Filling) -> Filling:
     """Return the values of a tensor: integers are never drawn from a normal distribution."""
+    if spec.identity in filling.kept:
+        return replace(filling, numbers=DrawnValues.NORMAL)
     if filling.numbers is DrawnValues.NORMAL and INTEGER.search(spec.dtype):
         return Filling(DrawnValues.WHOLE, _UNKNOWN_BOUND)
     return filling
@@ -741,6 +784,8 @@ def _facts(recorded: RecordedCase, arguments: Iterable[Argument]) -> dict[tuple[
     values = dict(recorded.case.arguments)
     tensors: dict[tuple[str, str], str] = {}
     others: dict[tuple[str, str], str] = {}
+    if recorded.kept_from is not None:
+        others["call", "number"] = f"call_{recorded.kept_from}"
     for argument in arguments:
         value = values[argument.name]
         specs = list(tensors_in(value))

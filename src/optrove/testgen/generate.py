@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import platform
 import shlex
 from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
 from optrove.errors import NotReplayable, UnusableResults
 from optrove.frameworks.input_values import way_to_draw
-from optrove.frameworks.kept_tensors import save_tensors
+from optrove.frameworks.installed import version_of
+from optrove.frameworks.kept_tensors import kept_tensor, save_tensors
 from optrove.frameworks.ttnn.board.table import BOARDS
 from optrove.frameworks.ttnn.execute.files import place_of_file
 from optrove.frameworks.ttnn.execute.invoking import CallNames
+from optrove.model.records import DeviceKind
 from optrove.model.values import tensors_in
+from optrove.replay.capsules import FROM_SEED
 from optrove.replay.device_choice import device_parameters
 from optrove.replay.planning import planned_cases
+from optrove.report.attempts import UNSAID, VERDICTS
 from optrove.report.document import Command, Item, Items, Paragraph, Section
 from optrove.report.wording import SHORT_ID, plural
 from optrove.serializer.hashes import placement_hash
@@ -24,37 +32,66 @@ from optrove.testgen.cases import DrawnValues, Filling, RecordedCase
 from optrove.testgen.files import INTEGER, MARK, generate
 from optrove.testgen.torch_files import is_torch_op
 from optrove.trove.query import select
+from optrove.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from optrove.frameworks.kept_tensors import KeptTensor
+    from optrove.model.capsules import Capsule
     from optrove.model.case import Case
+    from optrove.model.records import Attempt
+    from optrove.replay.device_choice import TargetDevice
     from optrove.replay.planning import PlannedJob
     from optrove.report.document import Node
     from optrove.testgen.files import GeneratedFiles, UntestableCase
     from optrove.testgen.sequence_files import SequenceProgram
+    from optrove.testgen.shrink import Shrunk
     from optrove.trove.query import CaseFilters
     from optrove.trove.reader import TroveReader
 
 _DEFAULT_AXES: Final = {"ROW": "wormhole_b0", "COL": "blackhole"}
 _ANY_BOARD: Final = "n300"
 _MAX_NAMED: Final = 3
+_MARKED_BYTES: Final = 4096
+"""A generated file has its mark within these bytes."""
+
+ENVIRONMENT: Final = "environment.txt"
+"""The file of a zip that says how its reproducer fails, and with which software."""
+
 # Plugins such as anyio otherwise keep the parameters of tests, and nanobind reports leaks.
 _WITHOUT_LEAKS: Final = "--assert=plain "
 
 
-def tests_of(
+def cases_to_test(
     reader: TroveReader, names: Iterable[str], asked: CaseFilters, limit: int | None
-) -> list[RecordedCase]:
+) -> list[PlannedJob]:
     """Return the cases that names of ops or cases mean, each once."""
-    found: dict[str, RecordedCase] = {}
-    call_names = CallNames()
+    found: dict[str, PlannedJob] = {}
     for name in names:
         for answer in select(reader, replace(asked, name=name)):
             for planned in islice(planned_cases(reader, answer.query), limit):
-                found.setdefault(planned.case_id, recorded_case(planned, call_names))
+                found.setdefault(planned.case_id, planned)
     return list(found.values())
+
+
+def recorded_cases(cases: Iterable[PlannedJob]) -> Iterator[RecordedCase]:
+    """Yield cases with everything that a generated test needs; each capsule is a case."""
+    names = CallNames()
+    for planned in cases:
+        recorded = recorded_case(planned, names)
+        if FROM_SEED in planned.notes:
+            note = f"Case {planned.case_id[:SHORT_ID]} has no capsule; its values are random."
+            recorded = replace(recorded, notes=(*recorded.notes, note))
+        for capsule in planned.job.capsules or (None,):
+            yield recorded if capsule is None else _with_values(recorded, capsule)
+
+
+def _with_values(recorded: RecordedCase, capsule: Capsule) -> RecordedCase:
+    of_torch = is_torch_op(recorded.case.op)
+    every = ((s, kept_tensor([capsule], s, as_storage=of_torch)) for s in recorded.case.tensors())
+    kept = {spec.identity: each for spec, each in every if each is not None}
+    return replace(recorded, kept=kept, kept_from=capsule.op_index)
 
 
 def write_tests(
@@ -74,43 +111,124 @@ def write_tests(
             f"no test can be written for {many}{case}: {first.path}: {first.reason}"
         )
     for file in generated.files:
-        _check_replaceable(directory / file.name)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for file in generated.files:
-            (directory / file.name).write_text(file.text, encoding="utf-8")
-    except OSError as error:
-        raise UnusableResults(
-            f"no tests can be written to {directory}: {error}; give another directory with -o"
-        ) from error
+        _check_replaceable(directory / file.name, file.values)
+    for file in generated.files:
+        _write(directory / file.name, file.text, file.values)
     return generated
 
 
-def _check_replaceable(path: Path) -> None:
-    """Raise UnusableResults for an existing file that testgen did not generate."""
+def values_beside(path: Path) -> Path:
+    """Return the file with the recorded values of a generated one."""
+    return path.with_suffix(".safetensors")
+
+
+def _check_replaceable(path: Path, values: Sequence[KeptTensor]) -> None:
+    """Raise UnusableResults for existing files that testgen did not generate."""
+    for each in (path, values_beside(path)) if values else (path,):
+        try:
+            with each.open("rb") as stream:
+                beginning = stream.read(_MARKED_BYTES)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise UnusableResults(f"{each} cannot be replaced: {error}; give another -o") from error
+        if MARK.encode() not in beginning:
+            raise UnusableResults(
+                f"{each} exists and was not made by optrove testgen; "
+                f"move it away, or give another directory with -o"
+            )
+
+
+def _write(path: Path, text: str, values: Sequence[KeptTensor]) -> list[Path]:
+    """Write a generated file, and its values beside it."""
+    files = [path]
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        if values:
+            save_tensors(values, values_beside(path), MARK)
+            files.append(values_beside(path))
     except OSError as error:
-        raise UnusableResults(f"{path} cannot be replaced: {error}; give another -o") from error
-    if MARK not in text:
-        raise UnusableResults(
-            f"{path} exists and was not made by optrove testgen; "
-            f"move it away, or give another directory with -o"
-        )
+        raise UnusableResults(f"{path} cannot be written: {error}; give another -o") from error
+    return files
 
 
-def write_reproducer(planned: PlannedJob, case: Case, directory: Path, board: str | None) -> Path:
-    """Write the standalone file of a case that was derived from a recorded one; return its path.
+def write_reproducer(
+    planned: PlannedJob, shrunk: Shrunk, directory: Path, board: str | None
+) -> list[Path]:
+    """Write the standalone file of a shrunk case; return the paths of it and of its values.
 
     ``board`` is the mock board on which it fails, if any.
     """
-    job = replace(planned.job, case=case, outputs=None)
+    case = shrunk.case
+    job = replace(planned.job, case=case, outputs=None, capsules=shrunk.capsules)
     derived = replace(planned, job=job, case_id=placement_hash(case), calls=None)
-    recorded = recorded_case(derived, CallNames())
+    (recorded,) = recorded_cases([derived])
     failing = replace(recorded, board=board or recorded.board)
-    return directory / write_tests([failing], directory, standalone=True).files[0].name
+    (file,) = write_tests([failing], directory, standalone=True).files
+    path = directory / file.name
+    return [path, values_beside(path)] if file.values else [path]
+
+
+def write_zip(path: Path, write: Callable[[Path], tuple[list[Path], list[str]]]) -> None:
+    """Write a reproducer, its values and a text about its environment as one zip.
+
+    ``write`` writes files to a directory, and returns their paths and lines about them.
+    UnusableResults if the zip cannot be written, or if the file there is another one.
+    """
+    _check_zip(path)
+    with TemporaryDirectory(prefix="optrove-zip-") as made:
+        files, about = write(Path(made))
+        temporary = path.with_name(f".{path.name}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with ZipFile(temporary, "w", ZIP_DEFLATED) as archive:
+                for file in files:
+                    archive.write(file, file.name)
+                archive.writestr(ENVIRONMENT, "\n".join((*about, *_software())) + "\n")
+            temporary.rename(path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise UnusableResults(f"{path} cannot be written: {error}; give another -o") from error
+
+
+def _check_zip(path: Path) -> None:
+    if not path.exists():
+        return
+    try:
+        with ZipFile(path) as archive:
+            ours = MARK in archive.read(ENVIRONMENT).decode("utf-8", "replace")
+    except (OSError, BadZipFile, KeyError):  # it is something else
+        ours = False
+    if not ours:
+        raise UnusableResults(
+            f"{path} exists and was not made by optrove shrink; move it away, or give another -o"
+        )
+
+
+def reproducer_text(op: str, attempt: Attempt, where: TargetDevice, file: str) -> list[str]:
+    """Return lines about a reproducer: how and where it fails, and how to run it."""
+    of_torch = is_torch_op(op)
+    lines = [
+        MARK,
+        "",
+        f"{op}: {VERDICTS[attempt.outcome]} on {where}: {attempt.cause or UNSAID}",
+        f"It needs {'torch' if of_torch else 'ttnn, torch'} and pytest.",
+        "",
+        f"run it with: pytest {file}",
+    ]
+    if where.board is not None and not of_torch:
+        shadow = " --optrove-shadow" if where.device_kind is DeviceKind.SHADOW else ""
+        lines.append(f"without a board: pytest {file} --optrove-board {where.board}{shadow}")
+    return [*lines, ""]
+
+
+def _software() -> Iterator[str]:
+    yield f"optrove {__version__}"
+    yield f"Python {platform.python_version()}"
+    yield platform.platform()
+    for name in ("ttnn", "torch"):
+        yield f"{name} {version_of(name) or 'is not installed'}"
 
 
 def recorded_case(planned: PlannedJob, names: CallNames) -> RecordedCase:
@@ -167,7 +285,8 @@ def tests_document(
     files = generated.files
     for file in files:
         path = directory / file.name
-        yield Paragraph(f"{path}  {plural(file.cases, 'case')} of {file.op}")
+        kept = f", {plural(len(file.values), 'recorded tensor')}" if file.values else ""
+        yield Paragraph(f"{path}  {plural(file.cases, 'case')} of {file.op}{kept}")
     tested = sum(file.cases for file in files)
     yield Paragraph(f"{plural(len(files), 'file')}, {plural(tested, 'case')}")
     yield from _left_out_section(generated.left_out)
@@ -211,7 +330,12 @@ def tests_data(generated: GeneratedFiles, directory: Path) -> dict[str, Any]:
     return {
         "directory": str(directory),
         "files": [
-            {"file": str(directory / file.name), "op": file.op, "cases": file.cases}
+            {
+                "file": str(directory / file.name),
+                "op": file.op,
+                "cases": file.cases,
+                "values": str(values_beside(directory / file.name)) if file.values else None,
+            }
             for file in files
         ],
         "cases": sum(file.cases for file in files),
@@ -224,20 +348,8 @@ def tests_data(generated: GeneratedFiles, directory: Path) -> dict[str, Any]:
 
 def write_program(program: SequenceProgram, path: Path) -> list[Path]:
     """Write a program, and its values beside it; UnusableResults if that is not possible."""
-    _check_replaceable(path)
-    files = [path]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(program.text, encoding="utf-8")
-        if program.values:
-            beside = path.with_suffix(".pt")
-            save_tensors(program.values, beside)
-            files.append(beside)
-    except OSError as error:
-        raise UnusableResults(
-            f"the program cannot be written to {path}: {error}; give another file with -o"
-        ) from error
-    return files
+    _check_replaceable(path, program.values)
+    return _write(path, program.text, program.values)
 
 
 def program_document(

@@ -2,8 +2,11 @@
 
 Each call is a statement, and each tensor a variable, named after the op that returned it or after
 the parameter that takes it; ``del`` stands where the program dropped a tensor. Tensors from outside
-the stretch are made at the beginning: from a capsule, whose values are in a file beside the
-program, or from a seed.
+the stretch are made where a replay makes them: from a capsule, whose values are in a file beside
+the program, or from a seed.
+
+A program that is checked compares the results of each call as a replay does, so that it fails where
+a replay fails.
 """
 
 from __future__ import annotations
@@ -13,13 +16,17 @@ import re
 import textwrap
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotReplayable
-from optrove.frameworks.kept_tensors import KeptValues, whole_tensor
+from optrove.frameworks.kept_tensors import kept_tensor
 from optrove.frameworks.torch.execute import is_composite
+from optrove.frameworks.torch.reference import DATA_DEPENDENT, NOT_UNIQUE, UNINITIALIZED, last_name
+from optrove.frameworks.ttnn.execute.comparing import PASS_THROUGH_OPS
 from optrove.frameworks.ttnn.execute.invoking import CallNames
+from optrove.model.memory import DEALLOCATING
 from optrove.model.values import (
     Handle,
     List,
@@ -37,6 +44,7 @@ from optrove.testgen.cases import DrawnValues, Filling, device_for, grouped, hol
 from optrove.testgen.expressions import (
     SEMAPHORE,
     WIDTH,
+    Bracket,
     NotExpressible,
     call,
     expression_of,
@@ -58,12 +66,15 @@ from optrove.testgen.files import (
     template_parts,
 )
 from optrove.testgen.generate import recorded_case
-from optrove.testgen.torch_files import is_torch_op
+from optrove.testgen.loops import Statement, folded
+from optrove.testgen.torch_files import is_torch_op, kept_reader, template_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from optrove.model.flow import Step
+    from optrove.frameworks.kept_tensors import KeptTensor
+    from optrove.model.capsules import Capsule
+    from optrove.model.flow import Outside, Step
     from optrove.model.values import Value
     from optrove.replay.sequence import CallSequence, SequenceCall
     from optrove.testgen.cases import RecordedCase
@@ -71,33 +82,20 @@ if TYPE_CHECKING:
 
 _INDENT: Final = 4
 _NAME: Final = re.compile(r"\W+")
-_CONVOLUTION: Final = "ttnn.conv2d"
-"""An op whose device has the parts of L1 that some ops need and most do not ask for."""
-
+_PCC: Final = 0.99
 _IMPORTS: Final = """\
+import json
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import torch
-import ttnn
-"""
-_TORCH_IMPORTS: Final = """\
+from functools import cache, partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import torch
 """
-_KEPT: Final = '''
-VALUES = torch.load(Path(__file__).with_suffix(".pt"), weights_only=True)
-
-
-def kept(name: str) -> Callable[[tuple[int, ...]], torch.Tensor]:
-    """Return the recorded values of a tensor, whatever its shape is called."""
-    return lambda shape: VALUES[name].reshape(shape)
-'''
 _MAKING: Final = '''
 def make(spec: Spec, device: ttnn.MeshDevice) -> Any:
     """Return a tensor from outside the calls."""
@@ -126,18 +124,9 @@ def main() -> Any:
     torch.manual_seed(0)
 {opening}
     try:
-        return program(device)
+        return program({arguments})
     finally:
 {closing}
-
-
-def test_sequence() -> None:
-    """Run the program as a test."""
-    main()
-
-
-if __name__ == "__main__":
-    print(main())
 '''
 _TORCH_MAIN: Final = '''
 def main() -> Any:
@@ -145,35 +134,41 @@ def main() -> Any:
     torch.manual_seed(0)
     with torch.{mode}():
         return program()
-
-
+'''
+_END: Final = '''
 def test_sequence() -> None:
     """Run the program as a test."""
     main()
 
 
 if __name__ == "__main__":
-    print(main())
+    result = main()
+    print("all calls returned" if result is None else result)
 '''
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceProgram:
-    """A program of straight code; ``values`` are tensors of torch that it reads, by name."""
+    """A program of straight code; ``values`` are recorded tensors that it reads."""
 
     text: str
     calls: int
-    values: dict[str, Any]
+    values: tuple[KeptTensor, ...]
 
 
-def sequence_program(sequence: CallSequence, title: str) -> SequenceProgram:
-    """Return the program of a sequence; NotReplayable if a call cannot be written in Python."""
+def sequence_program(
+    sequence: CallSequence, title: str, *, checked: bool = False
+) -> SequenceProgram:
+    """Return the program of a sequence; NotReplayable if a call cannot be written in Python.
+
+    With ``checked``, it compares the results of all calls.
+    """
     of_torch = is_torch_op(sequence.calls[0].op)
-    writer = _TorchProgram() if of_torch else _TtnnProgram(sequence)
+    writer = (_TorchProgram if of_torch else _TtnnProgram)(sequence, checked=checked)
     for each in sequence.calls:
         writer.is_at_end = each is sequence.calls[-1]
         _add(writer, each)
-    return SequenceProgram(writer.text(title), len(sequence.calls), writer.values)
+    return SequenceProgram(writer.text(title), len(sequence.calls), tuple(writer.values.values()))
 
 
 def _add(writer: _Program, each: SequenceCall) -> None:
@@ -191,15 +186,17 @@ class _Names:
     """The variables of a program, by the numbers of tensors."""
 
     by_number: dict[int, str] = field(default_factory=dict)
+    every: set[str] = field(default_factory=set)
     _taken: Counter[str] = field(default_factory=Counter)
 
     def new(self, base: str, number: int | None = None) -> str:
         """Return a new name, and give it to a tensor."""
         base = _NAME.sub("_", base).strip("_").lower() or "tensor"
-        if keyword.iskeyword(base) or base in ("device", "make", "kept", "program"):
+        if keyword.iskeyword(base):
             base += "_"
         self._taken[base] += 1
         name = f"{base}_{self._taken[base]}"
+        self.every.add(name)
         if number is not None:
             self.by_number[number] = name
         return name
@@ -208,13 +205,14 @@ class _Names:
 class _Program:
     """The statements of one program, in their order."""
 
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
+    def __init__(self, sequence: CallSequence, *, checked: bool) -> None:
+        self.values: dict[str, KeptTensor] = {}
         self.names = _Names()
-        self.outside: list[str] = []
-        self.lines: list[str] = []
+        self.statements: list[Statement] = []
+        self._lines: list[str] = []
         self.is_at_end = False
-        self._site = ""
+        self.is_checked = checked
+        self._users = _first_users(sequence)
         self._last = ""
 
     def text(self, title: str) -> str:
@@ -225,7 +223,10 @@ class _Program:
         """Append the statements of a call."""
         step = each.planned.job.flow
         assert step is not None  # noqa: S101 - every Job of a sequence has one
-        self._note_site(each)
+        for outside in step.outside:
+            if outside.number not in self.names.by_number:
+                self._make_outside(outside, self._users.get(outside.number, each))
+                self._end_statement("")
         inputs = dict(step.inputs)
         made = self._call(each, inputs)
         self._assign(each, step, made)
@@ -236,22 +237,22 @@ class _Program:
         ]
         if gone:
             self._append(f"del {', '.join(gone)}")
+        self._end_statement(_site(each))
+
+    def _end_statement(self, site: str) -> None:
+        self.statements.append(Statement(site, tuple(self._lines)))
+        self._lines = []
 
     def _call(self, each: SequenceCall, inputs: dict[int, int]) -> Expression:
         """Return the expression of a call."""
         raise NotImplementedError
 
-    def _append(self, line: str) -> None:
-        self.lines.append(line)
+    def _make_outside(self, outside: Outside, user: SequenceCall) -> None:
+        """Append the statement that makes a tensor which ``user`` is the first to use."""
+        raise NotImplementedError
 
-    def _note_site(self, each: SequenceCall) -> None:
-        site = each.call.call_site
-        if site is None:
-            return
-        text = f"# {harmless(site.file.rpartition('/')[2])}:{site.line}"
-        if text != self._site:
-            self._site = text
-            self._append(text)
+    def _append(self, line: str) -> None:
+        self._lines.append(line)
 
     def _assign(self, each: SequenceCall, step: Step, made: Expression) -> None:
         """Append a call whose results go to variables, if later calls or ``del`` need them."""
@@ -291,26 +292,60 @@ class _Program:
         self._append(f"del {whole}")
         self._last = self.names.by_number[next(iter(wanted.values()))]
 
+    def heading(self, title: str, needs: str, supplied: tuple[str, ...]) -> str:
+        """Return the docstring of the file."""
+        values = "from the file beside it" if self.values else "from a seed"
+        checked = (
+            "The results of each call are compared, as far as there is a reference. "
+            if self.is_checked
+            else ""
+        )
+        about = (
+            f"{MARK} Straight code of the recorded calls; it needs {needs} only. Tensors from "
+            f"outside have values {values}. {checked}Run it with python or pytest."
+        )
+        texts = [about, *(f"Not recorded, and supplied: {each}." for each in supplied)]
+        wrapped = ["\n".join(textwrap.wrap(harmless(text), WIDTH - 1)) for text in texts]
+        body = "\n\n".join([harmless(title), *wrapped])
+        return f'"""{body}\n"""\n\n# ruff: noqa'
+
     def body(self) -> str:
         """Return the statements of the function, indented."""
-        returned = [f"return {self._last}"] if self._last and not self._was_deleted() else []
-        lines = [*self.outside, *self.lines, *returned] or ["pass"]
+        every = list(self.statements)
+        if self._last and not self._was_deleted():
+            every.append(Statement("", (f"return {self._last}",)))
+        lines = folded(every, self.names.every) or ["pass"]
         return textwrap.indent("\n".join(lines), " " * _INDENT).replace(
             "\n" + " " * _INDENT + "\n", "\n\n"
         )
 
     def _was_deleted(self) -> bool:
-        last = self.lines[-1] if self.lines else ""
+        last = self.statements[-1].lines[-1] if self.statements else ""
         return last.startswith("del ") and self._last in last.removeprefix("del ").split(", ")
 
-    def keep(self, each: SequenceCall, spec: TensorSpec) -> str | None:
-        """Return the name of the recorded values of a tensor; None if they were not kept."""
-        found = KeptValues(each.planned.job.capsules).parts(spec)
-        if found is None:
-            return None
-        name = f"call_{each.call.op_index}_{len(self.values)}"
-        self.values[name] = whole_tensor(found, spec)
-        return name
+    def keep(
+        self, capsules: Sequence[Capsule], spec: TensorSpec, *, as_storage: bool = False
+    ) -> KeptTensor | None:
+        """Return the recorded values of a tensor; None if they were not kept."""
+        found = kept_tensor(capsules, spec, as_storage=as_storage)
+        if found is not None:
+            self.values[found.name] = found
+        return found
+
+
+def _site(each: SequenceCall) -> str:
+    """Return a comment with the line of the model that made a call; empty if it is unknown."""
+    site = each.call.call_site
+    return "" if site is None else f"# {harmless(site.file.rpartition('/')[2])}:{site.line}"
+
+
+def _first_users(sequence: CallSequence) -> dict[int, SequenceCall]:
+    """Return the first call that takes each tensor."""
+    found: dict[int, SequenceCall] = {}
+    for each in sequence.calls:
+        for _, number in each.step.inputs:
+            found.setdefault(number, each)
+    return found
 
 
 def _paths(outputs: tuple[Value, ...]) -> list[str]:
@@ -336,8 +371,8 @@ def _paths_in(value: Value, path: str) -> Iterator[str]:
 class _TtnnProgram(_Program):
     """A program of ttnn, on one device."""
 
-    def __init__(self, sequence: CallSequence) -> None:
-        super().__init__()
+    def __init__(self, sequence: CallSequence, *, checked: bool) -> None:
+        super().__init__(sequence, checked=checked)
         ops = [each.op for each in sequence.calls]
         jobs = [each.planned.job for each in sequence.calls]
         devices = [job.device for job in jobs if job.device is not None]
@@ -377,7 +412,10 @@ class _TtnnProgram(_Program):
             isinstance(part, Handle) and part.type == SEMAPHORE and part.recipe is None
             for _, part in recorded.case.parts()
         )
-        return call(each.op, *items)
+        if not self.is_checked or each.op in DEALLOCATING:
+            return call(each.op, *items)
+        way = "chain.read" if each.op in PASS_THROUGH_OPS else "chain.call"
+        return call(way, call("partial", each.op, *items))
 
     def _value(
         self,
@@ -414,28 +452,31 @@ class _TtnnProgram(_Program):
         if known is not None:
             return known
         filling, name, path = about
-        made = self._made(spec, each, filling, path)
+        made = self._made(spec, each.planned.job.capsules, filling, path)
         if number is None:
             # A tensor of torch, which is not followed.
             return made
-        variable = self.names.new(name, number)
-        self.outside.append(formatted(prefixed(f"{variable} = ", made)))
-        return variable
+        self._append(formatted(prefixed(f"{self.names.new(name, number)} = ", made)))
+        return self.names.by_number[number]
+
+    def _make_outside(self, outside: Outside, user: SequenceCall) -> None:
+        spec = outside.spec
+        assert isinstance(spec, TensorSpec)  # noqa: S101 - narrows the type
+        filling = self._case(user).fillings.get(outside.argument, Filling())
+        path = f"$.arguments{key_step(outside.argument)}"
+        made = self._made(spec, outside.capsules, filling, path)
+        variable = self.names.new(outside.argument, outside.number)
+        self._append(formatted(prefixed(f"{variable} = ", made)))
 
     def _made(
-        self, spec: TensorSpec, each: SequenceCall, filling: Filling, path: str
+        self, spec: TensorSpec, capsules: Sequence[Capsule], filling: Filling, path: str
     ) -> Expression:
+        kept = self.keep(capsules, spec)
+        if kept is not None:
+            filling = replace(filling, kept={spec.identity: kept})
         self._specs.append((spec, filling))
-        kept = self.keep(each, spec)
-        expression = self._writer.spec(spec, Filling() if kept else filling, path)
-        if kept is not None and not isinstance(expression, str):
-            items = tuple(
-                item
-                for item in expression.items
-                if not (isinstance(item, str) and item.startswith("values="))
-            )
-            expression = replace(expression, items=(*items, f"values=kept({quoted(kept)})"))
-        return call("make", expression, "device")
+        made = call("make", self._writer.spec(spec, filling, path), "device")
+        return call("chain.new", made) if self.is_checked else made
 
     def text(self, title: str) -> str:
         """Return the whole file."""
@@ -451,6 +492,7 @@ class _TtnnProgram(_Program):
             all_cores=self._all_cores,
             talking=False,
             values=frozenset(filling_of(*each).numbers for each in self._specs),
+            kept=bool(self.values),
         )
         drawn = [each for each in DrawnValues if each in used.values - {DrawnValues.NORMAL}]
         functions = [getattr(macros, f"value_{each.value}")() for each in drawn]
@@ -459,30 +501,36 @@ class _TtnnProgram(_Program):
         margin, deep = " " * _INDENT, " " * (2 * _INDENT)
         opening = textwrap.indent("\n".join(open_lines(self._device, "device")), margin)
         closing = textwrap.indent("\n".join(close_lines(self._device, "device")), deep)
+        parameters = "device: ttnn.MeshDevice" + (', chain: "Chain"' if self.is_checked else "")
         program = (
-            "def program(device: ttnn.MeshDevice) -> Any:\n"
+            f"def program({parameters}) -> Any:\n"
             f'{margin}"""Make the recorded calls."""\n{self.body()}'
         )
+        arguments = "device, Chain(device)" if self.is_checked else "device"
+        checking = (macros.chain, macros.computing, partial(macros.walking, used), macros.comparing)
         blocks = [
-            _heading(title, bool(self.values), "ttnn and torch", self._supplied),
-            _IMPORTS.replace("import os\n", "") + (_KEPT if self.values else ""),
+            self.heading(title, "ttnn and torch", self._supplied),
+            _IMPORTS + "import ttnn\n" + (f"\nPCC = {_PCC}\n" if self.is_checked else ""),
             self._writer.constants.text,
             macros.spec(used) if self._specs else "",
             *functions,
+            *(kept_reader(shaped=True) if self.values else ()),
             macros.making(used) if self._specs else "",
             _MAKING.format(plain="" if used.mesh else _PLAIN) if self._specs else "",
             macros.cores() if used.all_cores else "",
             program,
-            _MAIN.format(opening=opening, closing=closing),
+            _MAIN.format(opening=opening, closing=closing, arguments=arguments),
+            *(each() for each in checking if self.is_checked),
+            _END,
         ]
-        return "\n\n\n".join(block.strip("\n") for block in blocks if block) + "\n"
+        return _joined(blocks)
 
 
 class _TorchProgram(_Program):
     """A program of torch's ATen operations."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, sequence: CallSequence, *, checked: bool) -> None:
+        super().__init__(sequence, checked=checked)
         self._needs_grad: dict[str, bool] = {}
         self._composite = False
 
@@ -494,8 +542,11 @@ class _TorchProgram(_Program):
         for name, value in case.arguments:
             item = self._value(value, each, inputs, (name, f"$.arguments{key_step(name)}", lengths))
             by_place = re.fullmatch(r"arg\d+", name)
-            items.append(item if by_place else prefixed(f"{_checked(name)}=", item))
-        return call(each.op, *items)
+            items.append(item if by_place else _named(name, item))
+        incomparable = last_name(case.op) in UNINITIALIZED | NOT_UNIQUE.keys() | DATA_DEPENDENT
+        if not self.is_checked or incomparable:
+            return call(each.op, *items)
+        return call("checked", call("partial", each.op, *items))
 
     def _value(
         self,
@@ -533,61 +584,86 @@ class _TorchProgram(_Program):
         number = inputs.get(spec.identity)
         variable = None if number is None else self.names.by_number.get(number)
         if variable is None:
-            if placement.layout != "strided" or placement.device != "cpu":
-                raise NotExpressible(path, f"a {placement.layout} tensor on {placement.device}")
-            if placement.conjugate or placement.negative:
-                raise NotExpressible(path, "a conjugated or negated tensor from outside")
-            kept = self.keep(each, spec)
-            values = [] if kept is None else [f"VALUES[{quoted(kept)}]"]
-            facts = (spec.shape, spec.dtype, placement.strides, placement.offset)
-            made = call("make", *map(str, facts), str(lengths[spec.storage]), *values)
+            capsules = each.planned.job.capsules
+            made = self._made(spec, capsules, lengths[spec.storage], path)
             variable = self.names.new(name, number)
-            self.outside.append(formatted(prefixed(f"{variable} = ", made)))
+            self._append(formatted(prefixed(f"{variable} = ", made)))
         if self._needs_grad.get(variable, False) is not placement.requires_grad:
             self._needs_grad[variable] = placement.requires_grad
             self._append(f"{variable}.requires_grad_({placement.requires_grad})")
         return variable
 
+    def _make_outside(self, outside: Outside, user: SequenceCall) -> None:
+        spec = outside.spec
+        assert isinstance(spec, TensorSpec)  # noqa: S101 - narrows the type
+        lengths = storage_lengths(dict(user.planned.job.case.arguments))
+        path = f"$.arguments{key_step(outside.argument)}"
+        made = self._made(spec, outside.capsules, lengths[spec.storage], path)
+        variable = self.names.new(outside.argument, outside.number)
+        self._append(formatted(prefixed(f"{variable} = ", made)))
+
+    def _made(
+        self, spec: TensorSpec, capsules: Sequence[Capsule], length: int, path: str
+    ) -> Expression:
+        placement = spec.placement
+        if not isinstance(placement, TorchPlacement) or placement.layout != "strided":
+            raise NotExpressible(path, "a tensor from outside that is not strided")
+        if placement.device != "cpu":
+            raise NotExpressible(path, f"a tensor on {placement.device}")
+        if placement.conjugate or placement.negative:
+            raise NotExpressible(path, "a conjugated or negated tensor from outside")
+        kept = self.keep(capsules, spec, as_storage=True)
+        values = [] if kept is None else [f"recorded_values()[{quoted(kept.name)}]"]
+        facts = (spec.shape, spec.dtype, placement.strides, placement.offset)
+        return call("make", *map(str, facts), str(length), *values)
+
     def text(self, title: str) -> str:
         """Return the whole file."""
         mode = "inference_mode" if self._composite else "no_grad"
-        loading = _KEPT.partition("\n\n\n")[0] if self.values else ""
+        checking = ("torch_comparing", "torch_chain") if self.is_checked else ()
         margin = " " * _INDENT
         blocks = [
-            _heading(title, bool(self.values), "torch", ()),
-            _TORCH_IMPORTS + loading,
+            self.heading(title, "torch", ()),
+            _IMPORTS,
+            *(kept_reader(shaped=False) if self.values else ()),
             _TORCH_MAKING,
             f'def program() -> Any:\n{margin}"""Make the recorded calls."""\n{self.body()}',
             _TORCH_MAIN.format(mode=mode),
+            *map(template_text, checking),
+            _END,
         ]
-        return "\n\n\n".join(block.strip("\n") for block in blocks) + "\n"
+        return _joined(blocks)
 
 
-def _checked(name: str) -> str:
-    if not name.isidentifier() or keyword.iskeyword(name):
+_IMPORTED: Final = re.compile(r"^(?:import (\w+)|from \S+ import ([\w, ]+))\n", re.MULTILINE)
+
+
+def _joined(blocks: Iterable[str]) -> str:
+    """Return a file of these blocks, without the imports that it does not use."""
+    text = "\n\n\n".join(block.strip("\n") for block in blocks if block) + "\n"
+    body = _IMPORTED.sub("", text)
+
+    def used(found: re.Match[str]) -> str:
+        names = (found[1] or found[2]).split(", ")
+        kept = [name for name in names if re.search(rf"\b{name}\b", body)]
+        return found[0].replace(", ".join(names), ", ".join(kept)) if kept else ""
+
+    return _IMPORTED.sub(used, text)
+
+
+def _named(name: str, item: Expression) -> Expression:
+    """Return an argument by name; one that is a word of Python, such as ``from``, in a mapping."""
+    if not name.isidentifier():
         raise NotExpressible("$.arguments", f"{name!a} cannot be the name of an argument in Python")
-    return name
+    if keyword.iskeyword(name):
+        return Bracket(f"**{{{quoted(name)}: ", (item,), "}")
+    return prefixed(f"{name}=", item)
 
 
 def _device_items(kind: Any, index: Any, path: str) -> list[Expression]:
     items = [expression_of(kind, path)]
     written = expression_of(index, path)
     return items if written == "None" else [*items, written]
-
-
-def _heading(title: str, kept: bool, needs: str, supplied: tuple[str, ...]) -> str:  # noqa: FBT001 - of this module
-    values = "from the file beside it" if kept else "from a seed"
-    about = (
-        f"{MARK} Straight code of the recorded calls; it needs {needs} only. Tensors from outside "
-        f"have values {values}. Run it with python or pytest."
-    )
-    texts = [
-        about,
-        *(f"Not recorded, and supplied: {each}." for each in supplied),
-    ]
-    wrapped = ["\n".join(textwrap.wrap(harmless(text), WIDTH - 1)) for text in texts]
-    body = "\n\n".join([harmless(title), *wrapped])
-    return f'"""{body}\n"""\n\n# ruff: noqa'
 
 
 def described(sequence: CallSequence) -> str:

@@ -21,6 +21,7 @@ from math import prod
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.errors import NotReplayable
+from optrove.frameworks.kept_tensors import smaller_capsule
 from optrove.frameworks.ttnn.board.devices import ALONE
 from optrove.model.case import Case, renamed, rewrite
 from optrove.model.causes import without_numbers
@@ -50,6 +51,7 @@ from optrove.serializer.wire import encode
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from optrove.model.capsules import Capsule
     from optrove.replay.device_choice import TargetDevice
     from optrove.replay.planning import PlannedJob
     from optrove.replay.runner import Workers
@@ -296,6 +298,17 @@ def reductions(case: Case) -> list[Reduction]:
     return found
 
 
+def argument_reductions(case: Case) -> list[Reduction]:
+    """Return the reductions that leave the tensors of a case as they are, the boldest first.
+
+    All arguments that may be optional go at once, or single configurations.
+    """
+    optional = [(name, value) for name, value in case.arguments if _is_optional(name, value)]
+    configurations = [name for name, value in optional if isinstance(value, Struct)]
+    several = [_dropping(name for name, _ in optional)] if len(optional) > 1 else []
+    return [*several, *(_dropping([name]) for name in configurations), *_plain_arguments(case)]
+
+
 def _dropping(names: Iterable[str]) -> Reduction:
     gone = frozenset(names)
 
@@ -473,6 +486,7 @@ class Shrunk:
     steps: tuple[str, ...]
     trials: int
     finished: bool
+    capsules: tuple[Capsule, ...] = ()
 
 
 def shrink(
@@ -481,15 +495,37 @@ def shrink(
     limits: Limits,
     log: Log = lambda _: None,
     workers: int | Workers = 1,
+    *,
+    directory: Path | None = None,
 ) -> Shrunk:
     """Return the simplest case that fails like a given one.
 
-    NotReplayable if it does not fail, or not because of the operation.
+    A case with capsules fails with the values of one of them; those of smaller tensors are written
+    to ``directory``. NotReplayable if it does not fail, or not because of the operation.
     """
-    search = _Search(planned, where, limits, workers, log)
+    if planned.job.capsules:
+        planned = _with_failing_values(planned, where, log)
+    search = _Search(planned, where, limits, workers, log, directory)
     first = search.execute([planned.job.case])[planned.job.case]
     _check(planned, first, where)
     return search.run(first)
+
+
+def _with_failing_values(planned: PlannedJob, where: TargetDevice, log: Log) -> PlannedJob:
+    """Return the case with the first capsule with which it does not pass; else with the first."""
+    job = replace(planned.job, device_kind=where.device_kind)
+    jobs = [replace(job, capsules=(each,)) for each in job.capsules]
+    found = jobs[0]
+    # One worker answers in the order of the Jobs.
+    attempts = run_jobs(jobs, board=where.board, workers=1)
+    for each, attempt in zip(jobs, attempts, strict=True):
+        if attempt.outcome is not Outcome.PASSED:
+            found = each
+            break
+    _stop(attempts)
+    (capsule,) = found.capsules
+    log(f"with the values of call {capsule.op_index} of run {capsule.run_id[:SHORT_ID]}")
+    return replace(planned, job=replace(planned.job, capsules=(capsule,)))
 
 
 def _check(planned: PlannedJob, attempt: Attempt, where: TargetDevice) -> None:
@@ -519,6 +555,7 @@ class _Search:
     limits: Limits
     workers: int | Workers
     log: Log
+    directory: Path | None = None
     trials: int = 0
     known: dict[Case, Attempt] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
@@ -538,7 +575,8 @@ class _Search:
             applied, case, attempt = self._together(case, good, wanted)
             steps += [each.words for each in applied]
             self.log(f"{self.trials:,} tried, {len(steps):,} steps: {steps[-1]}")
-        return Shrunk(original, case, attempt, tuple(steps), self.trials, finished)
+        capsules = self._capsules(case) or ()
+        return Shrunk(original, case, attempt, tuple(steps), self.trials, finished, capsules)
 
     def _successful(self, case: Case, wanted: Failure) -> list[tuple[Reduction, Attempt]]:
         """Return the reductions of a case that leave it failing in the same way."""
@@ -577,8 +615,14 @@ class _Search:
         pattern = replace(self.planned.job, device_kind=self.where.device_kind, outputs=None)
         own = self.planned.job.case
         jobs = [
-            replace(pattern, case=case, outputs=self.planned.job.outputs if case == own else None)
+            replace(
+                pattern,
+                case=case,
+                outputs=self.planned.job.outputs if case == own else None,
+                capsules=capsules,
+            )
             for case in by_id.values()
+            if (capsules := self._capsules(case)) is not None
         ]
         if not jobs:
             return found
@@ -588,10 +632,18 @@ class _Search:
             found[by_id[attempt.case_id]] = self.known[by_id[attempt.case_id]] = attempt
             if self._is_late():
                 break
-        close = getattr(attempts, "close", None)
-        if close is not None:
-            close()
+        _stop(attempts)
         return found
+
+    def _capsules(self, case: Case) -> tuple[Capsule, ...] | None:
+        """Return the values of a case, as far as they were kept; None if it cannot have them."""
+        own = self.planned.job
+        if not own.capsules or case == own.case:
+            return own.capsules
+        if self.directory is None:
+            raise ValueError("the values of smaller tensors need a directory")
+        smaller = smaller_capsule(own.capsules[0], own.case, case, self.directory)
+        return None if smaller is None else (smaller,)
 
     def _is_over(self) -> bool:
         return self.trials >= self.limits.trials or self._is_late()
@@ -599,6 +651,13 @@ class _Search:
     def _is_late(self) -> bool:
         seconds = self.limits.seconds
         return seconds is not None and time.monotonic() - self.began > seconds
+
+
+def _stop(attempts: Iterator[Attempt]) -> None:
+    """Let workers end before all Jobs are done."""
+    close = getattr(attempts, "close", None)
+    if close is not None:
+        close()
 
 
 def _applied(case: Case, several: Sequence[Reduction]) -> tuple[Case, list[Reduction]]:
@@ -628,10 +687,12 @@ def shrunk_document(shrunk: Shrunk, file: Path | None) -> Iterator[Node]:
         yield Section(f"{steps} that mattered", paragraphs(shrunk.steps))
     else:
         yield Paragraph("Nothing simpler fails in the same way.")
+    if shrunk.capsules:
+        yield Paragraph(f"with values of call {shrunk.capsules[0].op_index}, as recorded")
     limit = "; a limit was reached, more may be possible (--trials, --timeout)"
     yield Paragraph(f"{plural(shrunk.trials, 'call')} tried{'' if shrunk.finished else limit}")
     if file is None:
-        yield Paragraph("write it as a standalone test: the same command with -o DIR")
+        yield Paragraph("write it as a standalone test: the same command with -o DIR or FILE.zip")
     else:
         yield Paragraph(f"reproducer: {file}")
 
@@ -652,6 +713,7 @@ def shrunk_data(shrunk: Shrunk, file: Path | None) -> dict[str, Json]:
         "shrunk": _case_data(shrunk.case),
         "trials": shrunk.trials,
         "finished": shrunk.finished,
+        "values": "capsule" if shrunk.capsules else "seed",
         "file": None if file is None else str(file),
     }
 

@@ -40,8 +40,12 @@ _INTEGERS: Final = re.compile(r"torch\.(u?int|bool)")
 _DRAWN: Final = frozenset(
     {"normal", "whole", "distinct", "ends", "longest", "positive", "share", "positive_definite"}
 )
+_KEPT_IMPORTS: Final = """\
+import json
+from functools import cache
+from pathlib import Path
+"""
 _IMPORTS: Final = """\
-# ruff: noqa
 import sys
 from dataclasses import dataclass
 from math import prod
@@ -49,6 +53,21 @@ from math import prod
 import pytest
 import torch
 """
+
+
+def kept_reader(*, shaped: bool) -> list[str]:
+    """Return the parts of a generated file that read recorded values with torch alone.
+
+    ``shaped`` adds the function that gives them the shape of a Spec.
+    """
+    *parts, last = template_text("kept_values").split("\n\n\n")
+    return [*parts, last] if shaped else parts
+
+
+def template_text(name: str) -> str:
+    """Return the text of a part of generated files that is always the same."""
+    path = files("optrove.testgen").joinpath(f"templates/{name}.py.jinja")
+    return path.read_text("utf-8").strip()
 
 
 def is_torch_op(op: str) -> bool:
@@ -64,19 +83,29 @@ def check_torch(recorded: RecordedCase) -> None:
 def torch_file(cases: Sequence[RecordedCase], mark: str) -> str:
     """Return the text of a file that tests cases of one operation."""
     op = cases[0].case.op
-    counted = sum(each.calls or 0 for each in cases)
+    counted = sum({each.case_id: each.calls or 0 for each in cases}.values())
     about = f"{mark} {plural(len(cases), 'case')}, {plural(counted, 'call')}, most called first."
     names = _ids(cases)
     rows = "".join(
         f"    pytest.param({_Writer(each).text()}, id={quoted(name)}),\n"
         for each, name in zip(cases, names, strict=True)
     )
-    parts = files("optrove.testgen").joinpath("templates/torch_parts.py.jinja").read_text("utf-8")
+    parts = "\n\n\n".join(map(template_text, ("torch_parts", "torch_comparing")))
     uninitialized = last_name(op) in UNINITIALIZED
     function = re.sub(r"\W", "_", last_name(op)).strip("_") or "op"
+    kept = any(each.kept for each in cases)
+    texts = [
+        f"{about} Needs torch and pytest only."
+        + (" Recorded values are in the file beside it." if kept else ""),
+        *sorted({note for each in cases for note in each.notes}),
+    ]
+    body = "\n\n".join(texts)
+    imports = _KEPT_IMPORTS + _IMPORTS if kept else _IMPORTS
+    reader = "\n\n\n".join(kept_reader(shaped=False)) + "\n\n\n" if kept else ""
     return (
-        f'"""Test {op} as models call it.\n\n{about} Needs torch and pytest only.\n"""\n\n'
-        f"{_IMPORTS}\n"
+        f'"""Test {op} as models call it.\n\n{body}\n"""\n\n'
+        f"# ruff: noqa\n{imports}\n"
+        f"{reader}"
         f"{_operation(op)}"
         f"NOT_INITIALIZED = {uninitialized}\n"
         f"NOT_UNIQUE = {NOT_UNIQUE.get(last_name(op), ())}\n"
@@ -121,7 +150,8 @@ def _ids(cases: Sequence[RecordedCase]) -> list[str]:
         texts.append(shown or "no_tensors")
     counted = Counter(texts)
     return [
-        text if counted[text] == 1 else f"{text}-{each.case_id[:8]}"
+        (text if counted[text] == 1 else f"{text}-{each.case_id[:8]}")
+        + ("" if each.kept_from is None else f"-call_{each.kept_from}")
         for text, each in zip(texts, cases, strict=True)
     ]
 
@@ -181,6 +211,7 @@ class _Writer:
         )
         numbers = getattr(draw, "__name__", "normal")
         shared = self._storages[spec.storage] > 1
+        kept = self._recorded.kept.get(spec.identity)
         options = {
             "strides": None
             if placement.strides == contiguous_strides(spec.shape)
@@ -190,6 +221,7 @@ class _Writer:
             "below": max(1, below) if integers and below != 8 else None,  # noqa: PLR2004 - the default of Spec
             "identity": spec.identity if self._identities[spec.identity] > 1 else None,
             "storage": spec.storage if shared else None,
+            "kept": None if kept is None else quoted(kept.name),
             "conjugate": placement.conjugate or None,
             "negative": placement.negative or None,
         }

@@ -401,6 +401,48 @@ class Progress(TypedDict):
     attempts: Counts
 
 
+class MemoryCall(TypedDict):
+    """The memory after a call: bytes on each chip by memory, and the number of tensors."""
+
+    call: Count
+    op: str
+    file: str | None
+    line: int | None
+    bytes: dict[str, Count]
+    tensors: Count
+
+
+class MemoryTensor(TypedDict):
+    """A tensor in memory, and the call that returned or first used it."""
+
+    tensor: Count
+    bytes: Count
+    shape: list[int]
+    dtype: str
+    op: str
+    call: Count
+    file: str | None
+    line: int | None
+
+
+class MemoryPeak(TypedDict):
+    """The call after which a memory is fullest, and the largest tensors in it."""
+
+    call: Count
+    bytes: Count
+    tensors: list[MemoryTensor]
+
+
+class MemoryPage(TypedDict):
+    """The response of ``/memory``; ``problem`` says why nothing is known."""
+
+    run_id: str
+    process: int | None
+    calls: list[MemoryCall]
+    peaks: dict[str, MemoryPeak]
+    problem: str | None
+
+
 class ComparePage(TypedDict):
     """The response of ``/compare``."""
 
@@ -458,6 +500,7 @@ RESPONSES: dict[str, Any] = {
     "runs": RunsPage,
     "run": RunPage,
     "progress": Progress,
+    "memory": MemoryPage,
     "compare": ComparePage,
     "models": ModelsPage,
     "model": ModelPage,

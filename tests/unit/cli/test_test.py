@@ -79,6 +79,7 @@ class TestTestgen:
             "file": str(tmp_path / "tests" / f"test_matmul_{name[:8]}.py"),
             "op": "ttnn.matmul",
             "cases": 1,
+            "values": None,
         }
         lines = ask("testgen", name[:12], "--standalone").splitlines()
         assert lines[-2] == f"run it with: python {file['file']}"

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from optrove.frameworks.kept_tensors import KeptTensor
+from optrove.model.capsules import Capsule
 from optrove.model.case import Case
 from optrove.model.records import DeviceParameters
 from optrove.model.values import (
@@ -39,6 +41,9 @@ SHARDED = memory("L1_WIDTH_SHARDED", shard((32, 64), (7, 0)))
 
 def recorded(one, **more):
     return RecordedCase(placement_hash(one), one, **more)
+
+
+KEPT = KeptTensor("tensor_0123456789", Capsule("run", 0, 7, ()), tensor(32, 32), as_storage=False)
 
 
 def texts(*cases, standalone=False):
@@ -362,6 +367,7 @@ def test_files_pass_the_linter_and_the_formatter(tmp_path):
         recorded(case("ttnn.zeros", shape=[32, 32], dtype=1.5)),
         recorded(filled, fillings=fillings),
         recorded(add(odd=Opaque("x.Y" * 50, "t"))),
+        recorded(case("ttnn.relu", x=tensor(32, 32)), kept={0: KEPT}, kept_from=7),
         mesh,
     ]
     for folder, standalone in (("grouped", False), ("alone", True)):
