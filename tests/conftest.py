@@ -29,9 +29,9 @@ if (
 
 
 # The plugin of schemathesis imports all of it when a session begins, and that of hypothesis all of
-# hypothesis when it ends. Each takes longer than the sessions that tests start, and none of these
-# uses it.
-QUICK = "-p no:schemathesis -p no:hypothesispytest -p no:anyio"
+# hypothesis when it ends; pytest's own for exceptions that nobody sees collects all garbage several
+# times. Each takes longer than the sessions that tests start, and none of these uses it.
+QUICK = "-p no:schemathesis -p no:hypothesispytest -p no:anyio -p no:unraisableexception"
 
 
 def pytest_collection_modifyitems(items):

@@ -48,6 +48,8 @@ def test_an_op_that_corrupts_its_neighbour_is_found_in_the_whole_encoder(
     assert answer["finished"] is True
     assert len(answer["calls"]) in (2, 3)
     assert answer["calls"][0]["op"] == "ttnn.matmul"
+    assert answer["calls"][-1]["call"] == answer["failing"]
+    assert not (tmp_path / "together.trials.jsonl").exists()
     there = tmp_path / "there"
     with ZipFile(made) as archive:
         archive.extractall(there)
