@@ -24,6 +24,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections import OrderedDict
 from contextlib import nullcontext, suppress
@@ -35,6 +36,7 @@ from optrove.errors import OptroveError
 from optrove.frameworks.installed import torch_deferred
 from optrove.model.ops import VECTORS
 from optrove.model.records import DeviceKind
+from optrove.model.torch_target import TorchTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,12 +47,27 @@ Work: TypeAlias = "Callable[[int, int], int]"
 """The work of a worker with the descriptors of its pipe and stages; returns its exit code."""
 
 _ON_A_BOARD: Final = ("ttnn", VECTORS.rstrip("."))
-FORKED: Final = {
+_FRAMEWORKS: Final = {
     DeviceKind.HOST: ("torch",),
     DeviceKind.MOCK: _ON_A_BOARD,
     DeviceKind.SHADOW: _ON_A_BOARD,
 }
-"""The kinds of devices whose workers are forked, with the beginnings of the names of their ops."""
+_TORCH_DEVICES: Final = ("cpu", "cuda", "meta")
+"""Devices that ``import torch`` leaves alone; backends of others may open theirs."""
+
+
+def is_forked(setup: WorkerSetup, op: str) -> bool:
+    """Return whether a worker whose first Job is of this operation is forked."""
+    if sys.platform != "linux" or setup.slow_dispatch:
+        return False
+    if op.partition(".")[0] not in _FRAMEWORKS.get(setup.device_kind, ()):
+        return False
+    if setup.device_kind is not DeviceKind.HOST:
+        return True
+    target = TorchTarget.parse(setup.board)
+    devices = (target.device or "cpu", *(new for _, new in target.mapped))
+    return all(each.partition(":")[0] in _TORCH_DEVICES for each in devices)
+
 
 _COMMAND: Final = (sys.executable, "-m", "optrove.replay.worker", "--fork-server")
 _NUMBER: Final = struct.Struct("=q")
@@ -277,7 +294,10 @@ def _fork(
         try:
             _become_worker(directory, log, (status, *own, *running.values()))
             code = work(pipe, stages)
+        except Exception:  # noqa: BLE001 - the border of the process: shown in its log
+            traceback.print_exc()
         finally:
+            sys.stdout.flush()
             # Nothing that the server has registered for its own end may run here.
             os._exit(code)
     os.write(status, _NUMBER.pack(pid))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from optrove.frameworks.executor import Stage
 from optrove.frameworks.ttnn.execute.files import remove_files_of
 from optrove.model.records import OUT_OF_BUDGET, Attempt
-from optrove.replay.fork_server import FORKED, ForkedProcess, fork_servers
+from optrove.replay.fork_server import ForkedProcess, fork_servers, is_forked
 from optrove.replay.messages import Channel, Stages, attempt_from_json, stages_file
 from optrove.serializer.records import record_to_builtins
 from optrove.settings import PASSIVE_THREADS, with_defaults
@@ -215,11 +215,8 @@ class WorkerProcess:
 
     def _forked(self, pipe: int, stages: int) -> ForkedProcess | None:
         """Return a forked process; None if this worker is not one of these, or forking failed."""
-        framework = self._sent[0].job.case.op.partition(".")[0]
-        forked = framework in FORKED.get(self.setup.device_kind, ())
-        if self._command is not COMMAND or not forked:
-            return None
-        if self.setup.slow_dispatch or sys.platform != "linux":
+        op = self._sent[0].job.case.op
+        if self._command is not COMMAND or not is_forked(self.setup, op):
             return None
         environment = with_defaults(PASSIVE_THREADS)
         try:

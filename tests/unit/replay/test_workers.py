@@ -12,6 +12,7 @@ from optrove.frameworks.executor import Stage
 from optrove.model.case import Case
 from optrove.model.records import Attempt, DeviceKind, Job
 from optrove.model.values import Int
+from optrove.replay.fork_server import is_forked
 from optrove.replay.messages import JobWriter, WorkerSetup
 from optrove.replay.workers import WorkerDied, WorkerProcess
 
@@ -144,3 +145,22 @@ os.kill(os.getpid(), signal.SIGKILL)
     while any(process.exists() for process in left) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(process.exists() for process in left)
+
+
+@linux
+@pytest.mark.parametrize(
+    ("kind", "board", "op", "forked"),
+    [
+        (DeviceKind.HOST, None, "torch.ops.aten.add.Tensor", True),
+        (DeviceKind.HOST, "cuda:1", "torch.ops.aten.add.Tensor", True),
+        (DeviceKind.HOST, "npu", "torch.ops.aten.add.Tensor", False),
+        (DeviceKind.HOST, "as recorded, mapped cuda=xpu:0", "torch.ops.aten.add.Tensor", False),
+        (DeviceKind.SHADOW, "n150", "ttnn.add", True),
+        (DeviceKind.MOCK, "n150", "sweep.module.suite", True),
+        (DeviceKind.HOST, None, "sweep.module.suite", False),
+        (DeviceKind.HARDWARE, None, "ttnn.add", False),
+        (DeviceKind.SIMULATOR, "n150", "ttnn.add", False),
+    ],
+)
+def test_processes_that_may_open_hardware_are_not_forked(kind, board, op, forked):
+    assert is_forked(WorkerSetup("run", kind, board), op) is forked
