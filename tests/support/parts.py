@@ -31,12 +31,14 @@ REMEDIES = {
     "torch": "run: pip install '.[torch]'",
     "Python": "install it, for example with pyenv or uv",
     "simulator": "set it to a directory that `optrove doctor` describes",
+    "tt-metal checkout": "set it to the path of one",
 }
 OTHER_REMEDY = "run: pip install '.[test]'"
-MESSAGE = re.compile(r"needs ([\w ]+): (.*)")
+MESSAGE = re.compile(r"needs ([\w -]+): (.*)")
 MARKERS = ("ttnn", "torch")
 SIMULATOR = "simulator"
-OPTIONAL = (SIMULATOR,)
+TT_METAL = "tt-metal checkout"
+OPTIONAL = (SIMULATOR, TT_METAL)
 """Parts that a run in CI may lack."""
 
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from parts import TT_METAL, leave_out
 
 HERE = Path(__file__).parent
 
@@ -14,11 +14,11 @@ def checkout(*needed):
     """Return the path of the checkout; skip the test if there is none, or if it lacks a file."""
     text = os.environ.get("TT_METAL_CHECKOUT")
     if not text:
-        pytest.skip("TT_METAL_CHECKOUT is not set; set it to the path of a checkout of tt-metal")
+        leave_out(TT_METAL, "TT_METAL_CHECKOUT is not set")
     path = Path(text).resolve()
     missing = [name for name in needed if not (path / name).exists()]
     if missing:
-        pytest.skip(f"the checkout of tt-metal in {path} has no {', '.join(missing)}")
+        leave_out(TT_METAL, f"{path} has no {', '.join(missing)}")
     return path
 
 
