@@ -94,7 +94,7 @@ def _loop_at(
 ) -> tuple[_Loop | None, int]:
     """Return the longest loop from a place on, and how many statements it replaces.
 
-    None if there is none, or if it is better to begin it later.
+    None if no block repeats here, or if the loop should begin later.
     """
     for length, count in _repeats(shapes, at):
         loop = _loop(statements, blocks, (at, length, count), last_use)
