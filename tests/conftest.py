@@ -3,9 +3,14 @@
 import os
 import signal
 import threading
+import time
+from contextlib import nullcontext
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from forked_python import python, traces_in_forks
 
 pytest_plugins = ("parts",)
 
@@ -54,8 +59,30 @@ def quick_sessions():
         yield
 
 
+@pytest.fixture(autouse=True, scope="module")
+def quick_traces(request):
+    """Let the programs that are traced by modules of tests with torch find it imported."""
+    with traces_in_forks() if request.node.get_closest_marker("torch") else nullcontext():
+        yield
+
+
 @pytest.fixture
 def pytester(pytester, monkeypatch):
-    """Give pytest's own fixture, which has taken that variable away, with it."""
+    """Give pytest's own fixture, which has taken that variable away, with it.
+
+    Where torch is not hidden from them, its sessions are forks of a process that has imported it.
+    """
     monkeypatch.setenv("PYTEST_ADDOPTS", QUICK)
+    if "without_torch" not in os.environ.get("PYTHONPATH", ""):
+        monkeypatch.setattr(pytester, "runpytest_subprocess", partial(forked_session, pytester))
     return pytester
+
+
+def forked_session(pytester, *options):
+    """Run pytest as ``pytester.runpytest_subprocess`` does."""
+    start = time.monotonic()
+    base = pytester.path / "basetemp"
+    words = ("-m", "pytest", f"--basetemp={base}", *options)
+    done = python(*words, cwd=pytester.path)
+    lines = (done.stdout.splitlines(), done.stderr.splitlines())
+    return pytest.RunResult(done.returncode, *lines, time.monotonic() - start)

@@ -1,5 +1,7 @@
 """What the plugin does when nobody asks for anything: nothing."""
 
+import sys
+
 import pytest
 
 from optrove import pytest_plugin
@@ -22,4 +24,5 @@ def test_nothing_else_of_optrove_is_imported(pytester, monkeypatch, processes):
     for name in pytest_plugin.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     pytester.makepyfile(MODULES)
-    pytester.runpytest_subprocess(*processes).assert_outcomes(passed=2)
+    fresh = pytester.run(sys.executable, "-m", "pytest", *processes)
+    fresh.assert_outcomes(passed=2)

@@ -51,19 +51,6 @@ def test_collecting_tests_prints_no_warning_about_missing_calls(pytester):
     result.stdout.no_fnmatch_line("*not a single op call*")
 
 
-def test_without_an_option_nothing_is_imported(pytester):
-    pytester.makepyfile(
-        """
-        import sys
-
-        def test_modules():
-            assert "ttnn" not in sys.modules
-            assert not [name for name in sys.modules if name.startswith("optrove.frameworks")]
-        """
-    )
-    pytester.runpytest_subprocess().assert_outcomes(passed=1)
-
-
 def test_the_options_explain_themselves(pytester):
     result = pytester.runpytest_subprocess("--help")
     result.stdout.fnmatch_lines(["*--optrove-board=NAME*", "*--optrove-shadow*"])

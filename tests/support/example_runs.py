@@ -1,12 +1,12 @@
 """Run an example model as its user would: by itself, traced into a trove, and replayed from it."""
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+import pytest
+
 from commands import ask
+from forked_python import python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -24,23 +24,22 @@ def users_environment():
 
 def run(directory, *command):
     """Run a module of Python in a directory, as a user would."""
-    return subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=directory,
-        env=users_environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return python("-m", *command, cwd=directory, env=users_environment())
+
+
+def ask_as_user(directory, *words, exit_code=0):
+    """Ask for something in a directory and with an environment as a user has it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ.keys() - users_environment().keys():
+            patch.delenv(name)
+        patch.chdir(directory)
+        return ask(*words, exit_code=exit_code)
 
 
 def traced(directory, test_file, *options):
     """Return the JSON summary of the trace of an example's test, which must have passed."""
-    target = str(EXAMPLES / test_file)
-    done = run(directory, "optrove", "trace", target, "--store", "trove.db", "--json", *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    answer = json.loads(done.stdout)
+    words = ("--store", directory / "trove.db", "--json", *options)
+    answer = ask_as_user(directory, "trace", EXAMPLES / test_file, *words)
     assert answer["accounting"]["untraceable"] == {}
     assert answer["faults"] == {}
     return answer

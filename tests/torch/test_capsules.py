@@ -13,6 +13,7 @@ from safetensors.torch import load
 
 import optrove
 from commands import ask, run
+from forked_python import python
 from optrove.journal.capsules import TensorFiles
 from optrove.trove.capsules import capsules_beside, capsules_of
 from optrove.trove.place import place_of
@@ -184,7 +185,9 @@ def wrong_relu(tmp_path, monkeypatch):
 
 BARE = """
 import sys
-sys.modules["optrove"] = sys.modules["safetensors"] = None
+hidden = ("optrove", "safetensors")
+for name in (*hidden, *(name for name in sys.modules if name.partition(".")[0] in hidden)):
+    sys.modules[name] = None
 import wrong_kernel
 """
 
@@ -192,10 +195,8 @@ import wrong_kernel
 def run_bare(directory, file, *, wrong):
     """Run a test with torch and pytest only, in another directory; with the kernel or without."""
     (directory / "conftest.py").write_text(BARE if wrong else BARE.replace("import wrong_k", "#"))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:optrove", "-p", "no:cacheprovider"]
-    return subprocess.run(
-        [*command, file], cwd=directory, capture_output=True, text=True, check=False
-    )
+    words = ("-m", "pytest", "-q", "-p", "no:optrove", "-p", "no:cacheprovider", file)
+    return python(*words, cwd=directory)
 
 
 def test_generated_tests_have_the_recorded_values(tmp_path, wrong_relu):

@@ -11,6 +11,7 @@ import torch
 
 import optrove
 from commands import ask
+from forked_python import python
 from optrove.frameworks.torch import fast_path
 from optrove.model.flow import FlowCall
 from optrove.trove.place import place_of
@@ -279,14 +280,14 @@ torch.ops.deadly.op(torch.relu(torch.ones(2)))
 def run_alone(directory, *words):
     """Run Python without optrove and safetensors in another directory."""
     (directory / "conftest.py").write_text(BARE)
-    return subprocess.run(
-        [sys.executable, *words], cwd=directory, capture_output=True, text=True, check=False
-    )
+    return python(*words, cwd=directory)
 
 
 BARE = """
 import sys
-sys.modules["optrove"] = sys.modules["safetensors"] = None
+hidden = ("optrove", "safetensors")
+for name in (*hidden, *(name for name in sys.modules if name.partition(".")[0] in hidden)):
+    sys.modules[name] = None
 """
 PYTEST = ("-m", "pytest", "-q", "-p", "no:optrove", "-p", "no:cacheprovider")
 

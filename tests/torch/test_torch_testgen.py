@@ -1,13 +1,12 @@
 """Generated tests of torch's operations pass with torch and pytest only, and find wrong kernels."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
 from torch.nn import functional
 
+from forked_python import python
 from optrove.model.case import Case
 from optrove.model.values import Opaque
 from optrove.testgen.cases import RecordedCase
@@ -51,14 +50,7 @@ def write(directory, generated):
 def run(directory, *words):
     """Run Python without optrove in its path."""
     environment = {key: each for key, each in os.environ.items() if key != "PYTHONPATH"}
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=directory,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return python(*words, cwd=directory, env=environment)
 
 
 PYTEST = ("-m", "pytest", "-q", "-p", "no:optrove", "-p", "no:cacheprovider", "--rootdir=.")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import optrove
+from forked_python import python
 from optrove.frameworks.ttnn.probe import fast_path
 from parts import C_EXTENSION, leave_out
 
@@ -133,6 +134,13 @@ def report(ttnn):
         yield active_report()
 
 
+def fresh_python(*words, **options):
+    """Run Python in a process of its own."""
+    command = [sys.executable, *words]
+    keywords = {"capture_output": True, "text": True, "timeout": LIMIT_SECONDS}
+    return subprocess.run(command, check=False, **keywords, **options)
+
+
 @pytest.fixture
 def run_python(tmp_path):
     """Run a script in a process and an empty directory of its own; return what it printed."""
@@ -140,15 +148,8 @@ def run_python(tmp_path):
     directory.mkdir()
 
     def run(script, *arguments, **variables):
-        done = subprocess.run(
-            [sys.executable, "-c", script, *arguments],
-            cwd=directory,
-            env=os.environ | variables,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_SECONDS,
-            check=False,
-        )
+        start = fresh_python if WITHOUT_TORCH in os.environ.get("PYTHONPATH", "") else python
+        done = start("-c", script, *arguments, cwd=directory, env=os.environ | variables)
         assert done.returncode == 0, done.stdout + done.stderr
         assert list(directory.iterdir()) == [], "files were left in the working directory"
         return done.stdout

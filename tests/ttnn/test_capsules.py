@@ -2,13 +2,13 @@
 
 import ast
 import os
-import subprocess
 import sys
 from zipfile import ZipFile
 
 import pytest
 
 from commands import ask
+from forked_python import python
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 
@@ -81,8 +81,7 @@ def test_a_plain_mock_board_has_no_values_to_keep(tmp_path):
 
 def run_pytest(directory, *words):
     """Run pytest in another directory on a mock board with numbers."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    return python("-m", "pytest", "-q", "-p", "no:cacheprovider", *words, cwd=directory)
 
 
 @pytest.mark.slow

@@ -1,13 +1,12 @@
 """The straight code of an example computes what the model computes."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from commands import ask
 from example_runs import EXAMPLES
+from forked_python import python
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 
@@ -40,9 +39,7 @@ def test_the_pcc_of_the_program_is_that_of_the_model(tmp_path, variant):
     ask("testgen", "--sequence", run["run_id"], "-o", program, "--store", path)
     example = str(EXAMPLES / "encoder")
     text = COMPARED.format(program=str(tmp_path), encoder=example, variant=variant)
-    done = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
+    done = python("-c", text, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     own, found = json.loads(done.stdout)
     assert own > 0.999

@@ -1,14 +1,13 @@
 """Stretches of ttnn calls as one program: replayed, shrunk, written as code, and their memory."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
 from asking import ask as ask_page
 from commands import ask
 from corrupting import corrupt
+from forked_python import python
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 from optrove.web.answering import TroveSite
@@ -51,8 +50,7 @@ ttnn.close_device(device)
 
 def run_pytest(directory, *words):
     """Run pytest in another directory."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    return python("-m", "pytest", "-q", "-p", "no:cacheprovider", *words, cwd=directory)
 
 
 @pytest.fixture(scope="module")

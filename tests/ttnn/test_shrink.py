@@ -1,13 +1,12 @@
 """A case that ttnn refuses on a mock board is shrunk, and its reproducer fails in the same way."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
 
 from broken_cases import matmul, tensor
+from forked_python import python
 from optrove.cli.main import main
 from optrove.model.case import Case
 from optrove.model.values import Bool
@@ -59,14 +58,8 @@ def test_the_smallest_call_that_fails_in_the_same_way_is_found(shrunk):
 
 @pytest.mark.torch
 def test_the_test_that_is_written_fails_in_the_same_way(shrunk, tmp_path):
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", shrunk["file"]]
-    done = subprocess.run(
-        [*command, "--optrove-board", "n150"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", shrunk["file"])
+    done = python(*words, "--optrove-board", "n150", cwd=tmp_path)
     assert done.returncode == 1
     assert shrunk["cause"].partition(":")[0].rstrip("0123456789 .") in done.stdout
 

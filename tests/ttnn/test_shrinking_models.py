@@ -14,6 +14,7 @@ from commands import ask
 from commands import run as run_command
 from corrupting import corrupt, mend
 from example_runs import EXAMPLES
+from forked_python import python
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch, pytest.mark.slow]
 
@@ -31,8 +32,7 @@ def encoder(tmp_path_factory):
 def run_pytest(directory, *words):
     """Run pytest in another directory on a mock board with numbers."""
     board = ("--optrove-board", "n300", "--optrove-shadow")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *board, *words]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    return python("-m", "pytest", "-q", "-p", "no:cacheprovider", *board, *words, cwd=directory)
 
 
 def test_an_op_that_corrupts_its_neighbour_is_found_in_the_whole_encoder(

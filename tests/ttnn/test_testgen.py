@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from forked_python import python
 from optrove.cli.main import main
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch, pytest.mark.slow]
@@ -96,7 +95,7 @@ def generated(tmp_path_factory):
         directory = tmp_path_factory.mktemp("generated")
         if script not in stores:
             stores[script] = directory / "trove.db"
-            run([sys.executable, "-c", script, str(stores[script])], directory)
+            run(["-c", script, stores[script]], directory)
         store = stores[script]
         asked = ["testgen", "*", "-o", str(directory / "tests"), "--store", str(store), "--json"]
         result = CliRunner().invoke(main, [*asked, *words])
@@ -108,18 +107,16 @@ def generated(tmp_path_factory):
     return generate
 
 
-def run(command, directory, exit_code=0):
+def run(words, directory, exit_code=0):
     variables = {name: text for name, text in os.environ.items() if not name.startswith("OPTROVE")}
-    done = subprocess.run(
-        command, cwd=directory, env=variables, capture_output=True, text=True, check=False
-    )
+    done = python(*words, cwd=directory, env=variables)
     assert done.returncode == exit_code, done.stdout + done.stderr
     return done.stdout
 
 
 def outcome(directory, *words, exit_code=0):
     """Run generated tests in a process of their own; return the last line, and all lines."""
-    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", *words, "."]
+    command = ["-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", *words, "."]
     output = run(command, directory, exit_code)
     summary = [line for line in output.splitlines() if " passed" in line][-1]
     return summary, output
@@ -164,7 +161,7 @@ def test_calls_on_a_mesh_run_with_and_without_numbers(generated):
 
 def test_a_mesh_that_is_not_there_is_a_reason_to_skip(generated):
     directory, cases = generated(EIGHT_CHIPS)
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "."]
+    command = ["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "."]
     output = run([*command, "--optrove-board", "n300"], directory)
     assert f"{cases} skipped" in output
     assert "8 chips are needed, and there are 2" in output
@@ -176,12 +173,13 @@ def test_a_standalone_file_runs_without_pytest_and_optrove_s_help(generated):
     assert len(files) == 2
     assert len(list(directory.glob("*.py"))) == cases
     script = (
-        "import optrove, runpy, sys\n"
+        "import optrove, runpy, sys, warnings\n"
+        "warnings.simplefilter('error')\n"
         "with optrove.mock_board('n300', shadow=True):\n"
         "    for path in sys.argv[1:]:\n"
         "        runpy.run_path(path, run_name='__main__')\n"
     )
-    run([sys.executable, "-W", "error", "-c", script, *map(str, files)], directory)
+    run(["-c", script, *files], directory)
 
 
 def test_where_no_device_opens_a_sentence_says_so_without_a_backtrace(generated):
@@ -194,9 +192,7 @@ def test_where_no_device_opens_a_sentence_says_so_without_a_backtrace(generated)
         [*tested, next(alone.glob("test_add_*.py"))],
         [*tested, grouped / "test_add.py"],
     ):
-        done = subprocess.run(
-            [sys.executable, *words], env=nowhere, capture_output=True, text=True, check=False
-        )
+        done = python(*words, env=nowhere)
         output = done.stdout + done.stderr
         assert done.returncode == 1, output
         assert "the device could not be opened: " in output
