@@ -17,6 +17,8 @@ import tempfile
 import traceback
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -115,6 +117,8 @@ def _run(words, directory, variables, places, installed):
         os.close(file)
     try:
         _set_path(words[0], variables.get("PYTHONPATH"), installed)
+        if find_spec("sitecustomize"):
+            import_module("sitecustomize")
         _run_words(words)
         code = 0
     except SystemExit as ended:
@@ -149,6 +153,8 @@ def _run_words(words):
         exec(compile(rest[0], "<string>", "exec"), main.__dict__)  # noqa: S102 - what -c means
     elif how == "-m":
         sys.argv = rest
+        # Otherwise pytest warns that it was imported before assertions could be rewritten.
+        sys.modules["optrove"].__doc__ = "PYTEST_DONT_REWRITE"
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     else:
         sys.argv = words
