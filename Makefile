@@ -53,10 +53,10 @@ $(VENV)/test.stamp: $(VENV)/demo.stamp
 demo: $(VENV)/demo.stamp
 	@$(BIN)/optrove demo
 
-# Three workers on two processors: many tests wait, for a deadline or a process.
+# Four workers on two processors: many tests wait, for a deadline or a process.
 test: $(VENV)/test.stamp test-other-pythons
 	OPTROVE_BROWSER="$$(tools/get-browser)" OPTROVE_MISSING_PYTHONS="$(MISSING_PYTHONS)" \
-	  $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	  $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # One test for each part that comes from outside: is this machine fit for the tests? Without torch.
 PARTS := "tests/trove/test_adding.py::test_an_import_is_read_as_it_was_added[postgresql]" \

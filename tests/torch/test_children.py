@@ -52,7 +52,6 @@ if __name__ == "__main__":
     ("how", "expected"),
     [
         ("fork", {"sin": 8, "stack": 4, "tan": 4}),
-        ("spawn", {"sin": 8, "stack": 4, "tan": 4}),
         ("forkserver", {"sin": 8, "stack": 4, "tan": 4}),
         ("mp.spawn", {"cos": 10}),
     ],
