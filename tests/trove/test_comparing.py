@@ -15,6 +15,10 @@ from trove_rows import case
 from troves import attempt_of, imported, run_of
 
 
+def changes_between(reader, a, b, *, timed):
+    return RunChanges(reader, a, b, RunChanges.counted(reader, a, b), timed=timed)
+
+
 def pcc(*values):
     return tuple(Measurement("pcc", value, output=output) for output, value in enumerate(values))
 
@@ -85,7 +89,7 @@ def test_the_database_finds_the_changes_that_comparing_case_by_case_finds(compar
             cases = {each.attempt.case_id: each for each in reader.attempted_cases(name)}
             sides.append(ReleaseSide(name, cases, device="shadow", board=board))
         expected = compare(*sides)
-        changes = RunChanges(reader, keys["a"], keys["b"], timed=timed)
+        changes = changes_between(reader, keys["a"], keys["b"], timed=timed)
         counts = changes.counts()
         assert counts.pop("same") == expected.same
         kinds = {"broken", "fixed", "moved", "not_run", "unlike", "only_a", "only_b"}
@@ -118,12 +122,12 @@ def test_the_last_attempt_at_a_case_counts(trove, place):
             trove.add_attempts(run, [attempt_of(case_id, name, outcome)])
     with open_reader(place) as reader:
         a, b = (reader.runs(name)[0].key for name in ("a", "b"))
-        assert RunChanges(reader, a, b, timed=True).counts() == {
+        assert changes_between(reader, a, b, timed=True).counts() == {
             "only_a": 0,
             "only_b": 0,
             "fixed": 1,
         }
-        assert RunChanges(reader, b, a, timed=True).counts() == {
+        assert changes_between(reader, b, a, timed=True).counts() == {
             "only_a": 0,
             "only_b": 0,
             "broken": 1,

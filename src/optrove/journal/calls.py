@@ -52,8 +52,9 @@ import re
 import sys
 import zlib
 from array import array
+from bisect import bisect_left
 from dataclasses import dataclass
-from itertools import accumulate, islice, starmap
+from itertools import accumulate, chain, islice, starmap
 from operator import sub
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -67,7 +68,7 @@ from optrove.serializer.text import Json, found, read, write
 from optrove.serializer.wire import decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from optrove.model.flow import Flow, FlowEntry
     from optrove.model.values import Value
@@ -432,6 +433,9 @@ def _typed(data: Json, kind: type[T]) -> T:
     return data
 
 
+_PIECE_BYTES: Final = 2**20
+
+
 def _decompressed(packed: bytes) -> bytes:
     try:
         return zlib.decompress(packed)
@@ -475,18 +479,15 @@ def calls_within(
     """Return up to ``most`` calls of a block that have a case, from op_index ``first`` on."""
     rows = islice(unpack(block).rows(), max(first - block.first, 0), None)
     chosen = tuple(islice((each for each in rows if layout.has_case(each[1][0])), most))
-    cases = _case_ids(dictionary) if chosen else {}
+    cases = _case_ids(dictionary, {layout.number_of(row[0]) for _, row in chosen})
     return tuple(_timeline_call(op_index, row, cases) for op_index, row in chosen)
 
 
-def _timeline_call(op_index: int, row: tuple[int, ...], cases: Mapping[str, Json]) -> TimelineCall:
+def _timeline_call(op_index: int, row: tuple[int, ...], cases: Mapping[int, str]) -> TimelineCall:
     word, entered, took, *_, outcome = row
-    number = layout.number_of(word)
-    if str(number) not in cases:
-        raise _bad(f"it has no {number} among its cases")
     return TimelineCall(
         op_index=op_index,
-        case_id=cases[str(number)],
+        case_id=cases[layout.number_of(word)],
         depth=layout.depth_of(word),
         entered_ns=entered,
         took_ns=took,
@@ -494,16 +495,53 @@ def _timeline_call(op_index: int, row: tuple[int, ...], cases: Mapping[str, Json
     )
 
 
-def _case_ids(packed: bytes) -> dict[str, Json]:
-    """Return the table of cases alone, which takes a seventh of the time of the whole."""
-    content = _decompressed(packed)
-    name = b',"cases":'
-    begin = content.find(name)
-    # The case ids in the table are hexadecimal, so that its first brace ends it.
-    end = content.find(b"}", begin)
-    if begin < 0 or end < 0:
-        raise _bad("it has no table of cases")
-    return _typed(read(content[begin + len(name) : end + 1]), dict)
+def _case_ids(packed: bytes, numbers: Collection[int]) -> dict[int, str]:
+    """Return the ids of some cases; reading all of them would take most of the time of a page."""
+    entries = _case_table(packed).strip(b"{}").split(b",") if numbers else []
+    found = {}
+    for number in numbers:
+        key = b'"%d":' % number
+        # A recording numbers its cases in their order; a table in another order is searched.
+        at = bisect_left(entries, number, key=_number_of)
+        near = (entry for entry in chain(entries[at : at + 1], entries) if entry.startswith(key))
+        entry = next(near, None)
+        if entry is None:
+            raise _bad(f"it has no {number} among its cases")
+        found[number] = _typed(read(entry.removeprefix(key)), str)
+    return found
+
+
+def _number_of(entry: bytes) -> int:
+    key = entry.partition(b":")[0].strip(b'"')
+    if not key.isdigit():
+        raise _bad(f"its table of cases has no number at {key[:20]!r}")
+    return int(key)
+
+
+def _case_table(packed: bytes) -> bytes:
+    """Return the table of cases as text, unpacking no more than that: others are much larger."""
+    name, begin, end = b',"cases":', -1, -1
+    content, unpacker = bytearray(), zlib.decompressobj()
+    while end < 0:
+        unpacked = _unpacked(unpacker, packed)
+        if not unpacked:
+            raise _bad("it has no table of cases")
+        packed = unpacker.unconsumed_tail
+        seen = len(content)
+        content += unpacked
+        if begin < 0:
+            begin = content.find(name, max(seen - len(name), 0))
+        if begin >= 0:
+            # The case ids in the table are hexadecimal, so that its first brace ends it.
+            end = content.find(b"}", max(seen, begin))
+    return bytes(content[begin + len(name) : end + 1])
+
+
+def _unpacked(unpacker: zlib._Decompress, packed: bytes) -> bytes:
+    try:
+        return unpacker.decompress(packed, _PIECE_BYTES)
+    except zlib.error as error:
+        raise _bad(f"it cannot be unpacked: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

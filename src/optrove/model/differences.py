@@ -66,5 +66,5 @@ def json_parts(data: Any) -> Parts | None:
 
 def is_same_json(old: Any, new: Any) -> bool:
     """Return whether two JSON values are the same, where 1, 1.0 and true are three values."""
-    # The quickest comparison that distinguishes them.
-    return repr(old) == repr(new)
+    # The first comparison is quick and sees most differences; the second one distinguishes those.
+    return old == new and repr(old) == repr(new)

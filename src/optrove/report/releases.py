@@ -458,10 +458,18 @@ _BOUNDS: Final = {"pcc_moved": PCC_MOVED, "longer_ns": _MIN_SLOWER_NS, "slower":
 class RunChanges:
     """The changes between two runs of a trove, counted by the database; runs are given by key."""
 
-    def __init__(self, reader: TroveReader, a: int, b: int, *, timed: bool) -> None:
-        """Count the changes; ``timed`` is whether durations are compared."""
+    def __init__(
+        self,
+        reader: TroveReader,
+        a: int,
+        b: int,
+        counts: Mapping[VerdictChange, int],
+        *,
+        timed: bool,
+    ) -> None:
+        """Take the counts of changes; ``timed`` is whether durations are compared."""
         self._reader, self._a, self._b = reader, a, b
-        self._counts = reader.result_counts(a, b, _BOUNDS)
+        self._counts = counts
         keys = {key for change in self._counts for key in change[:2]}
         verdicts = reader.verdicts(keys)
         self._kinds = {
@@ -469,11 +477,17 @@ class RunChanges:
             for change in self._counts
         }
 
+    @staticmethod
+    def counted(reader: TroveReader, a: int, b: int) -> Mapping[VerdictChange, int]:
+        """Return the counts of changes between two runs."""
+        return reader.result_counts(a, b, _BOUNDS)
+
     def counts(self) -> dict[str, int]:
         """Return the number of cases of each kind of change."""
+        both = sum(self._counts.values())
         found = {
-            "only_a": self._reader.count_only_tried(self._a, self._b),
-            "only_b": self._reader.count_only_tried(self._b, self._a),
+            "only_a": self._reader.count_tried(self._a) - both,
+            "only_b": self._reader.count_tried(self._b) - both,
         }
         for change, count in self._counts.items():
             kind = self._kinds[change]

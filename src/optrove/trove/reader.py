@@ -422,7 +422,7 @@ _ONLY_ONE: Final = """
 FROM results a WHERE a.run_key = :a AND NOT EXISTS (
     SELECT 1 FROM results b WHERE b.run_key = :b AND b.case_key = a.case_key)
 """
-ONLY_ONE_COUNT: Final = f"SELECT count(*) {_ONLY_ONE}"
+COUNT_TRIED: Final = "SELECT count(*) FROM results WHERE run_key = :run_key"
 ONLY_ONE: Final = f"""
 SELECT a.case_key {_ONLY_ONE} AND a.case_key > :after ORDER BY a.case_key LIMIT :most
 """
@@ -1160,9 +1160,9 @@ class TroveReader(OpenedTrove):
         asked = {"a": a, "b": b, "after": after, "most": limit}
         return [key for (key,) in self._all(ONLY_ONE, **asked)]
 
-    def count_only_tried(self, a: int, b: int) -> int:
-        """Return the number of Cases that Run ``a`` has tried and Run ``b`` has not."""
-        return self._number(ONLY_ONE_COUNT, a=a, b=b)
+    def count_tried(self, run_key: int) -> int:
+        """Return the number of Cases that a Run has tried."""
+        return self._number(COUNT_TRIED, run_key=run_key)
 
     def verdicts(self, keys: Iterable[int]) -> dict[int, Verdict]:
         """Return verdicts by their keys."""

@@ -218,8 +218,8 @@ def make_app(site: TroveSite, token: str | None = None, *, loopback: bool = True
 
     @asynccontextmanager
     async def living(_: Starlette) -> AsyncIterator[None]:
-        # More threads than can ask at once would only cost memory.
-        to_thread.current_default_thread_limiter().total_tokens = READERS * 2
+        # More threads than ask at once would take turns with them, and slow down the long pages.
+        to_thread.current_default_thread_limiter().total_tokens = READERS
         await run_in_threadpool(site.prepare)
         yield
 

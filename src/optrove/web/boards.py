@@ -48,7 +48,7 @@ class _Rows(TypedDict):
 def boards_page(request: PageRequest) -> PageView:
     """Make the board matrix: of all ops, or of the cases of one."""
     name, device = request.text("op"), request.text("device")
-    counts = request.reader.last_attempts()
+    counts = request.last_attempts
     board_devices = sorted({(board, kind) for _, board, kind, _, _ in counts})
     shown = [board_device for board_device in board_devices if device in (None, board_device[1])]
     totals: dict[BoardDevice, Counter[str]] = {

@@ -98,11 +98,15 @@ def _called(calls: int | None) -> responses.Side | None:
 def _results(request: PageRequest, a: RunRow, b: RunRow, after: int) -> _Compared:
     """Compare the results of two runs."""
     timed = have_one_clock(*(ReleaseSide.of(row.run) for row in (a, b)))
-    changes = RunChanges(request.reader, a.key, b.key, timed=timed)
-    counts = request.counts.get(("results", a.key, b.key), changes.counts)
+    keys = (a.key, b.key)
+    counted = request.counts.get(
+        ("results", *keys), lambda: RunChanges.counted(request.reader, *keys)
+    )
+    changes = RunChanges(request.reader, *keys, counted, timed=timed)
+    counts = changes.counts()
     kind = request.text("kind") or _first(counts)
-    keys = changes.cases(kind, after, PAGE_ROWS + 1)
-    before, now = (request.reader.results(row.key, keys) for row in (a, b))
+    cases = changes.cases(kind, after, PAGE_ROWS + 1)
+    before, now = (request.reader.results(key, cases) for key in keys)
 
     def sides(
         key: int,
@@ -111,7 +115,7 @@ def _results(request: PageRequest, a: RunRow, b: RunRow, after: int) -> _Compare
         change = one and other and change_of(one, other, timed=timed)
         return _side(one), _side(other), cut(change.text) if change else None
 
-    return _Compared(counts, kind, keys, sides)
+    return _Compared(counts, kind, cases, sides)
 
 
 def _side(attempted: AttemptedCase | None) -> responses.Side | None:

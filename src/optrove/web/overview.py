@@ -32,7 +32,7 @@ def overview_page(request: PageRequest) -> PageView:
     ]
     executed.sort(key=lambda row: row.run.started_at, reverse=True)
     lately = [(run_data(row), reader.previous_run(row.run.id)) for row in executed[:_LATELY]]
-    tried = reader.last_attempts()
+    tried = request.last_attempts
     ops = op_rows(request, groups.shown(), FacetFilters())
     models = origins(groups, "model")
     response: responses.Overview = {

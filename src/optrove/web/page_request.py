@@ -187,6 +187,11 @@ class PageRequest:
         """The groups of all cases."""
         return self.counts.get("groups", lambda: CaseGroups(self.reader))
 
+    @property
+    def last_attempts(self) -> list[tuple[str, str, str, str, int]]:
+        """The outcomes of the last attempts at all cases, counted."""
+        return self.counts.get("last attempts", self.reader.last_attempts)
+
     def text(self, name: str) -> str | None:
         """Return a parameter that is a text."""
         value = self.asked.get(name)
