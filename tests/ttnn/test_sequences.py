@@ -104,6 +104,7 @@ def test_the_program_of_a_run_runs_alone_and_makes_the_same_calls(store, tmp_pat
     answer = ask("testgen", "--sequence", run_of(store), "-o", program, "--store", store, "--json")
     assert answer["calls"] == len(cases_of(store))
     assert (tmp_path / "program.safetensors").exists()
+    assert program.read_text().splitlines()[0].endswith("of model.py.")
     again = tmp_path / "again.db"
     ask("trace", program, "--board", "n150", "--shadow", "--store", again)
     assert cases_of(again) == cases_of(store)

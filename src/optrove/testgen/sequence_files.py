@@ -18,6 +18,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotReplayable
@@ -91,6 +92,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
+from pathlib import PurePath
 from pathlib import Path
 from typing import Any
 
@@ -669,5 +671,8 @@ def _device_items(kind: Any, index: Any, path: str) -> list[Expression]:
 def described(sequence: CallSequence) -> str:
     """Return the first line of a program."""
     first, last = sequence.calls[0].call.op_index, sequence.calls[-1].call.op_index
-    run = f"run {sequence.run.id[:12]} of {sequence.run.source}"
+    source = sequence.run.source
+    # Where a file is on the machine of the run is nobody else's business.
+    named = PurePath(source).name if source.startswith("/") else source
+    run = f"run {sequence.run.id[:12]} of {named}"
     return f"{plural(len(sequence.calls), 'call')}, {first} to {last}, of {run}."
