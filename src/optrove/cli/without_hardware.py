@@ -186,7 +186,8 @@ def _introduction(*, computes: bool) -> str:
     )
     if computes:
         return f"{real}\nNumbers: torch computes each op, and ttnn's own packing rounds the result."
-    return f"{real}\nNo numbers without torch: pip install torch adds PCC to this demo."
+    pip = shlex.join([sys.executable, "-m", "pip", "install", "torch"])
+    return f"{real}\nNo numbers without torch. For PCC in this demo: {pip}"
 
 
 def _show(title: str, line: str) -> None:
@@ -207,7 +208,7 @@ def _ending(failed: Sequence[Step], count: int, seconds: float) -> str:
     if shutil.which("optrove") is None:
         lines += [f"  . {shlex.quote(str(Path(sys.prefix) / 'bin' / 'activate'))}"]
     lines += [
-        f"  export {STORE.name}={TROVE}",
+        f"  export {STORE.name}={shlex.quote(str(TROVE.absolute()))}",
         "  optrove show linear --memory SHARDED",
         "  optrove who linear --by memory",
         "  optrove testgen linear -o tests_of_linear",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from math import prod
 from typing import TYPE_CHECKING, Final
 
@@ -106,9 +107,11 @@ def group_by_device(
             target = _target(planned, kind, board)
         groups.setdefault(target, []).append(planned)
     if torch is not None and not any(each.op.startswith("torch.") for each in cases):
+        near = get_close_matches(torch, ("hw", "mock", "shadow", "sim"), n=1)
+        meant = f"did you mean {near[0]}?" if near else "no case of torch is selected."
         raise NotReplayable(
-            f"{torch!r} is a device for cases of torch, and no case of torch is selected; for "
-            f"cases of ttnn, --device is hw, mock, shadow or sim"
+            f"{torch!r} is not a device for cases of ttnn: {meant} For these, --device is "
+            f"hw, mock, shadow or sim"
         )
     if any(target.device_kind is not DeviceKind.HOST for target in groups):
         installed_package()

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from optrove.errors import FrameworkMissing, NotReplayable, UnknownBoard
@@ -112,6 +114,14 @@ def placed(mesh_shape, storage="device"):
 def job(*values, **options):
     named = tuple((f"a{place}", value) for place, value in enumerate(values))
     return Job(Case("ttnn.add", named), DeviceKind.MOCK, **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [("shadw", "did you mean shadow?"), ("cuda", "no case of torch is selected")]
+)
+def test_a_device_of_torch_is_none_for_cases_of_ttnn(given, said):
+    with pytest.raises(NotReplayable, match=re.escape(said)):
+        group_by_device([planned()], None, None, given)
 
 
 def test_the_mesh_is_that_of_the_tensors():
