@@ -146,6 +146,7 @@ _FILTERS: Final = {
     "shape": "--shape",
     "mesh": "--mesh",
 }
+_NO_MATCH: Final = "no case matches: "
 _ANY_SIZE: Final = -1
 _EXAMINED: Final = 1000
 _LISTED: Final = 8
@@ -166,12 +167,11 @@ def explain_empty(reader: TroveReader, bases: Sequence[Query], filters: Query) -
         count = sum(map(reader.count, narrowed))
         name = f"{option} {_spelled(value)}"
         if not count:
-            found = _found(reader, current, field)
-            steps.append(f"{name} leaves none of {'it' if left == 1 else 'them'}{found}")
-            return NotFound("nothing is left: " + ", ".join(steps))
-        steps.append(f"{name} leaves {count:,}")
-        current, left = narrowed, count
-    return NotFound("nothing is left: " + ", ".join([*steps, _other_switches(filters)]))
+            steps.append(f"none with {name}{_found(reader, current, field)}")
+            return NotFound(_NO_MATCH + ", ".join(steps))
+        steps.append(f"{count:,} with {name}")
+        current = narrowed
+    return NotFound(_NO_MATCH + ", ".join([*steps, _other_switches(filters)]))
 
 
 def _nothing_at_all(reader: TroveReader, bases: Sequence[Query]) -> NotFound:
@@ -216,7 +216,11 @@ def _found(reader: TroveReader, bases: Sequence[Query], field: str) -> str:
         tensors = reader.tensors(cases[:_EXAMINED])
         facts = (each for own in tensors.values() for each in own)
         values = {getattr(each, field) or "" for each in facts if _satisfies(each, bases[0])}
-    return _listed(values - {""})
+    listed = _listed(values - {""})
+    if field in ("argument", "memory"):
+        # A memory config may also be an argument itself, which these filters do not see.
+        listed += " (of tensors; optrove show lists all arguments)"
+    return listed
 
 
 def _listed(values: Iterable[str]) -> str:

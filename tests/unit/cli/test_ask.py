@@ -56,7 +56,7 @@ def texts(lines):
     [
         (
             "ops --board galaxy",
-            ("--board galaxy leaves none of them; there are: n150, n300",),
+            ("none with --board galaxy; there are: n150, n300",),
         ),
         (
             "ops --model llamma-3.2-1B-instruct",
@@ -208,9 +208,9 @@ class TestShow:
             *("show", "matmul", "--dtype", "bfloat8_b", "--memory", "HEIGHT_SHARDED"), exit_code=2
         )
         assert error == (
-            "Error: nothing is left: 3 cases of ttnn.matmul, --dtype bfloat8_b leaves 2, "
-            "--memory HEIGHT_SHARDED leaves none of them; there are: DRAM_INTERLEAVED, "
-            "L1_WIDTH_SHARDED\n"
+            "Error: no case matches: 3 cases of ttnn.matmul, 2 with --dtype bfloat8_b, none with "
+            "--memory HEIGHT_SHARDED; there are: DRAM_INTERLEAVED, L1_WIDTH_SHARDED "
+            "(of tensors; optrove show lists all arguments)\n"
         )
 
     @pytest.mark.parametrize("shape", ["32by32", "", "1x-2", "1x2x"])
