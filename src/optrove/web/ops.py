@@ -283,7 +283,7 @@ def time_plot(runs: Sequence[responses.OpRun]) -> str | None:
     """Return the mean time of a call by run; None if fewer than two runs know it."""
     found = [run for run in runs if run["mean_ns"] is not None][-_MAX_POINTS:]
     lines = {"mean": [run["mean_ns"] or 0.0 for run in found]}
-    return _plot("Mean time of a call by run", found, lines, duration)
+    return _plot("Mean host time of a call by run", found, lines, duration)
 
 
 def _plot(
