@@ -73,6 +73,9 @@ def program():
     torch.randn(3, 2, dtype=torch.complex64).conj() * 2
     with torch.no_grad():
         functional.linear(x, weight[:, :1].expand(4, 5), bias=torch.zeros(4))
+    # As a decoder calls it for one token: a dimension of size 1 with a stride of its own.
+    q, k, v = torch.randn(3, 1, 1, 4, 8).transpose(2, 3)
+    functional.scaled_dot_product_attention(q, k, v)
     x.to(None, torch.float16, False)  # as Module.to does
 
 
@@ -173,14 +176,30 @@ LIBRARY.impl("neg", lambda x: x * -1.01, "CPU")
 """
 
 
+WRONG_ATTENTION = """
+import torch
+
+def zeros(query, key, value, *arguments, **keywords):
+    return torch.zeros_like(query), torch.zeros(query.shape[:3])
+
+LIBRARY = torch.library.Library("aten", "IMPL")
+LIBRARY.impl("_scaled_dot_product_flash_attention_for_cpu", zeros, "CPU")
+"""
+
+
 @pytest.mark.parametrize(
-    ("module", "compiler"), [(WRONG_BACKEND, "slightly_wrong"), (WRONG_KERNEL, None)]
+    ("module", "compiler", "op"),
+    [
+        (WRONG_BACKEND, "slightly_wrong", "neg"),
+        (WRONG_KERNEL, None, "neg"),
+        (WRONG_ATTENTION, None, "_scaled_dot_product_flash_attention_for_cpu"),
+    ],
 )
-def test_a_wrong_kernel_is_found(jobs, tmp_path, monkeypatch, module, compiler):
+def test_a_wrong_kernel_is_found(jobs, tmp_path, monkeypatch, module, compiler, op):
     (tmp_path / "wrong_numbers.py").write_text(module)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{':'.join(sys.path)}")
     target = TorchTarget(compiler=compiler, imports=("wrong_numbers",))
-    (attempt,) = run_jobs(of(jobs, "neg")[:1], board=str(target))
+    (attempt,) = run_jobs(of(jobs, op)[:1], board=str(target))
     assert attempt.outcome is Outcome.NUMERICS, attempt.detail
     assert "not close to the reference" in attempt.detail
     assert attempt.board == f"{target}"

@@ -36,6 +36,7 @@ from optrove.frameworks.torch.probe import (
 from optrove.frameworks.torch.reference import (
     DATA_DEPENDENT,
     INDEXING,
+    NOT_RANDOM_IF,
     NOT_UNIQUE,
     UNINITIALIZED,
     ReferenceComparison,
@@ -487,8 +488,7 @@ class _Call:
 
     def why_incomparable(self, *, random: bool) -> str | None:
         """Return why the numbers of the call cannot be compared; None if they can."""
-        seeded = self._torch.Tag.nondeterministic_seeded
-        if random or (self._is_operation and seeded in self._function.tags):
+        if random or self._is_random():
             return "its results are random"
         if last_name(self._job.case.op) in UNINITIALIZED:
             return "its results are not initialized"
@@ -500,6 +500,21 @@ class _Call:
         if (self._known or self._owners) and len({*storages}) != len(storages):
             return "its tensors share memory, which their copies for a comparison do not"
         return None
+
+    def _is_random(self) -> bool:
+        """Return whether the operation draws random numbers with these arguments."""
+        if not self._is_operation:
+            return False
+        if self._torch.Tag.nondeterministic_seeded not in self._function.tags:
+            return False
+        schema = self._function._schema.arguments  # noqa: SLF001 - torch has no public way to ask
+        given = {each.name: each.default_value for each in schema}
+        given |= {
+            name: value.value
+            for name, value in self._job.case.arguments
+            if isinstance(value, (Bool, Int, Float))
+        }
+        return not any(name in given and given[name] == off for name, off in NOT_RANDOM_IF.items())
 
     def arguments(self) -> dict[str, Any]:
         """Return new arguments, with the numbers of the Job's seed, or of earlier steps."""

@@ -96,6 +96,10 @@ def tensors_in(torch: Any, live: Any) -> Iterator[Any]:
             yield from tensors_in(torch, item)
 
 
+NOT_RANDOM_IF: Final = {"dropout_p": 0, "p": 0, "train": False, "training": False}
+"""Arguments with which operations that can draw random numbers, such as attention, draw none."""
+
+
 class References:
     """The reference results of one call, each kind computed when it is first needed.
 
