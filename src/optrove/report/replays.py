@@ -6,7 +6,7 @@ from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Final
 
 from optrove.model.ops import is_data_movement
-from optrove.model.records import HARMLESS, DeviceKind, Outcome
+from optrove.model.records import DeviceKind, Outcome, is_harmless
 from optrove.report.attempts import (
     BACKTRACE,
     VERDICTS,
@@ -210,7 +210,7 @@ def _item(group: Sequence[Cause], command: Rerun) -> Item:
 
 
 def _note_section(attempts: Sequence[AttemptedCase]) -> Iterator[Section]:
-    notes = [(text, count) for text, count in supplied(attempts) if not text.endswith(HARMLESS)]
+    notes = [(text, count) for text, count in supplied(attempts) if not is_harmless(text)]
     items = [Item(count, text) for text, count in notes]
     other = differing(attempts)
     if other:

@@ -271,8 +271,16 @@ def test_the_data_is_json_and_its_counts_are_what_was_planned():
     assert data["causes"][0]["example"] == every[1].attempt.case_id
 
 
-def test_notes_that_ask_for_nothing_are_for_machines_only():
-    harmless = f"recorded with dispatch by ROW; opened by COL, {HARMLESS}"
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        f"{HARMLESS}dispatch along this board's own axis, recorded by ROW",
+        f"{HARMLESS}ttnn places the output otherwise on this board: $.outputs[0]: 1 instead of 2",
+        "recorded with dispatch by ROW; opened by COL, and nothing has to be done",
+        "ttnn places it otherwise on this board, and nothing has to be done: $.outputs[0]: 1",
+    ],
+)
+def test_notes_that_ask_for_nothing_are_for_machines_only(harmless):
     every = [attempted(detail=harmless), attempted(detail=harmless)]
     assert not any("supplied" in line for line in board_lines(every, (), replay_line))
     assert board_data(every, (), replay_line)["notes"] == {harmless: 2}
