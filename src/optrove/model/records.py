@@ -30,8 +30,11 @@ Facts: TypeAlias = tuple[tuple[str, str], ...]
 HARMLESS: Final = "harmless: "
 """The beginning of a note about an execution that needs no action."""
 
+REFUSED: Final = "refused while the tensor for "
+"""The beginning of a note about a rejection before the op was called."""
+
 _HARMLESS_BEFORE: Final = "and nothing has to be done"
-"""What such notes contain in older troves."""
+"""What harmless notes contain in older troves."""
 
 
 def is_harmless(note: str) -> bool:

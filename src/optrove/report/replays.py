@@ -6,7 +6,7 @@ from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Final
 
 from optrove.model.ops import is_data_movement
-from optrove.model.records import DeviceKind, Outcome, is_harmless
+from optrove.model.records import DeviceKind, Outcome
 from optrove.report.attempts import (
     BACKTRACE,
     VERDICTS,
@@ -18,8 +18,10 @@ from optrove.report.attempts import (
     differing,
     is_as_recorded,
     lowest_pcc,
+    refusals,
     remarks_of,
     supplied,
+    worth_telling,
 )
 from optrove.report.describe import argument_fields, value_text
 from optrove.report.document import (
@@ -205,13 +207,12 @@ def _item(group: Sequence[Cause], command: Rerun) -> Item:
         count=sum(each.count for each in group),
         text=group[0].text,
         ops=tuple((each.op, each.count) for each in group),
-        parts=() if words is None else (Command(words),),
+        parts=(*paragraphs(refusals(group)), *(() if words is None else (Command(words),))),
     )
 
 
 def _note_section(attempts: Sequence[AttemptedCase]) -> Iterator[Section]:
-    notes = [(text, count) for text, count in supplied(attempts) if not is_harmless(text)]
-    items = [Item(count, text) for text, count in notes]
+    items = [Item(count, text) for text, count in worth_telling(attempts)]
     other = differing(attempts)
     if other:
         words = "the call differs from the recorded one in some part (--json shows it)"

@@ -6,7 +6,7 @@ import pytest
 
 from attempts import add, attempted
 from drawn import drawn_lines
-from optrove.model.records import HARMLESS, DeviceKind, Measurement, Outcome
+from optrove.model.records import HARMLESS, REFUSED, DeviceKind, Measurement, Outcome
 from optrove.report.attempts import (
     attempted_data,
     causes,
@@ -269,6 +269,14 @@ def test_the_data_is_json_and_its_counts_are_what_was_planned():
     assert data["cases"][1]["measurements"][0]["value"] == {"$float": "nan"}
     assert data["cases"][0] == attempted_data(every[0])
     assert data["causes"][0]["example"] == every[1].attempt.case_id
+
+
+def test_a_tensor_that_was_refused_is_told_with_the_rejection():
+    refused = f"{REFUSED}input_tensor_b was made; the op was not called"
+    lines = board_lines([attempted(Outcome.REJECTED, "no bank", notes=(refused,))], (), replay_line)
+    first = lines.index("  1x no bank")
+    assert lines[first + 1 : first + 3] == ["     ttnn.add", f"     {refused}"]
+    assert not any("supplied" in line for line in lines)
 
 
 @pytest.mark.parametrize(
