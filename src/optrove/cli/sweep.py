@@ -109,7 +109,7 @@ def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float 
 )
 @click.option("--resume", is_flag=True, help="Continue an interrupted sweep.")
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
-@click.option("--summary", is_flag=True, help="Show only the totals and those of each op.")
+@click.option("--summary", is_flag=True, help="Show only totals, ops and notes.")
 @click.option("--perf", is_flag=True, help="Measure the duration of a warm call.")
 @click.option("--measure-memory", is_flag=True, help="Measure the peak L1 use of a core.")
 @device_options(modules=True)

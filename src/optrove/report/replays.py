@@ -84,6 +84,7 @@ def replay_document(attempts: Sequence[AttemptedCase], case: Case) -> Iterator[N
     scaled = any(each.scaled_from for each in attempts)
     columns = (*_ATTEMPTS, _SCALED) if scaled else _ATTEMPTS
     yield table(columns, (_attempt_row(each)[: len(columns)] for each in ranked))
+    yield from note_section(attempts)
     yield Paragraph(_counted(attempts, VERDICTS))
     if scaled:
         yield Paragraph("scaled cases are not the recorded ones, and are not stored")
@@ -187,7 +188,7 @@ def board_document(
         yield Paragraph(f"{moving:,} of them {words}")
     yield from paragraphs(left_out_by_reason(left_out))
     yield from cause_sections(causes(attempts), command)
-    yield from _note_section(attempts)
+    yield from note_section(attempts)
 
 
 def left_out_by_reason(left_out: Counts) -> Iterator[str]:
@@ -211,7 +212,8 @@ def _item(group: Sequence[Cause], command: Rerun) -> Item:
     )
 
 
-def _note_section(attempts: Sequence[AttemptedCase]) -> Iterator[Section]:
+def note_section(attempts: Sequence[AttemptedCase]) -> Iterator[Section]:
+    """Yield what was supplied or changed for cases, or not compared, with counts; or nothing."""
     items = [Item(count, text) for text, count in worth_telling(attempts)]
     other = differing(attempts)
     if other:

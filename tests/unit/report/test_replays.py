@@ -168,6 +168,16 @@ def test_the_table_begins_with_what_failed():
     assert shown[-1] == "3 cases: 1 passed, 1 wrong numbers, 1 rejected"
 
 
+def test_the_table_is_followed_by_what_was_supplied():
+    lines = attempts_lines([attempted(detail=FABRIC), attempted(detail=FABRIC, one=add(1))])
+    assert lines[-4:] == [
+        "supplied, changed, or not compared:",
+        f"  2x {FABRIC}",
+        "",
+        "2 cases: 2 passed",
+    ]
+
+
 def test_what_fails_for_one_reason_is_one_cause_whatever_the_numbers():
     every = [
         attempted(),
