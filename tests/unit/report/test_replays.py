@@ -43,6 +43,7 @@ def replay_line(one):
 
 FATAL = "Not enough banks\nRuntimeError: TT_FATAL @ x.cpp:1: banks\ninfo:\nNot enough banks"
 FABRIC = "no fabric was recorded; the mesh was opened with FABRIC_1D"
+COUNTED = "4 cases: 1 passed, 3 not run"
 DIFFERENCE = "$.arguments.x: recorded 1, replayed 2"
 
 
@@ -230,6 +231,23 @@ def test_a_share_never_looks_like_all_or_nothing_when_it_is_not(passed, of, text
     good, bad = attempted(), attempted(Outcome.REJECTED, "no")
     lines = board_lines([good] * passed + [bad] * (of - passed), (), replay_line)
     assert f"({text} accepted)" in lines[0]
+
+
+def test_the_share_is_of_the_cases_that_ran():
+    lost = attempted(Outcome.NOT_RUN, "no chips")
+    bad = attempted(Outcome.REJECTED, "no")
+    (first, *_) = board_lines([attempted(), bad, lost, lost], (), replay_line)
+    assert first.endswith("1 rejected by ttnn, 2 not run (50.0% accepted of 2 that ran)")
+    (first, *_) = board_lines([lost], (), replay_line)
+    assert first == "1 case: 1 not run (no case ran)"
+
+
+def test_cases_that_did_not_run_for_one_reason_are_one_item_of_a_replay():
+    lost = [attempted(Outcome.NOT_RUN, "no chips", add(place)) for place in range(3)]
+    lines = attempts_lines([attempted(), *lost])
+    assert "\n".join(lines).count("no chips") == 1
+    assert lines[-5:] == ["not run:", "  3x no chips", "     ttnn.add", "", COUNTED]
+    assert attempts_lines(lost)[0] == "not run:"
 
 
 def test_one_cause_of_many_ops_is_shown_once():
