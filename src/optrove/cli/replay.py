@@ -262,7 +262,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
         done.execute(jobs, "replaying")
     kept = done.kept() if len(done.done) > 1 else ()
     show(
-        chain(replay_document(done.done, done.planned[0].job.case), kept),
+        chain(replay_document(done.done, done.planned[0].job.case, done.command), kept),
         lambda: {**board_data(done.done, (), done.command), **done.data()},
         as_json=as_json,
     )
@@ -419,7 +419,12 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
       optrove check-board p150 --model llama --jobs 8 --json
     """
     from optrove.frameworks.ttnn.board.table import find_board
-    from optrove.replay.check_board import adapted_data, adapted_document, plan_for_board
+    from optrove.replay.check_board import (
+        adapted_data,
+        adapted_document,
+        chips_document,
+        plan_for_board,
+    )
     from optrove.replay.device_choice import resolve_device
     from optrove.report.replays import board_data, board_document
     from optrove.trove.opening import located, reading
@@ -442,7 +447,7 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
     show(
         chain(
             board_document(done.done, left_out, done.command),
-            adapted_document(*adapted) if adapted else (),
+            adapted_document(*adapted) if adapted else chips_document(done.planned, name),
             done.kept(),
         ),
         lambda: {

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from optrove.cli.options import (
-    COULD_NOT,
     FAILED,
     INTERRUPTED,
     case_filters,
@@ -109,7 +108,7 @@ def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float 
 )
 @click.option("--resume", is_flag=True, help="Continue an interrupted sweep.")
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
-@click.option("--summary", is_flag=True, help="Show only the totals and those of each op.")
+@click.option("--summary", is_flag=True, help="Show only totals, ops and notes.")
 @click.option("--perf", is_flag=True, help="Measure the duration of a warm call.")
 @click.option("--measure-memory", is_flag=True, help="Measure the peak L1 use of a core.")
 @device_options(modules=True)
@@ -152,7 +151,7 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
     from optrove.report.document import Paragraph
     from optrove.report.results import results_data, results_document, title, totals_document
     from optrove.sweep.documents import plan_data, plan_document
-    from optrove.sweep.sweeping import engine_named, finished
+    from optrove.sweep.sweeping import engine_named, finished, sweep_exit_code
     from optrove.sweep.vectors import SweepPlan
     from optrove.trove.opening import located
     from optrove.trove.query import CaseFilters
@@ -184,7 +183,7 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
         lambda: {**results_data(found, store), **more},
         as_json=as_json,
     )
-    sys.exit(INTERRUPTED if interrupted else _exit_code(found))
+    sys.exit(INTERRUPTED if interrupted else sweep_exit_code(found))
 
 
 def _sweep(given: dict[str, Any], asked: CaseFilters) -> Sweep:
@@ -297,12 +296,6 @@ def _execute(begun: SweepRun, place: Place, execute: Engine, jobs: int | None) -
         left = planned - done
         log(f"the budget is used up, {left:,} cases were not attempted")
     return False
-
-
-def _exit_code(found: RunResults) -> int:
-    if not any(each.ran for each in found.results):
-        return COULD_NOT
-    return 0 if all(each.passed or each.skipped for each in found.results) else FAILED
 
 
 def _export(found: RunResults, destination: str | None) -> list[str]:

@@ -27,8 +27,19 @@ Counts: TypeAlias = tuple[tuple[str, int], ...]
 Facts: TypeAlias = tuple[tuple[str, str], ...]
 """Facts by name, sorted, as JSON texts."""
 
-HARMLESS: Final = "and nothing has to be done"
-"""The end of a note about an execution that needs no action."""
+HARMLESS: Final = "harmless: "
+"""The beginning of a note about an execution that needs no action."""
+
+REFUSED: Final = "refused while the tensor for "
+"""The beginning of a note about a rejection before the op was called."""
+
+_HARMLESS_BEFORE: Final = "and nothing has to be done"
+"""What harmless notes contain in older troves."""
+
+
+def is_harmless(note: str) -> bool:
+    """Return whether a note about an execution needs no action."""
+    return note.startswith(HARMLESS) or _HARMLESS_BEFORE in note
 
 
 CHECK_BOARD: Final = "check-board"

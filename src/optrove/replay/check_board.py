@@ -36,7 +36,7 @@ from optrove.model.values import (
 from optrove.replay.device_choice import device_parameters, group_by_device
 from optrove.replay.planning import planned_cases
 from optrove.report.attempts import attempted_data, causes, counts_of
-from optrove.report.document import Item, Items, Section
+from optrove.report.document import Item, Items, Paragraph, Section
 from optrove.report.replays import ANSWERS, cause_sections
 from optrove.report.shards import core_ranges
 from optrove.report.wording import ops_text, plural
@@ -91,9 +91,8 @@ def adaptations(cases: Iterable[PlannedJob], board: Board) -> tuple[Adaptation, 
 def adapted(planned: PlannedJob, board: Board) -> tuple[PlannedJob, tuple[str, ...]] | None:
     """Return a case adapted to a board, and the changes; None if there is nothing to adapt."""
     case, job = planned.job.case, planned.job
-    chips = prod(device_parameters(job).mesh_shape or ALONE)
-    names = {name for name, _ in case.arguments}
-    adapter = _Adapter(board, alone=chips > board.chips and not names & BETWEEN_CHIPS)
+    alone = _chips(planned) > board.chips and _can_be_alone(planned)
+    adapter = _Adapter(board, alone=alone)
     arguments = tuple(
         (name, adapter.argument(name, rewrite(value, adapter.part)))
         for name, value in case.arguments
@@ -107,6 +106,27 @@ def adapted(planned: PlannedJob, board: Board) -> tuple[PlannedJob, tuple[str, .
     # The recorded outputs are not those of another case.
     new = replace(job, case=changed, device=device, outputs=None)
     return replace(planned, job=new, case_id=placement_hash(changed)), tuple(adapter.changes)
+
+
+def chips_document(cases: Iterable[PlannedJob], name: str) -> Iterator[Paragraph]:
+    """Yield a sentence about cases that need more chips than a board has, and what helps."""
+    board = find_board(name)
+    large = [each for each in cases if _chips(each) > board.chips]
+    alone = sum(_can_be_alone(each) for each in large)
+    if large:
+        more = f"{plural(len(large), 'case')} {'needs' if len(large) == 1 else 'need'} more"
+        some = f"--adapt tries {f'{alone:,} of them' if alone < len(large) else 'them'} on one chip"
+        remedy = some if alone else "none of them can run on one chip"
+        yield Paragraph(f"{name} has {plural(board.chips, 'chip')}, {more}; {remedy}")
+
+
+def _chips(planned: PlannedJob) -> int:
+    return prod(device_parameters(planned.job).mesh_shape or ALONE)
+
+
+def _can_be_alone(planned: PlannedJob) -> bool:
+    """Return whether the op of a case does not communicate between chips."""
+    return BETWEEN_CHIPS.isdisjoint(name for name, _ in planned.job.case.arguments)
 
 
 def links_between(board: Board) -> int | None:

@@ -123,7 +123,7 @@ def judge(begun: Attempt, job: Job, executed: Executed, notes: tuple[str, ...] =
     known = job.outputs is not None and not executed.data_dependent
     wrong = output_differences(job.outputs or (), executed.outputs) if known else []
     if wrong and is_own_placement(wrong, job.recorded_on, begun.board):
-        supplied += [f"ttnn places the output otherwise on this board, {HARMLESS}: {wrong[0]}"]
+        supplied += [f"{HARMLESS}ttnn places the output otherwise on this board: {wrong[0]}"]
         wrong = []
     measured, failing, lacking = measure(executed.compared, job.metrics or tuple(MEASURES))
     outcome = Outcome.NUMERICS if failing else Outcome.PASSED

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from optrove.capture.runs import new_run
 from optrove.errors import NotReplayable, UnusableTrove
 from optrove.frameworks.ttnn.board.table import BOARDS
-from optrove.model.records import Attempt, AttemptedCase, RunKind, now
+from optrove.model.records import CHECK_BOARD, Attempt, AttemptedCase, RunKind, now
 from optrove.replay.messages import WorkerSetup
 from optrove.replay.planning import planned_line
 from optrove.replay.runner import run_jobs
@@ -40,6 +40,15 @@ _NO_RUN: Final = "none"
 """The run id of cases that were not attempted."""
 
 
+_FAILED: Final = 1
+_COULD_NOT: Final = 2
+
+
+def exit_code(*, ran: bool, well: bool) -> int:
+    """Return the exit code of a command for cases: 2 if none ran, 1 if not all is well."""
+    return _COULD_NOT if not ran else 0 if well else _FAILED
+
+
 class AttemptWriter:
     """Writes the Attempts of a Run to a trove, in batches."""
 
@@ -49,10 +58,13 @@ class AttemptWriter:
         self._waiting: list[Attempt] = []
         self._written = time.monotonic()
         self._failed = False
+        # For check-board, a case that did not run is one that was not accepted.
+        self._ran = run.source.startswith(f"{CHECK_BOARD} ")
 
     def add(self, attempted: AttemptedCase) -> None:
         """Write an Attempt, now or with later ones."""
         self._failed = self._failed or not attempted.passed
+        self._ran = self._ran or attempted.ran
         self._waiting.append(attempted.attempt)
         if len(self._waiting) >= _BATCH_SIZE or time.monotonic() - self._written >= _SECONDS:
             self.flush()
@@ -64,8 +76,9 @@ class AttemptWriter:
         self._written = time.monotonic()
 
     def finish(self) -> None:
-        """Record that the Run has ended."""
-        ended = replace(self._run, finished_at=now(), exit_code=int(self._failed))
+        """Record that the Run has ended, with the exit code of a command that made no other."""
+        code = exit_code(ran=self._ran, well=not self._failed)
+        ended = replace(self._run, finished_at=now(), exit_code=code)
         self._trove.add_attempts(ended, ())
 
 

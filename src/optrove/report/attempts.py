@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.model.causes import DIFFERS, without_numbers, without_pcc
 from optrove.model.ops import VECTORS, is_vector
-from optrove.model.records import DeviceKind, Outcome
+from optrove.model.records import REFUSED, DeviceKind, Outcome, is_harmless
 from optrove.model.torch_target import TorchTarget
 from optrove.model.values import Float
 from optrove.report.wording import SHORT_ID
@@ -225,6 +225,21 @@ def supplied(attempts: Iterable[AttemptedCase]) -> Counts:
     for each in attempts:
         counted.update(set(remarks_of(each.attempt).notes))
     return tuple(counted.most_common())
+
+
+def worth_telling(attempts: Iterable[AttemptedCase]) -> Counts:
+    """Return the notes of ``supplied`` that are neither harmless nor part of a rejection."""
+    return tuple(
+        (text, count)
+        for text, count in supplied(attempts)
+        if not is_harmless(text) and not text.startswith(REFUSED)
+    )
+
+
+def refusals(group: Iterable[Cause]) -> tuple[str, ...]:
+    """Return the notes about tensors that were refused, of the examples of some causes."""
+    notes = (note for each in group for note in remarks_of(each.example.attempt).notes)
+    return tuple(dict.fromkeys(note for note in notes if note.startswith(REFUSED)))
 
 
 def differing(attempts: Iterable[AttemptedCase]) -> int:

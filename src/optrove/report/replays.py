@@ -6,7 +6,7 @@ from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Final
 
 from optrove.model.ops import is_data_movement
-from optrove.model.records import HARMLESS, DeviceKind, Outcome
+from optrove.model.records import DeviceKind, Outcome
 from optrove.report.attempts import (
     BACKTRACE,
     VERDICTS,
@@ -18,8 +18,10 @@ from optrove.report.attempts import (
     differing,
     is_as_recorded,
     lowest_pcc,
+    refusals,
     remarks_of,
     supplied,
+    worth_telling,
 )
 from optrove.report.describe import argument_fields, value_text
 from optrove.report.document import (
@@ -66,10 +68,13 @@ ANSWERS: Final = {**VERDICTS, Outcome.PASSED: "accepted", Outcome.REJECTED: "rej
 """Outcomes in words, as answers of a board."""
 
 
-def replay_document(attempts: Sequence[AttemptedCase], case: Case) -> Iterator[Node]:
+def replay_document(
+    attempts: Sequence[AttemptedCase], case: Case, command: Rerun = lambda _: None
+) -> Iterator[Node]:
     """Yield one execution in full, or many as a table, failures first, with their counts.
 
-    ``case`` is the case of the first.
+    Cases that did not run are grouped by reason below the table. ``case`` is the case of the first;
+    ``command`` returns what reruns one of them.
     """
     if len(attempts) == 1:
         yield _attempt_section(attempts[0], case)
@@ -81,7 +86,12 @@ def replay_document(attempts: Sequence[AttemptedCase], case: Case) -> Iterator[N
     )
     scaled = any(each.scaled_from for each in attempts)
     columns = (*_ATTEMPTS, _SCALED) if scaled else _ATTEMPTS
-    yield table(columns, (_attempt_row(each)[: len(columns)] for each in ranked))
+    rows = [_attempt_row(each)[: len(columns)] for each in ranked if each.ran]
+    if rows:
+        yield table(columns, rows)
+    # Many cases do not run for one reason, such as too few chips.
+    yield from cause_sections(causes(each for each in attempts if not each.ran), command)
+    yield from note_section(attempts)
     yield Paragraph(_counted(attempts, VERDICTS))
     if scaled:
         yield Paragraph("scaled cases are not the recorded ones, and are not stored")
@@ -177,15 +187,23 @@ def board_document(
     attempts: Sequence[AttemptedCase], left_out: Counts, command: Rerun
 ) -> Iterator[Node]:
     """Yield the answer of a board for all cases; ``command`` returns what reruns one of them."""
-    share = counts_of(attempts).get(Outcome.PASSED.value, 0) / max(len(attempts), 1)
-    yield Paragraph(f"{_counted(attempts, ANSWERS)} ({percent(share)} accepted)")
+    yield Paragraph(f"{_counted(attempts, ANSWERS)} ({_accepted(attempts)})")
     moving = sum(is_data_movement(each.op) for each in attempts)
     if moving:
         words = 'only move data; "optrove ops --all-ops --nested" counts them'
         yield Paragraph(f"{moving:,} of them {words}")
     yield from paragraphs(left_out_by_reason(left_out))
     yield from cause_sections(causes(attempts), command)
-    yield from _note_section(attempts)
+    yield from note_section(attempts)
+
+
+def _accepted(attempts: Sequence[AttemptedCase]) -> str:
+    """Return the share of accepted cases among those that ran: others say nothing of the board."""
+    ran = sum(each.ran for each in attempts)
+    if not ran:
+        return "no case ran"
+    share = percent(counts_of(attempts).get(Outcome.PASSED.value, 0) / ran)
+    return f"{share} accepted" if ran == len(attempts) else f"{share} accepted of {ran:,} that ran"
 
 
 def left_out_by_reason(left_out: Counts) -> Iterator[str]:
@@ -205,13 +223,13 @@ def _item(group: Sequence[Cause], command: Rerun) -> Item:
         count=sum(each.count for each in group),
         text=group[0].text,
         ops=tuple((each.op, each.count) for each in group),
-        parts=() if words is None else (Command(words),),
+        parts=(*paragraphs(refusals(group)), *(() if words is None else (Command(words),))),
     )
 
 
-def _note_section(attempts: Sequence[AttemptedCase]) -> Iterator[Section]:
-    notes = [(text, count) for text, count in supplied(attempts) if not text.endswith(HARMLESS)]
-    items = [Item(count, text) for text, count in notes]
+def note_section(attempts: Sequence[AttemptedCase]) -> Iterator[Section]:
+    """Yield what was supplied or changed for cases, or not compared, with counts; or nothing."""
+    items = [Item(count, text) for text, count in worth_telling(attempts)]
     other = differing(attempts)
     if other:
         words = "the call differs from the recorded one in some part (--json shows it)"

@@ -18,9 +18,10 @@ from optrove.report.attempts import (
     UNSAID,
     by_text,
     lowest_pcc,
+    refusals,
     remarks_of,
     rerun_command,
-    supplied,
+    worth_telling,
 )
 from optrove.report.describe import argument_fields
 from optrove.report.document import (
@@ -355,7 +356,7 @@ def _failure(
     arguments = "\n".join(draw_text((argument_fields(case_of(example.content)),)))
     calls = sum(each.calls for each in group)
     ids = tuple(case_id[:SHORT_ID] for each in group for case_id in each.case_ids)
-    parts: list[Node] = [Command(command)]
+    parts: list[Node] = [*paragraphs(refusals(group)), Command(command)]
     if words:
         parts.append(Code("Message", _cut(words, _MAX_MESSAGE_CHARS)))
     if trace:
@@ -476,7 +477,7 @@ def _measured(summary: Summary) -> Iterator[Section]:
 
 
 def _notes(found: RunResults) -> Iterator[Section]:
-    items = [Item(count, text) for text, count in supplied(found.results)]
+    items = [Item(count, text) for text, count in worth_telling(found.results)]
     if items:
         notes = first_items(items, _MAX_NOTES, "kinds")
         yield Section("Supplied, changed, or not compared", (notes,), name="notes")

@@ -34,7 +34,7 @@ from optrove.report.document import (
     paragraphs,
     table,
 )
-from optrove.report.replays import cause_sections, left_out_by_reason
+from optrove.report.replays import cause_sections, left_out_by_reason, note_section
 from optrove.report.wording import SHORT_ID, duration, moment, number, percent, plural
 from optrove.serializer.wire import encode
 from optrove.trove.query import run_named
@@ -332,6 +332,7 @@ def results_document(found: RunResults, store: str | None) -> Iterator[Node]:
     yield from cause_sections(
         summary.causes, lambda each: rerun_command(each, found.modules, store)
     )
+    yield from note_section(found.results)
     if len(summary.ops) > 1:
         yield ops_table(summary, _MAX_OPS)
     slow = slowest(found.results, _MAX_SLOW)
@@ -343,7 +344,7 @@ def results_document(found: RunResults, store: str | None) -> Iterator[Node]:
 
 
 def totals_document(found: RunResults) -> Iterator[Node]:
-    """Yield the totals of a run, and those of each op: every row adds up."""
+    """Yield the totals of a run, those of each op, and notes: every row adds up."""
     summary = summed(found)
     yield table(
         (Column("op", flexible=True), Column("cases", right=True), Column("of which")),
@@ -352,6 +353,7 @@ def totals_document(found: RunResults) -> Iterator[Node]:
     yield Paragraph(counted(summary))
     yield from paragraphs(summary_notes(summary))
     yield from paragraphs(left_out_by_reason(found.left_out))
+    yield from note_section(found.results)
 
 
 def counts_text(counts: dict[str, int]) -> str:

@@ -18,9 +18,9 @@ from optrove.replay.capsules import with_values
 from optrove.replay.device_choice import TargetDevice
 from optrove.replay.judge import MEASURES
 from optrove.replay.planning import PlannedJob, planned_by_id
-from optrove.replay.replay import AttemptWriter, default_workers, new_replay_run
+from optrove.replay.replay import AttemptWriter, default_workers, exit_code, new_replay_run
 from optrove.replay.runner import Workers, run_jobs
-from optrove.report.results import results_of, summed
+from optrove.report.results import results_of
 from optrove.report.results_files import exported
 from optrove.report.wording import SHORT_ID
 from optrove.serializer.described import case_of
@@ -195,10 +195,17 @@ def finished(place: Place, run: Run) -> RunResults:
         )
         if found.waiting or interrupted or found.run.finished_at is not None:
             return found
-        code = int(not summed(found).all_well)
-        ended = replace(run, finished_at=now(), exit_code=code)
+        ended = replace(run, finished_at=now(), exit_code=sweep_exit_code(found))
         trove.add_attempts(ended, ())
     return replace(found, run=ended)
+
+
+def sweep_exit_code(found: RunResults) -> int:
+    """Return the exit code of a sweep: cases that are skipped by intention do not matter."""
+    return exit_code(
+        ran=any(each.ran for each in found.results),
+        well=all(each.passed or each.skipped for each in found.results),
+    )
 
 
 def resumed(reader: TroveReader, sweep: Sweep) -> SweepRun | None:

@@ -105,6 +105,8 @@ def test_a_replay_that_never_ran_could_not_be_done(trove):
     assert result.exit_code == 2
     assert "verdict: not run" in result.stdout
     assert "because: $.arguments.a: no converter knows it" in result.stdout
+    ((kept, _),) = replays(trove)
+    assert kept.exit_code == 2
 
 
 def test_an_interrupt_loses_nothing_and_the_rest_counts_as_not_run(trove, monkeypatch):

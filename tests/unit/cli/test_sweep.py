@@ -81,6 +81,12 @@ def test_the_text_tells_counts_causes_and_the_run(trove):
     assert "2 cases: 2 passed" in short
 
 
+@pytest.mark.parametrize(("op", "code"), [("add", 0), ("refuse", 1), ("unbuildable", 2)])
+def test_the_exit_code_is_kept(trove, op, code):
+    assert commands.run("sweep", op).exit_code == code
+    assert sweeps(trove)[0][0].run.exit_code == code
+
+
 def test_a_run_is_called_by_what_was_asked_for(trove):
     ask("add", "--model", "demo.py", "--nested")
     ((row, _),) = sweeps(trove)

@@ -1,11 +1,14 @@
 import json
 from collections import Counter, defaultdict
+from unittest.mock import MagicMock
 
 import pytest
 
 from optrove.errors import UnknownBoard
+from optrove.frameworks.ttnn.board.devices import Devices
 from optrove.frameworks.ttnn.board.runtime import cluster_descriptor
 from optrove.frameworks.ttnn.board.table import BOARDS, find_board
+from optrove.model.records import DeviceParameters, is_harmless
 
 NAMES = ["n150", "n300", "t3k", "galaxy", "p100", "p150", "p300", "bh-galaxy"]
 every_board = pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
@@ -103,3 +106,14 @@ def test_a_board_may_have_another_number_of_cores(name, grid, masks):
 def test_a_number_of_cores_that_no_chip_has_is_an_error(name):
     with pytest.raises(UnknownBoard, match="Each chip may have: "):
         find_board(name)
+
+
+def test_a_board_with_another_dispatch_axis_is_opened_with_its_own():
+    ttnn = MagicMock()
+    ttnn.get_num_devices.return_value = 1
+    ttnn.open_mesh_device.side_effect = [RuntimeError("no such dispatch core axis"), "device"]
+    devices = Devices(ttnn)
+    (note,) = devices.open(DeviceParameters(dispatch_axis="ROW"))
+    assert devices.live == "device"
+    assert note.endswith("dispatch along this board's own axis, recorded by ROW")
+    assert is_harmless(note)

@@ -1,3 +1,5 @@
+import pytest
+
 from attempts import attempted
 from drawn import drawn_lines
 from optrove.frameworks.ttnn.board.table import BOARDS
@@ -10,6 +12,7 @@ from optrove.replay.check_board import (
     adapted,
     adapted_data,
     adapted_document,
+    chips_document,
     links_between,
 )
 from optrove.replay.planning import PlannedJob
@@ -75,6 +78,25 @@ def test_a_case_of_too_many_chips_is_done_by_one():
 def test_what_talks_between_chips_cannot_be_done_by_one():
     gather = case("ttnn.all_gather", a=tensor(32, 32, mesh=(4, 8)), cluster_axis=1)
     assert adapted(planned(gather), BOARDS["p150"]) is None
+
+
+@pytest.mark.parametrize(
+    ("board", "names", "line"),
+    [
+        ("p150", ["add", "gather"], "1 chip, 2 cases need more; --adapt tries 1 of them"),
+        ("n300", ["add", "add"], "2 chips, 2 cases need more; --adapt tries them on one chip"),
+        ("p150", ["gather"], "1 chip, 1 case needs more; none of them can run on one chip"),
+        ("galaxy", ["add", "gather"], None),
+    ],
+)
+def test_cases_of_too_many_chips_are_counted_with_what_helps(board, names, line):
+    cases = {
+        "add": case("ttnn.add", a=tensor(32, 32, mesh=(4, 8))),
+        "gather": case("ttnn.all_gather", a=tensor(32, 32, mesh=(4, 8)), cluster_axis=1),
+    }
+    lines = drawn_lines(chips_document([planned(cases[name]) for name in names], board))
+    assert len(lines) == (line is not None)
+    assert all(each.startswith(f"{board} has {line}") for each in lines)
 
 
 def test_cases_that_become_the_same_are_tried_once():

@@ -1,4 +1,5 @@
 import sqlite3
+from dataclasses import replace
 
 import pytest
 
@@ -47,6 +48,22 @@ def test_results_and_the_end_of_a_run_are_kept(place):
     assert run.finished_at is not None
     assert run.exit_code == 1
     assert sorted(outcomes.values(), key=str) == [Outcome.PASSED, Outcome.REJECTED]
+
+
+@pytest.mark.parametrize(
+    ("source", "outcomes", "code"),
+    [
+        ("replay add", [Outcome.PASSED, Outcome.PASSED], 0),
+        ("replay add", [Outcome.PASSED, Outcome.NOT_RUN], 1),
+        ("replay add", [Outcome.NOT_RUN, Outcome.NOT_RUN], 2),
+        ("check-board n150", [Outcome.NOT_RUN, Outcome.NOT_RUN], 1),
+    ],
+)
+def test_the_exit_code_that_is_kept_is_that_of_the_command(place, source, outcomes, code):
+    with attempt_writer(place, replace(RUN, source=source), print) as store:
+        for case, outcome in zip((ADD, SHARDED), outcomes, strict=True):
+            store(attempt(case, outcome))
+    assert kept(place)[0].exit_code == code
 
 
 def test_whatever_ends_a_run_what_was_done_is_kept(place):

@@ -6,7 +6,7 @@ import pytest
 
 from attempts import add, attempted
 from drawn import drawn_lines
-from optrove.model.records import HARMLESS, DeviceKind, Measurement, Outcome
+from optrove.model.records import HARMLESS, REFUSED, DeviceKind, Measurement, Outcome
 from optrove.report.attempts import (
     attempted_data,
     causes,
@@ -43,6 +43,7 @@ def replay_line(one):
 
 FATAL = "Not enough banks\nRuntimeError: TT_FATAL @ x.cpp:1: banks\ninfo:\nNot enough banks"
 FABRIC = "no fabric was recorded; the mesh was opened with FABRIC_1D"
+COUNTED = "4 cases: 1 passed, 3 not run"
 DIFFERENCE = "$.arguments.x: recorded 1, replayed 2"
 
 
@@ -168,6 +169,16 @@ def test_the_table_begins_with_what_failed():
     assert shown[-1] == "3 cases: 1 passed, 1 wrong numbers, 1 rejected"
 
 
+def test_the_table_is_followed_by_what_was_supplied():
+    lines = attempts_lines([attempted(detail=FABRIC), attempted(detail=FABRIC, one=add(1))])
+    assert lines[-4:] == [
+        "supplied, changed, or not compared:",
+        f"  2x {FABRIC}",
+        "",
+        "2 cases: 2 passed",
+    ]
+
+
 def test_what_fails_for_one_reason_is_one_cause_whatever_the_numbers():
     every = [
         attempted(),
@@ -222,6 +233,23 @@ def test_a_share_never_looks_like_all_or_nothing_when_it_is_not(passed, of, text
     assert f"({text} accepted)" in lines[0]
 
 
+def test_the_share_is_of_the_cases_that_ran():
+    lost = attempted(Outcome.NOT_RUN, "no chips")
+    bad = attempted(Outcome.REJECTED, "no")
+    (first, *_) = board_lines([attempted(), bad, lost, lost], (), replay_line)
+    assert first.endswith("1 rejected by ttnn, 2 not run (50.0% accepted of 2 that ran)")
+    (first, *_) = board_lines([lost], (), replay_line)
+    assert first == "1 case: 1 not run (no case ran)"
+
+
+def test_cases_that_did_not_run_for_one_reason_are_one_item_of_a_replay():
+    lost = [attempted(Outcome.NOT_RUN, "no chips", add(place)) for place in range(3)]
+    lines = attempts_lines([attempted(), *lost])
+    assert "\n".join(lines).count("no chips") == 1
+    assert lines[-5:] == ["not run:", "  3x no chips", "     ttnn.add", "", COUNTED]
+    assert attempts_lines(lost)[0] == "not run:"
+
+
 def test_one_cause_of_many_ops_is_shown_once():
     from trove_rows import case
 
@@ -271,8 +299,24 @@ def test_the_data_is_json_and_its_counts_are_what_was_planned():
     assert data["causes"][0]["example"] == every[1].attempt.case_id
 
 
-def test_notes_that_ask_for_nothing_are_for_machines_only():
-    harmless = f"recorded with dispatch by ROW; opened by COL, {HARMLESS}"
+def test_a_tensor_that_was_refused_is_told_with_the_rejection():
+    refused = f"{REFUSED}input_tensor_b was made; the op was not called"
+    lines = board_lines([attempted(Outcome.REJECTED, "no bank", notes=(refused,))], (), replay_line)
+    first = lines.index("  1x no bank")
+    assert lines[first + 1 : first + 3] == ["     ttnn.add", f"     {refused}"]
+    assert not any("supplied" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        f"{HARMLESS}dispatch along this board's own axis, recorded by ROW",
+        f"{HARMLESS}ttnn places the output otherwise on this board: $.outputs[0]: 1 instead of 2",
+        "recorded with dispatch by ROW; opened by COL, and nothing has to be done",
+        "ttnn places it otherwise on this board, and nothing has to be done: $.outputs[0]: 1",
+    ],
+)
+def test_notes_that_ask_for_nothing_are_for_machines_only(harmless):
     every = [attempted(detail=harmless), attempted(detail=harmless)]
     assert not any("supplied" in line for line in board_lines(every, (), replay_line))
     assert board_data(every, (), replay_line)["notes"] == {harmless: 2}

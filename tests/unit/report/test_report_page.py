@@ -13,6 +13,7 @@ from executed_runs import (
 )
 from optrove.model.ops import Amount, LeftOut
 from optrove.model.records import (
+    REFUSED,
     AttemptedCase,
     Measurement,
     Outcome,
@@ -125,3 +126,12 @@ def test_a_traced_run_shows_its_tests_failures_first_and_its_ops():
     (chart,) = charts.parts[0].charts
     assert [(bar.label, bar.bad) for bar in chart.bars] == [("0.95 to 0.99", 1)]
     assert "AssertionError: &lt;0.97&gt;" in draw_html(page)
+
+
+def test_the_page_tells_a_refused_tensor_with_the_rejection_only():
+    refused = f"{REFUSED}weight was made; the op was not called"
+    one = replace(attempt(SHARDED, "run", Outcome.REJECTED, "no bank"), notes=(refused,))
+    cases = (AttemptedCase("ttnn.matmul", one, 1, describe_case(SHARDED).content),)
+    text = "".join(Tags(draw_html(results_report(RunResults(run("run"), cases), None))).text)
+    assert text.count(refused) == 1
+    assert "Supplied, changed" not in text

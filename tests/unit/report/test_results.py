@@ -14,6 +14,7 @@ from optrove.report.results import (
     results_document,
     spread,
     summed,
+    totals_document,
 )
 
 
@@ -115,6 +116,18 @@ def test_durations_are_shown_by_powers_of_ten():
         ("under 10 s", 0, 0),
         ("under 1:40 min", 0, 1),
     ]
+
+
+@pytest.mark.parametrize("document", [lambda found: results_document(found, None), totals_document])
+def test_what_was_supplied_or_changed_for_cases_is_told(document):
+    fabric = "no fabric was recorded; the mesh was opened with FABRIC_1D"
+    noted = replace(result(), attempt=replace(result().attempt, notes=(fabric,)))
+    found = RunResults(run("run"), (result(), noted, noted))
+    lines = drawn_lines(document(found))
+    first = lines.index("supplied, changed, or not compared:")
+    assert lines[first + 1] == f"  2x {fabric}"
+    found = RunResults(run("run"), (result(),))
+    assert not any("supplied" in line for line in drawn_lines(document(found)))
 
 
 def test_nothing_that_ran_is_reported_as_such():

@@ -70,9 +70,8 @@ class Devices:
             if _AXIS not in str(error):
                 raise
             live = self._open(replace(wanted, dispatch_axis=None))
-        axis = wanted.dispatch_axis
-        own = f"opened with this board's own axis, {HARMLESS}"
-        self._notes = (f"recorded with dispatch by {axis}; {own}",)
+        own = "dispatch along this board's own axis"
+        self._notes = (f"{HARMLESS}{own}, recorded by {wanted.dispatch_axis}",)
         return live
 
     def tidy(self) -> None:

@@ -39,7 +39,7 @@ from optrove.frameworks.ttnn.probe.probe import attach
 from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, Missing
 from optrove.frameworks.ttnn.shadow.prepared_weights import prepared
 from optrove.frameworks.ttnn.shadow.shadow import set_shadow_mirror
-from optrove.model.records import RUNS_KERNELS, DeviceKind
+from optrove.model.records import REFUSED, RUNS_KERNELS, DeviceKind
 from optrove.model.values import (
     DeviceRef,
     List,
@@ -80,7 +80,7 @@ class _Refused(Exception):
     """A tensor that this board or this ttnn refuses, which is the result of the case."""
 
     def __init__(self, argument: str, raised: Raised, excuse: str | None) -> None:
-        super().__init__(f"refused while the tensor for {argument} was made; the op was not called")
+        super().__init__(f"{REFUSED}{argument} was made; the op was not called")
         self.raised = raised
         self.excuse = excuse
 
