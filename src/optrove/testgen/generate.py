@@ -20,6 +20,7 @@ from optrove.frameworks.ttnn.board.table import BOARDS
 from optrove.frameworks.ttnn.execute.files import place_of_file
 from optrove.frameworks.ttnn.execute.invoking import CallNames
 from optrove.model.records import DeviceKind
+from optrove.model.torch_target import TorchTarget
 from optrove.model.values import tensors_in
 from optrove.replay.capsules import FROM_SEED
 from optrove.replay.device_choice import device_parameters
@@ -158,13 +159,17 @@ def write_reproducer(
 ) -> list[Path]:
     """Write the standalone file of a shrunk case; return the paths of it and of its values.
 
-    ``board`` is the mock board on which it fails, if any.
+    ``board`` is the mock board on which it fails, if any, or the text of the TorchTarget.
     """
     case = shrunk.case
     job = replace(planned.job, case=case, outputs=None, capsules=shrunk.capsules)
     derived = replace(planned, job=job, case_id=placement_hash(case), calls=None)
     (recorded,) = recorded_cases([derived])
-    failing = replace(recorded, board=board or recorded.board)
+    failing = replace(recorded, shrunk_from=planned.case_id, seed=job.seed)
+    if is_torch_op(case.op):
+        failing = replace(failing, target=TorchTarget.parse(board))
+    else:
+        failing = replace(failing, board=board or recorded.board)
     (file,) = write_tests([failing], directory, standalone=True).files
     path = directory / file.name
     return [path, values_beside(path)] if file.values else [path]
