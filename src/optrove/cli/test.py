@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from optrove.testgen.shrink_sequence import ShrunkSequence
 
 ZIP: Final = ".zip"
+_ONE_CASE: Final = "name one op, or one case by its id; optrove show OP lists the ids"
 
 
 @click.command()
@@ -262,7 +263,8 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
         _shrink_sequence(name, (stretch, values, seed), target, limits, (output, store), as_json)
         return
     with reading(store, log_recovered) as reader:
-        cases, _ = cases_named(reader, CaseFilters(name=name), every=False, seed=seed)
+        asked = CaseFilters(name=name)
+        cases, _ = cases_named(reader, asked, every=False, seed=seed, advice=_ONE_CASE)
     file: Path | None = None
     fault: Exception | None = None
     with (
