@@ -292,14 +292,26 @@ def _write_reproducer(
     from optrove.testgen.generate import reproducer_text, write_reproducer, write_zip
 
     if output.suffix != ZIP:
-        return write_reproducer(planned, shrunk, output, where.board)[0]
+        file = write_reproducer(planned, shrunk, output, where.board)[0]
+        _log_unless_failing(file, where)
+        return file
 
     def write(directory: Path) -> tuple[list[Path], list[str]]:
         files = write_reproducer(planned, shrunk, directory, where.board)
+        _log_unless_failing(files[0], where)
         return files, reproducer_text(planned.op, shrunk.attempt, where, files[0].name)
 
     write_zip(output, write)
     return output
+
+
+def _log_unless_failing(file: Path, where: TargetDevice) -> None:
+    """Run a written test once, and say it if the test does not fail."""
+    from optrove.testgen.generate import why_not_failing
+
+    reason = why_not_failing(file, where)
+    if reason is not None:
+        log(f"the written test {reason}")
 
 
 def _shrink_sequence(

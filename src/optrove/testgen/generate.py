@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shlex
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import islice
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
 _DEFAULT_AXES: Final = {"ROW": "wormhole_b0", "COL": "blackhole"}
 _ANY_BOARD: Final = "n300"
 _MAX_NAMED: Final = 3
+_MAX_SECONDS: Final = 300.0
 _MARKED_BYTES: Final = 4096
 """A generated file has its mark within these bytes."""
 
@@ -173,6 +177,32 @@ def write_reproducer(
     (file,) = write_tests([failing], directory, standalone=True).files
     path = directory / file.name
     return [path, values_beside(path)] if file.values else [path]
+
+
+def why_not_failing(file: Path, where: TargetDevice) -> str | None:
+    """Run a reproducer once; return what it does instead of failing, None if it fails.
+
+    It is not run on a board or a simulator, where a failure may need a reset or take long.
+    """
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
+    if where.device_kind in (DeviceKind.HARDWARE, DeviceKind.SIMULATOR):
+        return None
+    if version_of("pytest") is None:
+        return "was not run here: pytest is not installed"
+    if where.device_kind is not DeviceKind.HOST:
+        shadow = ("--optrove-shadow",) if where.device_kind is DeviceKind.SHADOW else ()
+        words += ["--optrove-board", str(where.board), *shadow]
+    try:
+        done = subprocess.run(  # noqa: S603 - this interpreter, and a file of ours
+            [*words, str(file)], capture_output=True, text=True, timeout=_MAX_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:  # a hang is a failure, too
+        return None
+    last = (done.stdout.strip() or done.stderr.strip()).rpartition("\n")[2]
+    if done.returncode == 0:
+        return f"passes here: {last}"
+    # 1 is a failed test, and a crash has the number of its signal.
+    return f"cannot be run here: {last}" if done.returncode > 1 else None
 
 
 def write_zip(path: Path, write: Callable[[Path], tuple[list[Path], list[str]]]) -> None:
