@@ -15,6 +15,9 @@ import optrove
 from commands import ask, run
 from forked_python import python
 from optrove.journal.capsules import TensorFiles
+from optrove.model.records import DeviceKind
+from optrove.replay.device_choice import TargetDevice
+from optrove.testgen.generate import why_not_failing
 from optrove.trove.capsules import capsules_beside, capsules_of
 from optrove.trove.place import place_of
 
@@ -245,12 +248,25 @@ def test_a_shrunk_case_travels_as_a_zip_with_its_values(tmp_path, wrong_relu):
     assert f"torch {torch.__version__.partition('+')[0]}" in about
     (test,) = [name for name in names if name.endswith(".py")]
     assert "1 failed" in run_bare(there, test, wrong=True).stdout
-    assert "1 passed" in run_bare(there, test, wrong=False).stdout
-    ask(*words, "--values", "capsule", "-o", made)
+    assert "1 failed" in run_bare(there, test, wrong=False).stdout  # it imports the kernel itself
+    again = run(*words, "--values", "capsule", "-o", made)
+    assert again.exit_code == 0
+    assert "the written test" not in again.stderr
     made.write_bytes(b"mine")
     refused = run(*words, "--values", "capsule", "-o", made)
     assert refused.exit_code == 2
     assert "was not made by optrove shrink" in refused.stderr
+
+
+def test_a_written_test_that_does_not_fail_is_not_called_a_reproducer(tmp_path):
+    host = TargetDevice(DeviceKind.HOST)
+    file = tmp_path / "test_it.py"
+    for body, answer in (("pass", "passes here: 1 passed"), ("assert False", None)):
+        file.write_text(f"def test_it():\n    {body}\n")
+        found = why_not_failing(file, host)
+        assert found is None if answer is None else answer in found
+    file.write_text("import no_such_module\n")
+    assert "cannot be run here" in why_not_failing(file, host)
 
 
 def test_values_without_a_capsule_are_an_error_that_says_how_to_get_one(tmp_path):

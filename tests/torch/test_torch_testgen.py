@@ -1,6 +1,7 @@
 """Generated tests of torch's operations pass with torch and pytest only, and find wrong kernels."""
 
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from torch.nn import functional
 
 from forked_python import python
 from optrove.model.case import Case
+from optrove.model.torch_target import TorchTarget
 from optrove.model.values import Opaque
 from optrove.testgen.cases import RecordedCase
 from optrove.testgen.files import MARK, generate
@@ -72,8 +74,8 @@ def test_a_wrong_result_is_found(tmp_path, recorded):
     cases = [each for each in recorded if each.case.op == "torch.ops.aten.neg.default"]
     (file,) = generate(cases).files
     wrong = file.text.replace(
-        "result = op(*args, **kwargs)",
-        "result = op(*args, **kwargs)\n        result = result * (1 if dtypes else 1.01)",
+        "result = (run or op)(*args, **kwargs)",
+        "result = (run or op)(*args, **kwargs)\n        result = result * (1 if dtypes else 1.01)",
     )
     (tmp_path / file.name).write_text(wrong)
     done = run(tmp_path, *PYTEST)
@@ -88,6 +90,43 @@ def test_one_case_is_a_file_of_its_own(tmp_path, recorded):
     assert [file.cases for file in generated.files] == [1] * len(cases)
     done = run(tmp_path, generated.files[0].name, "-p", "no:optrove", "-q", "--rootdir=.")
     assert done.returncode == 0, done.stdout
+
+
+WRONG = """
+import torch
+from torch._dynamo import register_backend
+
+LIBRARY = torch.library.Library("aten", "IMPL")
+LIBRARY.impl("neg", lambda x: x * -1.01, "CPU")
+LIBRARY.impl("argmax", lambda x, dim=None, keepdim=False: torch.tensor(-1), "CPU")
+
+@register_backend
+def slightly_wrong(module, inputs):
+    return lambda *given: tuple(each * 1.01 for each in module(*given))
+"""
+
+
+@pytest.mark.parametrize(
+    ("op", "target"),
+    [
+        ("neg", TorchTarget(imports=("wrong_numbers",))),
+        ("argmax", TorchTarget(imports=("wrong_numbers",))),
+        ("mul", TorchTarget(compiler="slightly_wrong", imports=("wrong_numbers",))),
+        ("mul", TorchTarget(compiler="no_such_backend")),
+        ("mul", TorchTarget(device="cuda:77")),
+    ],
+)
+def test_a_shrunk_case_fails_where_it_failed_and_only_there(tmp_path, recorded, op, target):
+    (tmp_path / "wrong_numbers.py").write_text(WRONG)
+    case = next(each for each in recorded if each.case.op.split(".")[3] == op)
+    shrunk = replace(case, shrunk_from="5" * 64, outputs=None)
+    for each, code in ((shrunk, 0), (replace(shrunk, target=target), 1)):
+        (file,) = generate([each], standalone=True).files
+        (tmp_path / file.name).write_text(file.text)
+        assert "shrunk from case 555555555555." in file.text
+        done = run(tmp_path, *PYTEST, file.name)
+        assert done.returncode == code, done.stdout
+    assert ("find the module wrong_numbers" in file.text) == bool(target.imports)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from optrove.testgen.shrink_sequence import ShrunkSequence
 
 ZIP: Final = ".zip"
+_ONE_CASE: Final = "name one op, or one case by its id; optrove show OP lists the ids"
 
 
 @click.command()
@@ -262,7 +263,8 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
         _shrink_sequence(name, (stretch, values, seed), target, limits, (output, store), as_json)
         return
     with reading(store, log_recovered) as reader:
-        cases, _ = cases_named(reader, CaseFilters(name=name), every=False, seed=seed)
+        asked = CaseFilters(name=name)
+        cases, _ = cases_named(reader, asked, every=False, seed=seed, advice=_ONE_CASE)
     file: Path | None = None
     fault: Exception | None = None
     with (
@@ -290,14 +292,26 @@ def _write_reproducer(
     from optrove.testgen.generate import reproducer_text, write_reproducer, write_zip
 
     if output.suffix != ZIP:
-        return write_reproducer(planned, shrunk, output, where.board)[0]
+        file = write_reproducer(planned, shrunk, output, where.board)[0]
+        _log_unless_failing(file, where)
+        return file
 
     def write(directory: Path) -> tuple[list[Path], list[str]]:
         files = write_reproducer(planned, shrunk, directory, where.board)
+        _log_unless_failing(files[0], where)
         return files, reproducer_text(planned.op, shrunk.attempt, where, files[0].name)
 
     write_zip(output, write)
     return output
+
+
+def _log_unless_failing(file: Path, where: TargetDevice) -> None:
+    """Run a written test once, and say it if the test does not fail."""
+    from optrove.testgen.generate import why_not_failing
+
+    reason = why_not_failing(file, where)
+    if reason is not None:
+        log(f"the written test {reason}")
 
 
 def _shrink_sequence(

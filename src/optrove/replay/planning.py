@@ -207,15 +207,16 @@ def cases_named(
     every: bool,
     seed: int = 0,
     timeout_ns: int | None = None,
+    advice: str = "name one, or add --all",
 ) -> tuple[tuple[PlannedJob, ...], int]:
     """Return the most called case that matches, or every one, and how many match.
 
-    NotFound if none matches.
+    NotFound if none matches; with ``advice`` if several ops match and not every case is wanted.
     """
     answers = select_recorded(reader, asked)
     if not every and len(answers) > 1:
         names = [answer.op for answer in answers]
-        raise ambiguous(f"{asked.name!r} means {len(names)} ops", names, "name one, or add --all")
+        raise ambiguous(f"{asked.name!r} means {len(names)} ops", names, advice)
     queries = (answer.query if every else replace(answer.query, limit=1) for answer in answers)
     cases = tuple(
         planned

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.frameworks.ttnn.board.devices import ALONE
 from optrove.model.records import DeviceParameters
+from optrove.model.torch_target import TorchTarget
 from optrove.model.values import (
     DeviceRef,
     Handle,
@@ -74,6 +75,8 @@ class RecordedCase:
     they were not recorded. ``notes`` say which arguments were supplied, ``board`` is the name of a
     mock board for the call, ``file`` the path to an argument that names a file. ``kept`` are the
     recorded values of its tensors, by identity, which are those of the call ``kept_from``.
+    ``shrunk_from`` is the id of the case of which it is a simpler form. ``target`` is where a case
+    of torch runs, and ``seed`` that of its random values.
     """
 
     case_id: str
@@ -89,6 +92,9 @@ class RecordedCase:
     file: str | None = None
     kept: Mapping[int, KeptTensor] = field(default_factory=dict)
     kept_from: int | None = None
+    shrunk_from: str | None = None
+    target: TorchTarget = TorchTarget()  # noqa: RUF009 - immutable
+    seed: int = 0
 
     def filling(self, name: str) -> Filling:
         """Return the values of the tensors of an argument."""

@@ -306,6 +306,8 @@ def _standalone_file(group: GroupedCases) -> TestFile:
         writer.body(group, only, has_output=bool(only.output_specs)),
     )
     calls = "" if only.calls is None else f", {plural(only.calls, 'call')}"
+    if only.shrunk_from is not None:
+        calls = f", shrunk from case {only.shrunk_from[:SHORT_ID]}"
     about = (
         f"{MARK} Case {only.case_id[:SHORT_ID]}{calls}. Run it with python or pytest; it needs "
         f"ttnn and torch only. {values_text([only])}Where the device computes, numbers are "

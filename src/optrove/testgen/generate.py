@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shlex
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import islice
@@ -20,6 +23,7 @@ from optrove.frameworks.ttnn.board.table import BOARDS
 from optrove.frameworks.ttnn.execute.files import place_of_file
 from optrove.frameworks.ttnn.execute.invoking import CallNames
 from optrove.model.records import DeviceKind
+from optrove.model.torch_target import TorchTarget
 from optrove.model.values import tensors_in
 from optrove.replay.capsules import FROM_SEED
 from optrove.replay.device_choice import device_parameters
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
 _DEFAULT_AXES: Final = {"ROW": "wormhole_b0", "COL": "blackhole"}
 _ANY_BOARD: Final = "n300"
 _MAX_NAMED: Final = 3
+_MAX_SECONDS: Final = 300.0
 _MARKED_BYTES: Final = 4096
 """A generated file has its mark within these bytes."""
 
@@ -158,16 +163,46 @@ def write_reproducer(
 ) -> list[Path]:
     """Write the standalone file of a shrunk case; return the paths of it and of its values.
 
-    ``board`` is the mock board on which it fails, if any.
+    ``board`` is the mock board on which it fails, if any, or the text of the TorchTarget.
     """
     case = shrunk.case
     job = replace(planned.job, case=case, outputs=None, capsules=shrunk.capsules)
     derived = replace(planned, job=job, case_id=placement_hash(case), calls=None)
     (recorded,) = recorded_cases([derived])
-    failing = replace(recorded, board=board or recorded.board)
+    failing = replace(recorded, shrunk_from=planned.case_id, seed=job.seed)
+    if is_torch_op(case.op):
+        failing = replace(failing, target=TorchTarget.parse(board))
+    else:
+        failing = replace(failing, board=board or recorded.board)
     (file,) = write_tests([failing], directory, standalone=True).files
     path = directory / file.name
     return [path, values_beside(path)] if file.values else [path]
+
+
+def why_not_failing(file: Path, where: TargetDevice) -> str | None:
+    """Run a reproducer once; return what it does instead of failing, None if it fails.
+
+    It is not run on a board or a simulator, where a failure may need a reset or take long.
+    """
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
+    if where.device_kind in (DeviceKind.HARDWARE, DeviceKind.SIMULATOR):
+        return None
+    if version_of("pytest") is None:
+        return "was not run here: pytest is not installed"
+    if where.device_kind is not DeviceKind.HOST:
+        shadow = ("--optrove-shadow",) if where.device_kind is DeviceKind.SHADOW else ()
+        words += ["--optrove-board", str(where.board), *shadow]
+    try:
+        done = subprocess.run(  # noqa: S603 - this interpreter, and a file of ours
+            [*words, str(file)], capture_output=True, text=True, timeout=_MAX_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:  # a hang is a failure, too
+        return None
+    last = (done.stdout.strip() or done.stderr.strip()).rpartition("\n")[2]
+    if done.returncode == 0:
+        return f"passes here: {last}"
+    # 1 is a failed test, and a crash has the number of its signal.
+    return f"cannot be run here: {last}" if done.returncode > 1 else None
 
 
 def write_zip(path: Path, write: Callable[[Path], tuple[list[Path], list[str]]]) -> None:

@@ -31,6 +31,7 @@ from optrove.testgen.expressions import NotExpressible, expression_of, flat, quo
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from optrove.model.torch_target import TorchTarget
     from optrove.model.values import Value
     from optrove.testgen.cases import RecordedCase
 
@@ -48,6 +49,8 @@ from pathlib import Path
 _IMPORTS: Final = """\
 import sys
 from dataclasses import dataclass
+from importlib import import_module
+from itertools import takewhile
 from math import prod
 
 import pytest
@@ -83,8 +86,13 @@ def check_torch(recorded: RecordedCase) -> None:
 def torch_file(cases: Sequence[RecordedCase], mark: str) -> str:
     """Return the text of a file that tests cases of one operation."""
     op = cases[0].case.op
+    shrunk_from, target = cases[0].shrunk_from, cases[0].target
+    title = f"Test {op} as models call it."
     counted = sum({each.case_id: each.calls or 0 for each in cases}.values())
     about = f"{mark} {plural(len(cases), 'case')}, {plural(counted, 'call')}, most called first."
+    if shrunk_from is not None:
+        title = f"Test {op}, shrunk from case {shrunk_from[:SHORT_ID]}."
+        about = mark
     names = _ids(cases)
     rows = "".join(
         f"    pytest.param({_Writer(each).text()}, id={quoted(name)}),\n"
@@ -97,18 +105,20 @@ def torch_file(cases: Sequence[RecordedCase], mark: str) -> str:
     texts = [
         f"{about} Needs torch and pytest only."
         + (" Recorded values are in the file beside it." if kept else ""),
+        *(f"Python has to find the module {name}: see PYTHONPATH." for name in target.imports),
         *sorted({note for each in cases for note in each.notes}),
     ]
     body = "\n\n".join(texts)
     imports = _KEPT_IMPORTS + _IMPORTS if kept else _IMPORTS
     reader = "\n\n\n".join(kept_reader(shaped=False)) + "\n\n\n" if kept else ""
     return (
-        f'"""Test {op} as models call it.\n\n{body}\n"""\n\n'
+        f'"""{title}\n\n{body}\n"""\n\n'
         f"# ruff: noqa\n{imports}\n"
         f"{reader}"
-        f"{_operation(op)}"
+        f"{_operation(op, target)}"
+        f"{_settings(cases[0])}"
         f"NOT_INITIALIZED = {uninitialized}\n"
-        f"NOT_UNIQUE = {NOT_UNIQUE.get(last_name(op), ())}\n"
+        f"NOT_UNIQUE = {NOT_UNIQUE.get(last_name(op), ())}\n\n\n"
         f"{parts}\n\n"
         f"CASES = [\n{rows}]\n\n\n"
         f'@pytest.mark.parametrize(("call", "outputs"), CASES)\n'
@@ -119,13 +129,48 @@ def torch_file(cases: Sequence[RecordedCase], mark: str) -> str:
     )
 
 
-def _operation(op: str) -> str:
-    """Return the lines that find an operation; tests of one of another library may be skipped."""
-    _, _, space, name, overload = op.split(".")
-    if space in OWN_SPACES:
-        return f"OP = {op}\n"
-    reason = quoted(f"{op} is not registered: import its library in a conftest.py")
+def _settings(recorded: RecordedCase) -> str:
+    """Return the lines that say where and how the operation runs."""
+    target = recorded.target
+    # A module that registers the operation itself is imported before, so that it is found.
+    imports = target.imports if _is_own(recorded.case.op) else ()
+    compiler = None if target.compiler is None else quoted(target.compiler)
     return (
+        f"SEED = {recorded.seed}\n"
+        f"DEVICE = {quoted(_device(recorded))}\n"
+        f'"""Where the operation runs; the reference is always computed on the CPU."""\n'
+        f"COMPILER = {compiler}\n"
+        f'"""The backend of torch.compile, if any; the reference is not compiled."""\n'
+        f"IMPORTS = ({''.join(f'{quoted(name)}, ' for name in imports)})\n"
+        f'"""Modules to import after the reference is computed: they may replace its kernels."""\n'
+    )
+
+
+def _device(recorded: RecordedCase) -> str:
+    """Return the device of a shrunk case, on which it failed; the CPU for others."""
+    if recorded.shrunk_from is None:
+        return "cpu"
+    placements = (spec.placement for spec in recorded.target.placed(recorded.case).tensors())
+    devices = [each.device for each in placements if isinstance(each, TorchPlacement)]
+    # A scalar may be on the CPU beside tensors of another device.
+    others = [each for each in devices if each != "cpu"]
+    return (others or devices or [recorded.target.device or "cpu"])[0]
+
+
+def _is_own(op: str) -> bool:
+    """Return whether torch itself has an operation."""
+    return op.split(".")[2] in OWN_SPACES
+
+
+def _operation(op: str, target: TorchTarget) -> str:
+    """Return the lines that find an operation; tests of one of another library may be skipped."""
+    if _is_own(op):
+        return f"OP = {op}\n"
+    _, _, space, name, overload = op.split(".")
+    reason = quoted(f"{op} is not registered: import its library in a conftest.py")
+    imports = "".join(f"import {each}\n" for each in target.imports)
+    return (
+        f"{imports}"
         f"PACKET = getattr(torch.ops.{space}, {quoted(name)}, None)\n"
         f"OP = getattr(PACKET, {quoted(overload)}, None)\n"
         f"if OP is None:\n    pytest.skip({reason}, allow_module_level=True)\n"

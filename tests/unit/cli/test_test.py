@@ -138,3 +138,8 @@ class TestShrink:
         assert "n150" in ask("shrink", "matmul", "--board", "n151", exit_code=2)
         error = ask("shrink", "0123456789ab", "--board", "n150", exit_code=2)
         assert "no case begins with" in error
+
+    def test_several_ops_are_an_error_with_advice_that_shrink_can_follow(self, ask):
+        error = ask("shrink", "*", "--board", "n150", exit_code=2)
+        assert "one case by its id" in error
+        assert "--all" not in error
