@@ -246,7 +246,7 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
       optrove shrink 5f2e81 --calls 100:180 --device shadow -o together.py
     """
     from optrove.replay.capsules import SEED, with_values
-    from optrove.replay.device_choice import group_by_device, resolve_device
+    from optrove.replay.device_choice import check_device, group_by_device, resolve_device
     from optrove.replay.planning import cases_named
     from optrove.replay.sequence import CallChoice
     from optrove.testgen.shrink import Limits, shrunk_data, shrunk_document
@@ -263,6 +263,7 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
         return
     with reading(store, log_recovered) as reader:
         cases, _ = cases_named(reader, CaseFilters(name=name), every=False, seed=seed)
+    check_device(cases, *target[:2])
     file: Path | None = None
     fault: Exception | None = None
     with (

@@ -118,6 +118,21 @@ def group_by_device(
     return groups
 
 
+def check_device(cases: Iterable[PlannedJob], kind: DeviceKind | None, board: str | None) -> None:
+    """Raise NotReplayable for a device of ttnn if all cases are of torch, which ignore it."""
+    # A variable is set for all commands, so it need not mean this one.
+    if (kind is None and board is None) or BOARD.value or SHADOW.is_on:
+        return
+    ops = {each.op for each in cases}
+    if ops and all(op.startswith("torch.") for op in ops):
+        by_board = kind is DeviceKind.MOCK and board is not None
+        named = f"--board {board}" if by_board or kind is None else f"--device {kind.value}"
+        raise NotReplayable(
+            f"{named} is for cases of ttnn, and all selected cases are of "
+            f"torch: leave it out, or name a device of torch, such as --device cpu"
+        )
+
+
 def _target(planned: PlannedJob, kind: DeviceKind | None, board: str | None) -> TargetDevice:
     if planned.op.partition(".")[0] != "ttnn":
         return TargetDevice(DeviceKind.HOST)
