@@ -256,7 +256,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     values = values or SEED
     if values != SEED and (jsonl is not None or scale is not None):
         raise click.UsageError("--values capsule is for cases of a trove, as they were recorded")
-    check_device(cases, *target[:2])
+    check_device(cases, *target)
     with with_values(located(store), cases, values) as valued:
         groups = _scaled(group_by_device(valued, *target), scale)
         done = ReplaySession(groups, f"replay {name or jsonl}", place, store)

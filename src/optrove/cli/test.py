@@ -263,7 +263,7 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
         return
     with reading(store, log_recovered) as reader:
         cases, _ = cases_named(reader, CaseFilters(name=name), every=False, seed=seed)
-    check_device(cases, *target[:2])
+    check_device(cases, *target)
     file: Path | None = None
     fault: Exception | None = None
     with (

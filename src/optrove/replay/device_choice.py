@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import NotReplayable
+from optrove.frameworks.torch.target_check import unknown_in
 from optrove.frameworks.ttnn.board.devices import ALONE
 from optrove.frameworks.ttnn.board.runtime import installed_package
 from optrove.frameworks.ttnn.board.simulator import find_simulator, simulated_board
@@ -118,12 +119,25 @@ def group_by_device(
     return groups
 
 
-def check_device(cases: Iterable[PlannedJob], kind: DeviceKind | None, board: str | None) -> None:
-    """Raise NotReplayable for a device of ttnn if all cases are of torch, which ignore it."""
+def check_device(
+    cases: Iterable[PlannedJob],
+    kind: DeviceKind | None,
+    board: str | None,
+    torch: str | None = None,
+) -> None:
+    """Raise NotReplayable for a device that the cases cannot run on, before any does.
+
+    This is a device of ttnn if all cases are of torch, which ignore it, and a device or compiler
+    that torch does not know. ``torch`` is the text of the TorchTarget.
+    """
+    ops = {each.op for each in cases}
+    if torch is not None and any(op.startswith("torch.") for op in ops):
+        unknown = unknown_in(torch)
+        if unknown:
+            raise NotReplayable(unknown)
     # A variable is set for all commands, so it need not mean this one.
     if (kind is None and board is None) or BOARD.value or SHADOW.is_on:
         return
-    ops = {each.op for each in cases}
     if ops and all(op.startswith("torch.") for op in ops):
         by_board = kind is DeviceKind.MOCK and board is not None
         named = f"--board {board}" if by_board or kind is None else f"--device {kind.value}"

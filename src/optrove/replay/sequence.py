@@ -395,7 +395,7 @@ def target_of(
 
     NotReplayable if its calls need different devices, or none of them the one of ttnn.
     """
-    check_device((each.planned for each in sequence.calls), *asked[:2])
+    check_device((each.planned for each in sequence.calls), *asked)
     groups = group_by_device((each.planned for each in sequence.calls), *asked)
     if len(groups) > 1:
         names = ", ".join(map(str, groups))

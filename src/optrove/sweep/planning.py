@@ -231,7 +231,9 @@ def _placed(plan: SweepPlan, sweep: Sweep) -> SweepPlan:
     where = dict(plan.where)
     vectors = [each for each in plan.vectors if is_vector(each.op)]
     others = [each for each in plan.vectors if not is_vector(each.op)]
-    check_device(plan.vectors, sweep.device_kind, sweep.board)
+    # The torch of a cluster is on its nodes, and need not be the one here.
+    torch = None if sweep.engine == RAY else sweep.torch
+    check_device(plan.vectors, sweep.device_kind, sweep.board, torch)
     missing = [each.case_id for each in vectors if each.case_id not in where]
     if missing:
         where |= dict.fromkeys(missing, module_device(sweep.device_kind, sweep.board))
