@@ -107,7 +107,7 @@ class ReplaySession:
             try:
                 for attempted in attempts:
                     self.done.append(attempted)
-                    progress.advance(passed=attempted.passed)
+                    progress.advance(passed=attempted.passed, ran=attempted.ran)
             except KeyboardInterrupt:
                 self.interrupted = True
             finally:
@@ -203,7 +203,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     the program freed it. Numbers are compared with the golden functions of all calls so far. These
     results are not stored.
 
-    The exit code is 0 if all cases passed, 1 if any failed, 2 if none could run.
+    The exit code is 0 if all cases passed, 1 if any failed or was not run, 2 if none could run.
 
     \b
     Example:
