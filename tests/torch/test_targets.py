@@ -1,7 +1,9 @@
 """Recorded cases of torch run on any device and compiler, and wrong numbers are found."""
 
+import re
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from importlib import import_module
 
 import pytest
@@ -10,11 +12,13 @@ from torch.nn import functional
 
 import optrove
 from commands import ask
+from optrove.errors import NotReplayable
 from optrove.model.case import Case
 from optrove.model.records import E2E_NS, DeviceKind, Job, Outcome
 from optrove.model.torch_target import TorchTarget
 from optrove.model.values import Int, TensorSpec, Text, Tuple
-from optrove.replay.planning import planned_cases
+from optrove.replay.device_choice import check_device
+from optrove.replay.planning import PlannedJob, planned_cases
 from optrove.replay.runner import run_jobs
 from optrove.serializer.hashes import placement_hash
 from optrove.trove.place import place_of
@@ -216,6 +220,27 @@ def test_a_target_that_is_not_there_runs_nothing(jobs, target, message):
     (attempt,) = run_jobs(of(jobs, "cumsum")[:1], board=str(target))
     assert attempt.outcome is Outcome.NOT_RUN
     assert message in attempt.detail
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (TorchTarget("cdua:0"), "torch knows no device 'cdua:0'; did you mean cuda?"),
+        (TorchTarget(None, (("cuda", "cpuu"),)), "torch knows no device 'cpuu'; did you mean cpu?"),
+        (
+            TorchTarget(compiler="inductr"),
+            "no backend 'inductr' (--import registers more); did you mean inductor?",
+        ),
+        (TorchTarget("cuda", compiler="aot_eager"), None),
+    ],
+)
+def test_a_misspelled_target_is_found_before_any_case_runs(jobs, target, message):
+    planned = [PlannedJob(each, "id") for each in of(jobs, "cumsum")[:1]]
+    refused = (
+        nullcontext() if message is None else pytest.raises(NotReplayable, match=re.escape(message))
+    )
+    with refused:
+        check_device(planned, None, None, target.text)
 
 
 def test_an_operation_of_another_library_needs_an_import():

@@ -46,10 +46,10 @@ class CaseProgress:
         self._began: float | None = None
         self._pace = Pace()
 
-    def advance(self, *, passed: bool) -> None:
-        """Count a case."""
+    def advance(self, *, passed: bool, ran: bool = True) -> None:
+        """Count a case; one that was not run has not failed."""
         self._done += 1
-        self._failed += not passed
+        self._failed += ran and not passed
         # The first case has waited for a process to start and a device to open.
         self._began = self._began or time.monotonic()
         if self._bar is not None and self._task is not None:

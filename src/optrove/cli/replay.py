@@ -107,7 +107,7 @@ class ReplaySession:
             try:
                 for attempted in attempts:
                     self.done.append(attempted)
-                    progress.advance(passed=attempted.passed)
+                    progress.advance(passed=attempted.passed, ran=attempted.ran)
             except KeyboardInterrupt:
                 self.interrupted = True
             finally:
@@ -203,7 +203,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     the program freed it. Numbers are compared with the golden functions of all calls so far. These
     results are not stored.
 
-    The exit code is 0 if all cases passed, 1 if any failed, 2 if none could run.
+    The exit code is 0 if all cases passed, 1 if any failed or was not run, 2 if none could run.
 
     \b
     Example:
@@ -217,7 +217,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
       optrove replay addmm --all --compile inductor
     """
     from optrove.replay.capsules import SEED, with_values
-    from optrove.replay.device_choice import group_by_device, resolve_device
+    from optrove.replay.device_choice import check_device, group_by_device, resolve_device
     from optrove.replay.planning import cases_in_lines
     from optrove.report.replays import board_data, replay_document
     from optrove.trove.opening import located
@@ -256,6 +256,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     values = values or SEED
     if values != SEED and (jsonl is not None or scale is not None):
         raise click.UsageError("--values capsule is for cases of a trove, as they were recorded")
+    check_device(cases, *target)
     with with_values(located(store), cases, values) as valued:
         groups = _scaled(group_by_device(valued, *target), scale)
         done = ReplaySession(groups, f"replay {name or jsonl}", place, store)

@@ -284,7 +284,7 @@ def _execute(begun: SweepRun, place: Place, execute: Engine, jobs: int | None) -
         try:
             for attempted in attempts:
                 done += 1
-                progress.advance(passed=attempted.passed)
+                progress.advance(passed=attempted.passed, ran=attempted.ran)
         except KeyboardInterrupt:
             attempts.close()
             left = planned - done

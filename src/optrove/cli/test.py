@@ -247,7 +247,7 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
       optrove shrink 5f2e81 --calls 100:180 --device shadow -o together.py
     """
     from optrove.replay.capsules import SEED, with_values
-    from optrove.replay.device_choice import group_by_device, resolve_device
+    from optrove.replay.device_choice import check_device, group_by_device, resolve_device
     from optrove.replay.planning import cases_named
     from optrove.replay.sequence import CallChoice
     from optrove.testgen.shrink import Limits, shrunk_data, shrunk_document
@@ -265,6 +265,7 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
     with reading(store, log_recovered) as reader:
         asked = CaseFilters(name=name)
         cases, _ = cases_named(reader, asked, every=False, seed=seed, advice=_ONE_CASE)
+    check_device(cases, *target)
     file: Path | None = None
     fault: Exception | None = None
     with (

@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import NotReplayable
+from optrove.frameworks.torch.target_check import unknown_in
 from optrove.frameworks.ttnn.board.devices import ALONE
 from optrove.frameworks.ttnn.board.runtime import installed_package
 from optrove.frameworks.ttnn.board.simulator import find_simulator, simulated_board
@@ -116,6 +117,34 @@ def group_by_device(
     if any(target.device_kind is not DeviceKind.HOST for target in groups):
         installed_package()
     return groups
+
+
+def check_device(
+    cases: Iterable[PlannedJob],
+    kind: DeviceKind | None,
+    board: str | None,
+    torch: str | None = None,
+) -> None:
+    """Raise NotReplayable for a device that the cases cannot run on, before any does.
+
+    This is a device of ttnn if all cases are of torch, which ignore it, and a device or compiler
+    that torch does not know. ``torch`` is the text of the TorchTarget.
+    """
+    ops = {each.op for each in cases}
+    if torch is not None and any(op.startswith("torch.") for op in ops):
+        unknown = unknown_in(torch)
+        if unknown:
+            raise NotReplayable(unknown)
+    # A variable is set for all commands, so it need not mean this one.
+    if (kind is None and board is None) or BOARD.value or SHADOW.is_on:
+        return
+    if ops and all(op.startswith("torch.") for op in ops):
+        by_board = kind is DeviceKind.MOCK and board is not None
+        named = f"--board {board}" if by_board or kind is None else f"--device {kind.value}"
+        raise NotReplayable(
+            f"{named} is for cases of ttnn, and all selected cases are of "
+            f"torch: leave it out, or name a device of torch, such as --device cpu"
+        )
 
 
 def _target(planned: PlannedJob, kind: DeviceKind | None, board: str | None) -> TargetDevice:

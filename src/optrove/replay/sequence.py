@@ -21,7 +21,12 @@ from optrove.model.flow import Outside, Step
 from optrove.model.records import Attempt, CallOutcome, DeviceKind, Job, Outcome
 from optrove.model.values import tensors_in
 from optrove.replay.capsules import CAPSULE, SEED
-from optrove.replay.device_choice import device_key, device_parameters, group_by_device
+from optrove.replay.device_choice import (
+    check_device,
+    device_key,
+    device_parameters,
+    group_by_device,
+)
 from optrove.replay.judge import RAN
 from optrove.replay.messages import JobWriter, WorkerSetup
 from optrove.replay.planning import PlannedJob
@@ -388,8 +393,9 @@ def target_of(
 ) -> TargetDevice:
     """Return the device of a sequence that was asked for, as ``group_by_device`` takes it.
 
-    NotReplayable if its calls need different devices.
+    NotReplayable if its calls need different devices, or none of them the one of ttnn.
     """
+    check_device((each.planned for each in sequence.calls), *asked)
     groups = group_by_device((each.planned for each in sequence.calls), *asked)
     if len(groups) > 1:
         names = ", ".join(map(str, groups))

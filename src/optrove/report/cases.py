@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from optrove.model.case import obstacles
 from optrove.model.differences import differences, is_same_json, json_parts, path_step
 from optrove.model.values import key_step
-from optrove.report.describe import argument_fields, in_reading_order, value_text
+from optrove.report.describe import argument_fields, argument_texts, value_text
 from optrove.report.document import Field, Fields, Paragraph, Section, paragraphs
 from optrove.report.listings import left_out_texts, machine_data
 from optrove.report.shards import write_pictures
@@ -272,10 +272,10 @@ def family_section(family: Family) -> Section:
     such_as = f"such as case {family.example.case_id[:SHORT_ID]}"
     whole = {each.path: each for each in family.varied}
     arguments = []
-    for name, value in in_reading_order(case_of(family.example.content)):
+    for name, written in argument_texts(case_of(family.example.content)):
         step = key_step(name).removeprefix(".")
         inner = [each for each in family.varied if each.path.startswith((f"{step}[", f"{step}."))]
-        text = varied_text(whole[step]) if step in whole else value_text(value)
+        text = varied_text(whole[step]) if step in whole else written
         below = Fields(tuple(Field(each.path, varied_text(each), code=True) for each in inner))
         parts = () if step in whole or not inner else (below,)
         arguments.append(Field(name, text, code=True, parts=parts))

@@ -40,6 +40,7 @@ from optrove.model.values import (
     TtnnPlacement,
     Tuple,
     Value,
+    walk,
 )
 from optrove.report.document import Field, Fields
 
@@ -80,9 +81,37 @@ def in_reading_order(case: Case) -> NamedValues:
 
 def argument_fields(case: Case) -> Fields:
     """Return the arguments of a case as fields."""
-    return Fields(
-        tuple(Field(name, value_text(value), code=True) for name, value in in_reading_order(case))
-    )
+    return Fields(tuple(Field(name, text, code=True) for name, text in argument_texts(case)))
+
+
+def argument_texts(case: Case) -> tuple[tuple[str, str], ...]:
+    """Return the names and texts of the arguments of a case, in reading order.
+
+    A torch tensor that is an earlier one, or shares its storage, says so after the value.
+    """
+    tensors: dict[int, str] = {}
+    storages: dict[int, str] = {}
+    found = []
+    for name, value in in_reading_order(case):
+        parts = [value_text(value)]
+        for path, part in walk(value, name):
+            if isinstance(part, TensorSpec) and isinstance(part.placement, TorchPlacement):
+                place = path.replace(".$tuple", "")
+                shared = _shared(part, tensors, storages)
+                if shared:
+                    parts.append(shared if place == name else f"{place} {shared}")
+                tensors.setdefault(part.identity, place)
+                storages.setdefault(part.storage, place)
+        found.append((name, ", ".join(parts)))
+    return tuple(found)
+
+
+def _shared(spec: TensorSpec, tensors: dict[int, str], storages: dict[int, str]) -> str:
+    if spec.identity in tensors:
+        return f"same tensor as {tensors[spec.identity]}"
+    if spec.storage in storages:
+        return f"shares its storage with {storages[spec.storage]}"
+    return ""
 
 
 def _tensor(spec: TensorSpec) -> str:
@@ -130,6 +159,12 @@ def _torch(shape: tuple[int, ...], placement: TorchPlacement) -> list[str]:
         facts.append(f"layout={placement.layout}")
     elif placement.strides != _contiguous(shape):
         facts.append(f"strides={list(placement.strides)}")
+    if placement.offset:
+        facts.append(f"offset {placement.offset}")
+    if placement.conjugate:
+        facts.append("conjugate")
+    if placement.negative:
+        facts.append("negative")
     if placement.requires_grad:
         facts.append("requires_grad")
     return facts

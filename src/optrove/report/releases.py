@@ -81,6 +81,7 @@ class ReleaseSide:
     ttnn_version: str | None = None
     board: str | None = None
     device: str | None = None
+    torch_version: str | None = None
 
     @classmethod
     def of(cls, run: Run, results: Iterable[AttemptedCase] = ()) -> ReleaseSide:
@@ -92,12 +93,15 @@ class ReleaseSide:
             ttnn_version=environment.ttnn_version,
             board=environment.board,
             device=environment.device_kind.value,
+            torch_version=environment.torch_version,
         )
 
     def __str__(self) -> str:
         place = " ".join(filter(None, (self.device, self.board)))
-        version = "unknown" if self.ttnn_version is None else self.ttnn_version
-        facts = (f"ttnn {version}", place, plural(len(self.cases), "case"))
+        on_host = self.device == DeviceKind.HOST.value
+        framework = "torch" if on_host else "ttnn"
+        version = (self.torch_version if on_host else self.ttnn_version) or "unknown"
+        facts = (f"{framework} {version}", place, plural(len(self.cases), "case"))
         return f"{self.name} ({', '.join(filter(None, facts))})"
 
 

@@ -301,11 +301,15 @@ _CASES: Final = (
 
 
 def title(run: Run) -> str:
-    """Return a run in a line: its source, device, version of ttnn and time."""
+    """Return a run in a line: its source, device, version of ttnn or torch, and time."""
     environment = run.environment
     place = " ".join(filter(None, (environment.device_kind.value, environment.board)))
-    version = environment.ttnn_version
-    facts = [place, *([] if version is None else [f"ttnn {version}"]), moment(run.started_at)]
+    if environment.device_kind is DeviceKind.HOST:
+        framework, version = "torch", environment.torch_version
+    else:
+        framework, version = "ttnn", environment.ttnn_version
+    software = [] if version is None else [f"{framework} {version}"]
+    facts = [place, *software, moment(run.started_at)]
     return f"run {run.id[:SHORT_ID]}: {run.source} ({', '.join(facts)})"
 
 

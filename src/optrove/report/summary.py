@@ -19,7 +19,7 @@ from optrove.journal import format as layout
 from optrove.model.case import Case
 from optrove.model.ops import Counting, LeftOut, OpCalls, add_up, is_listed
 from optrove.model.records import Accounting, Call, Counts, Run, TestOutcome
-from optrove.report.describe import argument_fields, value_text
+from optrove.report.describe import argument_fields, argument_texts
 from optrove.report.document import (
     Column,
     Item,
@@ -352,7 +352,7 @@ def _in_flight_data(call: Call, case: Case) -> dict[str, Json]:
     site = call.call_site
     return {
         "op": case.op,
-        "arguments": {name: value_text(value) for name, value in case.arguments},
+        "arguments": dict(argument_texts(case)),
         "case": case_data(case),
         "case_id": call.case_id,
         "call_site": None if site is None else f"{site.file}:{site.line}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.report.describe import in_reading_order, value_text
+from optrove.report.describe import argument_texts
 from optrove.report.document import Column, Paragraph, paragraphs, table
 from optrove.report.replays import left_out_by_reason
 from optrove.report.results import NOT_ATTEMPTED
@@ -101,8 +101,8 @@ def vectors_document(
 
 
 def _vector_row(planned: PlannedJob) -> tuple[str, str, str]:
-    arguments = in_reading_order(planned.job.case)
-    text = ", ".join(f"{name}={value_text(value)}" for name, value in arguments)
+    arguments = argument_texts(planned.job.case)
+    text = ", ".join(f"{name}={value}" for name, value in arguments)
     return planned.case_id[:SHORT_ID], planned.suite or "", text
 
 

@@ -16,7 +16,7 @@ from optrove.errors import BadTarget, NotFound
 from optrove.model.ops import ANY, is_vector
 from optrove.model.records import DeviceKind, Sweep
 from optrove.model.values import Text
-from optrove.replay.device_choice import group_by_device, resolve_device
+from optrove.replay.device_choice import check_device, group_by_device, resolve_device
 from optrove.replay.planning import planned_cases
 from optrove.replay.sweep_module import module_name
 from optrove.sweep.vector_files import EXPORT, vectors_from_file
@@ -231,6 +231,9 @@ def _placed(plan: SweepPlan, sweep: Sweep) -> SweepPlan:
     where = dict(plan.where)
     vectors = [each for each in plan.vectors if is_vector(each.op)]
     others = [each for each in plan.vectors if not is_vector(each.op)]
+    # The torch of a cluster is on its nodes, and need not be the one here.
+    torch = None if sweep.engine == RAY else sweep.torch
+    check_device(plan.vectors, sweep.device_kind, sweep.board, torch)
     missing = [each.case_id for each in vectors if each.case_id not in where]
     if missing:
         where |= dict.fromkeys(missing, module_device(sweep.device_kind, sweep.board))

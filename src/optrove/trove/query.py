@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _MAX_EXAMPLES: Final = 5
 _ALIKE: Final = 0.55
+_LESS_ALIKE: Final = 0.2
 
 
 def model_named(reader: TroveReader, name: str) -> str:
@@ -62,17 +63,28 @@ def models_meant(name: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Return the most similar names, as a list to read; empty if no name is similar."""
+    """Return the most similar names, as a list to read; empty if no name is similar.
+
+    A name is compared as a whole and by as many of its parts at a time as were asked for.
+    """
     from difflib import SequenceMatcher
 
     def likeness(other: str) -> float:
-        whole = other.casefold()
-        parts = {whole, whole.rpartition(".")[2], whole.rpartition("/")[2]}
-        return max(SequenceMatcher(None, asked, part).ratio() for part in parts)
+        whole = _dotted(other)
+        parts = whole.split(".")
+        runs = {".".join(parts[n : n + length]) for n in range(len(parts) - length + 1)}
+        return max(SequenceMatcher(None, asked, each).ratio() for each in {whole, *runs})
 
-    asked = name.casefold().replace("::", ".")
+    asked = _dotted(name)
+    length = asked.count(".") + 1
     ranked = sorted(((likeness(other), other) for other in known), reverse=True)
-    return ", ".join(other for ratio, other in ranked[:_MAX_EXAMPLES] if ratio >= _ALIKE)
+    # Names of one library have much in common, so that all are like a name that is nearly right.
+    least = max(_ALIKE, ranked[0][0] - _LESS_ALIKE) if ranked else _ALIKE
+    return ", ".join(other for ratio, other in ranked[:_MAX_EXAMPLES] if ratio >= least)
+
+
+def _dotted(name: str) -> str:
+    return name.casefold().replace("::", ".").replace("/", ".")
 
 
 def unknown(problem: str, name: str, known: Iterable[str], listing: str) -> NotFound:

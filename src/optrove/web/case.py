@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from optrove.errors import BadData, NotFound
 from optrove.model.case import obstacles
 from optrove.model.values import TensorSpec, walk
-from optrove.report.describe import in_reading_order, value_text
+from optrove.report.describe import argument_texts, in_reading_order
 from optrove.report.draw_text import folded
 from optrove.report.shards import shard_svg
 from optrove.report.wording import SHORT_ID
@@ -148,8 +148,9 @@ def _arguments(case: Case) -> list[dict[str, Any]]:
     """Return the arguments of a case, those with tensors first."""
     found = []
     pictures = 0
+    texts = dict(argument_texts(case))
     for name, value in in_reading_order(case):
-        text = value_text(value)
+        text = texts[name]
         own = []
         tensors = [part for _, part in walk(value, "") if isinstance(part, TensorSpec)]
         for part in tensors:

@@ -27,6 +27,13 @@ def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch, capsys):
     assert lines[3] == "optrove: 4 of 4 cases, 1 failed"
 
 
+def test_a_case_that_was_not_run_has_not_failed(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)
+    with case_progress(1, "replaying") as watch:
+        watch.advance(passed=False, ran=False)
+    assert capsys.readouterr().err == "optrove: 1 of 1 cases, 0 failed\n"
+
+
 def test_work_that_is_soon_done_needs_no_line(capsys):
     with case_progress(2, "checking n150") as watch:
         watch.advance(passed=True)

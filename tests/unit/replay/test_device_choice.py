@@ -9,6 +9,7 @@ from optrove.model.values import DeviceRef, Int, List, TensorSpec, TtnnPlacement
 from optrove.replay import device_choice
 from optrove.replay.device_choice import (
     TargetDevice,
+    check_device,
     device_key,
     device_parameters,
     group_by_device,
@@ -122,6 +123,24 @@ def job(*values, **options):
 def test_a_device_of_torch_is_none_for_cases_of_ttnn(given, said):
     with pytest.raises(NotReplayable, match=re.escape(said)):
         group_by_device([planned()], None, None, given)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("mock", None), "--device mock is for cases of ttnn"),
+        (("shadow", "n300"), "--device shadow is for cases of ttnn"),
+        ((None, "n300"), "--board n300 is for cases of ttnn"),
+    ],
+)
+def test_a_device_of_ttnn_is_none_for_cases_of_torch(given, said, monkeypatch):
+    of_torch, target = planned("torch.ops.aten.silu.default"), resolve_device(*given)
+    with pytest.raises(NotReplayable, match=said):
+        check_device([of_torch], *target)
+    check_device([of_torch, planned()], *target)
+    check_device([of_torch], None, None)
+    monkeypatch.setenv("OPTROVE_BOARD", "t3k")
+    check_device([of_torch], *resolve_device(None, None))
 
 
 def test_the_mesh_is_that_of_the_tensors():

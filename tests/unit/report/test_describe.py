@@ -28,7 +28,7 @@ from optrove.model.values import (
     TtnnPlacement,
     Tuple,
 )
-from optrove.report.describe import argument_fields
+from optrove.report.describe import argument_fields, argument_texts
 from optrove.report.describe import value_text as drawn
 from trove_rows import core, memory, shard
 
@@ -103,6 +103,12 @@ def test_the_unusual_facts_of_a_tensor_are_shown(placement, text):
             TorchPlacement((), "sparse_coo", "cuda:0", requires_grad=True),
             ", device=cuda:0, layout=sparse_coo, requires_grad",
         ),
+        (
+            TorchPlacement(
+                (3, 1), "strided", "cpu", False, offset=4, conjugate=True, negative=True
+            ),
+            ", offset 4, conjugate, negative",
+        ),
     ],
 )
 def test_a_torch_tensor_is_drawn(placement, text):
@@ -151,6 +157,22 @@ def test_arguments_without_names_come_first_by_their_number():
     case = Case("ttnn.f", tuple((name, Null()) for name in ("a", "arg10", "arg2", "arg1")))
     named = ["arg1: None", "arg2: None", "arg10: None", "a: None"]
     assert drawn_lines([argument_fields(case)], 80) == named
+
+
+def test_what_torch_tensors_share_is_said_after_the_value():
+    placement = TorchPlacement((1,), "strided", "cpu", requires_grad=False)
+    tensors = [TensorSpec((4,), "torch.float32", placement, *n) for n in ((0, 0), (1, 0), (2, 1))]
+    first, view, other = tensors
+    arguments = (("a", first), ("b", view), ("c", other), ("d", first))
+    case = Case("torch.f", (*arguments, ("e", List((other, Tuple((view,)))))))
+    text = drawn(first)
+    assert argument_texts(case) == (
+        ("a", text),
+        ("b", f"{text}, shares its storage with a"),
+        ("c", text),
+        ("d", f"{text}, same tensor as a"),
+        ("e", f"[{text}, ({text},)], e[0] same tensor as c, e[1][0] same tensor as b"),
+    )
 
 
 def test_a_folded_list_is_aligned_with_its_first_item():

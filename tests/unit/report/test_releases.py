@@ -18,6 +18,11 @@ def compared(before, after):
     return compare(side("a", before), side("b", after))
 
 
+def test_a_run_on_the_host_names_the_version_of_torch():
+    one = side("a", ttnn_version="0.81", torch_version="2.7", device="host")
+    assert str(one) == "a (torch 2.7, host, 0 cases)"
+
+
 def with_pcc(value, output=0):
     return attempted(measurements=(Measurement("pcc", value, 0.99, passed=True, output=output),))
 
