@@ -115,6 +115,17 @@ def test_another_board_refuses_what_needs_more_banks_than_it_has(ask):
     assert adapted["cases"][0]["recorded_case_ids"] == [cause["example"]]
 
 
+@pytest.mark.usefixtures("ask")
+def test_a_memory_config_that_is_passed_is_adapted_and_the_second_attempt_says_so():
+    words = ["check-board", "p150", "--op", "to_memory_config", "--adapt", "--json"]
+    result = CliRunner().invoke(main, words)
+    adapted = json.loads(result.stdout)["adapted"]
+    assert adapted["counts"] == {"passed": 1}
+    assert adapted["cases"][0]["adaptations"] == ["DRAM shards on 8 banks instead of 12"]
+    on = [line for line in result.stderr.splitlines() if "on a mock p150" in line]
+    assert on == ["optrove: on a mock p150", "optrove: again, adapted: on a mock p150"]
+
+
 def test_the_results_of_two_boards_are_compared_like_those_of_two_releases(ask):
     runs = []
     for board, code in (("n150", 0), ("p150", 1)):
