@@ -53,6 +53,14 @@ class DrawnValues(Enum):
     ROTATION = "rotation"
 
 
+_ERRORS: Final = frozenset(
+    {"ArithmeticError", "AssertionError", "AttributeError", "ImportError", "IndexError"}
+    | {"KeyError", "LookupError", "MemoryError", "NotImplementedError", "OSError"}
+    | {"OverflowError", "RuntimeError", "TypeError", "ValueError", "ZeroDivisionError"}
+)
+"""The classes of errors that a test can name without an import."""
+
+
 @dataclass(frozen=True, slots=True)
 class Filling:
     """The values of an argument's tensors; whole numbers are below a bound.
@@ -74,6 +82,7 @@ class RecordedCase:
     they were not recorded. ``notes`` say which arguments were supplied, ``board`` is the name of a
     mock board for the call, ``file`` the path to an argument that names a file. ``kept`` are the
     recorded values of its tensors, by identity, which are those of the call ``kept_from``.
+    ``raised`` is the recorded error of a case that never returned; its test expects it.
     """
 
     case_id: str
@@ -89,10 +98,19 @@ class RecordedCase:
     file: str | None = None
     kept: Mapping[int, KeptTensor] = field(default_factory=dict)
     kept_from: int | None = None
+    raised: str | None = None
 
     def filling(self, name: str) -> Filling:
         """Return the values of the tensors of an argument."""
         return replace(self.fillings.get(name, Filling()), kept=self.kept)
+
+    @property
+    def error(self) -> str | None:
+        """The class of the error that a test expects; Exception for one that is not known."""
+        if self.raised is None:
+            return None
+        name = self.raised.partition(":")[0]
+        return name if name in _ERRORS else "Exception"
 
     @property
     def output_specs(self) -> list[TensorSpec]:
@@ -239,6 +257,11 @@ class GroupedCases:
         return prod(self.mesh_shape)
 
     @property
+    def error(self) -> str | None:
+        """The class of the error that all calls have to raise; None if they have to return."""
+        return self.cases[0].error
+
+    @property
     def parameters(self) -> tuple[Argument, ...]:
         """The arguments that differ from case to case, and all tensors."""
         return tuple(each for each in self.arguments if each.varies and each.alias is None)
@@ -256,7 +279,7 @@ def grouped(cases: Iterable[RecordedCase]) -> list[GroupedCases]:
         kinds = tuple((name, _kind(name, value)) for name, value in case.arguments)
         aliases = tuple(_aliases(case).items())
         device = device_for(each.device, case.op)
-        found[case.op, device, each.places, each.roles, kinds, aliases].append(each)
+        found[case.op, device, each.places, each.roles, kinds, aliases, each.error].append(each)
     return [_group(tuple(members)) for members in found.values()]
 
 
