@@ -139,3 +139,12 @@ def test_a_shrunk_case_fails_where_it_failed_and_only_there(tmp_path, recorded, 
 def test_a_case_that_no_python_makes_is_left_out_with_the_reason(case, reason):
     (left_out,) = generate([RecordedCase("0" * 64, case)]).left_out
     assert reason in left_out.reason
+
+
+@pytest.mark.parametrize(("given", "verdict"), [((), "1 passed"), (None, "DID NOT RAISE")])
+def test_a_case_that_raised_has_to_raise(tmp_path, recorded, given, verdict):
+    (one, *_) = [each for each in recorded if each.case.op == "torch.ops.aten.neg.default"]
+    case = one.case if given is None else Case(one.case.op, given)
+    generated = generate([RecordedCase("0" * 64, case, 1, raised="RuntimeError: no")])
+    write(tmp_path, generated)
+    assert verdict in run(tmp_path, *PYTEST).stdout

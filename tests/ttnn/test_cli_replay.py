@@ -115,6 +115,43 @@ def test_another_board_refuses_what_needs_more_banks_than_it_has(ask):
     assert adapted["cases"][0]["recorded_case_ids"] == [cause["example"]]
 
 
+@pytest.mark.torch
+def test_a_call_that_raised_is_shown_as_such_and_tested_only_on_request(ask, tmp_path):
+    (raised,) = [each for each in ask("show", "matmul", "--json") if each["recorded_error"]]
+    name = raised["case_id"][:12]
+    assert "raised when recorded: RuntimeError: " in ask("show", name)
+    data = ask("testgen", "matmul", "-o", str(tmp_path / "all"), "--json")
+    assert data["cases"] == 2
+    (left,) = data["left_out"]
+    assert left["case_id"] == raised["case_id"]
+    assert left["reason"].startswith("raised when it was recorded: RuntimeError")
+    text = ask("testgen", "matmul", "-o", str(tmp_path / "all"))
+    assert "left out, since they raised when they were recorded: 1 case" in text
+    for words in ((), ("--standalone",)):
+        data = ask("testgen", "matmul", name, "-o", str(tmp_path / "one"), *words, "--json")
+        assert (data["cases"], data["left_out"]) == (3, [])
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "--optrove-board", "n150"]
+            + [each["file"] for each in data["files"]],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "3 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.usefixtures("ask")
+def test_a_memory_config_that_is_passed_is_adapted_and_the_second_attempt_says_so():
+    words = ["check-board", "p150", "--op", "to_memory_config", "--adapt", "--json"]
+    result = CliRunner().invoke(main, words)
+    adapted = json.loads(result.stdout)["adapted"]
+    assert adapted["counts"] == {"passed": 1}
+    assert adapted["cases"][0]["adaptations"] == ["DRAM shards on 8 banks instead of 12"]
+    on = [line for line in result.stderr.splitlines() if "on a mock p150" in line]
+    assert on == ["optrove: on a mock p150", "optrove: again, adapted: on a mock p150"]
+
+
 def test_the_results_of_two_boards_are_compared_like_those_of_two_releases(ask):
     runs = []
     for board, code in (("n150", 0), ("p150", 1)):

@@ -92,13 +92,16 @@ class ReplaySession:
             return INTERRUPTED
         return 0 if all(each.passed for each in self.done) else FAILED
 
-    def execute(self, jobs: int | Workers | None, what: str) -> None:
-        """Execute all cases and show the progress; an interrupt leaves the rest as not run."""
+    def execute(self, jobs: int | Workers | None, what: str, begin: str = "") -> None:
+        """Execute all cases and show the progress; an interrupt leaves the rest as not run.
+
+        The lines that name the devices begin with ``begin``.
+        """
         from optrove.replay.replay import replay_cases, unattempted
 
         for target in self.groups:
             reason = "" if target.reason is None else f": {target.reason}"
-            log(f"on {target}{reason}")
+            log(f"{begin}on {target}{reason}")
         total = len(self.planned)
         with case_progress(total, what) as progress:
             attempts = replay_cases(
@@ -472,7 +475,7 @@ def _adapted(
     plan = plan_adapted((each for each in done.planned if each.case_id in failed), board, kind)
     again = ReplaySession(plan.groups, "adapted")
     if plan.groups:
-        again.execute(jobs, f"adapted to {board}")
+        again.execute(jobs, f"adapted to {board}", "again, adapted: ")
     return again.done, plan
 
 

@@ -97,7 +97,8 @@ def testgen(  # noqa: PLR0913 - one for each option of the command
     with float64. --standalone writes one file per case, for python or pytest.
 
     Cases that cannot be written as Python are left out and counted by op and reason; --json lists
-    each. Files that testgen did not write are never replaced.
+    each. So are cases that raised when they were recorded, unless their id is given: then the test
+    expects the error. Files that testgen did not write are never replaced.
 
     --sequence writes the calls of a RUN that was traced with --flow as one program: one statement
     per call, with named tensors. --calls, --test or --last select some of them. Tensors from
@@ -136,9 +137,11 @@ def testgen(  # noqa: PLR0913 - one for each option of the command
     if not names or stretch != CallChoice():
         raise click.UsageError("name ops or cases, or a run with --sequence")
     with reading(store, log_recovered) as reader:
-        cases = cases_to_test(reader, names, CaseFilters(**chosen), limit)
+        cases, raised = cases_to_test(reader, names, CaseFilters(**chosen), limit)
     with with_capsules(located(store), cases, values or SEED) as planned:
-        generated = write_tests(recorded_cases(planned), output, standalone=standalone)
+        generated = write_tests(
+            recorded_cases(planned), output, standalone=standalone, raised=raised
+        )
     show(
         tests_document(generated, output, standalone=standalone),
         lambda: tests_data(generated, output),

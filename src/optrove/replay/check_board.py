@@ -2,7 +2,8 @@
 
 Three properties of a case follow from the board alone, and only these are adapted:
 
-- DRAM shards move to the banks that the board has, where the recording had more;
+- DRAM shards, of tensors and of memory configs that are arguments, move to the banks that the
+  board has, where the recording had more;
 - ``num_links`` is at most the number of ethernet links between neighboring chips;
 - a case of more chips than the board has runs on one chip, with the part that each chip had, unless
   the operation communicates between chips.
@@ -31,7 +32,9 @@ from optrove.model.values import (
     Symbol,
     TensorSpec,
     TtnnPlacement,
+    Tuple,
     Value,
+    tensors_in,
 )
 from optrove.replay.device_choice import device_parameters, group_by_device
 from optrove.replay.planning import planned_cases
@@ -61,6 +64,8 @@ BETWEEN_CHIPS: Final = frozenset(
     {"cluster_axis", LINKS, "multi_device_global_semaphore", "barrier_semaphore", "topology"}
 )
 """Parameters of operations that communicate between chips."""
+
+NOTHING_TO_ADAPT: Final = "nothing in it follows from the DRAM banks, links or chips of a board"
 
 _TILE: Final = 32
 _SHARDED: Final = ("WIDTH_SHARDED", "HEIGHT_SHARDED")
@@ -92,7 +97,7 @@ def adapted(planned: PlannedJob, board: Board) -> tuple[PlannedJob, tuple[str, .
     """Return a case adapted to a board, and the changes; None if there is nothing to adapt."""
     case, job = planned.job.case, planned.job
     alone = _chips(planned) > board.chips and _can_be_alone(planned)
-    adapter = _Adapter(board, alone=alone)
+    adapter = _Adapter(board, alone=alone, shapes=_shapes_by_memory(job.outputs or ()))
     arguments = tuple(
         (name, adapter.argument(name, rewrite(value, adapter.part)))
         for name, value in case.arguments
@@ -129,6 +134,25 @@ def _can_be_alone(planned: PlannedJob) -> bool:
     return BETWEEN_CHIPS.isdisjoint(name for name, _ in planned.job.case.arguments)
 
 
+def why_not_adapted(planned: PlannedJob, board: Board) -> str:
+    """Return why a case has nothing to adapt."""
+    chips = _chips(planned)
+    if chips > board.chips and not _can_be_alone(planned):
+        has = plural(board.chips, "chip")
+        return f"the op communicates between {chips:,} chips, and the board has {has}"
+    return NOTHING_TO_ADAPT
+
+
+def _shapes_by_memory(outputs: Iterable[Value]) -> dict[Struct, tuple[int, ...]]:
+    """Return the padded shapes of outputs by their memory configs."""
+    placements = (spec.placement for value in outputs for spec in tensors_in(value))
+    return {
+        each.memory: each.padded_shape
+        for each in placements
+        if isinstance(each, TtnnPlacement) and each.memory is not None
+    }
+
+
 def links_between(board: Board) -> int | None:
     """Return the least number of ethernet links between two neighboring chips; None without."""
     pairs = Counter(frozenset((link.chip, link.other_chip)) for link in board.links)
@@ -137,10 +161,14 @@ def links_between(board: Board) -> int | None:
 
 @dataclass(slots=True)
 class _Adapter:
-    """Changes the parts of one case, and records the changes."""
+    """Changes the parts of one case, and records the changes.
+
+    ``shapes`` are those of tensors that have a memory config, where that is known.
+    """
 
     board: Board
     alone: bool
+    shapes: dict[Struct, tuple[int, ...]] = field(default_factory=dict)
     changes: dict[str, None] = field(default_factory=dict)
 
     def argument(self, name: str, value: Value) -> Value:
@@ -154,6 +182,8 @@ class _Adapter:
         match value:
             case TensorSpec(placement=TtnnPlacement(storage="device") as placement):
                 return replace(value, placement=self._placement(placement))
+            case Struct(type="ttnn.MemoryConfig"):
+                return self._memory(value, self.shapes.get(value))
             case DeviceRef(mesh_shape=shape) if self.alone and prod(shape) > 1:
                 self._say_alone(shape)
                 return replace(value, mesh_shape=ALONE)
@@ -170,7 +200,7 @@ class _Adapter:
             return placement
         return replace(placement, memory=self._memory(memory, placement.padded_shape))
 
-    def _memory(self, memory: Struct, padded_shape: tuple[int, ...]) -> Struct:
+    def _memory(self, memory: Struct, padded_shape: tuple[int, ...] | None) -> Struct:
         fields = dict(memory.fields)
         layout, shards = fields.get("memory_layout"), fields.get("shard_spec")
         in_dram = fields.get("buffer_type") == Symbol("ttnn.BufferType", "DRAM")
@@ -180,9 +210,13 @@ class _Adapter:
             return memory
         banks = prod(self.board.dram_grid)
         spec = dict(shards.fields)
-        rows, columns = prod(padded_shape[:-1]), padded_shape[-1]
+        by_height = layout.name == "HEIGHT_SHARDED"
+        shape_held = padded_shape or _held(shards, by_height=by_height)
+        if not shape_held:
+            return memory
+        rows, columns = prod(shape_held[:-1]), shape_held[-1]
         height, width = rows, _shard(columns, banks)
-        if layout.name == "HEIGHT_SHARDED":
+        if by_height:
             height, width = _shard(rows, banks), columns
         self._say(f"DRAM shards on {banks} banks instead of {_cores(shards)}")
         shape = List((Int(height), Int(width)))
@@ -205,6 +239,15 @@ class _Adapter:
 def _shard(size: int, banks: int) -> int:
     """Return the size of each shard on some banks, in whole tiles."""
     return -(-size // (banks * _TILE)) * _TILE
+
+
+def _held(shards: Struct, *, by_height: bool) -> tuple[int, ...]:
+    """Return the shape of the largest tensor that shards hold; empty if they have no shape."""
+    match dict(shards.fields).get("shape"):
+        case List((Int(height), Int(width))) | Tuple((Int(height), Int(width))):
+            cores = _cores(shards)
+            return (height * cores, width) if by_height else (height, width * cores)
+    return ()
 
 
 def _cores(shards: Struct) -> int:
@@ -262,11 +305,12 @@ def plan_for_board(
 
 @dataclass(frozen=True, slots=True)
 class AdaptedPlan:
-    """Adapted cases, their adaptations, and how many had nothing to adapt, by op."""
+    """Adapted cases, their adaptations, and how many had nothing to adapt, by op and by reason."""
 
     groups: dict[TargetDevice, list[PlannedJob]]
     adaptations: tuple[Adaptation, ...]
     unadapted: Counts
+    reasons: Counts = ()
 
 
 def plan_adapted(
@@ -274,11 +318,14 @@ def plan_adapted(
 ) -> AdaptedPlan:
     """Return the cases that failed on a board, adapted to it where possible."""
     cases = tuple(failed)
-    found = adaptations(cases, find_board(board))
+    known_board = find_board(board)
+    found = adaptations(cases, known_board)
     groups = group_by_device((each.planned for each in found), device_kind, board)
     known = {case_id for each in found for case_id in each.recorded}
-    rest = Counter(each.op for each in cases if each.case_id not in known)
-    return AdaptedPlan(groups, found, tuple(rest.most_common()))
+    rest = [each for each in cases if each.case_id not in known]
+    ops = Counter(each.op for each in rest)
+    reasons = Counter(why_not_adapted(each, known_board) for each in rest)
+    return AdaptedPlan(groups, found, tuple(ops.most_common()), tuple(reasons.most_common()))
 
 
 def adapted_document(attempts: Sequence[AttemptedCase], plan: AdaptedPlan) -> Iterator[Node]:
@@ -302,7 +349,11 @@ def adapted_document(attempts: Sequence[AttemptedCase], plan: AdaptedPlan) -> It
     for each in plan.adaptations:
         for change in each.changes:
             changes[change] += len(each.recorded)
-    yield Section(title, (Items(tuple(Item(n, text) for text, n in changes.most_common())),))
+    lines = [
+        *changes.most_common(),
+        *((f"cannot be adapted: {reason}", n) for reason, n in plan.reasons),
+    ]
+    yield Section(title, (Items(tuple(Item(n, text) for text, n in lines)),))
     yield from cause_sections(causes(attempts), lambda _: None)
 
 
@@ -318,5 +369,6 @@ def adapted_data(attempts: Sequence[AttemptedCase], plan: AdaptedPlan) -> dict[s
         "planned": len(attempts),
         "counts": counts_of(attempts),
         "unadapted": sum(count for _, count in plan.unadapted),
+        "unadapted_reasons": dict(plan.reasons),
         "cases": cases,
     }

@@ -25,7 +25,7 @@ from optrove.serializer.hashes import placement_hash
 from optrove.serializer.op_lines import BadLine, read_op_lines
 from optrove.serializer.records import record_from_builtins
 from optrove.serializer.wire import decode
-from optrove.trove.query import ambiguous, select_recorded
+from optrove.trove.query import ambiguous, recorded_error, select_recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -114,7 +114,6 @@ def _planned(
             for each in every:
                 if each.board is not None:
                     boards[each.board] += each.count
-            errors = [each.error for each in every if each.error is not None]
             board = max(boards, key=lambda name: (boards[name], name)) if boards else None
             yield PlannedJob(
                 job=Job(
@@ -129,7 +128,7 @@ def _planned(
                 case_id=row.case_id,
                 calls=row.calls,
                 board=board,
-                raised=errors[0] if errors and not returned else None,
+                raised=recorded_error(every),
                 notes=notes,
             )
 

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.model.case import obstacles
 from optrove.model.differences import differences, is_same_json, json_parts, path_step
+from optrove.model.records import CallOutcome
 from optrove.model.values import key_step
 from optrove.report.describe import argument_fields, argument_texts, value_text
 from optrove.report.document import Field, Fields, Paragraph, Section, paragraphs
 from optrove.report.listings import left_out_texts, machine_data
 from optrove.report.shards import write_pictures
-from optrove.report.wording import SHORT_ID, plural
+from optrove.report.wording import SHORT_ID, first_line, plural
 from optrove.serializer.described import case_of
 from optrove.serializer.text import read, write
 from optrove.serializer.wire import decode
 from optrove.trove import query
-from optrove.trove.query import calls_of, model_label, ranked_models
+from optrove.trove.query import calls_of, model_label, ranked_models, recorded_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,7 +56,8 @@ def cases_document(
         others = reader.families(answer.op)
         for each in _shown(reader, answer, shown, by_run=True):
             files = () if pictures is None else write_pictures(each.row, pictures)
-            yield configuration_section(each, files, others.get(each.row.case_id))
+            raised = _recorded_error(reader, each)
+            yield configuration_section(each, files, others.get(each.row.case_id), raised)
         if shown.number is None:
             yield from paragraphs(left_out_texts(query.left_out_of(reader, (answer,))))
 
@@ -65,7 +67,8 @@ def cases_data(reader: TroveReader, answers: Sequence[OpCases], shown: Shown) ->
     for answer in answers:
         others = reader.families(answer.op)
         for each in _shown(reader, answer, shown, by_run=False):
-            yield configuration_data(each, others.get(each.row.case_id))
+            raised = _recorded_error(reader, each)
+            yield configuration_data(each, others.get(each.row.case_id), raised)
 
 
 def _shown(
@@ -76,6 +79,14 @@ def _shown(
     return islice(query.configurations(reader, answer.query, by_run=by_run), shown.limit)
 
 
+def _recorded_error(reader: TroveReader, configuration: Configuration) -> str | None:
+    """Return the error of a case that never returned; None for others."""
+    outcomes = {each.outcome for each in configuration.executions}
+    if CallOutcome.RETURNED in outcomes or CallOutcome.RAISED not in outcomes:
+        return None
+    return recorded_error(reader.executions([configuration.row.case_id]))
+
+
 def heading(op: str, *, cases: int, every: int) -> tuple[Paragraph, ...]:
     """Return the paragraphs above the configurations of an op, ``cases`` out of ``every``."""
     of_all = "" if cases == every else f" of {every:,}"
@@ -83,11 +94,15 @@ def heading(op: str, *, cases: int, every: int) -> tuple[Paragraph, ...]:
 
 
 def configuration_section(
-    configuration: Configuration, pictures: Iterable[Path] = (), others: CaseFamily | None = None
+    configuration: Configuration,
+    pictures: Iterable[Path] = (),
+    others: CaseFamily | None = None,
+    raised: str | None = None,
 ) -> Section:
     """Return one configuration; ``pictures`` are files that were written of it.
 
-    ``others`` are cases whose calls count as those of this one.
+    ``others`` are cases whose calls count as those of this one, ``raised`` is the recorded error of
+    a case that never returned.
     """
     row = configuration.row
     case = case_of(row.content)
@@ -102,12 +117,19 @@ def configuration_section(
         f"{plural(row.calls, 'call')}",
         (
             *used_by(ranked_models(calls_of(configuration.executions))),
+            *raised_text(raised),
             *paragraphs(missing),
             argument_fields(case),
             *others_text(others),
             Fields(tuple(Field("picture", str(path)) for path in pictures)),
         ),
     )
+
+
+def raised_text(raised: str | None) -> Iterator[Node]:
+    """Yield the first line of the recorded error of a case that never returned."""
+    if raised is not None:
+        yield Fields((Field("raised when recorded", first_line(raised)),))
 
 
 def others_text(others: CaseFamily | None) -> Iterator[Node]:
@@ -141,7 +163,9 @@ def _others_data(others: CaseFamily | None) -> Json:
     return {"cases": others.cases, "calls": others.calls, "varies": varies}
 
 
-def configuration_data(configuration: Configuration, others: CaseFamily | None = None) -> Json:
+def configuration_data(
+    configuration: Configuration, others: CaseFamily | None = None, raised: str | None = None
+) -> Json:
     """Return one configuration; ``docs/command-line.md`` describes the keys."""
     row = configuration.row
     return {
@@ -152,6 +176,7 @@ def configuration_data(configuration: Configuration, others: CaseFamily | None =
         "family_id": row.family_id,
         "replayable": row.replayable,
         "calls": row.calls,
+        "recorded_error": raised,
         "models": sorted({model_label(each) for each in configuration.executions}),
         "arguments": read(row.content)["arguments"],
         "others": _others_data(others),

@@ -37,7 +37,7 @@ from optrove.report.document import (
     paragraphs,
     table,
 )
-from optrove.report.wording import SHORT_ID, clipped, number, percent, plural
+from optrove.report.wording import SHORT_ID, clipped, first_line, number, percent, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -133,8 +133,8 @@ def _attempt_section(attempted: AttemptedCase, case: Case) -> Section:
         kind = "scaled" if attempted.scaled_from else "recorded"
         parts.append(Paragraph(f"the traced replay is the {kind} case{how}"))
     if attempted.raised is not None:
-        first = attempted.raised.splitlines()[0]
-        parts.append(Fields((Field("when it was recorded, it raised", first),)))
+        error = first_line(attempted.raised)
+        parts.append(Fields((Field("when it was recorded, it raised", error),)))
     return Section(f"{attempted.op}: case {attempt.case_id[:SHORT_ID]}{calls}", tuple(parts))
 
 

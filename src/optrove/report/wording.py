@@ -28,6 +28,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def first_line(text: str) -> str:
+    """Return the first line of a text; empty for an empty one."""
+    return text.partition("\n")[0].rstrip("\r")
+
+
 def percent(share: float, digits: int = 1) -> str:
     """Return a share in percent; only all is 100%, and only nothing is 0%."""
     if not 0 < share < 1:

@@ -54,6 +54,14 @@ class DrawnValues(Enum):
     ROTATION = "rotation"
 
 
+_ERRORS: Final = frozenset(
+    {"ArithmeticError", "AssertionError", "AttributeError", "ImportError", "IndexError"}
+    | {"KeyError", "LookupError", "MemoryError", "NotImplementedError", "OSError"}
+    | {"OverflowError", "RuntimeError", "TypeError", "ValueError", "ZeroDivisionError"}
+)
+"""The classes of errors that a test can name without an import."""
+
+
 @dataclass(frozen=True, slots=True)
 class Filling:
     """The values of an argument's tensors; whole numbers are below a bound.
@@ -77,6 +85,7 @@ class RecordedCase:
     recorded values of its tensors, by identity, which are those of the call ``kept_from``.
     ``shrunk_from`` is the id of the case of which it is a simpler form. ``target`` is where a case
     of torch runs, and ``seed`` that of its random values.
+    ``raised`` is the recorded error of a case that never returned; its test expects it.
     """
 
     case_id: str
@@ -95,10 +104,19 @@ class RecordedCase:
     shrunk_from: str | None = None
     target: TorchTarget = TorchTarget()  # noqa: RUF009 - immutable
     seed: int = 0
+    raised: str | None = None
 
     def filling(self, name: str) -> Filling:
         """Return the values of the tensors of an argument."""
         return replace(self.fillings.get(name, Filling()), kept=self.kept)
+
+    @property
+    def error(self) -> str | None:
+        """The class of the error that a test expects; Exception for one that is not known."""
+        if self.raised is None:
+            return None
+        name = self.raised.partition(":")[0]
+        return name if name in _ERRORS else "Exception"
 
     @property
     def output_specs(self) -> list[TensorSpec]:
@@ -245,6 +263,11 @@ class GroupedCases:
         return prod(self.mesh_shape)
 
     @property
+    def error(self) -> str | None:
+        """The class of the error that all calls have to raise; None if they have to return."""
+        return self.cases[0].error
+
+    @property
     def parameters(self) -> tuple[Argument, ...]:
         """The arguments that differ from case to case, and all tensors."""
         return tuple(each for each in self.arguments if each.varies and each.alias is None)
@@ -262,7 +285,7 @@ def grouped(cases: Iterable[RecordedCase]) -> list[GroupedCases]:
         kinds = tuple((name, _kind(name, value)) for name, value in case.arguments)
         aliases = tuple(_aliases(case).items())
         device = device_for(each.device, case.op)
-        found[case.op, device, each.places, each.roles, kinds, aliases].append(each)
+        found[case.op, device, each.places, each.roles, kinds, aliases, each.error].append(each)
     return [_group(tuple(members)) for members in found.values()]
 
 

@@ -83,6 +83,9 @@ _PCC: Final = "0.99"
 _NOQA: Final = ("FBT001", "FBT003", "PLR0913", "PLR0917", "RUF100", "S101", "TID251")
 """The rules of strict linters that generated tests break: asserts, many parameters, booleans."""
 
+_NOQA_ERRORS: Final = ("ARG001", "B017", "BLE001", "PT011")
+"""Those that tests of calls which have to raise break: errors of any class, an unused device."""
+
 _OP: Final = re.compile(r"ttnn(\.[A-Za-z_][A-Za-z0-9_]*)+")
 _BOARD: Final = re.compile(r"[a-z0-9-]+")
 _USES_FILE: Final = (
@@ -93,12 +96,21 @@ _USES_FILE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class UntestableCase:
-    """A case without a test: the part that no Python makes, and the reason."""
+    """A case without a test: the part that no Python makes, and the reason.
+
+    A case that ``raised`` when it was recorded is left out as a whole.
+    """
 
     case_id: str
     op: str
     path: str
     reason: str
+    raised: bool = False
+
+    @property
+    def why(self) -> str:
+        """The part and the reason, or the reason alone if it is the whole case."""
+        return self.reason if self.raised else f"{self.path}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +138,18 @@ class GeneratedFiles:
     left_out: tuple[UntestableCase, ...]
 
 
-def generate(cases: Iterable[RecordedCase], *, standalone: bool = False) -> GeneratedFiles:
-    """Return the files that test some cases: one for each op and device, or one for each case."""
+def generate(
+    cases: Iterable[RecordedCase],
+    *,
+    standalone: bool = False,
+    raised: Iterable[UntestableCase] = (),
+) -> GeneratedFiles:
+    """Return the files that test some cases: one for each op and device, or one for each case.
+
+    The files list the cases that ``raised`` among those left out.
+    """
     faults = [(each, _fault(each)) for each in cases]
-    left_out = tuple(fault for _, fault in faults if fault is not None)
+    left_out = (*(fault for _, fault in faults if fault is not None), *raised)
     good = [each for each, fault in faults if fault is None]
     of_torch = _torch_files(
         (each for each in good if is_torch_op(each.case.op)), standalone=standalone
@@ -301,6 +321,7 @@ def _standalone_file(group: GroupedCases) -> TestFile:
         name,
         group.op,
         any(each.is_tensor for each in group.arguments),
+        group.error is None,
         open_lines(group.device, "device"),
         close_lines(group.device, "device"),
         writer.body(group, only, has_output=bool(only.output_specs)),
@@ -365,7 +386,9 @@ def _file(
     ]
     body = "\n\n\n".join(block.strip() for block in blocks if block)
     is_long = any(len(line) > WIDTH for line in body.splitlines())
-    codes = ", ".join(sorted([*_NOQA, "E501"] if is_long else _NOQA))
+    raising = any(group.error for group in groups)
+    broken = (*_NOQA, *(_NOQA_ERRORS if raising else ()), *(("E501",) if is_long else ()))
+    codes = ", ".join(sorted(broken))
     first, *texts = heading
     paragraphs = ["\n".join(textwrap.wrap(harmless(text), WIDTH - 1)) for text in texts]
     docstring = "\n\n".join([first, *paragraphs]) + "\n"
@@ -423,11 +446,11 @@ def _left_out_comment(left_out: Iterable[UntestableCase]) -> str:
     """Return a comment that names the cases without a test; empty without any."""
     lines: list[str] = []
     for each in left_out:
-        text = harmless(f"case {each.case_id[:SHORT_ID]}: {each.path}: {each.reason}")
+        text = harmless(f"case {each.case_id[:SHORT_ID]}: {each.why}")
         lines += textwrap.wrap(
             text, WIDTH, initial_indent="# - ", subsequent_indent="#   ", break_on_hyphens=False
         )
-    title = "# Left out, since they cannot be written as tests:"
+    title = "# Left out:"
     return "\n".join([title, *lines]) if lines else ""
 
 
@@ -490,6 +513,7 @@ def _function_names(groups: Sequence[GroupedCases]) -> list[str]:
             special = [*special[: _MAX_NAMES - 1], "more"]
         if special:
             name += "_with_" + "_and_".join(special)
+        name += "" if group.error is None else "_raises"
         taken[name] += 1
         names.append(f"{name}_{taken[name]}" if taken[name] > 1 else name)
     return names
@@ -533,7 +557,7 @@ class CaseWriter:
         has_output = any(each.output_specs for each in group.cases)
         variables = [each.variable for each in group.parameters] + ["output"] * has_output
         fixtures = ["make"] if any(each.is_tensor for each in group.arguments) else []
-        fixtures += ["check"]
+        fixtures += ["check"] if group.error is None else []
         fixtures += ["device"] if any(each.live for each in group.arguments) else []
         parameters = [f"{fixture}: {_FIXTURES[fixture]}" for fixture in fixtures]
         parameters += [f"{variable}: Any" for variable in variables]
@@ -542,6 +566,7 @@ class CaseWriter:
         count = len(group.cases)
         cases = "one case" if count == 1 else f"{count} cases"
         note = "" if has_output else "; the output was not recorded"
+        note = note if group.error is None else f"; it raised {group.error} when it was recorded"
         return str(
             template_parts().test(
                 formatted(self._decorator(group, variables)) if variables else "",
@@ -580,6 +605,8 @@ class CaseWriter:
                 lines.append(formatted(made, _INDENT))
         lines.append(formatted(prefixed("call = ", self._call(group, only)), _INDENT))
         checked = ["call", *(["output"] if has_output else [])]
+        if group.error is not None:
+            return [*lines, *_expecting_lines(group.error, with_pytest=only is None)]
         if _is_talking(group):
             lines.append(
                 "# Chips talk to each other, and a golden function knows of one chip only."
@@ -693,6 +720,19 @@ class CaseWriter:
         if all(split is None for split in mesh.placements):
             return []
         return [prefixed("mesh=", tuple_of(map(str, mesh.placements)))]
+
+
+def _expecting_lines(error: str, *, with_pytest: bool) -> list[str]:
+    """Return the statements that make a call which has to raise an error."""
+    if with_pytest:
+        return [f"with pytest.raises({error}):", "    call()"]
+    return [
+        "try:",
+        "    call()",
+        f"except {error}:",
+        "    return",
+        f'raise AssertionError("it returned; when it was recorded, it raised {error}")',
+    ]
 
 
 def _is_talking(group: GroupedCases) -> bool:

@@ -30,10 +30,10 @@ from optrove.replay.device_choice import device_parameters
 from optrove.replay.planning import planned_cases
 from optrove.report.attempts import UNSAID, VERDICTS
 from optrove.report.document import Command, Item, Items, Paragraph, Section
-from optrove.report.wording import SHORT_ID, plural
+from optrove.report.wording import SHORT_ID, first_line, plural
 from optrove.serializer.hashes import placement_hash
 from optrove.testgen.cases import DrawnValues, Filling, RecordedCase
-from optrove.testgen.files import INTEGER, MARK, generate
+from optrove.testgen.files import INTEGER, MARK, UntestableCase, generate
 from optrove.testgen.torch_files import is_torch_op
 from optrove.trove.query import select
 from optrove.version import __version__
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from optrove.replay.device_choice import TargetDevice
     from optrove.replay.planning import PlannedJob
     from optrove.report.document import Node
-    from optrove.testgen.files import GeneratedFiles, UntestableCase
+    from optrove.testgen.files import GeneratedFiles
     from optrove.testgen.sequence_files import SequenceProgram
     from optrove.testgen.shrink import Shrunk
     from optrove.trove.query import CaseFilters
@@ -64,20 +64,38 @@ _MARKED_BYTES: Final = 4096
 ENVIRONMENT: Final = "environment.txt"
 """The file of a zip that says how its reproducer fails, and with which software."""
 
+_NAME_IT: Final = "name its id to have a test that expects the error"
+
 # Plugins such as anyio otherwise keep the parameters of tests, and nanobind reports leaks.
 _WITHOUT_LEAKS: Final = "--assert=plain "
 
 
 def cases_to_test(
     reader: TroveReader, names: Iterable[str], asked: CaseFilters, limit: int | None
-) -> list[PlannedJob]:
-    """Return the cases that names of ops or cases mean, each once."""
+) -> tuple[list[PlannedJob], list[UntestableCase]]:
+    """Return the cases that names of ops or cases mean, each once, and those that are left out.
+
+    A case that raised when it was recorded is left out unless its own id is among the names.
+    """
     found: dict[str, PlannedJob] = {}
+    by_id: set[str] = set()
     for name in names:
         for answer in select(reader, replace(asked, name=name)):
             for planned in islice(planned_cases(reader, answer.query), limit):
                 found.setdefault(planned.case_id, planned)
-    return list(found.values())
+                if answer.query.case_id is not None:
+                    by_id.add(planned.case_id)
+    good = [each for each in found.values() if each.raised is None or each.case_id in by_id]
+    raised = [
+        UntestableCase(each.case_id, each.op, "$", _raised_text(each.raised), raised=True)
+        for each in found.values()
+        if each.raised is not None and each.case_id not in by_id
+    ]
+    return good, raised
+
+
+def _raised_text(error: str) -> str:
+    return f"raised when it was recorded: {first_line(error)}"
 
 
 def recorded_cases(cases: Iterable[PlannedJob]) -> Iterator[RecordedCase]:
@@ -100,21 +118,25 @@ def _with_values(recorded: RecordedCase, capsule: Capsule) -> RecordedCase:
 
 
 def write_tests(
-    cases: Iterable[RecordedCase], directory: Path, *, standalone: bool
+    cases: Iterable[RecordedCase],
+    directory: Path,
+    *,
+    standalone: bool,
+    raised: Iterable[UntestableCase] = (),
 ) -> GeneratedFiles:
     """Generate the files that test some cases, and write them to a directory.
 
-    NotReplayable if no case can be tested, UnusableResults if a file cannot be written.
+    ``raised`` are cases that are left out since they raised when they were recorded. NotReplayable
+    if no case can be tested, UnusableResults if a file cannot be written.
     """
-    generated = generate(cases, standalone=standalone)
+    generated = generate(cases, standalone=standalone, raised=raised)
     if not generated.files:
         left_out = generated.left_out
         first = left_out[0]
         many = f"any of {plural(len(left_out), 'case')}, such as " if len(left_out) > 1 else ""
         case = f"case {first.case_id[:SHORT_ID]} of {first.op}"
-        raise NotReplayable(
-            f"no test can be written for {many}{case}: {first.path}: {first.reason}"
-        )
+        advice = f"; {_NAME_IT}" if first.raised else ""
+        raise NotReplayable(f"no test can be written for {many}{case}: {first.why}{advice}")
     for file in generated.files:
         _check_replaceable(directory / file.name, file.values)
     for file in generated.files:
@@ -167,7 +189,8 @@ def write_reproducer(
     """
     case = shrunk.case
     job = replace(planned.job, case=case, outputs=None, capsules=shrunk.capsules)
-    derived = replace(planned, job=job, case_id=placement_hash(case), calls=None)
+    # It fails now, whatever it did when it was recorded.
+    derived = replace(planned, job=job, case_id=placement_hash(case), calls=None, raised=None)
     (recorded,) = recorded_cases([derived])
     failing = replace(recorded, shrunk_from=planned.case_id, seed=job.seed)
     if is_torch_op(case.op):
@@ -274,6 +297,7 @@ def recorded_case(planned: PlannedJob, names: CallNames) -> RecordedCase:
             case=planned.job.case,
             calls=planned.calls,
             outputs=planned.job.outputs,
+            raised=planned.raised,
         )
     called = names.passed(planned.job.case)
     device = device_parameters(planned.job)
@@ -297,6 +321,7 @@ def recorded_case(planned: PlannedJob, names: CallNames) -> RecordedCase:
         notes=called.notes,
         board=None if board is None else board.name,
         file=place_of_file(called.case),
+        raised=planned.raised,
     )
 
 
@@ -344,18 +369,28 @@ def tests_document(
 
 
 def _left_out_section(left_out: Sequence[UntestableCase]) -> Iterator[Section]:
-    """Yield the cases without a test by op and reason."""
+    """Yield the cases without a test by op and reason; those that raised are a section."""
+    raised = [each for each in left_out if each.raised]
+    others = [each for each in left_out if not each.raised]
+    yield from _untested_section(others, "they cannot be written as tests")
+    yield from _untested_section(raised, "they raised when they were recorded", f"({_NAME_IT})")
+
+
+def _untested_section(
+    cases: Sequence[UntestableCase], why: str, advice: str = ""
+) -> Iterator[Section]:
     groups: defaultdict[tuple[str, str], list[UntestableCase]] = defaultdict(list)
-    for each in left_out:
+    for each in cases:
         groups[each.op, each.reason].append(each)
     items = []
-    for (op, reason), some in groups.items():
+    for (op, _), some in groups.items():
         such = "such as " if len(some) > 1 else ""
         case = f"{such}case {some[0].case_id[:SHORT_ID]}"
-        items.append(Item(len(some), f"{op} ({case}): {some[0].path}: {reason}"))
+        items.append(Item(len(some), f"{op} ({case}): {some[0].why}"))
     if items:
-        title = f"left out, since they cannot be written as tests: {plural(len(left_out), 'case')}"
-        more = "(--json names each)" if len(groups) < len(left_out) else ""
+        title = f"left out, since {why}: {plural(len(cases), 'case')}"
+        more = "(--json names each)" if len(groups) < len(cases) else ""
+        more = " ".join(filter(None, (more, advice)))
         yield Section(title, (Items(tuple(items), more),))
 
 

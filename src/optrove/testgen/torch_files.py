@@ -274,6 +274,8 @@ class _Writer:
         return f"Spec({spec.shape}, {spec.dtype}{more})"
 
     def _outputs(self) -> str:
+        if self._recorded.error is not None:
+            return self._recorded.error
         outputs = self._recorded.outputs
         if outputs is None or last_name(self._recorded.case.op) in DATA_DEPENDENT:
             return "None"

@@ -19,7 +19,7 @@ from optrove.model.ops import (
     is_vector,
     meant_ops,
 )
-from optrove.model.records import Query, matches_filter
+from optrove.model.records import CallOutcome, Query, matches_filter
 from optrove.model.trove import board_text
 from optrove.trove.database import batches
 
@@ -131,6 +131,14 @@ def calls_of(executions: Iterable[ExecutionRow]) -> Counter[tuple[str, str]]:
     for each in executions:
         calls[model_label(each), board_text(each.board, each.machine)] += each.count
     return calls
+
+
+def recorded_error(executions: Iterable[ExecutionRow]) -> str | None:
+    """Return an error of calls of which none returned; None for others."""
+    every = tuple(executions)
+    errors = [each.error for each in every if each.error is not None]
+    returned = any(each.outcome is CallOutcome.RETURNED for each in every)
+    return errors[0] if errors and not returned else None
 
 
 def ranked_models(calls: Counter[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -14,6 +14,7 @@ from optrove.replay.check_board import (
     adapted_document,
     chips_document,
     links_between,
+    plan_adapted,
 )
 from optrove.replay.planning import PlannedJob
 from optrove.serializer.hashes import placement_hash
@@ -41,6 +42,46 @@ def test_shards_are_spread_over_the_banks_that_a_board_has():
         assert changes == ("DRAM shards on 8 banks instead of 12",)
         assert new.job.case == weights(layout, after, (7, 0)).job.case
         assert new.case_id == placement_hash(new.job.case)
+
+
+@pytest.mark.parametrize(
+    ("layout", "before", "outputs", "after"),
+    [
+        ("WIDTH", (256, 32), None, (256, 64)),
+        ("WIDTH", (256, 64), None, (256, 96)),
+        ("HEIGHT", (64, 384), None, (96, 384)),
+        ("WIDTH", (256, 64), (256, 448), (256, 64)),
+    ],
+)
+def test_a_memory_config_that_is_an_argument_is_adapted_as_those_of_tensors_are(
+    layout, before, outputs, after
+):
+    def placed(shape, last):
+        return memory(f"DRAM_{layout}_SHARDED", shard(shape, last))
+
+    def moved(where):
+        return case("ttnn.to_device", tensor=tensor(256, 384), memory_config=where)
+
+    recorded = placed(before, (11, 0))
+    results = None if outputs is None else (tensor(*outputs, where=recorded),)
+    new, changes = adapted(planned(moved(recorded), outputs=results), BOARDS["p150"])
+    assert changes == ("DRAM shards on 8 banks instead of 12",)
+    assert new.job.case == moved(placed(after, (7, 0)))
+    assert adapted(planned(moved(memory())), BOARDS["p150"]) is None
+
+
+def test_what_cannot_be_adapted_has_a_reason():
+    many = DeviceParameters(mesh_shape=(4, 8))
+    gather = case("ttnn.all_gather", a=tensor(32, 32, mesh=(4, 8)), cluster_axis=1)
+    relu = case("ttnn.relu", a=tensor(32, 32))
+    plan = plan_adapted([planned(gather, device=many), planned(relu), planned(relu)], "p150")
+    assert plan.reasons == (
+        ("nothing in it follows from the DRAM banks, links or chips of a board", 2),
+        ("the op communicates between 32 chips, and the board has 1 chip", 1),
+    )
+    lines = drawn_lines(adapted_document([], plan))
+    assert f"  2x cannot be adapted: {plan.reasons[0][0]}" in lines
+    assert adapted_data([], plan)["unadapted_reasons"] == dict(plan.reasons)
 
 
 def test_what_a_board_can_hold_stays_as_it_is():

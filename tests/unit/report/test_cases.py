@@ -53,6 +53,15 @@ def test_a_case_that_cannot_be_replayed_says_where_and_why():
     assert "  a replay supplies these parts if it can" in lines
 
 
+def test_a_case_that_raised_says_so_in_one_line():
+    raised = configuration(case("ttnn.add", a=1), {"count": 1})
+    error = "RuntimeError: no\nbacktrace"
+    lines = drawn_lines(configuration_section(raised, raised=error))
+    assert "  raised when recorded: RuntimeError: no" in lines
+    assert configuration_data(raised, raised=error)["recorded_error"] == error
+    assert not any("raised" in line for line in drawn_lines(configuration_section(raised)))
+
+
 def test_many_models_are_counted_instead_of_listed():
     models = tuple((f"model-{number}", ()) for number in range(9))
     text = " ".join(line.strip() for line in drawn_lines(used_by(models)))

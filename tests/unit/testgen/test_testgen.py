@@ -238,6 +238,32 @@ class TestTensors:
         assert "the output was not recorded" in silent
 
 
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("raised", "error"),
+        [
+            ("RuntimeError: TT_FATAL @ matmul.cpp:1: a == b\ninfo:\nlong", "RuntimeError"),
+            ("TypeError", "TypeError"),
+            ("mine.Odd: no", "Exception"),
+            ("KeyboardInterrupt: ", "Exception"),
+            ("print: no", "Exception"),
+        ],
+    )
+    def test_are_expected_of_cases_that_raised_when_they_were_recorded(self, raised, error):
+        (text,) = texts(recorded(add(), raised=raised))
+        assert "test_add_raises" in functions(text)
+        assert f"    with pytest.raises({error}):\n        call()" in text
+        assert f"it raised {error} when it was recorded." in text
+        assert "the output was not recorded" not in text
+        (alone,) = texts(recorded(add(), raised=raised), standalone=True)
+        assert f"    except {error}:\n        return\n    raise AssertionError(" in alone
+
+    def test_are_not_expected_of_other_cases_of_the_op(self):
+        (text,) = texts(recorded(add()), recorded(add(64), raised="RuntimeError: no"))
+        assert {"test_add", "test_add_raises"} <= functions(text)
+        assert text.count("pytest.raises(") == 1
+
+
 class TestIds:
     def test_tell_the_first_tensor_and_what_varies(self):
         sharded = case(
@@ -368,6 +394,9 @@ def test_files_pass_the_linter_and_the_formatter(tmp_path):
         recorded(filled, fillings=fillings),
         recorded(add(odd=Opaque("x.Y" * 50, "t"))),
         recorded(case("ttnn.relu", x=tensor(32, 32)), kept={0: KEPT}, kept_from=7),
+        recorded(case("ttnn.relu", x=tensor(64, 32)), raised="RuntimeError: no"),
+        recorded(case("ttnn.relu", x=tensor(96, 32)), raised="mine.Odd: no"),
+        recorded(case("ttnn.zeros", shape=[0]), raised="ValueError: no"),
         mesh,
     ]
     for folder, standalone in (("grouped", False), ("alone", True)):
