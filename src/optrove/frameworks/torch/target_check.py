@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 _MODULE: Final = "optrove.frameworks.torch.target_check"
 _FOUND: Final = "unknown to torch: "
+_EVERYWHERE: Final = frozenset(
+    {"cpu", "cuda", "meta", "mps", "xpu", "inductor", "aot_eager", "eager"}
+)
+"""Devices and compilers that every torch knows: importing torch to ask would take seconds."""
 
 
 def unknown_in(text: str | None) -> str:
@@ -25,7 +29,9 @@ def unknown_in(text: str | None) -> str:
     the cases then say why they are not run.
     """
     target = TorchTarget.parse(text)
-    if not (target.device or target.mapped or target.compiler) or not is_importable("torch"):
+    devices = (target.device, *(new for _, new in target.mapped))
+    names = {name.partition(":")[0] for name in devices if name} | {target.compiler or "eager"}
+    if names <= _EVERYWHERE or not is_importable("torch"):
         return ""
     command = [sys.executable, "-m", _MODULE, str(target)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own module
