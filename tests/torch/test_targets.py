@@ -243,6 +243,18 @@ def test_a_misspelled_target_is_found_before_any_case_runs(jobs, target, message
         check_device(planned, None, None, target.text)
 
 
+def test_public_functions_get_inputs_that_they_accept(tmp_path):
+    path = tmp_path / "trove.db"
+    with optrove.trace(path, backend="torch", level="api"):
+        torch.multinomial(torch.rand(2, 5), 3)
+        torch.linalg.cholesky(torch.eye(3))
+    answer = ask("replay", "torch.*", "--all", "--all-ops", "--store", path, "--json")
+    assert {"torch.multinomial", "torch.linalg.cholesky"} <= {
+        each["op"] for each in answer["cases"]
+    }
+    assert answer["counts"] == {"passed": answer["planned"]}
+
+
 def test_an_operation_of_another_library_needs_an_import():
     (attempt,) = run_jobs([Job(Case("torch.ops.vision.nms.default", ()), DeviceKind.HOST)])
     assert attempt.outcome is Outcome.NOT_RUN

@@ -62,11 +62,14 @@ _DEVICE_TEXT: Final = re.compile(r"(?:torch\.device\(['\"])?([a-z]+(?::\d+)?)(?:
 """A device as a text, as some logs have it."""
 
 DTYPES: Final = {
-    "b8": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "b8": "bool", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2", "f8e4m3fnuz": "float8_e4m3fnuz",
+    "f8e5m2fnuz": "float8_e5m2fnuz", "f8e8m0fnu": "float8_e8m0fnu",
     "f8": "float8_e4m3fn", "f16": "float16", "bf16": "bfloat16", "f32": "float32",
     "f64": "float64", "c32": "complex32", "c64": "complex64", "c128": "complex128",
 }  # fmt: skip
-"""The dtypes of torch by their short names."""
+"""The dtypes of torch by their short names; of two names, the last one is written."""
 
 _SHORT: Final = {name: short for short, name in DTYPES.items()}
 _FLOATS: Final = {"inf": float("inf"), "nan": float("nan")}

@@ -72,6 +72,8 @@ def test_every_configuration_is_read():
         ("T([2, 3], f32)", tensor((2, 3), "float32", (3, 1), 0)),
         ("T([2, 0, 3], bf16)", tensor((2, 0, 3), "bfloat16", (3, 3, 1), 0)),
         ("T([2, 3], c64, stride=(1, 2))", tensor((2, 3), "complex64", (1, 2), 0)),
+        ("T([2, 3], f8e5m2)", tensor((2, 3), "float8_e5m2", (3, 1), 0)),
+        ("T([2], f8)", tensor((2,), "float8_e4m3fn", (1,), 0)),
         ("[T([], i64), 1]", List((tensor((), "int64", (), 0), Int(1)))),
         ("(1, -2)", Tuple((Int(1), Int(-2)))),
         ("-inf", Float(float("-inf"))),

@@ -145,12 +145,13 @@ DRAWS: Final[Mapping[tuple[str, str], Draw]] = {
         (op, argument): share
         for op in ("bernoulli", "bernoulli_", "binary_cross_entropy",
                    "binary_cross_entropy_backward", "multinomial")
-        for argument in ("self", "p", "target")
+        for argument in ("self", "input", "p", "target")
     },
     **{
-        (op, "self"): positive_definite
+        (op, argument): positive_definite
         for op in ("linalg_cholesky_ex", "linalg_cholesky", "cholesky", "linalg_eigh",
-                   "_linalg_eigh", "cholesky_inverse")
+                   "_linalg_eigh", "cholesky_inverse", "eigh")
+        for argument in ("self", "input", "A")  # the public functions have other names
     },
 }  # fmt: skip
 """How floating-point numbers are drawn, by operation and argument."""
