@@ -8,11 +8,13 @@ import torch
 from torch.nn import functional
 
 from forked_python import python
+from optrove.frameworks.torch.reference import NOT_RANDOM_IF
 from optrove.model.case import Case
 from optrove.model.torch_target import TorchTarget
 from optrove.model.values import Opaque
 from optrove.testgen.cases import RecordedCase
 from optrove.testgen.files import MARK, generate
+from optrove.testgen.torch_files import template_text
 from recorded_program import jobs_in
 from tracing import tracing
 
@@ -148,3 +150,7 @@ def test_a_case_that_raised_has_to_raise(tmp_path, recorded, given, verdict):
     generated = generate([RecordedCase("0" * 64, case, 1, raised="RuntimeError: no")])
     write(tmp_path, generated)
     assert verdict in run(tmp_path, *PYTEST).stdout
+
+
+def test_replays_and_written_tests_agree_about_what_is_random():
+    assert f"off = {NOT_RANDOM_IF}".replace("'", '"') in template_text("torch_comparing")

@@ -33,15 +33,6 @@ HARMLESS: Final = "harmless: "
 REFUSED: Final = "refused while the tensor for "
 """The beginning of a note about a rejection before the op was called."""
 
-_HARMLESS_BEFORE: Final = "and nothing has to be done"
-"""What harmless notes contain in older troves."""
-
-
-def is_harmless(note: str) -> bool:
-    """Return whether a note about an execution needs no action."""
-    return note.startswith(HARMLESS) or _HARMLESS_BEFORE in note
-
-
 CHECK_BOARD: Final = "check-board"
 """The beginning of the source of a Run of ``optrove check-board``, which is stored as a replay."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.model.causes import DIFFERS, without_numbers, without_pcc
 from optrove.model.ops import VECTORS, is_vector
-from optrove.model.records import REFUSED, DeviceKind, Outcome, is_harmless
+from optrove.model.records import HARMLESS, REFUSED, DeviceKind, Outcome
 from optrove.model.torch_target import TorchTarget
 from optrove.model.values import Float
 from optrove.report.wording import SHORT_ID
@@ -232,7 +232,7 @@ def worth_telling(attempts: Iterable[AttemptedCase]) -> Counts:
     return tuple(
         (text, count)
         for text, count in supplied(attempts)
-        if not is_harmless(text) and not text.startswith(REFUSED)
+        if not text.startswith((HARMLESS, REFUSED))
     )
 
 

@@ -92,7 +92,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
-from pathlib import PurePath
 from pathlib import Path
 from typing import Any
 

@@ -3,21 +3,24 @@ import zlib
 import pytest
 
 from optrove.errors import BadData
+from optrove.journal import calls
 from optrove.journal.calls import calls_of, calls_within
 from optrove.model.records import CallOutcome
 from troves import Program
 
 
-def recorded(directory, calls):
+def recorded(directory, count):
     program = Program(directory)
-    for number in range(calls):
+    for number in range(count):
         program.call("ttnn.op", number % 7)
     program.call("ttnn.bad", result=ArithmeticError("no"))
     content = program.end()
     return content.dictionary(), content.blocks
 
 
-def test_a_few_calls_are_those_that_all_of_them_begin_with(tmp_path):
+@pytest.mark.parametrize("piece", [1, 7, 2**20])
+def test_a_few_calls_are_those_that_all_of_them_begin_with(tmp_path, monkeypatch, piece):
+    monkeypatch.setattr(calls, "_PIECE_BYTES", piece)
     dictionary, (block,) = recorded(tmp_path, 40)
     every = list(calls_of(dictionary, [block], "run"))
     for first, most in ((0, 5), (20, 100), (41, 3), (0, 0)):
@@ -28,6 +31,17 @@ def test_a_few_calls_are_those_that_all_of_them_begin_with(tmp_path):
         ]
     assert seen == ()
     assert calls_within(dictionary, block, 40, 1)[0].outcome is CallOutcome.RAISED
+
+
+def test_a_table_of_cases_may_be_in_any_order(tmp_path):
+    dictionary, (block,) = recorded(tmp_path, 40)
+    content = zlib.decompress(dictionary)
+    begin = content.index(b',"cases":{') + len(b',"cases":{')
+    end = content.index(b"}", begin)
+    turned = b",".join(reversed(content[begin:end].split(b",")))
+    assert turned != content[begin:end]
+    other = zlib.compress(content[:begin] + turned + content[end:])
+    assert calls_within(other, block, 0, 40) == calls_within(dictionary, block, 0, 40)
 
 
 @pytest.mark.parametrize(

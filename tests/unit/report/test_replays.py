@@ -312,8 +312,6 @@ def test_a_tensor_that_was_refused_is_told_with_the_rejection():
     [
         f"{HARMLESS}dispatch along this board's own axis, recorded by ROW",
         f"{HARMLESS}ttnn places the output otherwise on this board: $.outputs[0]: 1 instead of 2",
-        "recorded with dispatch by ROW; opened by COL, and nothing has to be done",
-        "ttnn places it otherwise on this board, and nothing has to be done: $.outputs[0]: 1",
     ],
 )
 def test_notes_that_ask_for_nothing_are_for_machines_only(harmless):

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 _MODULE: Final = "optrove.frameworks.torch.target_check"
 _FOUND: Final = "unknown to torch: "
-_EVERYWHERE: Final = frozenset(
-    {"cpu", "cuda", "meta", "mps", "xpu", "inductor", "aot_eager", "eager"}
-)
-"""Devices and compilers that every torch knows: importing torch to ask would take seconds."""
+# Every torch knows these, and importing it to ask would take seconds.
+_DEVICES: Final = frozenset({"cpu", "cuda", "meta", "mps", "xpu"})
+_COMPILERS: Final = frozenset({None, "inductor", "aot_eager", "eager"})
 
 
 def unknown_in(text: str | None) -> str:
@@ -29,9 +28,9 @@ def unknown_in(text: str | None) -> str:
     the cases then say why they are not run.
     """
     target = TorchTarget.parse(text)
-    devices = (target.device, *(new for _, new in target.mapped))
-    names = {name.partition(":")[0] for name in devices if name} | {target.compiler or "eager"}
-    if names <= _EVERYWHERE or not is_importable("torch"):
+    devices = {name.partition(":")[0] for name in _devices(target)}
+    is_common = devices <= _DEVICES and target.compiler in _COMPILERS
+    if is_common or not is_importable("torch"):
         return ""
     command = [sys.executable, "-m", _MODULE, str(target)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own module
@@ -43,7 +42,7 @@ def find_unknown(torch: Any, target: TorchTarget) -> str:
     """Return which device or compiler torch does not know, or nothing."""
     for name in target.imports:
         import_module(name)
-    for name in filter(None, (target.device, *(new for _, new in target.mapped))):
+    for name in _devices(target):
         unknown = _unknown_device(torch, name)
         if unknown:
             return unknown
@@ -54,6 +53,10 @@ def find_unknown(torch: Any, target: TorchTarget) -> str:
         return ""
     about = _nearest(target.compiler, known)
     return f"torch.compile knows no backend {target.compiler!r} (--import registers more){about}"
+
+
+def _devices(target: TorchTarget) -> list[str]:
+    return [*filter(None, (target.device,)), *(new for _, new in target.mapped)]
 
 
 def _unknown_device(torch: Any, name: str) -> str:
