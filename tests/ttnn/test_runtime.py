@@ -90,6 +90,14 @@ def test_a_process_killed_while_it_builds_the_files_does_not_break_the_next(tmp_
     assert not list(cache.glob("*/n300/making-*"))
 
 
+def test_what_a_killed_process_left_beside_whole_files_is_removed(tmp_path):
+    runtime = prepare(BOARDS["n300"], tmp_path)
+    left = runtime.root.parent.parent / "making-killed"
+    (left / "old").mkdir(parents=True)
+    prepare(BOARDS["n300"], tmp_path)
+    assert not left.exists()
+
+
 def damage_compiler(fixed):
     (fixed / "metal/runtime/sfpi/compiler/bin/riscv-tt-elf-g++").write_text("#!/bin/sh\nexit 1\n")
 

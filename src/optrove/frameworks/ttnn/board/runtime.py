@@ -339,7 +339,7 @@ def _prepare(board: Board, cache: Path, simulator: Simulator | None) -> Runtime:
     home = cache / f"ttnn-{installed_version()}-{digest}" / name
     home.mkdir(parents=True, exist_ok=True)
     fixed = home / "fixed"
-    if not _is_whole(fixed, parts):
+    if not _is_whole(fixed, parts) or any(home.glob("making-*")):
         with _locked(home / "lock"):
             _mend(fixed, parts)
     root = fixed / "metal"
