@@ -16,7 +16,7 @@ from optrove.errors import NotReplayable
 from optrove.model.case import Case
 from optrove.model.records import E2E_NS, DeviceKind, Job, Outcome
 from optrove.model.torch_target import TorchTarget
-from optrove.model.values import Int, TensorSpec, Text, Tuple
+from optrove.model.values import Int, TensorSpec, Text, TorchPlacement, Tuple
 from optrove.replay.device_choice import check_device
 from optrove.replay.planning import PlannedJob, planned_cases
 from optrove.replay.runner import run_jobs
@@ -259,6 +259,14 @@ def test_an_operation_of_another_library_needs_an_import():
     (attempt,) = run_jobs([Job(Case("torch.ops.vision.nms.default", ()), DeviceKind.HOST)])
     assert attempt.outcome is Outcome.NOT_RUN
     assert "--import MODULE" in attempt.detail
+
+
+def test_inputs_are_not_views_for_autograd():
+    """``detach_`` refuses views; the tensors that programs pass to it are not views."""
+    tensor = TensorSpec((2, 3), "torch.float32", TorchPlacement((1, 4), "strided", "cpu", False, 2))
+    case = Case("torch.ops.aten.detach_.default", (("self", tensor),))
+    (attempt,) = run_jobs([Job(case, DeviceKind.HOST)])
+    assert "detach views" not in (attempt.detail or "")
 
 
 def test_a_higher_order_operator_is_not_run_and_says_why():

@@ -302,6 +302,9 @@ class TorchInputs:
             self._storages[key] = self._storage(spec, placement, name) if shared is None else shared
         base = self._storages[key]
         live = base.as_strided(spec.shape, placement.strides, placement.offset)
+        if not live.requires_grad:
+            # Autograd refuses some operations in place on its views; few recorded tensors are that.
+            live = live.detach()
         if placement.conjugate:
             live = live.conj()
         if placement.negative:
