@@ -217,7 +217,7 @@ def who(*, store: str | None, as_json: bool, by: str | None, **chosen: Any) -> N
 @click.argument("b", metavar="B")
 @click.option("--cases-only", is_flag=True, help="Do not compare how often cases are called.")
 @click.option("--brief", is_flag=True, help="Show only the table of ops.")
-@click.option("--all-ops", is_flag=True, help="Also compare data-movement ops.")
+@click.option("--all-ops", is_flag=True, help="Also compare ops that only move data.")
 @nested_option
 @store_option
 @json_option
@@ -257,11 +257,11 @@ def diff(  # noqa: PLR0913 - one for each option of the command
 
 
 def _warn(found: Fidelity) -> None:
+    from optrove.report.wording import plural
+
     parts = f"{found.partly:,} have parts that were kept verbatim, {found.refused:,} were refused"
-    log(
-        f"of {found.configurations:,} configurations in {found.file}, {found.understood:,} were "
-        f"understood, {parts}"
-    )
+    total = plural(found.configurations, "configuration")
+    log(f"of {total} in {found.file}, {found.understood:,} were understood, {parts}")
 
 
 @click.command()

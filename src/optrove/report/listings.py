@@ -58,13 +58,12 @@ def left_out_texts(left: LeftOut, *, options: bool = True) -> list[str]:
     """
     texts = []
     if left.moving.calls:
-        ops = (
-            plural(left.moving.ops, "data-movement op") if left.moving.ops else "data-movement ops"
-        )
+        ops = f"{left.moving.ops:,} ops" if left.moving.ops else "ops"
+        ops = "1 op that only moves data" if left.moving.ops == 1 else f"{ops} that only move data"
         hint = " (--all-ops counts them)" if options else ""
         texts.append(f"left out: {_amount(left.moving)} of {ops}{hint}")
     if left.nested.calls:
-        # Where data-movement ops are left out, calls of them may be among the nested ones.
+        # Where ops that only move data are left out, calls of them may be among the nested ones.
         names = "--all-ops --nested" if left.moving.calls else "--nested"
         hint = f" ({names} counts them)" if options else ""
         texts.append(f"left out: {_amount(left.nested)} made by other ops{hint}")

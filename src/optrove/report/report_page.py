@@ -77,7 +77,16 @@ from optrove.report.results import (
 )
 from optrove.report.shards import shard_svg
 from optrove.report.summary import accounting_text
-from optrove.report.wording import SHORT_ID, clipped, duration, moment, number, percent, plural
+from optrove.report.wording import (
+    SHORT_ID,
+    clipped,
+    duration,
+    moment,
+    number,
+    percent,
+    place_text,
+    plural,
+)
 from optrove.serializer.described import case_of
 from optrove.trove.opening import reading
 from optrove.version import __version__
@@ -236,7 +245,7 @@ def results_report(
     """Return the report of a run that executed cases; ``store`` is the trove that commands name."""
     summary = summed(found)
     run = found.run
-    place = " ".join(filter(None, (run.environment.device_kind.value, run.environment.board)))
+    place = place_text(run.environment.device_kind.value, run.environment.board)
     return Document(
         title=title(run),
         heading=run.source,

@@ -51,9 +51,9 @@ LIMIT: Final = "limit"
 
 BEYOND: Final = "beyond --limit"
 
-MOVING: Final = "of data-movement ops (--all-ops adds them)"
+MOVING: Final = "of ops that only move data (--all-ops adds them)"
 NESTED: Final = "called by other ops only (--nested adds them)"
-MOVING_AND_NESTED: Final = "of data-movement ops (--all-ops --nested adds them)"
+MOVING_AND_NESTED: Final = "of ops that only move data (--all-ops --nested adds them)"
 """The reason in place of MOVING if only other ops call some of these cases."""
 
 _NS: Final = 1e9
