@@ -165,5 +165,5 @@ def test_a_long_reason_is_cut_in_the_text_and_whole_in_the_data():
     a, b = side("a", GOOD), side("b", attempted(Outcome.REJECTED, reason))
     lines = drawn_lines(release_document(compare(a, b)))
     assert reason not in " ".join(line.strip() for line in lines)
-    assert lines[-1] == 'texts that end in "..." are whole in --json'
+    assert lines[-1] == '--json shows the texts that "..." cuts short'
     assert reason.strip() in release_data(compare(a, b))["broken"][0]["change"]
