@@ -314,7 +314,8 @@ def _tiles(summary: Summary) -> tuple[Tile, ...]:
         note = f"mean {number(summary.pcc.mean)}, max {number(summary.pcc.most)}{more}"
         tiles.append(Tile("lowest PCC", number(summary.pcc.least), note))
     if summary.times is not None:
-        note = f"median {duration(summary.times.median)}, {duration(summary.times.total)} in all"
+        median, total = duration(summary.times.median), duration(summary.times.total)
+        note = f"host time; median {median}, {total} in all"
         tiles.append(Tile("longest case", duration(summary.times.longest), note))
     return tuple(tiles)
 
@@ -447,7 +448,7 @@ def time_chart(results: Iterable[AttemptedCase]) -> Chart | None:
     for ns, passed in found:
         bars[next(edge for edge in edges if ns < edge)][not passed] += 1
     shown = _trimmed([ChartBar(f"under {duration(edge)}", *n) for edge, n in bars.items()])
-    return Chart("Duration", f"calls of {plural(len(found), 'case')}", shown)
+    return Chart("Host time", f"calls of {plural(len(found), 'case')}", shown)
 
 
 def _trimmed(bars: Sequence[ChartBar]) -> tuple[ChartBar, ...]:
