@@ -29,6 +29,7 @@ from optrove.cli.options import (
 from optrove.cli.options import (
     show as show_answer,
 )
+from optrove.errors import FrameworkMissing
 
 if TYPE_CHECKING:
     from optrove.model.trove import Fidelity
@@ -346,17 +347,19 @@ def serve(*, store: str | None, port: int, host: str, token: str | None) -> None
       optrove serve --host 0.0.0.0 --token "$(openssl rand -hex 16)"
     """
     from optrove.trove.opening import located, recover
-    from optrove.web.server import check_safe, web_missing
 
-    check_safe(host, token)
-    place = located(store)
-    for recovered in recover(place):
-        log_recovered(recovered)
     try:
         from optrove.web import server as serving
     except ModuleNotFoundError as error:
-        raise web_missing(error) from error
+        raise FrameworkMissing(
+            f"the web page needs {error.name}, which is not installed; "
+            f"install it with: pip install 'optrove[web]'"
+        ) from error
 
+    serving.check_safe(host, token)
+    place = located(store)
+    for recovered in recover(place):
+        log_recovered(recovered)
     serving.serve(place, host=host, port=port, token=token, store=store, on_ready=_log_address)
 
 

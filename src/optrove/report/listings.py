@@ -7,10 +7,10 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from optrove.model.ops import Amount, LeftOut, is_listed
-from optrove.model.records import RunKind
+from optrove.model.records import DeviceKind, RunKind
 from optrove.model.trove import board_text
 from optrove.report.document import Column, Paragraph, paragraphs, table
-from optrove.report.wording import SHORT_ID, moment, percent, plural
+from optrove.report.wording import SHORT_ID, moment, percent, place_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -127,6 +127,14 @@ def ops_data(rows: Sequence[OpRow], *, all_ops: bool) -> list[Json]:
     ]
 
 
+def _board(row: RunRow) -> str:
+    """Return the board of a run; for torch where its cases ran, if that was named."""
+    environment = row.run.environment
+    if environment.device_kind is DeviceKind.HOST and environment.board is not None:
+        return place_text(environment.device_kind.value, environment.board)
+    return board_text(environment.board, row.machine)
+
+
 def runs_document(rows: Sequence[RunRow]) -> Iterator[Node]:
     """Yield a table of the runs, their number, and the calls that are left out."""
     yield table(
@@ -135,7 +143,7 @@ def runs_document(rows: Sequence[RunRow]) -> Iterator[Node]:
             (
                 row.run.id[:SHORT_ID],
                 moment(row.run.started_at),
-                board_text(row.run.environment.board, row.machine),
+                _board(row),
                 "" if _executed(row) else row.calls,
                 _cases(row),
                 _passed(row.attempts if _executed(row) else row.tests),
