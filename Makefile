@@ -118,7 +118,7 @@ $(VENV)-docs/docs.stamp: $(RECIPE)
 	@touch $@
 
 docs: $(VENV)-docs/docs.stamp
-	$(VENV)-docs/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict --quiet
 	@echo "build/site/index.html" >&2
 
 # Renew the pinned versions for every supported Python and platform; needs uv on the PATH.

@@ -1,6 +1,6 @@
 """Take the pictures of the web page that the README and docs show, over a trove of the examples.
 
-Traces two example models on mock boards, replays their cases with numerics and on other boards,
+Traces two example models on mock boards, sweeps their cases with numerics and on other boards,
 serves the trove, and takes the pictures with a Chromium: run it again when a page has changed.
 Needs optrove[ttnn,torch,web,test] and a browser (tools/get-browser); takes some minutes.
 """
@@ -30,15 +30,14 @@ OPTROVE: Final = (sys.executable, "-m", "optrove")
 SERVE: Final = "import sys; from optrove.cli.ask import serve; serve(sys.argv[1:])"
 RECORD: Final = (
     ("trace", "examples/efficientnet", "--board", "n150", "--shadow", "--model", "efficientnet"),
-    ("trace", "examples/encoder", "--board", "n300", "--shadow", "--model", "encoder"),
-    ("replay", "*", "--all", "--device", "shadow", "--board", "n150"),
-    ("replay", "*", "--all", "--device", "shadow", "--board", "n150", "--seed", "1"),
+    ("trace", "examples/encoder", "--board", "n300", "--shadow", "--flow", "--model", "encoder"),
+    ("sweep", "--device", "shadow", "--board", "n150"),
     ("check-board", "n300"),
     ("check-board", "p150"),
+    ("check-board", "n150:64"),
 )
 OP: Final = "ttnn.sigmoid_accurate"
-DESKTOP: Final = {"width": 1200, "height": 760}
-PHONE: Final = {"width": 390, "height": 760}
+SIZE: Final = {"width": 1200, "height": 760}
 
 
 def main() -> None:
@@ -80,18 +79,20 @@ def _take(url: str) -> None:
     ).stdout.strip()
     op = _sharded_op(url)
     case = _json(url, "/op", name=op, memory="L1_HEIGHT_SHARDED")["rows"][0]["case_id"]
+    checks = [row["run_id"] for row in _json(url, "/runs", kind="check-board")["runs"]]
+    traced = _json(url, "/runs", kind="trace", model="encoder")["runs"][0]["run_id"]
     pictures = (
-        ("web-ops", "/ops", DESKTOP, "light"),
-        ("web-op", f"/op?name={op}", DESKTOP, "light"),
-        ("web-case", f"/case?id={case}", DESKTOP, "dark"),
-        ("web-boards", "/boards", DESKTOP, "light"),
-        ("web-phone", f"/case?id={case}", PHONE, "light"),
+        ("web-ops", "/ops", "light"),
+        ("web-case", f"/case?id={case}", "dark"),
+        ("web-boards", "/boards?device=mock", "light"),
+        ("web-compare", f"/compare?a={checks[-1]}&b={checks[0]}", "dark"),
+        ("web-memory", f"/memory?id={traced}", "light"),
     )
     IMAGES.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
-        for name, address, size, scheme in pictures:
-            context = browser.new_context(viewport=size, color_scheme=scheme, base_url=url)
+        for name, address, scheme in pictures:
+            context = browser.new_context(viewport=SIZE, color_scheme=scheme, base_url=url)
             page = context.new_page()
             page.goto(address)
             page.screenshot(path=str(IMAGES / f"{name}.png"))

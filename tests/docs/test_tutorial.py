@@ -7,9 +7,9 @@ import pytest
 
 from example_runs import users_environment
 
-PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
+DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-ANSWERS_BY_EXIT_CODE = ("optrove check-board", "optrove diff")
+ANSWERS_BY_EXIT_CODE = ("optrove check-board", "optrove diff", "optrove sweep --import")
 
 # What differs from one run to the next: times, ids, dates, numbers with a fraction, sizes, spaces.
 VARYING = re.compile(
@@ -67,14 +67,26 @@ def missing(expected, output):
 @pytest.mark.torch
 @pytest.mark.slow
 def test_the_tutorial_shows_what_its_commands_print(tmp_path):
+    type_all((DOCS / "tutorial.md").read_text(), tmp_path)
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_the_page_for_pytorch_users_shows_what_its_commands_print(tmp_path):
+    page = (DOCS / "pytorch.md").read_text()
+    type_all(page.split("## From a program to a failing kernel")[1].split("\n## ")[0], tmp_path)
+
+
+def type_all(text, directory):
+    """Type the commands of a text, each of which must print the lines below it."""
     environment = users_environment()
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
-    session = [step for block in BLOCK.findall(PAGE.read_text()) for step in typed(block)]
-    assert len(session) > 12
+    session = [step for block in BLOCK.findall(text) for step in typed(block)]
+    assert len(session) > 6
     for command, expected in session:
         done = subprocess.run(
             ["bash", "-c", command],
-            cwd=tmp_path,
+            cwd=directory,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

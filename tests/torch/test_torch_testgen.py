@@ -85,13 +85,15 @@ def test_a_wrong_result_is_found(tmp_path, recorded):
     assert "not close to the reference" in done.stdout
 
 
-def test_one_case_is_a_file_of_its_own(tmp_path, recorded):
+def test_one_case_is_a_file_of_its_own_that_needs_no_pytest(tmp_path, recorded):
     cases = [each for each in recorded if each.case.op == "torch.ops.aten.embedding.default"]
     generated = generate(cases, standalone=True)
     write(tmp_path, generated)
     assert [file.cases for file in generated.files] == [1] * len(cases)
-    done = run(tmp_path, generated.files[0].name, "-p", "no:optrove", "-q", "--rootdir=.")
-    assert done.returncode == 0, done.stdout
+    assert "import pytest" not in generated.files[0].text
+    for words in ((), PYTEST):
+        done = run(tmp_path, *words, generated.files[0].name)
+        assert done.returncode == 0, done.stdout
 
 
 WRONG = """
@@ -143,7 +145,10 @@ def test_a_case_that_no_python_makes_is_left_out_with_the_reason(case, reason):
     assert reason in left_out.reason
 
 
-@pytest.mark.parametrize(("given", "verdict"), [((), "1 passed"), (None, "DID NOT RAISE")])
+@pytest.mark.parametrize(
+    ("given", "verdict"),
+    [((), "1 passed"), (None, "it returned; when it was recorded, it raised RuntimeError")],
+)
 def test_a_case_that_raised_has_to_raise(tmp_path, recorded, given, verdict):
     (one, *_) = [each for each in recorded if each.case.op == "torch.ops.aten.neg.default"]
     case = one.case if given is None else Case(one.case.op, given)

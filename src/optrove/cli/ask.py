@@ -29,6 +29,7 @@ from optrove.cli.options import (
 from optrove.cli.options import (
     show as show_answer,
 )
+from optrove.errors import FrameworkMissing
 
 if TYPE_CHECKING:
     from optrove.model.trove import Fidelity
@@ -217,7 +218,7 @@ def who(*, store: str | None, as_json: bool, by: str | None, **chosen: Any) -> N
 @click.argument("b", metavar="B")
 @click.option("--cases-only", is_flag=True, help="Do not compare how often cases are called.")
 @click.option("--brief", is_flag=True, help="Show only the table of ops.")
-@click.option("--all-ops", is_flag=True, help="Also compare data-movement ops.")
+@click.option("--all-ops", is_flag=True, help="Also compare ops that only move data.")
 @nested_option
 @store_option
 @json_option
@@ -257,11 +258,11 @@ def diff(  # noqa: PLR0913 - one for each option of the command
 
 
 def _warn(found: Fidelity) -> None:
+    from optrove.report.wording import plural
+
     parts = f"{found.partly:,} have parts that were kept verbatim, {found.refused:,} were refused"
-    log(
-        f"of {found.configurations:,} configurations in {found.file}, {found.understood:,} were "
-        f"understood, {parts}"
-    )
+    total = plural(found.configurations, "configuration")
+    log(f"of {total} in {found.file}, {found.understood:,} were understood, {parts}")
 
 
 @click.command()
@@ -346,17 +347,19 @@ def serve(*, store: str | None, port: int, host: str, token: str | None) -> None
       optrove serve --host 0.0.0.0 --token "$(openssl rand -hex 16)"
     """
     from optrove.trove.opening import located, recover
-    from optrove.web.server import check_safe, web_missing
 
-    check_safe(host, token)
-    place = located(store)
-    for recovered in recover(place):
-        log_recovered(recovered)
     try:
         from optrove.web import server as serving
     except ModuleNotFoundError as error:
-        raise web_missing(error) from error
+        raise FrameworkMissing(
+            f"the web page needs {error.name}, which is not installed; "
+            f"install it with: pip install 'optrove[web]'"
+        ) from error
 
+    serving.check_safe(host, token)
+    place = located(store)
+    for recovered in recover(place):
+        log_recovered(recovered)
     serving.serve(place, host=host, port=port, token=token, store=store, on_ready=_log_address)
 
 

@@ -37,7 +37,7 @@ SECTIONS: Final[dict[str, tuple[click.Command, ...]]] = {
 """The commands in the order of the help page."""
 
 _ENVIRONMENT: Final = "\b\nEnvironment:\n" + "\n".join(
-    f"  {variable.name:21} {variable.help}" for variable in VARIABLES
+    f"  {variable.name:24} {variable.help}" for variable in VARIABLES
 )
 _ELSEWHERE: Final = {
     "compare": 'Compare cases with "optrove diff", results with "optrove results --compare".',

@@ -36,7 +36,9 @@ store_option = click.option(
     help="Trove  [default: OPTROVE_STORE, else .optrove/trove.db here or in a parent]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-all_ops_option = click.option("--all-ops", is_flag=True, help="Also count data-movement ops.")
+all_ops_option = click.option(
+    "--all-ops", is_flag=True, help="Also count ops that only move data, such as to_device."
+)
 nested_option = click.option("--nested", is_flag=True, help="Also count calls made by other ops.")
 op_option = click.option("--op", "name", metavar="OP", help="Only this op; * is a wildcard.")
 model_option = click.option(
@@ -174,7 +176,7 @@ def case_filters(*board: str, of_runs: bool = False) -> Callable[[_Command], _Co
         recorded_on(*board),
         run_option,
         nested_option,
-        click.option("--all-ops", is_flag=True, help="With *: also data-movement ops."),
+        click.option("--all-ops", is_flag=True, help="With *: also ops that only move data."),
     )
 
 

@@ -346,11 +346,12 @@ def _import_document(additions: Sequence[Addition], place: str) -> Iterator[Node
 
 def _fidelity_nodes(found: Fidelity) -> Iterator[Node]:
     from optrove.report.document import Item, Items, Paragraph, Section
+    from optrove.report.wording import plural
 
     parts = f"{found.partly:,} with parts kept verbatim + {found.refused:,} refused"
-    total = f"{found.configurations:,} configurations"
+    total = plural(found.configurations, "configuration")
     yield Paragraph(f"{total} = {found.understood:,} understood + {parts}")
-    yield Paragraph(f"{found.cases:,} different cases")
+    yield Paragraph(plural(found.cases, "different case"))
 
     def verbatim() -> Iterator[Item]:
         for each in found.verbatim[:_MAX_VERBATIM]:

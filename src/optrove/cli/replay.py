@@ -612,6 +612,7 @@ def _groups_to_bisect(
 ) -> Mapping[TargetDevice, Sequence[PlannedJob]]:
     from optrove.replay.bisect import cases_of
     from optrove.replay.device_choice import group_by_device, resolve_device
+    from optrove.report.wording import plural
     from optrove.trove.opening import reading
 
     target = resolve_device(*device)
@@ -619,7 +620,7 @@ def _groups_to_bisect(
         cases = cases_of(reader, name, seed=seed, timeout_ns=nanoseconds(timeout))
     groups = group_by_device(cases, *target)
     for where, planned in groups.items():
-        log(f"{len(planned):,} cases on {where}")
+        log(f"{plural(len(planned), 'case')} on {where}")
     return groups
 
 

@@ -133,7 +133,8 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
 
     MODULE is a sweep module of tt-metal or its dotted name below "sweeps"; recorded cases of an OP
     need no module. The default is '*': the ops that "optrove ops" lists. --all-ops adds
-    data-movement ops, --nested adds cases that only other ops have called; --dry-run counts them.
+    ops that only move data, --nested adds cases that only other ops have called; --dry-run counts
+    them.
     The plan and each result are stored at once: however a sweep ends, --resume continues it.
 
     The exit code is 0 if all attempted cases passed or failed as expected, 1 if not, 2 if nothing

@@ -89,12 +89,13 @@ def testgen(  # noqa: PLR0913 - one for each option of the command
 ) -> None:
     """Write plain pytest files that repeat recorded calls.
 
-    The files need only ttnn and torch, or for torch operations only torch. Cases are grouped by op
-    and by their arguments; each is a parameter set with a readable id. Inputs come from a seed, or
-    with --with-values from capsules: each capsule is a parameter set, and its tensors are in a file
-    beside the test, FILE.safetensors. If the device computes, results are compared with ttnn's
-    golden functions; on a mock board only output specs are checked. Results of torch are compared
-    with float64. --standalone writes one file per case, for python or pytest.
+    The files need pytest, ttnn and torch, or for torch operations pytest and torch. Cases are
+    grouped by op and by their arguments; each is a parameter set with a readable id. Inputs come
+    from a seed, or with --with-values from capsules: each capsule is a parameter set, and its
+    tensors are in a file beside the test, FILE.safetensors. If the device computes, results are
+    compared with ttnn's golden functions; on a mock board only output specs are checked. Results
+    of torch are compared with float64. --standalone writes one file per case, which needs no
+    pytest.
 
     Cases that cannot be written as Python are left out and counted by op and reason; --json lists
     each. So are cases that raised when they were recorded, unless their id is given: then the test

@@ -67,6 +67,12 @@ class TorchTarget:
                 target = replace(target, imports=tuple(part.removeprefix(_IMPORTED).split()))
         return target
 
+    @property
+    def words(self) -> str:
+        """The target as messages name it: ``recorded devices, compiled by inductor``."""
+        text = str(self)
+        return text if self.device else text.replace(_AS_RECORDED, "recorded devices", 1)
+
     def options(self) -> list[str]:
         """Return the options of the command line that mean this target."""
         return [

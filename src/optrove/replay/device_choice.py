@@ -14,6 +14,7 @@ from optrove.frameworks.ttnn.board.runtime import installed_package
 from optrove.frameworks.ttnn.board.simulator import find_simulator, simulated_board
 from optrove.frameworks.ttnn.board.table import BOARDS, DEVICE_DIRECTORY, find_board
 from optrove.model.records import DeviceKey, DeviceKind, DeviceParameters
+from optrove.model.torch_target import TorchTarget
 from optrove.model.values import DeviceRef, TensorSpec, TtnnPlacement, walk
 from optrove.settings import BOARD, SHADOW
 
@@ -39,7 +40,8 @@ class TargetDevice:
 
     def __str__(self) -> str:
         if self.device_kind is DeviceKind.HOST:
-            return "this host" if self.board is None else f"this host ({self.board})"
+            target = TorchTarget.parse(self.board)
+            return target.words if target.device else f"the {target.words}"
         if self.device_kind is DeviceKind.HARDWARE:
             return "the board of this machine"
         if self.device_kind is DeviceKind.SIMULATOR:

@@ -304,8 +304,10 @@ def _comparable(data: Json) -> Json:
     return {key: _comparable(item) for key, item in data.items()}
 
 
-_PLACEMENT: Final = re.compile(r"\$\.outputs[^:]*\.placement\.(memory|padded_shape)\b")
-"""The path of a property that ttnn chooses by the grid of a board."""
+_PLACEMENT: Final = re.compile(r"output \S+ (memory|padded_shape)\b")
+"""The beginning of a line about a property that ttnn chooses by the grid of a board."""
+_TENSOR: Final = re.compile(r"\.\$tensor\.(placement\.)?")
+_KIND: Final = re.compile(r"\.\$\w+")
 
 
 def _difference_lines(start: str, old: Json, new: Json) -> list[str]:
@@ -314,9 +316,16 @@ def _difference_lines(start: str, old: Json, new: Json) -> list[str]:
         unrecorded = one is None and path.endswith(_UNRECORDED)
         unrecorded = unrecorded or _TOKEN.fullmatch(path) is not None
         if not unrecorded and not (one is False and _GRADIENT.fullmatch(path)):
-            lines.append(f"{path}: recorded {_shown(one)}, replayed {_shown(other)}")
+            lines.append(f"{_place(path)}: recorded {_shown(one)}, replayed {_shown(other)}")
     more = len(lines) - MAX_DIFFERENCES
     return [*lines[:MAX_DIFFERENCES], f"and {more} more"] if more > 0 else lines
+
+
+def _place(path: str) -> str:
+    """Return a path as people read it: ``output 0 memory.shard_spec.grid``, ``argument dtype``."""
+    words = re.sub(r"^\$\.outputs\[(\d+)\]", r"output \1", path)
+    words = words.replace("$.outputs", "outputs", 1).replace("$.arguments.", "argument ", 1)
+    return _KIND.sub("", _TENSOR.sub(" ", words, count=1))
 
 
 def _shown(data: Json) -> str:
@@ -354,8 +363,8 @@ def measure(
         if each.tolerance is not None and not is_close(each):
             off = metrics.max_abs_error(each.expected, each.actual)
             failing.append(
-                f"output {each.output}: not close to the reference: the largest error is {off!r}, "
-                f"with a tolerance of {each.tolerance!r} relative to the numbers"
+                f"output {each.output}: not close to the reference: the largest error is "
+                f"{off:.4g}, the relative tolerance {each.tolerance:g}"
             )
         largest = metrics.max_abs_error(each.expected, each.actual) if each.exact else 0
         if largest != 0:

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 _BATCH: Final = 500
 
-DISAGREEING: Final = "recordings of this case disagree about its outputs; they were not compared"
+DISAGREEING: Final = (
+    "the recorded outputs of this case differ from call to call; they were not compared"
+)
 ONE_OF_SEVERAL: Final = "files of this name held different tensors; here it holds the usual one"
 
 

@@ -31,7 +31,7 @@ READABLE: Final = 100
 """The width of prose where no terminal has one."""
 WIDTH: Final = 80
 """The width of fields, whatever the terminal."""
-WHOLE: Final = 'texts that end in "..." are whole in --json'
+WHOLE: Final = '--json shows the texts that "..." cuts short'
 
 _INDENT: Final = "  "
 _GAP: Final = "  "

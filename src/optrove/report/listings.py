@@ -7,10 +7,10 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from optrove.model.ops import Amount, LeftOut, is_listed
-from optrove.model.records import RunKind
+from optrove.model.records import DeviceKind, RunKind
 from optrove.model.trove import board_text
 from optrove.report.document import Column, Paragraph, paragraphs, table
-from optrove.report.wording import SHORT_ID, moment, percent, plural
+from optrove.report.wording import SHORT_ID, moment, percent, place_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,13 +58,12 @@ def left_out_texts(left: LeftOut, *, options: bool = True) -> list[str]:
     """
     texts = []
     if left.moving.calls:
-        ops = (
-            plural(left.moving.ops, "data-movement op") if left.moving.ops else "data-movement ops"
-        )
+        ops = f"{left.moving.ops:,} ops" if left.moving.ops else "ops"
+        ops = "1 op that only moves data" if left.moving.ops == 1 else f"{ops} that only move data"
         hint = " (--all-ops counts them)" if options else ""
         texts.append(f"left out: {_amount(left.moving)} of {ops}{hint}")
     if left.nested.calls:
-        # Where data-movement ops are left out, calls of them may be among the nested ones.
+        # Where ops that only move data are left out, calls of them may be among the nested ones.
         names = "--all-ops --nested" if left.moving.calls else "--nested"
         hint = f" ({names} counts them)" if options else ""
         texts.append(f"left out: {_amount(left.nested)} made by other ops{hint}")
@@ -128,6 +127,14 @@ def ops_data(rows: Sequence[OpRow], *, all_ops: bool) -> list[Json]:
     ]
 
 
+def _board(row: RunRow) -> str:
+    """Return the board of a run; for torch where its cases ran, if that was named."""
+    environment = row.run.environment
+    if environment.device_kind is DeviceKind.HOST and environment.board is not None:
+        return place_text(environment.device_kind.value, environment.board)
+    return board_text(environment.board, row.machine)
+
+
 def runs_document(rows: Sequence[RunRow]) -> Iterator[Node]:
     """Yield a table of the runs, their number, and the calls that are left out."""
     yield table(
@@ -136,7 +143,7 @@ def runs_document(rows: Sequence[RunRow]) -> Iterator[Node]:
             (
                 row.run.id[:SHORT_ID],
                 moment(row.run.started_at),
-                board_text(row.run.environment.board, row.machine),
+                _board(row),
                 "" if _executed(row) else row.calls,
                 _cases(row),
                 _passed(row.attempts if _executed(row) else row.tests),

@@ -38,7 +38,7 @@ from optrove.report.document import (
     first_items,
 )
 from optrove.report.results import results_of, run_meant, took
-from optrove.report.wording import SHORT_ID, duration, number, plural
+from optrove.report.wording import SHORT_ID, duration, number, place_text, plural
 from optrove.serializer.text import read, write
 from optrove.serializer.wire import decode, encode
 from optrove.trove.opening import reading
@@ -96,12 +96,16 @@ class ReleaseSide:
             torch_version=environment.torch_version,
         )
 
+    @property
+    def place(self) -> str:
+        """The device and the board."""
+        return "" if self.device is None else place_text(self.device, self.board)
+
     def __str__(self) -> str:
-        place = " ".join(filter(None, (self.device, self.board)))
         on_host = self.device == DeviceKind.HOST.value
         framework = "torch" if on_host else "ttnn"
         version = (self.torch_version if on_host else self.ttnn_version) or "unknown"
-        facts = (f"{framework} {version}", place, plural(len(self.cases), "case"))
+        facts = (f"{framework} {version}", self.place, plural(len(self.cases), "case"))
         return f"{self.name} ({', '.join(filter(None, facts))})"
 
 
@@ -364,10 +368,9 @@ def release_document(found: ReleaseComparison) -> Iterator[Node]:
     a, b, changes = found.a, found.b, found.changes
     yield Paragraph(f"A: {a}")
     yield Paragraph(f"B: {b}")
-    for what in ("board", "device"):
-        before, after = getattr(a, what), getattr(b, what)
-        if before != after:
-            yield Paragraph(f"the {what} is not the same: {before}, {after}", warning=True)
+    if (a.device, a.board) != (b.device, b.board):
+        places = (side.place or "an unknown device" for side in (a, b))
+        yield Paragraph("not on the same device: A on {}; B on {}".format(*places), warning=True)
     uncompared = {
         "not run in both": len(changes["not_run"]),
         "on another kind of device": len(changes["unlike"]),

@@ -77,7 +77,16 @@ from optrove.report.results import (
 )
 from optrove.report.shards import shard_svg
 from optrove.report.summary import accounting_text
-from optrove.report.wording import SHORT_ID, clipped, duration, moment, number, percent, plural
+from optrove.report.wording import (
+    SHORT_ID,
+    clipped,
+    duration,
+    moment,
+    number,
+    percent,
+    place_text,
+    plural,
+)
 from optrove.serializer.described import case_of
 from optrove.trove.opening import reading
 from optrove.version import __version__
@@ -236,7 +245,7 @@ def results_report(
     """Return the report of a run that executed cases; ``store`` is the trove that commands name."""
     summary = summed(found)
     run = found.run
-    place = " ".join(filter(None, (run.environment.device_kind.value, run.environment.board)))
+    place = place_text(run.environment.device_kind.value, run.environment.board)
     return Document(
         title=title(run),
         heading=run.source,
@@ -305,7 +314,8 @@ def _tiles(summary: Summary) -> tuple[Tile, ...]:
         note = f"mean {number(summary.pcc.mean)}, max {number(summary.pcc.most)}{more}"
         tiles.append(Tile("lowest PCC", number(summary.pcc.least), note))
     if summary.times is not None:
-        note = f"median {duration(summary.times.median)}, {duration(summary.times.total)} in all"
+        median, total = duration(summary.times.median), duration(summary.times.total)
+        note = f"host time; median {median}, {total} in all"
         tiles.append(Tile("longest case", duration(summary.times.longest), note))
     return tuple(tiles)
 
@@ -438,7 +448,7 @@ def time_chart(results: Iterable[AttemptedCase]) -> Chart | None:
     for ns, passed in found:
         bars[next(edge for edge in edges if ns < edge)][not passed] += 1
     shown = _trimmed([ChartBar(f"under {duration(edge)}", *n) for edge, n in bars.items()])
-    return Chart("Duration", f"calls of {plural(len(found), 'case')}", shown)
+    return Chart("Host time", f"calls of {plural(len(found), 'case')}", shown)
 
 
 def _trimmed(bars: Sequence[ChartBar]) -> tuple[ChartBar, ...]:

@@ -35,7 +35,7 @@ from optrove.report.document import (
     table,
 )
 from optrove.report.replays import cause_sections, left_out_by_reason, note_section
-from optrove.report.wording import SHORT_ID, duration, moment, number, percent, plural
+from optrove.report.wording import SHORT_ID, duration, moment, number, percent, place_text, plural
 from optrove.serializer.wire import encode
 from optrove.trove.query import run_named
 
@@ -300,10 +300,13 @@ _CASES: Final = (
 )
 
 
+_TIMED_ON_HOST: Final = (DeviceKind.MOCK, DeviceKind.SHADOW, DeviceKind.SIMULATOR)
+
+
 def title(run: Run) -> str:
     """Return a run in a line: its source, device, version of ttnn or torch, and time."""
     environment = run.environment
-    place = " ".join(filter(None, (environment.device_kind.value, environment.board)))
+    place = place_text(environment.device_kind.value, environment.board)
     if environment.device_kind is DeviceKind.HOST:
         framework, version = "torch", environment.torch_version
     else:
@@ -332,7 +335,8 @@ def results_document(found: RunResults, store: str | None) -> Iterator[Node]:
     yield from paragraphs(left_out_by_reason(found.left_out))
     yield from paragraphs(spread_text(name, each) for name, each in summary.measured.items())
     if summary.times is not None:
-        yield Paragraph(f"durations: {times_text(summary.times)}")
+        of_host = " (host time)" if found.run.environment.device_kind in _TIMED_ON_HOST else ""
+        yield Paragraph(f"durations{of_host}: {times_text(summary.times)}")
     yield from cause_sections(
         summary.causes, lambda each: rerun_command(each, found.modules, store)
     )

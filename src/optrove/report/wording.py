@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from optrove.model.records import DeviceKind
+from optrove.model.torch_target import TorchTarget
+
 if TYPE_CHECKING:
     from optrove.model.records import Counts
 
@@ -26,6 +29,13 @@ _MINUTE: Final = len("2026-01-02T03:04")
 def plural(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 case``, ``1,200 cases``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def place_text(kind: str, board: str | None) -> str:
+    """Return where cases ran: ``mock n150``, ``hw``, or the target of torch."""
+    if kind == DeviceKind.HOST.value:
+        return TorchTarget.parse(board).words
+    return kind if board is None else f"{kind} {board}"
 
 
 def first_line(text: str) -> str:

@@ -51,9 +51,9 @@ LIMIT: Final = "limit"
 
 BEYOND: Final = "beyond --limit"
 
-MOVING: Final = "of data-movement ops (--all-ops adds them)"
+MOVING: Final = "that only move data (--all-ops adds them)"
 NESTED: Final = "called by other ops only (--nested adds them)"
-MOVING_AND_NESTED: Final = "of data-movement ops (--all-ops --nested adds them)"
+MOVING_AND_NESTED: Final = "that only move data (--all-ops --nested adds them)"
 """The reason in place of MOVING if only other ops call some of these cases."""
 
 _NS: Final = 1e9
@@ -187,7 +187,7 @@ def recorded_cases(
     )
     left_out = _left_out(reader, names, asked)
     if not vectors:
-        others = "".join(f"; there are {count:,} {reason}" for reason, count in left_out)
+        others = "".join(f"; left out: {count:,} {reason}" for reason, count in left_out)
         raise NotFound(f"the trove has no such case{others}; list the ops with: optrove ops")
     return SweepPlan(vectors, left_out)
 

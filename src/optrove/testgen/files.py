@@ -184,7 +184,7 @@ def _torch_files(cases: Iterable[RecordedCase], *, standalone: bool) -> list[Tes
         TestFile(
             torch_file_name(op, case_id),
             op,
-            torch_file(found, MARK),
+            torch_file(found, MARK, standalone=standalone),
             len(found),
             values=kept_values(found),
         )
@@ -303,7 +303,7 @@ def _tests_text(groups: Sequence[GroupedCases], left_out: Iterable[UntestableCas
 def _calls(cases: Iterable[RecordedCase]) -> str:
     """Return how often different cases were called; empty if that is unknown."""
     counted = {each.case_id: each.calls for each in cases if each.calls is not None}
-    return f", {sum(counted.values()):,} calls" if counted else ""
+    return f", {plural(sum(counted.values()), 'call')}" if counted else ""
 
 
 def values_text(cases: Iterable[RecordedCase]) -> str:

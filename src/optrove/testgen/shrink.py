@@ -574,7 +574,7 @@ class _Search:
                 break
             applied, case, attempt = self._together(case, good, wanted)
             steps += [each.words for each in applied]
-            self.log(f"{self.trials:,} tried, {len(steps):,} steps: {steps[-1]}")
+            self.log(f"{self.trials:,} tried, {plural(len(steps), 'step')}: {steps[-1]}")
         capsules = self._capsules(case) or ()
         return Shrunk(original, case, attempt, tuple(steps), self.trials, finished, capsules)
 

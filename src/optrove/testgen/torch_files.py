@@ -1,8 +1,9 @@
 """Generate pytest files of recorded cases of torch's operations; they need torch and pytest only.
 
-A file tests the cases of one operation: each is called with random numbers from a seed, the specs
-of its outputs have to be as recorded, and its numbers close to the same operation in float64 on
-the CPU. A tensor is a ``Spec``; fields with their default values are left out.
+A standalone file needs no pytest. A file tests the cases of one operation: each is called with
+random numbers from a seed, the specs of its outputs have to be as recorded, and its numbers close
+to the same operation in float64 on the CPU. A tensor is a ``Spec``; fields with their default
+values are left out.
 """
 
 from __future__ import annotations
@@ -48,13 +49,12 @@ from pathlib import Path
 """
 _IMPORTS: Final = """\
 import sys
+import warnings
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import takewhile
 from math import prod
 
-import pytest
-import torch
 """
 
 
@@ -83,7 +83,7 @@ def check_torch(recorded: RecordedCase) -> None:
     _Writer(recorded).text()
 
 
-def torch_file(cases: Sequence[RecordedCase], mark: str) -> str:
+def torch_file(cases: Sequence[RecordedCase], mark: str, *, standalone: bool) -> str:
     """Return the text of a file that tests cases of one operation."""
     op = cases[0].case.op
     shrunk_from, target = cases[0].shrunk_from, cases[0].target
@@ -93,33 +93,52 @@ def torch_file(cases: Sequence[RecordedCase], mark: str) -> str:
     if shrunk_from is not None:
         title = f"Test {op}, shrunk from case {shrunk_from[:SHORT_ID]}."
         about = mark
-    names = _ids(cases)
-    rows = "".join(
-        f"    pytest.param({_Writer(each).text()}, id={quoted(name)}),\n"
-        for each, name in zip(cases, names, strict=True)
-    )
     parts = "\n\n\n".join(map(template_text, ("torch_parts", "torch_comparing")))
     uninitialized = last_name(op) in UNINITIALIZED
     function = re.sub(r"\W", "_", last_name(op)).strip("_") or "op"
     kept = any(each.kept for each in cases)
+    needs = "Needs torch and pytest only."
+    if standalone:
+        needs = "Run it with python or pytest; it needs torch only."
     texts = [
-        f"{about} Needs torch and pytest only."
-        + (" Recorded values are in the file beside it." if kept else ""),
+        f"{about} {needs}" + (" Recorded values are in the file beside it." if kept else ""),
         *(f"Python has to find the module {name}: see PYTHONPATH." for name in target.imports),
         *sorted({note for each in cases for note in each.notes}),
     ]
     body = "\n\n".join(texts)
     imports = _KEPT_IMPORTS + _IMPORTS if kept else _IMPORTS
+    imports += "import torch\n" if standalone else "import pytest\nimport torch\n"
     reader = "\n\n\n".join(kept_reader(shaped=False)) + "\n\n\n" if kept else ""
     return (
         f'"""{title}\n\n{body}\n"""\n\n'
         f"# ruff: noqa\n{imports}\n"
         f"{reader}"
-        f"{_operation(op, target)}"
+        f"{_operation(op, target, standalone=standalone)}"
         f"{_settings(cases[0])}"
         f"NOT_INITIALIZED = {uninitialized}\n"
         f"NOT_UNIQUE = {NOT_UNIQUE.get(last_name(op), ())}\n\n\n"
         f"{parts}\n\n"
+        f"{_tests(cases, function, standalone=standalone)}"
+    )
+
+
+def _tests(cases: Sequence[RecordedCase], function: str, *, standalone: bool) -> str:
+    """Return the cases of a file, and the function that tests each."""
+    named = [
+        (quoted(name), _Writer(each).text()) for each, name in zip(cases, _ids(cases), strict=True)
+    ]
+    if standalone:
+        rows = "".join(f"    {name}: ({text}),\n" for name, text in named)
+        return (
+            f"CASES = {{\n{rows}}}\n\n\n"
+            f"def test_{function}():\n"
+            f"    for call, outputs in CASES.values():\n"
+            f"        check(OP, call, outputs)\n\n\n"
+            f'if __name__ == "__main__":\n'
+            f"    test_{function}()\n"
+        )
+    rows = "".join(f"    pytest.param({text}, id={name}),\n" for name, text in named)
+    return (
         f"CASES = [\n{rows}]\n\n\n"
         f'@pytest.mark.parametrize(("call", "outputs"), CASES)\n'
         f"def test_{function}(call, outputs):\n"
@@ -162,18 +181,22 @@ def _is_own(op: str) -> bool:
     return op.split(".")[2] in OWN_SPACES
 
 
-def _operation(op: str, target: TorchTarget) -> str:
+def _operation(op: str, target: TorchTarget, *, standalone: bool) -> str:
     """Return the lines that find an operation; tests of one of another library may be skipped."""
     if _is_own(op):
         return f"OP = {op}\n"
     _, _, space, name, overload = op.split(".")
-    reason = quoted(f"{op} is not registered: import its library in a conftest.py")
+    where = "at the top of this file" if standalone else "in a conftest.py"
+    reason = quoted(f"{op} is not registered: import its library {where}")
+    stop = f"pytest.skip({reason}, allow_module_level=True)"
+    if standalone:
+        stop = f"raise ImportError({reason})"
     imports = "".join(f"import {each}\n" for each in target.imports)
     return (
         f"{imports}"
         f"PACKET = getattr(torch.ops.{space}, {quoted(name)}, None)\n"
         f"OP = getattr(PACKET, {quoted(overload)}, None)\n"
-        f"if OP is None:\n    pytest.skip({reason}, allow_module_level=True)\n"
+        f"if OP is None:\n    {stop}\n"
     )
 
 

@@ -203,7 +203,7 @@ def _nothing_at_all(reader: TroveReader, bases: Sequence[Query]) -> NotFound:
         return NotFound(f"{names}: only called by other ops; add --nested to see these calls")
     every = [replace(base, data_movement=True, outermost_only=False) for base in bases]
     if sum(map(reader.count, every)):
-        return NotFound(f"{names}: a data-movement op; add --all-ops to include it")
+        return NotFound(f"{names}: it only moves data; add --all-ops to include it")
     return NotFound(f"{names}: has no cases here; list the ops that have: optrove ops --all-ops")
 
 
@@ -297,7 +297,7 @@ class OpCases:
 
 
 def matching_ops(reader: TroveReader, asked: CaseFilters) -> tuple[tuple[OpRow, ...], LeftOut]:
-    """Return the ops that match, including data-movement ops, and the calls that are not counted.
+    """Return the ops that match, also those that only move data, and the calls left out.
 
     NotFound if no op matches.
     """
@@ -475,7 +475,7 @@ def _bases(reader: TroveReader, name: str, asked: CaseFilters) -> tuple[Query, .
     known = reader.op_names()
     ops = meant_ops(name, known)
     if ops:
-        # A data-movement op or a vector is shown if it is named; a pattern such as * names none.
+        # An op that only moves data, or a vector, is shown if it is named; "*" names none.
         named = asked.all_ops or ANY not in name
         called = tuple(op for op in ops if named or not is_vector(op))
         base = Query(outermost_only=not asked.nested, data_movement=named)

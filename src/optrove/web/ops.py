@@ -43,7 +43,7 @@ _CHOICES: Final = (
         "outcome", "with this outcome of the last attempt; none: no attempts", choices=_OUTCOMES
     ),
 )
-_ALL_OPS: Final = Parameter("all_ops", "yes: also data-movement ops", choices=("yes", "no"))
+_ALL_OPS: Final = Parameter("all_ops", "yes: also ops that only move data", choices=("yes", "no"))
 _NESTED: Final = Parameter(
     "nested", "yes: also cases that only other ops call", choices=("yes", "no")
 )
@@ -308,9 +308,13 @@ def _plot(
         )
     for name, values in lines.items():
         parts += _line(name, values, runs, (low, high), format_value)
-    parts.append(_label(runs[0], _LEFT, "first"))
+    times = [moment(run["started_at"]) for run in (runs[0], runs[-1])]
+    days = [time.partition(" ")[0] for time in times]
+    # Of one day, the times of day say more.
+    first, last = times if days[0] == days[1] else days
+    parts.append(_label(first, _LEFT, "first"))
     if len(runs) > 1:
-        parts.append(_label(runs[-1], _WIDTH - _RIGHT, "last"))
+        parts.append(_label(last, _WIDTH - _RIGHT, "last"))
     return "".join([*parts, "</svg>"])
 
 
@@ -333,9 +337,8 @@ def _line(
     return parts
 
 
-def _label(run: responses.OpRun, x: float, place: str) -> str:
-    day = moment(run["started_at"]).partition(" ")[0]
-    return f'<text class="day {place}" x="{x}" y="{_HEIGHT - 8}">{escape(day)}</text>'
+def _label(text: str, x: float, place: str) -> str:
+    return f'<text class="day {place}" x="{x}" y="{_HEIGHT - 8}">{escape(text)}</text>'
 
 
 def _bounds(values: Sequence[float], most: float) -> tuple[float, float]:

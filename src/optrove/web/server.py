@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 
-from optrove.errors import FrameworkMissing, OpenToOthers, UnusableAddress
+from optrove.errors import OpenToOthers, UnusableAddress
 from optrove.web.answering import TroveSite
 from optrove.web.app import make_app
 
@@ -44,14 +44,6 @@ def check_safe(host: str, token: str | None) -> None:
             f"--host {host} shows the trove to other machines; give --token TOKEN, which "
             f"visitors must know, or leave --host out to show it on this machine only"
         )
-
-
-def web_missing(error: ModuleNotFoundError) -> FrameworkMissing:
-    """Return the error for a package that pages need and that is not there."""
-    return FrameworkMissing(
-        f"the web page needs {error.name}, which is not installed; "
-        f"install it with: pip install 'optrove[web]'"
-    )
 
 
 PORT: Final = 8777

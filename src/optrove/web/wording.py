@@ -7,13 +7,17 @@ import re
 from typing import TYPE_CHECKING, Any, Final, overload
 from urllib.parse import urlencode
 
+from optrove.model.torch_target import TorchTarget
 from optrove.report import wording
+from optrove.report.attempts import VERDICTS
 from optrove.trove.database import storable
+from optrove.trove.derived import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _CUT: Final = 240
+_VERDICTS: Final = {each.value: text for each, text in VERDICTS.items()}
 # What draws nothing, or turns the text around it: control characters and marks of direction.
 _UNSEEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -72,8 +76,13 @@ def sizes(text: str | None) -> str:
 
 
 def words(text: str) -> str:
-    """Return a name of the data as words: ``out_of_memory`` is ``out of memory``."""
-    return plain(text).replace("_", " ")
+    """Return a name of the data as words: ``numerics`` is ``wrong numbers``."""
+    return plain(_VERDICTS.get(text, text)).replace("_", " ")
+
+
+def torch_target(board: str | None) -> str:
+    """Return where cases of torch ran; this is stored in the place of a board."""
+    return plain(TorchTarget.parse(None if board in (None, NONE) else board).words, 48)
 
 
 def address(path: str, **parameters: Any) -> str:
@@ -95,5 +104,6 @@ FILTERS: Final = {
     "duration": _known(wording.duration),
     "sizes": sizes,
     "number": _known(wording.number),
+    "torch_target": torch_target,
     "words": words,
 }

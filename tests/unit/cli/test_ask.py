@@ -101,7 +101,7 @@ class TestOps:
             f"ttnn.experimental.paged_fill_cache      8     16      100%  {LLAMA}",
             "",
             "3 ops, 12 cases, 216 calls from 2 models",
-            "left out: 9 calls, 1 case of 1 data-movement op (--all-ops counts them)",
+            "left out: 9 calls, 1 case of 1 op that only moves data (--all-ops counts them)",
         ]
 
     def test_for_machines_are_a_list(self, ask):
@@ -246,7 +246,7 @@ class TestRunsAndModels:
         assert lines[1].endswith(RESNET)
         assert lines[-2:] == [
             "2 runs",
-            "left out: 9 calls of data-movement ops (--all-ops counts them)",
+            "left out: 9 calls of ops that only move data (--all-ops counts them)",
         ]
         first, second = ask("runs", "--all-ops", "--json")
         assert (first["run_id"], second["model"]) == (RESNET_RUN, LLAMA)

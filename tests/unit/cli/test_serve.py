@@ -28,7 +28,15 @@ def failed(*arguments):
     return done.output
 
 
+def test_without_its_packages_the_error_says_what_to_install(trove, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("optrove.web")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert "pip install 'optrove[web]'" in failed("--store", trove)
+
+
 def test_other_machines_see_nothing_without_a_token(trove):
+    needs("uvicorn")
     said = failed("--store", trove, "--host", "0.0.0.0")  # noqa: S104 - to be refused
     assert "--token" in said
     assert "on this machine only" in said

@@ -106,7 +106,7 @@ def test_another_output_spec_is_reported_with_its_path():
     other = TensorSpec((2, 4), "ttnn.bfloat16", NumpyPlacement(()))
     verdict = judge(job(outputs=(SPEC,)), Executed(CASE, outputs=(other,)))
     assert verdict.outcome is Outcome.WRONG_SPEC
-    assert verdict.detail == "$.outputs[0].$tensor.shape[1]: recorded 3, replayed 4"
+    assert verdict.detail == "output 0 shape[1]: recorded 3, replayed 4"
 
 
 def test_other_shards_on_another_board_are_accepted_with_a_note():
@@ -159,7 +159,7 @@ def test_a_refusal_that_the_recording_causes_is_no_verdict():
 def test_a_replay_that_is_not_the_recorded_call_says_where():
     replayed = Case("ttnn.add", (("a", Int(2)),))
     verdict = judge(job(), Executed(replayed))
-    assert verdict.notes == ("not as recorded: $.arguments.a: recorded 1, replayed 2",)
+    assert verdict.notes == ("not as recorded: argument a: recorded 1, replayed 2",)
 
 
 def test_a_call_in_which_no_operation_was_seen_is_no_success():
@@ -293,15 +293,15 @@ def test_a_tensor_that_was_passed_twice_and_is_not_any_more_is_a_difference():
     twice = Case("ttnn.add", (("a", tensor(0)), ("b", tensor(0))))
     apart = Case("ttnn.add", (("a", tensor(0)), ("b", tensor(1))))
     assert [line.partition(":")[0] for line in case_differences(twice, apart, ())] == [
-        "$.arguments.b.$tensor.identity",
-        "$.arguments.b.$tensor.storage",
+        "argument b identity",
+        "argument b storage",
     ]
 
 
 def test_a_named_argument_that_is_none_and_not_passed_is_a_difference():
     recorded = Case("ttnn.add", (*BOUND.arguments, ("dtype", Null())))
     (line,) = case_differences(recorded, BOUND, ())
-    assert line == "$.arguments.dtype: recorded null, replayed without"
+    assert line == "argument dtype: recorded null, replayed without"
 
 
 def test_another_operation_is_the_only_thing_to_say():

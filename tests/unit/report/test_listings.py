@@ -29,7 +29,7 @@ def test_ops_are_listed_with_their_totals_and_with_what_these_leave_out():
         f"ttnn.add         2      7       50%  {LLAMA}",
         "",
         "2 ops, 14 cases, 4,103 calls from 2 models",
-        "left out: 512 calls, 3 cases of 1 data-movement op (--all-ops counts them)",
+        "left out: 512 calls, 3 cases of 1 op that only moves data (--all-ops counts them)",
         "left out: 2 calls made by other ops (--all-ops --nested counts them)",
     ]
 
@@ -47,7 +47,7 @@ def test_a_list_fits_into_a_terminal_of_80_columns():
 def test_data_movement_ops_alone_make_no_table():
     assert ops_lines(ROWS[1:2], LEFT, all_ops=False) == [
         "0 ops, 0 cases, 0 calls from 0 models",
-        "left out: 512 calls, 3 cases of 1 data-movement op (--all-ops counts them)",
+        "left out: 512 calls, 3 cases of 1 op that only moves data (--all-ops counts them)",
     ]
 
 

@@ -20,7 +20,7 @@ def compared(before, after):
 
 def test_a_run_on_the_host_names_the_version_of_torch():
     one = side("a", ttnn_version="0.81", torch_version="2.7", device="host")
-    assert str(one) == "a (torch 2.7, host, 0 cases)"
+    assert str(one) == "a (torch 2.7, recorded devices, 0 cases)"
 
 
 def with_pcc(value, output=0):
@@ -151,7 +151,8 @@ def test_the_text_names_both_releases_and_groups_equal_failures():
     lines = drawn_lines(release_document(compare(a, b)))
     assert lines[0] == "A: run a (ttnn 0.80, mock n150, 6 cases)"
     assert lines[1] == "B: run b (ttnn 0.81, 6 cases)"
-    assert lines[4] == "6 cases compared, 6 broken, 0 fixed, 0 moved, 0 slower, 0 the same"
+    assert lines[2] == "not on the same device: A on mock n150; B on an unknown device"
+    assert lines[3] == "6 cases compared, 6 broken, 0 fixed, 0 moved, 0 slower, 0 the same"
     assert "broken:" in lines
     (cause,) = [line for line in lines if line.startswith("  6x rejected: no bank ")]
     below = lines[lines.index(cause) + 1]
@@ -164,5 +165,5 @@ def test_a_long_reason_is_cut_in_the_text_and_whole_in_the_data():
     a, b = side("a", GOOD), side("b", attempted(Outcome.REJECTED, reason))
     lines = drawn_lines(release_document(compare(a, b)))
     assert reason not in " ".join(line.strip() for line in lines)
-    assert lines[-1] == 'texts that end in "..." are whole in --json'
+    assert lines[-1] == '--json shows the texts that "..." cuts short'
     assert reason.strip() in release_data(compare(a, b))["broken"][0]["change"]

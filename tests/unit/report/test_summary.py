@@ -107,7 +107,7 @@ def test_inner_calls_and_data_movement_are_counted_separately(tmp_path):
         "fake.outer      2      3",
         "fake.add        1      1",
         "",
-        "left out: 1 call, 1 case of 1 data-movement op (--all-ops counts them)",
+        "left out: 1 call, 1 case of 1 op that only moves data (--all-ops counts them)",
     ]
     everything = Counting(all_ops=True, nested=True)
     data = summary_data(summary, everything)

@@ -34,7 +34,7 @@ def test_vectors_groups_and_left_out_vectors_are_shown():
         "mine: 2 vectors (nightly 1, xfail_x 1)",
         "left out: 2 invalid: no",
         "",
-        'texts that end in "..." are whole in --json',
+        '--json shows the texts that "..." cuts short',
     ]
 
 

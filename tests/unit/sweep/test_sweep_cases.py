@@ -95,7 +95,7 @@ def test_where_all_is_left_out_the_error_says_how_to_get_it(tmp_path):
         trove.add_imported(imported("m", case("ttnn.to_device", a=1)))
     with (
         open_reader(place) as reader,
-        pytest.raises(NotFound, match=r"there are 1 of data-movement ops \(--all-ops adds them\)"),
+        pytest.raises(NotFound, match=r"left out: 1 that only move data \(--all-ops adds them\)"),
     ):
         recorded_cases(reader, (), CaseFilters())
 
