@@ -6,7 +6,7 @@ the stretch are made where a replay makes them: from a capsule, whose values are
 the program, or from a seed.
 
 A program that is checked compares the results of each call as a replay does, so that it fails where
-a replay fails.
+a replay fails. A call that raised an error when it was recorded has to raise it again.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from optrove.frameworks.torch.reference import DATA_DEPENDENT, NOT_UNIQUE, UNINI
 from optrove.frameworks.ttnn.execute.comparing import PASS_THROUGH_OPS
 from optrove.frameworks.ttnn.execute.invoking import CallNames
 from optrove.model.memory import DEALLOCATING
+from optrove.model.records import CallOutcome
 from optrove.model.values import (
     Handle,
     List,
@@ -39,9 +40,17 @@ from optrove.model.values import (
     Tuple,
     key_step,
     storage_lengths,
+    tensors_in,
 )
 from optrove.report.wording import plural
-from optrove.testgen.cases import DrawnValues, Filling, device_for, grouped, holds_tensors
+from optrove.testgen.cases import (
+    DrawnValues,
+    Filling,
+    device_for,
+    error_class,
+    grouped,
+    holds_tensors,
+)
 from optrove.testgen.expressions import (
     SEMAPHORE,
     WIDTH,
@@ -60,9 +69,7 @@ from optrove.testgen.files import (
     CaseWriter,
     UsedParts,
     close_lines,
-    filling_of,
     harmless,
-    is_unusual,
     open_lines,
     template_parts,
 )
@@ -88,8 +95,9 @@ _IMPORTS: Final = """\
 import json
 import os
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import prod
 from pathlib import Path
@@ -105,7 +113,7 @@ def make(spec: Spec, device: ttnn.MeshDevice) -> Any:
 _PLAIN: Final = """\
     blocks = spec.dtype in (ttnn.bfloat8_b, ttnn.bfloat4_b)
     plain = blocks or spec.layout == ttnn.ROW_MAJOR_LAYOUT
-    if spec.memory is None and plain and isinstance(spec.dtype, ttnn.DataType):
+    if {alone} and plain and isinstance(spec.dtype, ttnn.DataType):
         return ttnn.Tensor(spec.values(spec.shape), spec.dtype)
 """
 _TORCH_MAKING: Final = '''
@@ -136,6 +144,25 @@ def main() -> Any:
     with torch.{mode}():
         return program()
 '''
+_RAISES: Final = '''
+@contextmanager
+def raises(error: type[Exception]) -> Iterator[None]:
+    """Expect the error that a call raised when it was recorded."""
+    try:
+        yield
+    except error:
+        return
+    raise AssertionError(f"the call returned; when it was recorded, it raised {error.__name__}")
+'''
+_TORCH_SPECS: Final = '''
+def with_specs(result: Any, specs: list[tuple]) -> Any:
+    """Return a result, if its tensors are as recorded."""
+    several = result if isinstance(result, (list, tuple)) else [result]
+    tensors = [each for each in several if isinstance(each, torch.Tensor)]
+    found = [(tuple(each.shape), each.dtype, each.stride()) for each in tensors]
+    assert found == specs, f"the output is {found}, recorded: {specs}"
+    return result
+'''
 _END: Final = '''
 def test_sequence() -> None:
     """Run the program as a test."""
@@ -158,14 +185,16 @@ class SequenceProgram:
 
 
 def sequence_program(
-    sequence: CallSequence, title: str, *, checked: bool = False
+    sequence: CallSequence, title: str, *, checked: bool = False, specs_of: int | None = None
 ) -> SequenceProgram:
     """Return the program of a sequence; NotReplayable if a call cannot be written in Python.
 
-    With ``checked``, it compares the results of all calls.
+    With ``checked``, it compares the results of all calls; with ``specs_of``, the specs of the
+    outputs of the call with this op_index.
     """
     of_torch = is_torch_op(sequence.calls[0].op)
     writer = (_TorchProgram if of_torch else _TtnnProgram)(sequence, checked=checked)
+    writer.specs_of = specs_of
     for each in sequence.calls:
         writer.is_at_end = each is sequence.calls[-1]
         _add(writer, each)
@@ -213,6 +242,8 @@ class _Program:
         self._lines: list[str] = []
         self.is_at_end = False
         self.is_checked = checked
+        self.specs_of: int | None = None
+        self._expects_errors = False
         self._users = _first_users(sequence)
         self._last = ""
 
@@ -230,7 +261,12 @@ class _Program:
                 self._end_statement("")
         inputs = dict(step.inputs)
         made = self._call(each, inputs)
-        self._assign(each, step, made)
+        if each.call.outcome is CallOutcome.RAISED:
+            self._expect_error(each, made)
+        else:
+            if each.call.op_index == self.specs_of:
+                made = call("with_specs", made, self._specs_of(each))
+            self._assign(each, step, made)
         gone = [
             self.names.by_number.pop(number)
             for number in step.freed
@@ -239,6 +275,16 @@ class _Program:
         if gone:
             self._append(f"del {', '.join(gone)}")
         self._end_statement(_site(each))
+
+    def _expect_error(self, each: SequenceCall, made: Expression) -> None:
+        self._expects_errors = True
+        self._last = ""
+        body = textwrap.indent(formatted(made, _INDENT), " " * _INDENT)
+        self._append(f"with raises({error_class(each.call.error or '')}):\n{body}")
+
+    def _specs_of(self, each: SequenceCall) -> Expression:
+        """Return the recorded specs of the outputs of a call."""
+        raise NotImplementedError
 
     def _end_statement(self, site: str) -> None:
         self.statements.append(Statement(site, tuple(self._lines)))
@@ -460,6 +506,12 @@ class _TtnnProgram(_Program):
         self._append(formatted(prefixed(f"{self.names.new(name, number)} = ", made)))
         return self.names.by_number[number]
 
+    def _specs_of(self, each: SequenceCall) -> Expression:
+        every = [spec for value in each.call.outputs for spec in tensors_in(value)]
+        specs = [spec for spec in every if isinstance(spec.placement, TtnnPlacement)]
+        self._specs += [(spec, Filling()) for spec in specs]
+        return row(self._writer.spec(spec, None, "$.outputs") for spec in specs)
+
     def _make_outside(self, outside: Outside, user: SequenceCall) -> None:
         spec = outside.spec
         assert isinstance(spec, TensorSpec)  # noqa: S101 - narrows the type
@@ -479,22 +531,18 @@ class _TtnnProgram(_Program):
         made = call("make", self._writer.spec(spec, filling, path), "device")
         return call("chain.new", made) if self.is_checked else made
 
+    @staticmethod
+    def _making(used: UsedParts) -> str:
+        """Return the function that makes a tensor; ttnn.Tensor is no call of the recording."""
+        alone = "spec.memory is None" + (" and not spec.mesh" if used.mesh else "")
+        has_plain = used.undistributed or not used.mesh
+        return _MAKING.format(plain=_PLAIN.format(alone=alone) if has_plain else "")
+
     def text(self, title: str) -> str:
         """Return the whole file."""
         macros = template_parts()
-        used = UsedParts(
-            mesh=prod(self._device.mesh_shape or ()) > 1,
-            tile=any(
-                isinstance(spec.placement, TtnnPlacement) and is_unusual(spec.placement.tile)
-                for spec, _ in self._specs
-            ),
-            torch=any(isinstance(spec.placement, TorchPlacement) for spec, _ in self._specs),
-            lists=False,
-            all_cores=self._all_cores,
-            talking=False,
-            values=frozenset(filling_of(*each).numbers for each in self._specs),
-            kept=bool(self.values),
-        )
+        mesh = prod(self._device.mesh_shape or ()) > 1
+        used = UsedParts.for_specs(self._specs, mesh=mesh, kept=bool(self.values))
         drawn = [each for each in DrawnValues if each in used.values - {DrawnValues.NORMAL}]
         functions = [getattr(macros, f"value_{each.value}")() for each in drawn]
         if used.values & {DrawnValues.COSINES, DrawnValues.SINES}:
@@ -508,7 +556,9 @@ class _TtnnProgram(_Program):
             f'{margin}"""Make the recorded calls."""\n{self.body()}'
         )
         arguments = "device, Chain(device)" if self.is_checked else "device"
-        checking = (macros.chain, macros.computing, partial(macros.walking, used), macros.comparing)
+        walking = partial(macros.walking, used)
+        checking = (macros.chain, macros.computing, walking, macros.comparing)
+        comparing_specs = (macros.with_specs, walking)
         blocks = [
             self.heading(title, "ttnn and torch", self._supplied),
             _IMPORTS + "import ttnn\n" + (f"\nPCC = {_PCC}\n" if self.is_checked else ""),
@@ -517,11 +567,13 @@ class _TtnnProgram(_Program):
             *functions,
             *(kept_reader(shaped=True) if self.values else ()),
             macros.making(used) if self._specs else "",
-            _MAKING.format(plain="" if used.mesh else _PLAIN) if self._specs else "",
-            macros.cores() if used.all_cores else "",
+            self._making(used) if self._specs else "",
+            macros.cores() if self._all_cores else "",
             program,
             _MAIN.format(opening=opening, closing=closing, arguments=arguments),
             *(each() for each in checking if self.is_checked),
+            *(each() for each in comparing_specs if self.specs_of is not None),
+            _RAISES if self._expects_errors else "",
             _END,
         ]
         return _joined(blocks)
@@ -594,6 +646,14 @@ class _TorchProgram(_Program):
             self._append(f"{variable}.requires_grad_({placement.requires_grad})")
         return variable
 
+    def _specs_of(self, each: SequenceCall) -> Expression:
+        specs = [spec for value in each.call.outputs for spec in tensors_in(value)]
+        return row(
+            tuple_of([str(spec.shape), spec.dtype, str(spec.placement.strides)])
+            for spec in specs
+            if isinstance(spec.placement, TorchPlacement)
+        )
+
     def _make_outside(self, outside: Outside, user: SequenceCall) -> None:
         spec = outside.spec
         assert isinstance(spec, TensorSpec)  # noqa: S101 - narrows the type
@@ -631,6 +691,8 @@ class _TorchProgram(_Program):
             f'def program() -> Any:\n{margin}"""Make the recorded calls."""\n{self.body()}',
             _TORCH_MAIN.format(mode=mode),
             *map(template_text, checking),
+            _TORCH_SPECS if self.specs_of is not None else "",
+            _RAISES if self._expects_errors else "",
             _END,
         ]
         return _joined(blocks)
