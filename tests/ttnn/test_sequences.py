@@ -1,6 +1,7 @@
 """Stretches of ttnn calls as one program: replayed, shrunk, written as code, and their memory."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,8 @@ from asking import ask as ask_page
 from commands import ask
 from corrupting import corrupt
 from forked_python import python
+from optrove.replay.sequence import CallChoice, plan_sequence
+from optrove.testgen.sequence_files import sequence_program
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 from optrove.web.answering import TroveSite
@@ -150,6 +153,52 @@ def test_a_call_whose_buffer_another_one_corrupts_is_where_a_replay_first_fails(
     outcomes = {call["call"]: call["outcome"] for call in whole["calls"]}
     assert outcomes[whole["first_failure"]] == "numerics"
     assert {outcomes[call] for call in outcomes if call < whole["first_failure"]} == {"passed"}
+
+
+def test_a_program_compares_the_specs_of_an_output_with_those_of_the_recording(store, tmp_path):
+    with open_reader(place_of(str(store))) as reader:
+        sequence = plan_sequence(reader, run_of(store), CallChoice(last=3))
+    last = next(each for each in reversed(sequence.calls) if each.op == "ttnn.add")
+    output = replace(last.call.outputs[0], dtype="ttnn.float32")
+    other = replace(last, call=replace(last.call, outputs=(output,)))
+    changed = replace(
+        sequence, calls=tuple(other if each is last else each for each in sequence.calls)
+    )
+    for name, calls in (("same", sequence), ("changed", changed)):
+        program = sequence_program(calls, "Some calls.", specs_of=last.call.op_index)
+        (tmp_path / f"{name}.py").write_text(program.text)
+    board = ("--optrove-board", "n150")
+    assert "1 passed" in run_pytest(tmp_path, *board, "same.py").stdout
+    done = run_pytest(tmp_path, *board, "changed.py").stdout
+    assert "1 failed" in done
+    assert "AssertionError: the output is [(64, 64)" in done
+
+
+RAISING = """
+import ttnn
+
+device = ttnn.open_device(device_id=0)
+x = ttnn.ones((32, 64), ttnn.bfloat16, ttnn.TILE_LAYOUT, device)
+try:
+    ttnn.matmul(x, x)
+except RuntimeError:
+    ttnn.relu(x)
+ttnn.close_device(device)
+"""
+
+
+def test_calls_that_raised_are_expected_to_raise_again(tmp_path):
+    script, path, program = (tmp_path / name for name in ("raising.py", "trove.db", "program.py"))
+    script.write_text(RAISING)
+    ask("trace", script, "--board", "n150", "--flow", "--store", path)
+    answer = ask("replay", run_of(path), "--calls", ":", "--store", path, "--json")
+    assert answer["counts"] == {"passed": 2, "rejected": 1}
+    assert answer["passed"] is True
+    ask("testgen", "--sequence", run_of(path), "-o", program, "--store", path)
+    assert "with raises(RuntimeError):\n        ttnn.matmul(ones_1, ones_1)" in program.read_text()
+    again = tmp_path / "again.db"
+    ask("trace", program, "--board", "n150", "--store", again)
+    assert cases_of(again) == cases_of(path)
 
 
 def test_calls_that_pass_cannot_be_shrunk(store):

@@ -373,6 +373,7 @@ def _write_shrunk_program(shrunk: ShrunkSequence, output: Path) -> list[Path]:
         described(shrunk.sequence),
         checked=outcome is Outcome.NUMERICS,
         specs_of=failing if outcome is Outcome.WRONG_SPEC else None,
+        imports=shrunk.imports,
     )
     if output.suffix != ZIP:
         return write_program(program, output)

@@ -26,6 +26,7 @@ from optrove.frameworks.kept_tensors import kept_tensor
 from optrove.frameworks.torch.execute import is_composite
 from optrove.frameworks.torch.reference import DATA_DEPENDENT, NOT_UNIQUE, UNINITIALIZED, last_name
 from optrove.frameworks.ttnn.execute.comparing import PASS_THROUGH_OPS
+from optrove.frameworks.ttnn.execute.files import LOAD_OP, place_of_file
 from optrove.frameworks.ttnn.execute.invoking import CallNames
 from optrove.model.memory import DEALLOCATING
 from optrove.model.records import CallOutcome
@@ -35,6 +36,7 @@ from optrove.model.values import (
     Mapping,
     Struct,
     TensorSpec,
+    Text,
     TorchPlacement,
     TtnnPlacement,
     Tuple,
@@ -42,6 +44,7 @@ from optrove.model.values import (
     storage_lengths,
     tensors_in,
 )
+from optrove.replay.sequence import first_users
 from optrove.report.wording import plural
 from optrove.testgen.cases import (
     DrawnValues,
@@ -82,6 +85,7 @@ if TYPE_CHECKING:
 
     from optrove.frameworks.kept_tensors import KeptTensor
     from optrove.model.capsules import Capsule
+    from optrove.model.case import Case
     from optrove.model.flow import Outside, Step
     from optrove.model.values import Value
     from optrove.replay.sequence import CallSequence, SequenceCall
@@ -101,6 +105,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import prod
 from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import torch
@@ -144,6 +149,22 @@ def main() -> Any:
     with torch.{mode}():
         return program()
 '''
+_FILES: Final = '''
+FILES = TemporaryDirectory()
+"""The files that calls read and write in place of those of the model."""
+
+
+def new_file(name: str) -> Path:
+    """Return a path with the name of a file of the model."""
+    return Path(mkdtemp(dir=FILES.name)) / name
+
+
+def written(name: str, tensor: Any) -> Path:
+    """Write a tensor to a file with the name of one of the model."""
+    path = new_file(name)
+    ttnn.dump_tensor(path, ttnn.from_device(tensor))
+    return path
+'''
 _RAISES: Final = '''
 @contextmanager
 def raises(error: type[Exception]) -> Iterator[None]:
@@ -185,16 +206,23 @@ class SequenceProgram:
 
 
 def sequence_program(
-    sequence: CallSequence, title: str, *, checked: bool = False, specs_of: int | None = None
+    sequence: CallSequence,
+    title: str,
+    *,
+    checked: bool = False,
+    specs_of: int | None = None,
+    imports: Sequence[str] = (),
 ) -> SequenceProgram:
     """Return the program of a sequence; NotReplayable if a call cannot be written in Python.
 
     With ``checked``, it compares the results of all calls; with ``specs_of``, the specs of the
-    outputs of the call with this op_index.
+    outputs of the call with this op_index. It imports modules that register operations of torch.
     """
     of_torch = is_torch_op(sequence.calls[0].op)
     writer = (_TorchProgram if of_torch else _TtnnProgram)(sequence, checked=checked)
     writer.specs_of = specs_of
+    writer.imports = tuple(imports)
+    writer.prepare(sequence)
     for each in sequence.calls:
         writer.is_at_end = each is sequence.calls[-1]
         _add(writer, each)
@@ -243,6 +271,7 @@ class _Program:
         self.is_at_end = False
         self.is_checked = checked
         self.specs_of: int | None = None
+        self.imports: tuple[str, ...] = ()
         self._expects_errors = False
         self._users = _first_users(sequence)
         self._last = ""
@@ -250,6 +279,9 @@ class _Program:
     def text(self, title: str) -> str:
         """Return the whole file."""
         raise NotImplementedError
+
+    def prepare(self, sequence: CallSequence) -> None:
+        """Append the statements that come before those of all calls."""
 
     def add(self, each: SequenceCall) -> None:
         """Append the statements of a call."""
@@ -351,7 +383,11 @@ class _Program:
             f"{MARK} Straight code of the recorded calls; it needs {needs} only. Tensors from "
             f"outside have values {values}. {checked}Run it with python or pytest."
         )
-        texts = [about, *(f"Not recorded, and supplied: {each}." for each in supplied)]
+        texts = [
+            about,
+            *(f"Python has to find the module {name}: see PYTHONPATH." for name in self.imports),
+            *(f"Not recorded, and supplied: {each}." for each in supplied),
+        ]
         wrapped = ["\n".join(textwrap.wrap(harmless(text), WIDTH - 1)) for text in texts]
         body = "\n\n".join([harmless(title), *wrapped])
         return f'"""{body}\n"""\n\n# ruff: noqa'
@@ -415,6 +451,15 @@ def _paths_in(value: Value, path: str) -> Iterator[str]:
                 yield from _paths_in(item, f"{path}[{place}]")
 
 
+def _file_name(case: Case) -> str:
+    """Return the name of the file that a case names; NotExpressible if it names none."""
+    path = place_of_file(case) or "$.arguments"
+    match dict(case.arguments).get(path.removeprefix("$.arguments.")):
+        case Text(text) | Struct(fields=(("path", Text(text)),)):
+            return PurePath(text).name
+    raise NotExpressible(path, "it is not known which file this names")
+
+
 class _TtnnProgram(_Program):
     """A program of ttnn, on one device."""
 
@@ -433,15 +478,41 @@ class _TtnnProgram(_Program):
         self._recorded: dict[str, RecordedCase] = {}
         self._specs: list[tuple[TensorSpec, Filling]] = []
         self._all_cores = False
+        self._files: dict[int, str] = {}
+        self._has_files = False
 
     def _case(self, each: SequenceCall) -> RecordedCase:
         case_id = each.planned.case_id
         if case_id not in self._recorded:
             self._recorded[case_id] = recorded_case(each.planned, self._calls)
-        recorded = self._recorded[case_id]
-        if recorded.file is not None:
-            raise NotExpressible(recorded.file, "it reads or writes a file of the model")
-        return recorded
+        return self._recorded[case_id]
+
+    def prepare(self, sequence: CallSequence) -> None:
+        """Write the files that calls read, before the first of them."""
+        users = first_users(sequence.calls)
+        for each in sequence.calls:
+            outputs = dict(each.step.outputs)
+            specs = [spec for value in each.call.outputs for spec in tensors_in(value)]
+            if each.op != LOAD_OP or len(specs) != 1:
+                continue
+            user = users.get(outputs[0]) if 0 in outputs else None
+            name = _file_name(each.planned.job.case)
+            spec, capsules = (specs[0], ()) if user is None else (user.spec, user.capsules)
+            assert isinstance(spec, TensorSpec)  # noqa: S101 - narrows the type
+            made = self._made(spec, capsules, Filling(), "$.outputs")
+            variable = self._files[each.call.op_index] = self.names.new(PurePath(name).stem)
+            self._append(formatted(prefixed(f"{variable} = ", call("written", quoted(name), made))))
+            self._end_statement("")
+
+    def _file(self, each: SequenceCall, value: Value) -> Expression:
+        """Return the path of a file in place of the one that a call names."""
+        self._has_files = True
+        path = self._files.get(each.call.op_index)
+        if path is None:
+            if each.op == LOAD_OP:
+                raise NotExpressible("$.outputs", "what it read from a file was not recorded")
+            path = f"new_file({quoted(_file_name(each.planned.job.case))})"
+        return call("str", path) if isinstance(value, Text) else path
 
     def _call(self, each: SequenceCall, inputs: dict[int, int]) -> Expression:
         recorded = self._case(each)
@@ -451,7 +522,12 @@ class _TtnnProgram(_Program):
         for argument in group.arguments:
             filling = recorded.fillings.get(argument.name, Filling())
             path = f"$.arguments{key_step(argument.name)}"
-            item = self._value(values[argument.name], each, inputs, (filling, argument.name, path))
+            value = values[argument.name]
+            item = (
+                self._file(each, value)
+                if path == recorded.file
+                else self._value(value, each, inputs, (filling, argument.name, path))
+            )
             items.append(
                 item if argument.keyword is None else prefixed(f"{argument.keyword}=", item)
             )
@@ -569,6 +645,7 @@ class _TtnnProgram(_Program):
             macros.making(used) if self._specs else "",
             self._making(used) if self._specs else "",
             macros.cores() if self._all_cores else "",
+            _FILES if self._has_files else "",
             program,
             _MAIN.format(opening=opening, closing=closing, arguments=arguments),
             *(each() for each in checking if self.is_checked),
@@ -685,7 +762,7 @@ class _TorchProgram(_Program):
         margin = " " * _INDENT
         blocks = [
             self.heading(title, "torch", ()),
-            _IMPORTS,
+            _IMPORTS + "".join(f"import {name}  # registers operations\n" for name in self.imports),
             *(kept_reader(shaped=False) if self.values else ()),
             _TORCH_MAKING,
             f'def program() -> Any:\n{margin}"""Make the recorded calls."""\n{self.body()}',
@@ -736,4 +813,6 @@ def described(sequence: CallSequence) -> str:
     # Where a file is on the machine of the run is nobody else's business.
     named = PurePath(source).name if source.startswith("/") else source
     run = f"run {sequence.run.id[:12]} of {named}"
+    if first == last:
+        return f"Call {first} of {run}."
     return f"{plural(len(sequence.calls), 'call')}, {first} to {last}, of {run}."
