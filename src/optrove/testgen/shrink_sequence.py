@@ -335,7 +335,7 @@ def shrunk_sequence_document(shrunk: ShrunkSequence, files: Sequence[Path]) -> I
     yield table(
         _COLUMNS,
         (
-            (str(e.call.op_index), e.op, e.planned.case_id[:SHORT_ID], call_line(e.call))
+            (str(e.call.op_index), e.op, e.call.case_id[:SHORT_ID], call_line(e.call))
             for e in shrunk.sequence.calls
         ),
     )
