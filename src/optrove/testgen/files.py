@@ -747,7 +747,7 @@ class CaseWriter:
         if mesh.distribution_shape not in (self.mesh_shape, (len(chips),)):
             raise NotExpressible(path, "it is spread over another shape than that of the mesh")
         items: list[Expression] = []
-        if any(split is not None for split in mesh.placements):
+        if mesh.placements != (None,):  # the default
             items.append(prefixed("mesh=", tuple_of(map(str, mesh.placements))))
         if is_on_one_chip(mesh):
             items.append(f"chip={chips.index(mesh.coordinates[0])}")
