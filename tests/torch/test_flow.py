@@ -226,6 +226,22 @@ def test_a_call_that_fails_ends_the_sequence(tmp_path):
     assert answer["passed"] is True
 
 
+def test_a_program_expects_the_errors_of_the_recording(tmp_path):
+    path = tmp_path / "trove.db"
+    with optrove.trace(path, backend="torch", flow=True):
+        x = torch.ones(2, 3)
+        with pytest.raises(RuntimeError):
+            torch.mm(x, x)
+        torch.relu(x)
+    program = tmp_path / "program.py"
+    ask("testgen", "--sequence", run_of(path), "-o", program, "--store", path)
+    assert "1 passed" in run_alone(tmp_path, *PYTEST, "program.py").stdout
+    text = program.read_text()
+    assert "with raises(RuntimeError):\n        torch.ops.aten.mm.default(" in text
+    program.write_text(text.replace("size=[2, 3]", "size=[3, 3]"))
+    assert "when it was recorded, it raised" in run_alone(tmp_path, *PYTEST, "program.py").stdout
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -337,8 +353,45 @@ def test_the_reproducer_of_calls_checks_their_numbers(tmp_path, monkeypatch):
     there = tmp_path / "there"
     with ZipFile(made) as archive:
         archive.extractall(there)
-    done = run_alone(there, *PYTEST, "-p", "wrong_kernel", "chain.py")
+    done = run_alone(there, *PYTEST, "chain.py")
     assert "1 failed" in done.stdout
     assert "aten.relu.default: output 0" in done.stdout
     assert "is not close to that in float64" in done.stdout
+    (tmp_path / "wrong_kernel.py").write_text("")
     assert "1 passed" in run_alone(there, *PYTEST, "chain.py").stdout
+
+
+KERNEL = """
+import torch
+library = torch.library.Library("aten", "IMPL")
+
+def relu(x):
+    {refuse}
+    return torch.clamp_min(x, 0).contiguous()
+
+library.impl("relu", relu, "CPU")
+"""
+
+
+@pytest.mark.parametrize(
+    ("refuse", "outcome", "message"),
+    [
+        ("assert x.is_contiguous(), 'no views'", "raised", "no views"),
+        ("", "wrong_spec", "recorded: [((8, 4), torch.float32, (1, 8))]"),
+    ],
+)
+def test_the_reproducer_of_an_error_or_of_another_output_fails_with_the_fault_only(
+    tmp_path, monkeypatch, refuse, outcome, message
+):
+    (tmp_path / "kernel.py").write_text(KERNEL.format(refuse=refuse))
+    (tmp_path / "chain.py").write_text(CHAIN + "torch.relu(x.T)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    path, made = tmp_path / "trove.db", tmp_path / "there" / "view.py"
+    ask("trace", tmp_path / "chain.py", "--backend", "torch", "--flow", "--store", path)
+    words = ("shrink", run_of(path), "--calls", ":", "--import", "kernel", "--store", path)
+    assert ask(*words, "-o", made, "--json")["outcome"] == outcome
+    done = run_alone(made.parent, *PYTEST, "view.py")
+    assert "1 failed" in done.stdout
+    assert message in done.stdout
+    (tmp_path / "kernel.py").write_text("")
+    assert "1 passed" in run_alone(made.parent, *PYTEST, "view.py").stdout

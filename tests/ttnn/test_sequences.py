@@ -1,13 +1,17 @@
 """Stretches of ttnn calls as one program: replayed, shrunk, written as code, and their memory."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from asking import ask as ask_page
 from commands import ask
-from corrupting import corrupt
+from corrupting import corrupt, mend
 from forked_python import python
+from optrove.replay.sequence import CallChoice, plan_sequence
+from optrove.testgen.sequence_files import sequence_program
+from optrove.trove.capsules import capsules_of
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 from optrove.web.answering import TroveSite
@@ -150,6 +154,121 @@ def test_a_call_whose_buffer_another_one_corrupts_is_where_a_replay_first_fails(
     outcomes = {call["call"]: call["outcome"] for call in whole["calls"]}
     assert outcomes[whole["first_failure"]] == "numerics"
     assert {outcomes[call] for call in outcomes if call < whole["first_failure"]} == {"passed"}
+
+
+def test_a_program_compares_the_specs_of_an_output_with_those_of_the_recording(store, tmp_path):
+    with open_reader(place_of(str(store))) as reader:
+        sequence = plan_sequence(reader, run_of(store), CallChoice(last=3))
+    last = next(each for each in reversed(sequence.calls) if each.op == "ttnn.add")
+    output = replace(last.call.outputs[0], dtype="ttnn.float32")
+    other = replace(last, call=replace(last.call, outputs=(output,)))
+    changed = replace(
+        sequence, calls=tuple(other if each is last else each for each in sequence.calls)
+    )
+    for name, calls in (("same", sequence), ("changed", changed)):
+        program = sequence_program(calls, "Some calls.", specs_of=last.call.op_index)
+        (tmp_path / f"{name}.py").write_text(program.text)
+    board = ("--optrove-board", "n150")
+    assert "1 passed" in run_pytest(tmp_path, *board, "same.py").stdout
+    done = run_pytest(tmp_path, *board, "changed.py").stdout
+    assert "1 failed" in done
+    assert "AssertionError: the output is [(64, 64)" in done
+
+
+MESH = """
+import torch
+import ttnn
+
+mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2))
+torch.manual_seed(0)
+split = ttnn.ShardTensorToMesh(mesh, dim=-1)
+
+
+def put():
+    host = ttnn.Tensor(torch.randn(64, 128), ttnn.bfloat16).to(ttnn.TILE_LAYOUT)
+    return ttnn.to_device(ttnn.distribute_tensor(host, split), mesh, ttnn.L1_MEMORY_CONFIG)
+
+
+x, y = put(), put()
+z = ttnn.add(y, ttnn.gelu(x, memory_config=ttnn.L1_MEMORY_CONFIG))
+for part in ttnn.get_device_tensors(z):
+    ttnn.to_torch(part)
+ttnn.to_torch(z, mesh_composer=ttnn.ConcatMeshToTensor(mesh, dim=-1))
+ttnn.close_mesh_device(mesh)
+"""
+
+
+@pytest.fixture(scope="module")
+def mesh_store(tmp_path_factory):
+    """A trove with a run on two chips, with its flow and capsules."""
+    directory = tmp_path_factory.mktemp("mesh")
+    (directory / "mesh.py").write_text(MESH)
+    path = directory / "trove.db"
+    words = ("--board", "n300", "--shadow", "--flow", "--capsule", "all", "--store", path)
+    ask("trace", directory / "mesh.py", *words)
+    return path
+
+
+def results_of(path):
+    """Return the hashes of the values that calls of to_torch returned, in their order."""
+    place = place_of(str(path))
+    found = capsules_of(place)
+    with open_reader(place) as reader:
+        ops = reader.ops_of(set(found))
+    read = [each for case in found if ops[case] == "ttnn.to_torch" for each in found[case]]
+    return [each.outputs for each in sorted(read, key=lambda each: each.op_index)]
+
+
+def test_the_program_of_a_mesh_makes_the_same_calls_and_computes_the_same(mesh_store, tmp_path):
+    program, again = tmp_path / "program.py", tmp_path / "again.db"
+    ask("testgen", "--sequence", run_of(mesh_store), "-o", program, "--store", mesh_store)
+    words = ("--board", "n300", "--shadow", "--capsule", "to_torch", "--store", again)
+    ask("trace", program, *words)
+    expected = cases_of(mesh_store)
+    assert cases_of(again)[-len(expected) :] == expected
+    assert len(results_of(again)) == 3
+    assert results_of(again) == results_of(mesh_store)
+
+
+def test_the_reproducer_of_a_corrupted_buffer_on_a_mesh_fails_with_the_fault_only(
+    mesh_store, tmp_path, monkeypatch
+):
+    corrupt(tmp_path / "patch", "ttnn.gelu", monkeypatch)
+    made = tmp_path / "together.py"
+    words = ("--calls", ":", "--device", "shadow", "--store", mesh_store, "--json")
+    answer = ask("shrink", run_of(mesh_store), "-o", made, *words)
+    assert [call["op"] for call in answer["calls"]] == ["ttnn.gelu", "ttnn.add"]
+    board = ("--optrove-board", "n300", "--optrove-shadow")
+    assert "1 failed" in run_pytest(tmp_path, *board, "together.py").stdout
+    mend(tmp_path / "patch")
+    assert "1 passed" in run_pytest(tmp_path, *board, "together.py").stdout
+
+
+RAISING = """
+import ttnn
+
+device = ttnn.open_device(device_id=0)
+x = ttnn.ones((32, 64), ttnn.bfloat16, ttnn.TILE_LAYOUT, device)
+try:
+    ttnn.matmul(x, x)
+except RuntimeError:
+    ttnn.relu(x)
+ttnn.close_device(device)
+"""
+
+
+def test_calls_that_raised_are_expected_to_raise_again(tmp_path):
+    script, path, program = (tmp_path / name for name in ("raising.py", "trove.db", "program.py"))
+    script.write_text(RAISING)
+    ask("trace", script, "--board", "n150", "--flow", "--store", path)
+    answer = ask("replay", run_of(path), "--calls", ":", "--store", path, "--json")
+    assert answer["counts"] == {"passed": 2, "rejected": 1}
+    assert answer["passed"] is True
+    ask("testgen", "--sequence", run_of(path), "-o", program, "--store", path)
+    assert "with raises(RuntimeError):\n        ttnn.matmul(ones_1, ones_1)" in program.read_text()
+    again = tmp_path / "again.db"
+    ask("trace", program, "--board", "n150", "--store", again)
+    assert cases_of(again) == cases_of(path)
 
 
 def test_calls_that_pass_cannot_be_shrunk(store):

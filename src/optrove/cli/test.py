@@ -368,8 +368,14 @@ def _write_shrunk_program(shrunk: ShrunkSequence, output: Path) -> list[Path]:
     from optrove.testgen.generate import reproducer_text, write_program, write_zip
     from optrove.testgen.sequence_files import described, sequence_program
 
-    checked = shrunk.attempt.outcome is Outcome.NUMERICS
-    program = sequence_program(shrunk.sequence, described(shrunk.sequence), checked=checked)
+    outcome, failing = shrunk.attempt.outcome, shrunk.failing.call.op_index
+    program = sequence_program(
+        shrunk.sequence,
+        described(shrunk.sequence),
+        checked=outcome is Outcome.NUMERICS,
+        specs_of=failing if outcome is Outcome.WRONG_SPEC else None,
+        imports=shrunk.imports,
+    )
     if output.suffix != ZIP:
         return write_program(program, output)
 

@@ -199,8 +199,16 @@ def _whole(parts: Sequence[Any], spec: TensorSpec, *, as_storage: bool) -> Any:
     left = list(parts)
     for size, dim in zip(reversed(shape), reversed(mesh.placements), strict=True):
         groups = [left[at : at + size] for at in range(0, len(left), size)]
-        left = [each[0] if dim is None else _torch().cat(each, dim) for each in groups]
+        left = [_same(each) if dim is None else _torch().cat(each, dim) for each in groups]
     return left[0]
+
+
+def _same(parts: Sequence[Any]) -> Any:
+    """Return a part that several chips have in common; ValueError if it differs."""
+    first = parts[0]
+    if not all(each is first or _torch().equal(each, first) for each in parts):
+        raise ValueError("chips have different values of a tensor that counts as equal on them")
+    return first
 
 
 def save_tensors(tensors: Iterable[KeptTensor], path: Path, about: str) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from optrove.model.records import Attempt, Job
     from optrove.replay.messages import WorkerSetup
 
+VALUES_OF: Final = "values of call "
 _REPEATS: Final = 3
 
 
@@ -44,7 +45,7 @@ class JobExecutor:
             executed += 1
             if attempt.outcome is not Outcome.PASSED:
                 break
-        note = f"values of call {capsule.op_index} of run {capsule.run_id[:12]}"
+        note = f"{VALUES_OF}{capsule.op_index} of run {capsule.run_id[:12]}"
         if len(job.capsules) > 1:
             note += f"; {executed} of {len(job.capsules)} capsules were executed"
         return replace(attempt, notes=(*attempt.notes, note))

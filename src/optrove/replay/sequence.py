@@ -126,7 +126,7 @@ class CallSequence:
         a later call uses them. Those that were dropped after it are dropped after the call before.
         """
         kept = set(wanted)
-        users = _first_users(each for each in self.calls if each.call.op_index in kept)
+        users = first_users(each for each in self.calls if each.call.op_index in kept)
         found: list[SequenceCall] = []
         coming: list[Outside] = []
         for each in self.calls:
@@ -199,11 +199,11 @@ def plan_sequence(
     if not residency:
         return sequence
     alive = alive_before(recorded, calls[0].op_index)
-    others = ballast(alive, recorded.flow, _first_users(found))
+    others = ballast(alive, recorded.flow, first_users(found))
     return sequence.beside(others)
 
 
-def _first_users(calls: Iterable[SequenceCall]) -> dict[int, Outside]:
+def first_users(calls: Iterable[SequenceCall]) -> dict[int, Outside]:
     """Return all inputs of calls as tensors from outside, for the call that uses them first."""
     found: dict[int, Outside] = {}
     for each in calls:
@@ -224,7 +224,7 @@ def _with_outside(calls: Sequence[SequenceCall]) -> tuple[SequenceCall, ...]:
     for each in calls:
         before |= {number for _, number in each.step.inputs if number not in returned}
         returned |= {number for _, number in each.step.outputs}
-    users = _first_users(calls)
+    users = first_users(calls)
     first = calls[0]
     others = [each for each in first.step.outside if each.argument == BALLAST]
     wanted = [each for number, each in users.items() if number in before]

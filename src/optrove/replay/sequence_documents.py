@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from optrove.model.records import Outcome
+from optrove.replay.execute import VALUES_OF
 from optrove.report.attempts import VERDICTS, lowest_pcc, remarks_of, tally
 from optrove.report.describe import call_line
 from optrove.report.document import Column, Paragraph, paragraphs, table
@@ -54,13 +55,19 @@ def sequence_document(done: ReplayedSequence) -> Iterator[Node]:
         more = ", ..." if len(differing) > _MAX_NOTES else ""
         same = f"not the recorded cases: calls {shown}{more}"
     yield Paragraph(same)
+    kept = sum(each.planned.job.capsules != () for each in done.sequence.calls)
+    if kept:
+        yield Paragraph(f"tensors from outside have recorded values ({kept} of {calls} have some)")
     notes = {
         note: each.call.op_index
         for each, attempt in reversed(list(done.pairs))
         for note in remarks_of(attempt).notes
+        if not note.startswith(VALUES_OF)
     }
     listed = [f"call {call}: {note}" for note, call in sorted(notes.items(), key=lambda n: n[1])]
     yield from paragraphs(listed[:_MAX_NOTES])
+    if len(listed) > _MAX_NOTES:
+        yield Paragraph(f"... and {plural(len(listed) - _MAX_NOTES, 'more note')} (--json)")
 
 
 def _row(each: SequenceCall, attempt: Attempt) -> tuple[str, ...]:

@@ -62,6 +62,12 @@ _ERRORS: Final = frozenset(
 """The classes of errors that a test can name without an import."""
 
 
+def error_class(error: str) -> str:
+    """Return the class of a recorded error; Exception for one that a test cannot name."""
+    name = error.partition(":")[0]
+    return name if name in _ERRORS else "Exception"
+
+
 @dataclass(frozen=True, slots=True)
 class Filling:
     """The values of an argument's tensors; whole numbers are below a bound.
@@ -113,10 +119,7 @@ class RecordedCase:
     @property
     def error(self) -> str | None:
         """The class of the error that a test expects; Exception for one that is not known."""
-        if self.raised is None:
-            return None
-        name = self.raised.partition(":")[0]
-        return name if name in _ERRORS else "Exception"
+        return None if self.raised is None else error_class(self.raised)
 
     @property
     def output_specs(self) -> list[TensorSpec]:

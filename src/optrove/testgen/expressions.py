@@ -409,7 +409,22 @@ _MAKERS: Final = {
         "ttnn.create_global_circular_buffer",
         ("sender_receiver_core_mapping", "size", "buffer_type"),
     ),
+    "ttnn.TensorToMesh": (
+        "ttnn.create_mesh_mapper",
+        ("placements", "mesh_shape_override", "mesh_offset_override"),
+    ),
+    "ttnn.MeshToTensor": (
+        "ttnn.create_mesh_composer",
+        ("dims", "mesh_shape_override", "mesh_offset_override"),
+    ),
 }
+_CONFIGS: Final = {
+    "ttnn.TensorToMesh": "ttnn.MeshMapperConfig",
+    "ttnn.MeshToTensor": "ttnn.MeshComposerConfig",
+}
+"""The class that holds all that is known of a mapper or composer."""
+
+_NO_OFFSET: Final = Struct("ttnn.MeshCoordinate", (("coords", List(())),))
 
 
 def _handle(value: Handle, path: str) -> Expression:
@@ -422,8 +437,10 @@ def _handle(value: Handle, path: str) -> Expression:
     if value.recipe is None:
         raise NotExpressible(path, f"how this {value.type} was made was not observed")
     function, names = _MAKERS[value.type]
-    fields = dict(value.recipe.fields)
+    fields = {name: each for name, each in value.recipe.fields if each != _NO_OFFSET}
     given = (_field(fields, name, f"{path}.recipe") for name in names if name in fields)
+    if value.type in _CONFIGS:
+        return call(function, "device", call(_CONFIGS[value.type], *given))
     return call(function, "device", *given)
 
 

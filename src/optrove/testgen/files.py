@@ -15,6 +15,7 @@ import textwrap
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -292,7 +293,9 @@ def _tests_text(groups: Sequence[GroupedCases], left_out: Iterable[UntestableCas
         groups,
         [f"Test {first.op} as models call it.", about, *notes],
         [
-            parts.imports(pytest=True, kept=bool(kept_values(cases))),
+            parts.imports(
+                pytest=True, kept=bool(kept_values(cases)), chip=UsedParts.by(groups).chip
+            ),
             parts.settings(_PCC, first.chips, crashing),
             writer.constants.text,
         ],
@@ -339,7 +342,7 @@ def _standalone_file(group: GroupedCases) -> TestFile:
         [group],
         [f"Reproduce a recorded call of {group.op}.", about, *supplied, *only.notes],
         [
-            parts.imports(pytest=False, kept=bool(only.kept)),
+            parts.imports(pytest=False, kept=bool(only.kept), chip=UsedParts.by([group]).chip),
             f"PCC = {_PCC}",
             writer.constants.text,
         ],
@@ -406,6 +409,8 @@ class UsedParts:
     all_cores: bool
     talking: bool
     values: frozenset[DrawnValues]
+    undistributed: bool = False
+    chip: bool = False
     kept: bool = False
 
     @classmethod
@@ -418,13 +423,14 @@ class UsedParts:
             for name, part in each.case.parts()
             if isinstance(part, TensorSpec)
         ]
-        placements = [spec.placement for spec, _ in specs]
-        return cls(
+        used = cls.for_specs(
+            [*specs, *((spec, Filling()) for each in cases for spec in each.output_specs)],
             mesh=any(group.chips > 1 for group in groups),
-            tile=any(
-                isinstance(each, TtnnPlacement) and is_unusual(each.tile) for each in placements
-            ),
-            torch=any(isinstance(each, TorchPlacement) for each in placements),
+            kept=any(each.kept for each in cases),
+        )
+        return replace(
+            used,
+            values=frozenset(filling_of(*each).numbers for each in specs),
             lists=any(
                 each.is_tensor and not isinstance(dict(case.case.arguments)[each.name], TensorSpec)
                 for group in groups
@@ -437,8 +443,26 @@ class UsedParts:
                 for _, part in each.case.parts()
             ),
             talking=any(map(_is_talking, groups)),
+        )
+
+    @classmethod
+    def for_specs(
+        cls, specs: Sequence[tuple[TensorSpec, Filling]], *, mesh: bool, kept: bool
+    ) -> UsedParts:
+        """Return the parts that make these tensors."""
+        placements = [spec.placement for spec, _ in specs]
+        of_ttnn = [each for each in placements if isinstance(each, TtnnPlacement)]
+        return cls(
+            mesh=mesh,
+            tile=any(is_unusual(each.tile) for each in of_ttnn),
+            torch=any(isinstance(each, TorchPlacement) for each in placements),
+            lists=False,
+            all_cores=False,
+            talking=False,
             values=frozenset(filling_of(*each).numbers for each in specs),
-            kept=any(each.kept for each in cases),
+            undistributed=mesh and any(map(is_undistributed, of_ttnn)),
+            chip=mesh and any(is_on_one_chip(each.mesh) for each in of_ttnn),
+            kept=kept,
         )
 
 
@@ -707,19 +731,27 @@ class CaseWriter:
                 prefixed("tile=", call("ttnn.Tile", row(map(str, tile.shape)), *transposed))
             )
         if placement.mesh is not None and prod(self.mesh_shape) > 1:
-            items += self._mesh(placement.mesh, path)
+            items += (
+                ["mesh=()"] if is_undistributed(placement) else self._mesh(placement.mesh, path)
+            )
         return items
 
     def _mesh(self, mesh: MeshPlacement, path: str) -> list[Expression]:
-        """Return the dimension that is split along each axis of the mesh, or along all chips."""
-        chips = prod(self.mesh_shape)
-        if len(mesh.coordinates) != chips:
+        """Return the dimension that is split along each axis of the mesh, or along all chips.
+
+        Of a tensor on one chip, also the number of that chip.
+        """
+        chips = list(product(*map(range, self.mesh_shape)))
+        if len(mesh.coordinates) not in (1, len(chips)) or mesh.coordinates[0] not in chips:
             raise NotExpressible(path, "it is only on a part of the mesh")
-        if mesh.distribution_shape not in (self.mesh_shape, (chips,)):
+        if mesh.distribution_shape not in (self.mesh_shape, (len(chips),)):
             raise NotExpressible(path, "it is spread over another shape than that of the mesh")
-        if all(split is None for split in mesh.placements):
-            return []
-        return [prefixed("mesh=", tuple_of(map(str, mesh.placements)))]
+        items: list[Expression] = []
+        if mesh.placements != (None,):  # the default
+            items.append(prefixed("mesh=", tuple_of(map(str, mesh.placements))))
+        if is_on_one_chip(mesh):
+            items.append(f"chip={chips.index(mesh.coordinates[0])}")
+        return items
 
 
 def _expecting_lines(error: str, *, with_pytest: bool) -> list[str]:
@@ -760,6 +792,17 @@ def filling_of(spec: TensorSpec, filling: Filling) -> Filling:
     if filling.numbers is DrawnValues.NORMAL and INTEGER.search(spec.dtype):
         return Filling(DrawnValues.WHOLE, _UNKNOWN_BOUND)
     return filling
+
+
+def is_undistributed(placement: TtnnPlacement) -> bool:
+    """Return whether a tensor is on the host, and not made for the chips of a mesh."""
+    mesh = placement.mesh
+    return placement.storage == "host" and mesh is not None and prod(mesh.distribution_shape) == 1
+
+
+def is_on_one_chip(mesh: MeshPlacement | None) -> bool:
+    """Return whether only one chip of a mesh has its part of a tensor."""
+    return mesh is not None and len(mesh.coordinates) == 1 < prod(mesh.distribution_shape)
 
 
 def is_unusual(tile: Tile | None) -> bool:

@@ -6,7 +6,7 @@ the stretch are made where a replay makes them: from a capsule, whose values are
 the program, or from a seed.
 
 A program that is checked compares the results of each call as a replay does, so that it fails where
-a replay fails.
+a replay fails. A call that raised an error when it was recorded has to raise it again.
 """
 
 from __future__ import annotations
@@ -26,22 +26,34 @@ from optrove.frameworks.kept_tensors import kept_tensor
 from optrove.frameworks.torch.execute import is_composite
 from optrove.frameworks.torch.reference import DATA_DEPENDENT, NOT_UNIQUE, UNINITIALIZED, last_name
 from optrove.frameworks.ttnn.execute.comparing import PASS_THROUGH_OPS
+from optrove.frameworks.ttnn.execute.files import LOAD_OP, place_of_file
 from optrove.frameworks.ttnn.execute.invoking import CallNames
 from optrove.model.memory import DEALLOCATING
+from optrove.model.records import CallOutcome
 from optrove.model.values import (
     Handle,
     List,
     Mapping,
     Struct,
     TensorSpec,
+    Text,
     TorchPlacement,
     TtnnPlacement,
     Tuple,
     key_step,
     storage_lengths,
+    tensors_in,
 )
+from optrove.replay.sequence import first_users
 from optrove.report.wording import plural
-from optrove.testgen.cases import DrawnValues, Filling, device_for, grouped, holds_tensors
+from optrove.testgen.cases import (
+    DrawnValues,
+    Filling,
+    device_for,
+    error_class,
+    grouped,
+    holds_tensors,
+)
 from optrove.testgen.expressions import (
     SEMAPHORE,
     WIDTH,
@@ -60,9 +72,7 @@ from optrove.testgen.files import (
     CaseWriter,
     UsedParts,
     close_lines,
-    filling_of,
     harmless,
-    is_unusual,
     open_lines,
     template_parts,
 )
@@ -75,6 +85,7 @@ if TYPE_CHECKING:
 
     from optrove.frameworks.kept_tensors import KeptTensor
     from optrove.model.capsules import Capsule
+    from optrove.model.case import Case
     from optrove.model.flow import Outside, Step
     from optrove.model.values import Value
     from optrove.replay.sequence import CallSequence, SequenceCall
@@ -88,11 +99,13 @@ _IMPORTS: Final = """\
 import json
 import os
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import prod
 from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import torch
@@ -105,7 +118,7 @@ def make(spec: Spec, device: ttnn.MeshDevice) -> Any:
 _PLAIN: Final = """\
     blocks = spec.dtype in (ttnn.bfloat8_b, ttnn.bfloat4_b)
     plain = blocks or spec.layout == ttnn.ROW_MAJOR_LAYOUT
-    if spec.memory is None and plain and isinstance(spec.dtype, ttnn.DataType):
+    if {alone} and plain and isinstance(spec.dtype, ttnn.DataType):
         return ttnn.Tensor(spec.values(spec.shape), spec.dtype)
 """
 _TORCH_MAKING: Final = '''
@@ -136,6 +149,41 @@ def main() -> Any:
     with torch.{mode}():
         return program()
 '''
+_FILES: Final = '''
+FILES = TemporaryDirectory()
+"""The files that calls read and write in place of those of the model."""
+
+
+def new_file(name: str) -> Path:
+    """Return a path with the name of a file of the model."""
+    return Path(mkdtemp(dir=FILES.name)) / name
+
+
+def written(name: str, tensor: Any) -> Path:
+    """Write a tensor to a file with the name of one of the model."""
+    path = new_file(name)
+    ttnn.dump_tensor(path, ttnn.from_device(tensor))
+    return path
+'''
+_RAISES: Final = '''
+@contextmanager
+def raises(error: type[Exception]) -> Iterator[None]:
+    """Expect the error that a call raised when it was recorded."""
+    try:
+        yield
+    except error:
+        return
+    raise AssertionError(f"the call returned; when it was recorded, it raised {error.__name__}")
+'''
+_TORCH_SPECS: Final = '''
+def with_specs(result: Any, specs: list[tuple]) -> Any:
+    """Return a result, if its tensors are as recorded."""
+    several = result if isinstance(result, (list, tuple)) else [result]
+    tensors = [each for each in several if isinstance(each, torch.Tensor)]
+    found = [(tuple(each.shape), each.dtype, each.stride()) for each in tensors]
+    assert found == specs, f"the output is {found}, recorded: {specs}"
+    return result
+'''
 _END: Final = '''
 def test_sequence() -> None:
     """Run the program as a test."""
@@ -158,14 +206,23 @@ class SequenceProgram:
 
 
 def sequence_program(
-    sequence: CallSequence, title: str, *, checked: bool = False
+    sequence: CallSequence,
+    title: str,
+    *,
+    checked: bool = False,
+    specs_of: int | None = None,
+    imports: Sequence[str] = (),
 ) -> SequenceProgram:
     """Return the program of a sequence; NotReplayable if a call cannot be written in Python.
 
-    With ``checked``, it compares the results of all calls.
+    With ``checked``, it compares the results of all calls; with ``specs_of``, the specs of the
+    outputs of the call with this op_index. It imports modules that register operations of torch.
     """
     of_torch = is_torch_op(sequence.calls[0].op)
     writer = (_TorchProgram if of_torch else _TtnnProgram)(sequence, checked=checked)
+    writer.specs_of = specs_of
+    writer.imports = tuple(imports)
+    writer.prepare(sequence)
     for each in sequence.calls:
         writer.is_at_end = each is sequence.calls[-1]
         _add(writer, each)
@@ -213,12 +270,18 @@ class _Program:
         self._lines: list[str] = []
         self.is_at_end = False
         self.is_checked = checked
+        self.specs_of: int | None = None
+        self.imports: tuple[str, ...] = ()
+        self._expects_errors = False
         self._users = _first_users(sequence)
         self._last = ""
 
     def text(self, title: str) -> str:
         """Return the whole file."""
         raise NotImplementedError
+
+    def prepare(self, sequence: CallSequence) -> None:
+        """Append the statements that come before those of all calls."""
 
     def add(self, each: SequenceCall) -> None:
         """Append the statements of a call."""
@@ -230,7 +293,12 @@ class _Program:
                 self._end_statement("")
         inputs = dict(step.inputs)
         made = self._call(each, inputs)
-        self._assign(each, step, made)
+        if each.call.outcome is CallOutcome.RAISED:
+            self._expect_error(each, made)
+        else:
+            if each.call.op_index == self.specs_of:
+                made = call("with_specs", made, self._specs_of(each))
+            self._assign(each, step, made)
         gone = [
             self.names.by_number.pop(number)
             for number in step.freed
@@ -239,6 +307,16 @@ class _Program:
         if gone:
             self._append(f"del {', '.join(gone)}")
         self._end_statement(_site(each))
+
+    def _expect_error(self, each: SequenceCall, made: Expression) -> None:
+        self._expects_errors = True
+        self._last = ""
+        body = textwrap.indent(formatted(made, _INDENT), " " * _INDENT)
+        self._append(f"with raises({error_class(each.call.error or '')}):\n{body}")
+
+    def _specs_of(self, each: SequenceCall) -> Expression:
+        """Return the recorded specs of the outputs of a call."""
+        raise NotImplementedError
 
     def _end_statement(self, site: str) -> None:
         self.statements.append(Statement(site, tuple(self._lines)))
@@ -305,7 +383,11 @@ class _Program:
             f"{MARK} Straight code of the recorded calls; it needs {needs} only. Tensors from "
             f"outside have values {values}. {checked}Run it with python or pytest."
         )
-        texts = [about, *(f"Not recorded, and supplied: {each}." for each in supplied)]
+        texts = [
+            about,
+            *(f"Python has to find the module {name}: see PYTHONPATH." for name in self.imports),
+            *(f"Not recorded, and supplied: {each}." for each in supplied),
+        ]
         wrapped = ["\n".join(textwrap.wrap(harmless(text), WIDTH - 1)) for text in texts]
         body = "\n\n".join([harmless(title), *wrapped])
         return f'"""{body}\n"""\n\n# ruff: noqa'
@@ -369,6 +451,15 @@ def _paths_in(value: Value, path: str) -> Iterator[str]:
                 yield from _paths_in(item, f"{path}[{place}]")
 
 
+def _file_name(case: Case) -> str:
+    """Return the name of the file that a case names; NotExpressible if it names none."""
+    path = place_of_file(case) or "$.arguments"
+    match dict(case.arguments).get(path.removeprefix("$.arguments.")):
+        case Text(text) | Struct(fields=(("path", Text(text)),)):
+            return PurePath(text).name
+    raise NotExpressible(path, "it is not known which file this names")
+
+
 class _TtnnProgram(_Program):
     """A program of ttnn, on one device."""
 
@@ -387,15 +478,41 @@ class _TtnnProgram(_Program):
         self._recorded: dict[str, RecordedCase] = {}
         self._specs: list[tuple[TensorSpec, Filling]] = []
         self._all_cores = False
+        self._files: dict[int, str] = {}
+        self._has_files = False
 
     def _case(self, each: SequenceCall) -> RecordedCase:
         case_id = each.planned.case_id
         if case_id not in self._recorded:
             self._recorded[case_id] = recorded_case(each.planned, self._calls)
-        recorded = self._recorded[case_id]
-        if recorded.file is not None:
-            raise NotExpressible(recorded.file, "it reads or writes a file of the model")
-        return recorded
+        return self._recorded[case_id]
+
+    def prepare(self, sequence: CallSequence) -> None:
+        """Write the files that calls read, before the first of them."""
+        users = first_users(sequence.calls)
+        for each in sequence.calls:
+            outputs = dict(each.step.outputs)
+            specs = [spec for value in each.call.outputs for spec in tensors_in(value)]
+            if each.op != LOAD_OP or len(specs) != 1:
+                continue
+            user = users.get(outputs[0]) if 0 in outputs else None
+            name = _file_name(each.planned.job.case)
+            spec, capsules = (specs[0], ()) if user is None else (user.spec, user.capsules)
+            assert isinstance(spec, TensorSpec)  # noqa: S101 - narrows the type
+            made = self._made(spec, capsules, Filling(), "$.outputs")
+            variable = self._files[each.call.op_index] = self.names.new(PurePath(name).stem)
+            self._append(formatted(prefixed(f"{variable} = ", call("written", quoted(name), made))))
+            self._end_statement("")
+
+    def _file(self, each: SequenceCall, value: Value) -> Expression:
+        """Return the path of a file in place of the one that a call names."""
+        self._has_files = True
+        path = self._files.get(each.call.op_index)
+        if path is None:
+            if each.op == LOAD_OP:
+                raise NotExpressible("$.outputs", "what it read from a file was not recorded")
+            path = f"new_file({quoted(_file_name(each.planned.job.case))})"
+        return call("str", path) if isinstance(value, Text) else path
 
     def _call(self, each: SequenceCall, inputs: dict[int, int]) -> Expression:
         recorded = self._case(each)
@@ -405,7 +522,12 @@ class _TtnnProgram(_Program):
         for argument in group.arguments:
             filling = recorded.fillings.get(argument.name, Filling())
             path = f"$.arguments{key_step(argument.name)}"
-            item = self._value(values[argument.name], each, inputs, (filling, argument.name, path))
+            value = values[argument.name]
+            item = (
+                self._file(each, value)
+                if path == recorded.file
+                else self._value(value, each, inputs, (filling, argument.name, path))
+            )
             items.append(
                 item if argument.keyword is None else prefixed(f"{argument.keyword}=", item)
             )
@@ -460,6 +582,12 @@ class _TtnnProgram(_Program):
         self._append(formatted(prefixed(f"{self.names.new(name, number)} = ", made)))
         return self.names.by_number[number]
 
+    def _specs_of(self, each: SequenceCall) -> Expression:
+        every = [spec for value in each.call.outputs for spec in tensors_in(value)]
+        specs = [spec for spec in every if isinstance(spec.placement, TtnnPlacement)]
+        self._specs += [(spec, Filling()) for spec in specs]
+        return row(self._writer.spec(spec, None, "$.outputs") for spec in specs)
+
     def _make_outside(self, outside: Outside, user: SequenceCall) -> None:
         spec = outside.spec
         assert isinstance(spec, TensorSpec)  # noqa: S101 - narrows the type
@@ -479,22 +607,18 @@ class _TtnnProgram(_Program):
         made = call("make", self._writer.spec(spec, filling, path), "device")
         return call("chain.new", made) if self.is_checked else made
 
+    @staticmethod
+    def _making(used: UsedParts) -> str:
+        """Return the function that makes a tensor; ttnn.Tensor is no call of the recording."""
+        alone = "spec.memory is None" + (" and not spec.mesh" if used.mesh else "")
+        has_plain = used.undistributed or not used.mesh
+        return _MAKING.format(plain=_PLAIN.format(alone=alone) if has_plain else "")
+
     def text(self, title: str) -> str:
         """Return the whole file."""
         macros = template_parts()
-        used = UsedParts(
-            mesh=prod(self._device.mesh_shape or ()) > 1,
-            tile=any(
-                isinstance(spec.placement, TtnnPlacement) and is_unusual(spec.placement.tile)
-                for spec, _ in self._specs
-            ),
-            torch=any(isinstance(spec.placement, TorchPlacement) for spec, _ in self._specs),
-            lists=False,
-            all_cores=self._all_cores,
-            talking=False,
-            values=frozenset(filling_of(*each).numbers for each in self._specs),
-            kept=bool(self.values),
-        )
+        mesh = prod(self._device.mesh_shape or ()) > 1
+        used = UsedParts.for_specs(self._specs, mesh=mesh, kept=bool(self.values))
         drawn = [each for each in DrawnValues if each in used.values - {DrawnValues.NORMAL}]
         functions = [getattr(macros, f"value_{each.value}")() for each in drawn]
         if used.values & {DrawnValues.COSINES, DrawnValues.SINES}:
@@ -508,7 +632,9 @@ class _TtnnProgram(_Program):
             f'{margin}"""Make the recorded calls."""\n{self.body()}'
         )
         arguments = "device, Chain(device)" if self.is_checked else "device"
-        checking = (macros.chain, macros.computing, partial(macros.walking, used), macros.comparing)
+        walking = partial(macros.walking, used)
+        checking = (macros.chain, macros.computing, walking, macros.comparing)
+        comparing_specs = (macros.with_specs, walking)
         blocks = [
             self.heading(title, "ttnn and torch", self._supplied),
             _IMPORTS + "import ttnn\n" + (f"\nPCC = {_PCC}\n" if self.is_checked else ""),
@@ -517,11 +643,14 @@ class _TtnnProgram(_Program):
             *functions,
             *(kept_reader(shaped=True) if self.values else ()),
             macros.making(used) if self._specs else "",
-            _MAKING.format(plain="" if used.mesh else _PLAIN) if self._specs else "",
-            macros.cores() if used.all_cores else "",
+            self._making(used) if self._specs else "",
+            macros.cores() if self._all_cores else "",
+            _FILES if self._has_files else "",
             program,
             _MAIN.format(opening=opening, closing=closing, arguments=arguments),
             *(each() for each in checking if self.is_checked),
+            *(each() for each in comparing_specs if self.specs_of is not None),
+            _RAISES if self._expects_errors else "",
             _END,
         ]
         return _joined(blocks)
@@ -594,6 +723,14 @@ class _TorchProgram(_Program):
             self._append(f"{variable}.requires_grad_({placement.requires_grad})")
         return variable
 
+    def _specs_of(self, each: SequenceCall) -> Expression:
+        specs = [spec for value in each.call.outputs for spec in tensors_in(value)]
+        return row(
+            tuple_of([str(spec.shape), spec.dtype, str(spec.placement.strides)])
+            for spec in specs
+            if isinstance(spec.placement, TorchPlacement)
+        )
+
     def _make_outside(self, outside: Outside, user: SequenceCall) -> None:
         spec = outside.spec
         assert isinstance(spec, TensorSpec)  # noqa: S101 - narrows the type
@@ -625,12 +762,14 @@ class _TorchProgram(_Program):
         margin = " " * _INDENT
         blocks = [
             self.heading(title, "torch", ()),
-            _IMPORTS,
+            _IMPORTS + "".join(f"import {name}  # registers operations\n" for name in self.imports),
             *(kept_reader(shaped=False) if self.values else ()),
             _TORCH_MAKING,
             f'def program() -> Any:\n{margin}"""Make the recorded calls."""\n{self.body()}',
             _TORCH_MAIN.format(mode=mode),
             *map(template_text, checking),
+            _TORCH_SPECS if self.specs_of is not None else "",
+            _RAISES if self._expects_errors else "",
             _END,
         ]
         return _joined(blocks)
@@ -674,4 +813,6 @@ def described(sequence: CallSequence) -> str:
     # Where a file is on the machine of the run is nobody else's business.
     named = PurePath(source).name if source.startswith("/") else source
     run = f"run {sequence.run.id[:12]} of {named}"
+    if first == last:
+        return f"Call {first} of {run}."
     return f"{plural(len(sequence.calls), 'call')}, {first} to {last}, of {run}."

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Final
 from optrove.errors import NotReplayable
 from optrove.frameworks.installed import version_of
 from optrove.model.memory import DEALLOCATING, tensor_bytes
-from optrove.model.records import Attempt, Outcome
+from optrove.model.records import Attempt, DeviceKind, Outcome
+from optrove.model.torch_target import TorchTarget
 from optrove.model.values import tensors_in
 from optrove.replay.sequence import replay_sequence, target_of
 from optrove.replay.workers import COMMAND
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from optrove.model.case import Case
-    from optrove.model.records import DeviceKind
     from optrove.replay.device_choice import TargetDevice
     from optrove.replay.sequence import CallSequence, ReplayedSequence, SequenceCall
     from optrove.report.document import Node
@@ -69,6 +69,12 @@ class ShrunkSequence:
     steps: tuple[str, ...]
     trials: int
     finished: bool
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The modules that register the operations of torch with which the calls fail."""
+        of_torch = self.target.device_kind is DeviceKind.HOST
+        return TorchTarget.parse(self.target.board).imports if of_torch else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +335,7 @@ def shrunk_sequence_document(shrunk: ShrunkSequence, files: Sequence[Path]) -> I
     yield table(
         _COLUMNS,
         (
-            (str(e.call.op_index), e.op, e.planned.case_id[:SHORT_ID], call_line(e.call))
+            (str(e.call.op_index), e.op, e.call.case_id[:SHORT_ID], call_line(e.call))
             for e in shrunk.sequence.calls
         ),
     )
