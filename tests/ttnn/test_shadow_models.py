@@ -404,3 +404,75 @@ def test_a_convolution_repeats_the_edges_of_a_length(ttnn):
     assert call.keywords["input_tensor"].flatten().tolist() == [1, 1, 2, 3, 4, 4]
     assert call.keywords["input_height"] == 6
     assert set(call.keywords["padding"]) == {0}
+
+
+def test_an_output_argument_that_gets_other_memory_has_the_numbers_of_the_result(ttnn, report, put):
+    numbers = torch.rand(3, 64, 32) + 0.5
+    given = put(torch.zeros(3, 64, 32), dtype=ttnn.float32)
+    before = given.buffer_unique_id()
+    ttnn.cumprod(put(numbers, dtype=ttnn.float32), 0, out=given)
+    assert given.buffer_unique_id() != before  # ttnn has assigned the result to it
+    assert near(read(ttnn, given), numbers.cumprod(0))
+
+
+def test_an_average_begins_with_zero(ttnn, report, put):
+    numbers = torch.rand(1, 1, 32, 64)
+    average = read(ttnn, ttnn.ema(put(numbers), alpha=0.25))
+    assert near(average[..., 0], 0.75 * numbers[..., 0])
+    assert near(average[..., 1], 0.25 * 0.75 * numbers[..., 0] + 0.75 * numbers[..., 1])
+
+
+def test_a_sampler_draws_probable_indices(ttnn, report, put):
+    def row(value, dtype):
+        return put(torch.full((32,), value), dtype=dtype, layout=ttnn.ROW_MAJOR_LAYOUT)
+
+    def draw(count, share, **seed):
+        drawn = ttnn.sampling(
+            scores,
+            labels,
+            k=row(count, ttnn.uint32),
+            p=row(share, ttnn.bfloat16),
+            temp=row(1.0, ttnn.bfloat16),
+            **seed,
+        )
+        return ttnn.to_torch(drawn).flatten().tolist()
+
+    numbers = torch.arange(64).expand(1, 1, 32, 64)
+    scores = put(numbers / 8)
+    labels = put(numbers + 100, dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT)
+    assert draw(32, 0.0) == [163] * 32
+    assert draw(1, 1.0) == [163] * 32
+    assert set(draw(3, 1.0)) == {161, 162, 163}
+    assert draw(32, 1.0, seed=7) == draw(32, 1.0, seed=7) != draw(32, 1.0, seed=8)
+
+
+def test_dropped_numbers_depend_on_the_seed(ttnn, report, put):
+    ones = put(torch.ones(1, 1, 64, 64))
+    first, again, other = (
+        read(ttnn, ttnn.experimental.dropout(ones, probability=0.25, scale=2.0, seed=seed))
+        for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert set(first.unique().tolist()) == {0.0, 2.0}
+    assert 0.2 < (first == 0).float().mean() < 0.3
+
+
+@pytest.mark.filterwarnings("ignore:std")  # torch warns that it is unknown
+def test_the_spread_of_a_single_number_is_unknown(ttnn, report, put):
+    assert read(ttnn, ttnn.std(put(torch.tensor(0.5)))).isnan()
+
+
+def test_sums_of_all_rows_above_and_columns_before(ttnn, report, put):
+    numbers = torch.rand(1, 32, 64, 32)
+    image = read(ttnn, ttnn.experimental.intimg(put(numbers, dtype=ttnn.float32)))
+    assert near(image, numbers.cumsum(1).cumsum(2))
+
+
+def test_attention_rounds_its_scores_after_the_mask(ttnn, report, put):
+    scores = torch.full((1, 1, 32, 32), 1000.0).bfloat16()
+    mask = torch.rand(1, 1, 32, 32).bfloat16()  # less than half a unit in the last place of 1000
+    weights = ttnn.transformer.attention_softmax_(
+        put(scores), head_size=None, attention_mask=put(mask), causal_mask=True
+    )
+    assert (read(ttnn, weights) == 1 / 32).all()

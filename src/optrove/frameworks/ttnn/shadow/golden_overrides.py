@@ -359,6 +359,62 @@ def scan(a: Any, bx: Any, h_prev: Any) -> Any:
     return output.reshape(a.shape)
 
 
+def moving_average(input_tensor: Any, alpha: float, **others: Any) -> Any:  # noqa: ARG001 - they choose where it computes
+    """Return alpha times the average before, which begins with zero, plus the rest of each number."""
+    output, average = input_tensor.clone(), 0.0
+    for place in range(input_tensor.shape[-1]):
+        average = average * alpha + (1 - alpha) * input_tensor[..., place]
+        output[..., place] = average
+    return output
+
+
+def integral_image(input_tensor: Any) -> Any:
+    """Sum over all rows above and all columns before: [1, row, column, channel]."""
+    return input_tensor.cumsum(1).cumsum(2)
+
+
+def dropout(
+    input_tensor: Any,
+    *,
+    probability: float,
+    scale: float,
+    seed: int,
+    use_per_device_seed: bool = True,  # noqa: ARG001 - torch draws other numbers in any case
+) -> Any:
+    """Scale numbers, and replace some by zero: the same ones for the same seed."""
+    torch = import_module("torch")
+    generator = torch.Generator().manual_seed(seed)
+    kept = torch.rand(input_tensor.shape, generator=generator) >= probability
+    return input_tensor * scale * kept
+
+
+def sample(  # noqa: PLR0913, PLR0917 - the arguments of the op
+    input_values_tensor: Any,
+    input_indices_tensor: Any,
+    k: Any,
+    p: Any,
+    temp: Any,
+    seed: int | None = None,
+) -> Any:
+    """Draw one of each user's k most probable entries whose sum just reaches p: its index.
+
+    The op treats no seed as 0 does: it draws other numbers in each call.
+    """
+    torch = import_module("torch")
+    generator = torch.Generator().manual_seed(seed) if seed else None
+    users = input_values_tensor.shape[-2]
+    count, share, factor = (each.float().reshape(-1, 1)[:users] for each in (k, p, temp))
+    indices = input_indices_tensor.reshape(users, -1)
+    scores = input_values_tensor.float().reshape(users, -1) * factor
+    ordered, places = scores.sort(dim=-1, descending=True, stable=True)
+    ranks = torch.arange(ordered.shape[-1])
+    probable = ordered.masked_fill(ranks >= count, -math.inf).softmax(-1)
+    before = probable.cumsum(-1) - probable
+    probable = probable.masked_fill((before >= share) & (ranks > 0), 0)
+    drawn = torch.multinomial(probable, 1, generator=generator)
+    return indices.gather(-1, places.gather(-1, drawn)).reshape(1, 1, 1, users)
+
+
 def transposed_convolution(  # noqa: PLR0913 - the arguments of the op
     *,
     input_tensor: Any,
@@ -689,6 +745,8 @@ OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
     "ttnn.reshape": reshape,
     "ttnn.layer_norm_pre_all_gather": squares_and_sums,
     "ttnn.rms_norm_pre_all_gather": squares,
+    "ttnn.ema": moving_average,
+    "ttnn.sampling": sample,
     "ttnn.scatter": scatter,
     "ttnn.topk": largest_first,
     "ttnn.avg_pool2d": average_pool,
@@ -703,9 +761,11 @@ OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
     "ttnn.experimental.convert_to_chw": channels_first,
     "ttnn.experimental.convert_to_hwc": channels_last,
     "ttnn.experimental.create_qkv_heads": split_grouped_heads,
+    "ttnn.experimental.dropout": dropout,
     "ttnn.experimental.fast_reduce_nc": sum_over,
     "ttnn.experimental.group_attn_matmul": multiply_heads,
     "ttnn.experimental.hc_sum_reduce": sum_groups,
+    "ttnn.experimental.intimg": integral_image,
     "ttnn.experimental.nlp_concat_heads": concat_heads,
     "ttnn.experimental.nlp_concat_heads_decode": concat_heads_decode,
     "ttnn.experimental.nlp_create_qkv_heads": split_heads,
@@ -835,6 +895,12 @@ def with_fitting_value(input_tensor: Any, padding: Any, value: float = 0) -> Ada
     return AdaptedCall((input_tensor, padding, value), {})
 
 
+def with_one_dimension(input_tensor: Any, *arguments: Any, **others: Any) -> AdaptedCall:
+    """Pass a single number as a tensor of one: its spread is unknown, not the number."""
+    numbers = input_tensor if input_tensor.ndim else input_tensor.reshape(1)
+    return AdaptedCall((numbers, *arguments), others)
+
+
 def as_linear(
     input_tensor: Any,
     weight_tensor: Any,
@@ -924,6 +990,8 @@ def as_conv2d(
 ADAPTERS: Final[Mapping[str, Adapter]] = {
     "ttnn.gelu": Adapter("ttnn.gelu", with_numbers),
     "ttnn.linear": Adapter("ttnn.linear", with_flat_bias),
+    "ttnn.std": Adapter("ttnn.std", with_one_dimension),
+    "ttnn.var": Adapter("ttnn.var", with_one_dimension),
     "ttnn.pad": Adapter("ttnn.pad", with_fitting_value),
     "ttnn.embedding": Adapter("ttnn.embedding", with_table_of_rows),
     "ttnn.layer_norm": Adapter("ttnn.layer_norm", with_flat_weights),
@@ -947,6 +1015,10 @@ FAULTY: Final[Mapping[str, str]] = {
     ),
     "ttnn.experimental.rotary_embedding": "partial: rotates a single token only",
     "ttnn.scatter": "wrong: ignores reduce",
+    "ttnn.ema": "wrong: begins with the first number, not with zero",
+    "ttnn.sampling": "wrong: has zeros only",
+    "ttnn.std": "wrong: gives a tensor without dimensions back as it is",
+    "ttnn.var": "wrong: gives a tensor without dimensions back as it is",
     "ttnn.conv2d": "wrong: ignores padding_mode",
     **{
         f"ttnn.{kind}_norm_{part}_all_gather": "wrong: has sums for sharded inputs, not means"
