@@ -9,6 +9,7 @@ from optrove.frameworks.ttnn.shadow.golden_overrides import (
     average_pool,
     fill_pages,
     in_pages,
+    latent_attention,
     max_pool,
     scatter,
     squares_and_sums,
@@ -166,12 +167,20 @@ with optrove.mock_board("n150", shadow=True):
         input_height=8, input_width=8, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1), **sizes,
     )
     assert near(output, expected.permute(0, 2, 3, 1))
+
+    pooled = ttnn.adaptive_avg_pool2d(
+        put(numbers, device=device), 1, 8, 8, 32, [4, 4],
+        dram_slice_config=ttnn.Op2DSliceConfig(num_slices=2, slice_type=ttnn.Op2DDRAMSliceHeight),
+    )
+    assert tuple(pooled.shape) == (1, 4, 4, 32)  # not the rows of the image, as without slices
+    expected = torch.nn.functional.avg_pool2d(numbers.float().permute(0, 3, 1, 2), 2)
+    assert near(pooled, expected.permute(0, 2, 3, 1))
     ttnn.close_device(device)
 print("done")
 """
 
 
-def test_convolutions_over_a_length_and_in_the_other_direction(run_python):
+def test_convolutions_over_a_length_and_in_the_other_direction_and_pools_in_slices(run_python):
     assert run_python(CONVOLUTIONS) == "done\n"
 
 
@@ -476,3 +485,79 @@ def test_attention_rounds_its_scores_after_the_mask(ttnn, report, put):
         put(scores), head_size=None, attention_mask=put(mask), causal_mask=True
     )
     assert (read(ttnn, weights) == 1 / 32).all()
+
+
+def test_a_cache_is_read_with_other_pages_and_with_empty_entries(ttnn, report, put):
+    places, size = 32, 128
+    alone = torch.randn(2, 1, places, size).bfloat16()
+    shared = in_pages(alone, 1, 2 * places, size // 2)  # as another layer has allocated it
+    table = put(
+        torch.tensor([[0, -1], [1, -1]], dtype=torch.int32),
+        dtype=ttnn.int32,
+        layout=ttnn.ROW_MAJOR_LAYOUT,
+    )
+    answer = ttnn.transformer.paged_scaled_dot_product_attention_decode(
+        put(torch.zeros(1, 2, 32, size)),
+        *(put(shared), put(shared)),
+        page_table_tensor=table,
+        cur_pos_tensor=put(
+            torch.tensor([7, 31], dtype=torch.int32),
+            dtype=ttnn.int32,
+            layout=ttnn.ROW_MAJOR_LAYOUT,
+        ),
+        paged_cache_geometry=ttnn.PagedCacheGeometryOverride(block_size=places, num_kv_heads=1),
+    )
+    averages = torch.stack([alone[0, 0, :8].float().mean(0), alone[1, 0].float().mean(0)])
+    assert near(read(ttnn, answer)[0, :, 0], averages)
+
+
+def test_values_that_are_a_part_of_the_keys():
+    query, key = torch.randn(1, 4, 32, 64), torch.randn(1, 2, 32, 64)
+    repeated = key.repeat_interleave(2, dim=1)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        query, repeated, repeated[..., :32], is_causal=True
+    )
+    assert near(latent_attention(query, key, 32), expected)
+    assert near(latent_attention(query, key, input_tensor_v=key[..., :32]), expected)
+
+
+def test_a_program_of_the_user_may_write_to_all_of_its_tensors(ttnn, report, put):
+    tensors = [put(torch.ones(32, 32)) for _ in range(3)]
+    first = ttnn.CoreCoord(0, 0)
+    kernel = ttnn.KernelDescriptor(
+        kernel_source="void kernel_main() {}",
+        source_type=ttnn.KernelDescriptor.SourceType.SOURCE_CODE,
+        core_ranges=ttnn.CoreRangeSet([ttnn.CoreRange(first, first)]),
+        compile_time_args=[],
+        config=ttnn.ReaderConfigDescriptor(),
+    )
+    ttnn.generic_op(tensors, ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[]))
+    for tensor in tensors:
+        with pytest.raises(NoNumbers, match="generic_op"):
+            ttnn.to_torch(tensor)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "function"),
+    [
+        ("LEAKY_RELU", (0.5,), lambda numbers: torch.nn.functional.leaky_relu(numbers, 0.5)),
+        ("HARDTANH", (-2.0, 2.0), lambda numbers: numbers.clamp(-2, 2)),
+        ("RELU", (), torch.relu),
+    ],
+)
+def test_activations_with_parameters(ttnn, report, put, kind, parameters, function):
+    a, b = torch.randn(32, 64).bfloat16(), torch.randn(64, 32).bfloat16()
+    kind = getattr(ttnn.UnaryOpType, kind)
+    activation = ttnn.UnaryWithParam(kind, *parameters)
+    product = ttnn.linear(put(a), put(b), activation=activation)
+    assert near(read(ttnn, product), function(a.float() @ b.float()))
+
+
+@pytest.mark.parametrize("bias", [(32,), (1, 32), (1, 1, 1, 32), (1, 32, 32)])
+@pytest.mark.parametrize("rows", [(), (1,), (32,)])
+def test_a_bias_of_any_shape(ttnn, report, put, rows, bias):
+    a, b, c = (torch.randn(shape).bfloat16() for shape in ((*rows, 64), (64, 32), bias))
+    if not rows and len(bias) > 1:
+        pytest.skip("ttnn adds only a row to a vector")
+    expected = a.float() @ b.float() + c.float()
+    assert near(read(ttnn, ttnn.linear(put(a), put(b), bias=put(c))), expected)

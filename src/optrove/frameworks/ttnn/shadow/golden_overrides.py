@@ -360,7 +360,7 @@ def scan(a: Any, bx: Any, h_prev: Any) -> Any:
 
 
 def moving_average(input_tensor: Any, alpha: float, **others: Any) -> Any:  # noqa: ARG001 - they choose where it computes
-    """Return alpha times the average before, which begins with zero, plus the rest of each number."""
+    """Return alpha times the average before, first zero, plus the rest of each number."""
     output, average = input_tensor.clone(), 0.0
     for place in range(input_tensor.shape[-1]):
         average = average * alpha + (1 - alpha) * input_tensor[..., place]
@@ -388,7 +388,7 @@ def dropout(
     return input_tensor * scale * kept
 
 
-def sample(  # noqa: PLR0913, PLR0917 - the arguments of the op
+def sample(
     input_values_tensor: Any,
     input_indices_tensor: Any,
     k: Any,
@@ -434,8 +434,8 @@ def transposed_convolution(  # noqa: PLR0913 - the arguments of the op
     **others: Any,  # noqa: ARG001 - sizes that follow from the tensors, and where it computes
 ) -> tuple[Any]:
     """Convolve in the other direction: [1, 1, batch x place, channel]."""
-    if getattr(conv_config, "activation", None) is not None or len(tuple(padding)) > 2:  # noqa: PLR2004 - height and width
-        raise ValueError("an activation, and padding by side, are not supported")
+    if len(tuple(padding)) > 2:  # noqa: PLR2004 - height and width
+        raise ValueError("padding by side is not supported")
     rows = input_tensor.reshape(batch_size, input_height, input_width, -1)[..., :in_channels]
     filters = weight_tensor if mirror_kernel else weight_tensor.flip(-2, -1)
     bias = None if bias_tensor is None else bias_tensor.reshape(-1)
@@ -450,7 +450,48 @@ def transposed_convolution(  # noqa: PLR0913 - the arguments of the op
         groups,
         tuple(dilation),
     )
+    answer = activated(answer, getattr(conv_config, "activation", None))
     return (answer.permute(0, 2, 3, 1).reshape(1, 1, -1, answer.shape[1]),)
+
+
+def activated(numbers: Any, activation: Any) -> Any:
+    """Return numbers after an activation: a name, a kind of unary op, or one with parameters.
+
+    ttnn's golden functions know some kinds only, and ignore parameters.
+    """
+    if activation is None or activation == "":
+        return numbers
+    parameters = tuple(getattr(activation, "params", ()))
+    kind = getattr(activation, "op_type", activation)
+    name = str(getattr(kind, "name", kind)).lower()
+    if name in PARAMETERS_OF_ACTIVATIONS and parameters:
+        return PARAMETERS_OF_ACTIVATIONS[name](numbers, *parameters)
+    known = import_module("ttnn.operations.activations").get_golden_function_for_activation
+    return known(kind)(numbers)
+
+
+def _torch_function(name: str, *names: str) -> Callable[..., Any]:
+    """Return a function of torch whose parameters have these names."""
+
+    def compute(numbers: Any, *parameters: float) -> Any:
+        function = getattr(import_module("torch").nn.functional, name)
+        return function(numbers, **dict(zip(names, parameters, strict=True)))
+
+    return compute
+
+
+# Kinds of activations whose parameters change the result by more than its precision.
+PARAMETERS_OF_ACTIVATIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "leaky_relu": _torch_function("leaky_relu", "negative_slope"),
+    "elu": _torch_function("elu", "alpha"),
+    "celu": _torch_function("celu", "alpha"),
+    "hardtanh": _torch_function("hardtanh", "min_val", "max_val"),
+    "clamp_tss": _torch_function("hardtanh", "min_val", "max_val"),
+    "softplus": _torch_function("softplus", "beta", "threshold"),
+    "relu_max": lambda numbers, most: numbers.clamp(0, most),
+    "relu_min": lambda numbers, least: numbers.clamp(max(least, 0)),
+    "power": lambda numbers, exponent: numbers**exponent,
+}
 
 
 def squares(
@@ -553,10 +594,9 @@ def _images(rows: Any, batch: int, height: int, width: int, channels: int) -> An
     return rows.reshape(batch, height, width, -1)[..., :channels].permute(0, 3, 1, 2)
 
 
-def _rows(images: Any, *, is_sliced: bool) -> Any:
-    """Return rows of channels: flat, or as [batch, row, column, channel]."""
-    rows = images.permute(0, 2, 3, 1)
-    return rows if is_sliced else rows.reshape(1, 1, -1, images.shape[1])
+def _rows(images: Any) -> Any:
+    """Return rows of channels: [1, 1, batch x row x column, channel]."""
+    return images.permute(0, 2, 3, 1).reshape(1, 1, -1, images.shape[1])
 
 
 def _started_inside(images: Any, sizes: tuple[int, int], stride: Any, sides: _Sides) -> Any:
@@ -580,7 +620,6 @@ def average_pool(  # noqa: PLR0913, PLR0917 - the arguments of the op
     ceil_mode: bool = False,  # noqa: FBT001, FBT002 - the signature of the op
     count_include_pad: bool = True,  # noqa: FBT001, FBT002 - likewise
     divisor_override: int | None = None,
-    dram_slice_config: Any = None,
     **others: Any,  # noqa: ARG001 - they choose where it computes
 ) -> Any:
     """Average the numbers of each window; padding counts only if that is asked for."""
@@ -598,7 +637,7 @@ def average_pool(  # noqa: PLR0913, PLR0917 - the arguments of the op
         ones = sides.around(torch.ones_like(images[:1, :1]), float(count_include_pad))
         divisors = sums(ones)
     averages = sums(sides.around(images, 0.0)) / divisors
-    return _rows(averages, is_sliced=dram_slice_config is not None)
+    return _rows(averages)
 
 
 def max_pool(  # noqa: PLR0913, PLR0917 - the arguments of the op
@@ -613,7 +652,6 @@ def max_pool(  # noqa: PLR0913, PLR0917 - the arguments of the op
     dilation: Any = (1, 1),
     ceil_mode: bool = False,  # noqa: FBT001, FBT002 - the signature of the op
     return_indices: bool = False,  # noqa: FBT001, FBT002 - likewise
-    dram_slice_config: Any = None,
     **others: Any,  # noqa: ARG001 - they choose where it computes
 ) -> Any:
     """Return the largest number of each window, and its place in the image."""
@@ -629,12 +667,11 @@ def max_pool(  # noqa: PLR0913, PLR0917 - the arguments of the op
         return_indices=True,
     )
     values, places = (_started_inside(x, (input_h, input_w), stride, sides) for x in found)
-    is_sliced = dram_slice_config is not None
     if not return_indices:
-        return _rows(values, is_sliced=is_sliced)
+        return _rows(values)
     columns = wide.shape[-1]
     places = (places // columns - sides.top) * input_w + places % columns - sides.left
-    return _rows(values, is_sliced=is_sliced), _rows(places, is_sliced=is_sliced)
+    return _rows(values), _rows(places)
 
 
 def _adaptive(pool: str) -> GoldenOverride:
@@ -650,9 +687,43 @@ def _adaptive(pool: str) -> GoldenOverride:
         functions = import_module("torch").nn.functional
         images = _images(input_tensor, batch_size, input_h, input_w, channels)
         answer = getattr(functions, pool)(images, tuple(output_size))
-        return _rows(answer, is_sliced=False)
+        return _rows(answer)
 
     return compute
+
+
+def latent_attention(  # noqa: PLR0913 - the arguments of the op
+    input_tensor_q: Any,
+    input_tensor_k: Any,
+    head_dim_v: Any = None,
+    *,
+    input_tensor_v: Any = None,
+    attn_mask: Any = None,
+    is_causal: bool = True,
+    scale: float | None = None,
+) -> Any:
+    """Attend to values that are a part of the keys, or given as the third or a named argument.
+
+    As wide as the keys, they allow torch to do without a table of all scores.
+    """
+    torch = import_module("torch")
+    value = head_dim_v if input_tensor_v is None else input_tensor_v
+    if not isinstance(value, torch.Tensor):
+        value = input_tensor_k[..., :value]
+    filled = torch.nn.functional.pad(value, (0, input_tensor_k.shape[-1] - value.shape[-1]))
+    heads = input_tensor_q.shape[1]
+    key, filled = (
+        each.repeat_interleave(heads // each.shape[1], dim=1) for each in (input_tensor_k, filled)
+    )
+    answer = torch.nn.functional.scaled_dot_product_attention(
+        input_tensor_q,
+        key,
+        filled,
+        attn_mask=attn_mask,
+        is_causal=is_causal and attn_mask is None,
+        scale=scale,
+    )
+    return answer[..., : value.shape[-1]]
 
 
 def fill_pages(  # noqa: PLR0913 - the arguments of the op
@@ -753,6 +824,7 @@ OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
     "ttnn.max_pool2d": max_pool,
     "ttnn.adaptive_avg_pool2d": _adaptive("adaptive_avg_pool2d"),
     "ttnn.adaptive_max_pool2d": _adaptive("adaptive_max_pool2d"),
+    "ttnn.transformer.flash_mla_prefill": latent_attention,
     "ttnn.transformer.split_query_key_value_and_split_heads": split_query_key_value,
     "ttnn.conv_transpose2d": transposed_convolution,
     "ttnn.experimental.rotary_embedding": rotate_halves,
@@ -801,6 +873,15 @@ BY_SHARDING: Final = frozenset(
         "ttnn.layer_norm_post_all_gather",
         "ttnn.rms_norm_pre_all_gather",
         "ttnn.rms_norm_post_all_gather",
+    }
+)
+
+# Ops whose outputs are images, or their rows without the dimensions of a batch of images: which of
+# both depends on how ttnn divides the work.
+IMAGES_OR_ROWS: Final = frozenset(
+    {
+        *("ttnn.avg_pool2d", "ttnn.max_pool2d", "ttnn.conv2d", "ttnn.conv_transpose2d"),
+        *("ttnn.adaptive_avg_pool2d", "ttnn.adaptive_max_pool2d"),
     }
 )
 
@@ -859,13 +940,22 @@ def with_numbers(input_tensor: Any, **others: Any) -> AdaptedCall:
     return AdaptedCall((input_tensor,), kept)
 
 
-def with_flat_bias(
-    input_tensor_a: Any, input_tensor_b: Any, *transposed: Any, bias: Any = None, **others: Any
+def product_only(
+    input_tensor_a: Any, input_tensor_b: Any, *transposed: Any, **others: Any
 ) -> AdaptedCall:
-    """Pass a bias of any rank as one row."""
-    if bias is not None and bias.numel() == bias.shape[-1]:
-        bias = bias.reshape(1, -1)
-    return AdaptedCall((input_tensor_a, input_tensor_b, *transposed), {"bias": bias, **others})
+    """Pass what a product needs; the rest follows."""
+    kept = {name: others[name] for name in ("transpose_a", "transpose_b") if name in others}
+    return AdaptedCall((input_tensor_a, input_tensor_b, *transposed), kept)
+
+
+def with_bias_and_activation(answer: Any, keywords: Mapping[str, Any]) -> Any:
+    """Add a bias of any shape, then apply the activation of the program, or that of the call."""
+    bias = keywords.get("bias")
+    if bias is not None:
+        is_row = bias.numel() == bias.shape[-1:].numel()
+        answer = answer + (bias.reshape(-1) if is_row else bias)
+    fused = getattr(keywords.get("program_config"), "fused_activation", None)
+    return activated(answer, fused or keywords.get("activation"))
 
 
 def with_table_of_rows(input_tensor: Any, weight: Any, **others: Any) -> AdaptedCall:
@@ -901,24 +991,64 @@ def with_one_dimension(input_tensor: Any, *arguments: Any, **others: Any) -> Ada
     return AdaptedCall((numbers, *arguments), others)
 
 
+def with_pages_as_seen(
+    input_tensor_q: Any,
+    input_tensor_k: Any,
+    *arguments: Any,
+    paged_cache_geometry: Any = None,
+    page_table_tensor: Any = None,
+    **others: Any,
+) -> AdaptedCall:
+    """Pass caches in the view of the call, and a table whose empty entries can be read.
+
+    What they lead to is behind the last position of its user.
+    """
+    torch = import_module("torch")
+    values = [each for each in arguments[:1] if isinstance(each, torch.Tensor) and each.ndim == 4]  # noqa: PLR2004 - page, head, place, size
+    rest, keywords = list(arguments[len(values) :]), dict(others)
+    if page_table_tensor is not None:
+        keywords["page_table_tensor"] = _without_empty(page_table_tensor)
+    elif rest and isinstance(rest[-1], torch.Tensor):
+        rest[-1] = _without_empty(rest[-1])
+    heads, block = (
+        int(getattr(paged_cache_geometry, name, 0)) for name in ("num_kv_heads", "block_size")
+    )
+    named = keywords.get("input_tensor_v")
+    caches = [input_tensor_k, *values]
+    if heads and block:
+        caches = [in_pages(cache, heads, block, input_tensor_q.shape[-1]) for cache in caches]
+        if named is not None:
+            keywords["input_tensor_v"] = in_pages(named, heads, block, input_tensor_q.shape[-1])
+    return AdaptedCall((input_tensor_q, *caches, *rest), keywords)
+
+
+def _without_empty(page_table: Any) -> Any:
+    pages = page_table.to(import_module("torch").int64)
+    for entry in NOWHERE:
+        pages = pages.masked_fill(pages == entry, 0)
+    return pages
+
+
 def as_linear(
     input_tensor: Any,
     weight_tensor: Any,
     *,
-    bias_tensor: Any = None,
-    fused_activation: Any = None,
     fuse_swiglu: bool = False,
-    dtype: Any = None,  # noqa: ARG001 - the packing rounds
-    **others: Any,  # noqa: ARG001 - they choose where and how it computes
+    **others: Any,  # noqa: ARG001 - what follows the product, and how it computes
 ) -> AdaptedCall:
     """Pass the arguments of a minimal matmul as those of a linear layer."""
     if isinstance(input_tensor, (list, tuple)) or fuse_swiglu:
         raise ValueError("several inputs and a fused swiglu are not supported")
-    keywords = {"bias": bias_tensor, "activation": getattr(fused_activation, "op_type", None)}
-    return with_flat_bias(input_tensor, weight_tensor, **keywords)
+    return product_only(input_tensor, weight_tensor)
+
+
+def _finish_linear(answer: Any, keywords: Mapping[str, Any]) -> Any:
+    names = {"bias": "bias_tensor", "activation": "fused_activation"}
+    return with_bias_and_activation(answer, {own: keywords.get(names[own]) for own in names})
 
 
 def _in_chunks(answer: Any, keywords: Mapping[str, Any]) -> Any:
+    answer = _finish_linear(answer, keywords)
     return list(answer.chunk(keywords.get("chunks", 1), dim=keywords.get("dim", -1)))
 
 
@@ -943,6 +1073,7 @@ def with_edges(*arguments: Any, **keywords: Any) -> AdaptedCall:
     """Pass an image with its padding, if that is not of zeros."""
     chosen = getattr(keywords.get("conv_config"), "padding_mode", None)
     mode = str(getattr(chosen, "name", "zeros")).lower()
+    keywords = {name: value for name, value in keywords.items() if name != "conv_config"}
     if mode == "zeros":
         return AdaptedCall(arguments, keywords)
     height, width = keywords["input_height"], keywords["input_width"]
@@ -959,6 +1090,14 @@ def with_edges(*arguments: Any, **keywords: Any) -> AdaptedCall:
         "padding": (0, 0),
     }
     return AdaptedCall(arguments, keywords | changed)
+
+
+def with_activation(answer: Any, keywords: Mapping[str, Any]) -> Any:
+    """Apply the activation of a convolution to its output, which may be in a list."""
+    activation = getattr(keywords.get("conv_config"), "activation", None)
+    if isinstance(answer, list):
+        return [activated(each, activation) for each in answer]
+    return activated(answer, activation)
 
 
 def as_conv2d(
@@ -989,7 +1128,8 @@ def as_conv2d(
 
 ADAPTERS: Final[Mapping[str, Adapter]] = {
     "ttnn.gelu": Adapter("ttnn.gelu", with_numbers),
-    "ttnn.linear": Adapter("ttnn.linear", with_flat_bias),
+    "ttnn.linear": Adapter("ttnn.matmul", product_only, with_bias_and_activation),
+    "ttnn.matmul": Adapter("ttnn.matmul", product_only, with_bias_and_activation),
     "ttnn.std": Adapter("ttnn.std", with_one_dimension),
     "ttnn.var": Adapter("ttnn.var", with_one_dimension),
     "ttnn.pad": Adapter("ttnn.pad", with_fitting_value),
@@ -997,10 +1137,17 @@ ADAPTERS: Final[Mapping[str, Adapter]] = {
     "ttnn.layer_norm": Adapter("ttnn.layer_norm", with_flat_weights),
     "ttnn.layer_norm_post_all_gather": Adapter("ttnn.layer_norm_post_all_gather", with_sums_behind),
     "ttnn.rms_norm_post_all_gather": Adapter("ttnn.rms_norm_post_all_gather", with_sums),
-    "ttnn.conv2d": Adapter("ttnn.conv2d", with_edges),
-    "ttnn.conv1d": Adapter("ttnn.conv2d", as_conv2d),
-    "ttnn.experimental.minimal_matmul": Adapter("ttnn.linear", as_linear),
-    "ttnn.experimental.minimal_matmul_split": Adapter("ttnn.linear", as_linear, _in_chunks),
+    "ttnn.conv2d": Adapter("ttnn.conv2d", with_edges, with_activation),
+    "ttnn.conv1d": Adapter("ttnn.conv2d", as_conv2d, with_activation),
+    **{
+        f"ttnn.transformer.{name}": Adapter(f"ttnn.transformer.{name}", with_pages_as_seen)
+        for name in (
+            "paged_scaled_dot_product_attention_decode",
+            "paged_flash_multi_latent_attention_decode",
+        )
+    },
+    "ttnn.experimental.minimal_matmul": Adapter("ttnn.matmul", as_linear, _finish_linear),
+    "ttnn.experimental.minimal_matmul_split": Adapter("ttnn.matmul", as_linear, _in_chunks),
 }
 
 
@@ -1019,7 +1166,7 @@ FAULTY: Final[Mapping[str, str]] = {
     "ttnn.sampling": "wrong: has zeros only",
     "ttnn.std": "wrong: gives a tensor without dimensions back as it is",
     "ttnn.var": "wrong: gives a tensor without dimensions back as it is",
-    "ttnn.conv2d": "wrong: ignores padding_mode",
+    "ttnn.conv2d": "wrong: ignores padding_mode and parameters of activations",
     **{
         f"ttnn.{kind}_norm_{part}_all_gather": "wrong: has sums for sharded inputs, not means"
         for kind in ("layer", "rms")
@@ -1033,7 +1180,19 @@ FAULTY: Final[Mapping[str, str]] = {
     "ttnn.max_pool2d": "partial: needs a file of tt-metal's tests",
     "ttnn.adaptive_avg_pool2d": "partial: needs a file of tt-metal's tests",
     "ttnn.adaptive_max_pool2d": "partial: needs a file of tt-metal's tests",
-    "ttnn.linear": "partial: a bias of more dimensions than the output raises",
+    "ttnn.linear": (
+        "wrong: ignores parameters of activations; partial: knows some activations only, "
+        "and a bias of more dimensions than the output raises"
+    ),
+    "ttnn.matmul": "wrong: ignores parameters of activations; partial: knows some activations only",
+    "ttnn.transformer.flash_mla_prefill": "partial: needs memory for all scores of all heads",
+    **{
+        f"ttnn.transformer.paged_{name}_decode": (
+            "wrong: does not know that a cache seen with other pages is regrouped by tiles; "
+            "partial: refuses page tables with empty entries"
+        )
+        for name in ("scaled_dot_product_attention", "flash_multi_latent_attention")
+    },
     "ttnn.embedding": "partial: takes a table of two dimensions only",
     "ttnn.pad": "partial: raises for values that the dtype cannot hold",
     "ttnn.layer_norm": "partial: takes no weights in rows of 32",
