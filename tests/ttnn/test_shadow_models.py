@@ -561,3 +561,14 @@ def test_a_bias_of_any_shape(ttnn, report, put, rows, bias):
         pytest.skip("ttnn adds only a row to a vector")
     expected = a.float() @ b.float() + c.float()
     assert near(read(ttnn, ttnn.linear(put(a), put(b), bias=put(c))), expected)
+
+
+def test_tensors_without_elements_do_not_replace_each_other(ttnn, report, put):
+    first, second = put(torch.zeros(0)), put(torch.zeros(0))
+    assert tuple(ttnn.to_torch(ttnn.add(first, second)).shape) == (0,)
+
+
+def test_tanhshrink_near_zero(ttnn, report, put):
+    number = 2.0**-13
+    output = read(ttnn, ttnn.tanhshrink(put(torch.full((32, 32), number), dtype=ttnn.float32)))
+    assert torch.allclose(output, torch.tensor(number**3 / 3), rtol=1e-3, atol=0)

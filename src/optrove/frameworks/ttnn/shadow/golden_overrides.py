@@ -368,6 +368,12 @@ def moving_average(input_tensor: Any, alpha: float, **others: Any) -> Any:  # no
     return output
 
 
+def tanhshrink(input_tensor: Any) -> Any:
+    """Subtract the hyperbolic tangent, in float64: near zero both have the same first digits."""
+    numbers = input_tensor.double()
+    return (numbers - numbers.tanh()).float()
+
+
 def integral_image(input_tensor: Any) -> Any:
     """Sum over all rows above and all columns before: [1, row, column, channel]."""
     return input_tensor.cumsum(1).cumsum(2)
@@ -819,6 +825,7 @@ OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
     "ttnn.ema": moving_average,
     "ttnn.sampling": sample,
     "ttnn.scatter": scatter,
+    "ttnn.tanhshrink": tanhshrink,
     "ttnn.topk": largest_first,
     "ttnn.avg_pool2d": average_pool,
     "ttnn.max_pool2d": max_pool,
@@ -944,7 +951,7 @@ def product_only(
     input_tensor_a: Any, input_tensor_b: Any, *transposed: Any, **others: Any
 ) -> AdaptedCall:
     """Pass what a product needs; the rest follows."""
-    kept = {name: others[name] for name in ("transpose_a", "transpose_b") if name in others}
+    kept = {name: value for name, value in others.items() if name.startswith("transpose_")}
     return AdaptedCall((input_tensor_a, input_tensor_b, *transposed), kept)
 
 
@@ -1162,6 +1169,7 @@ FAULTY: Final[Mapping[str, str]] = {
     ),
     "ttnn.experimental.rotary_embedding": "partial: rotates a single token only",
     "ttnn.scatter": "wrong: ignores reduce",
+    "ttnn.tanhshrink": "wrong: loses all digits near zero",
     "ttnn.ema": "wrong: begins with the first number, not with zero",
     "ttnn.sampling": "wrong: has zeros only",
     "ttnn.std": "wrong: gives a tensor without dimensions back as it is",

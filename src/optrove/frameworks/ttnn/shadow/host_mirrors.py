@@ -221,7 +221,7 @@ class HostMirrors:
     def _note_buffer(self, tensor: Any) -> None:
         """Note the buffer of a tensor; an earlier buffer at its address is gone."""
         buffer = tensor.buffer_unique_id()
-        if buffer is None:  # a view of a buffer that was deallocated
+        if buffer is None or 0 in tensor.shape:  # a view of a deallocated buffer, or no memory
             return
         address = _Address(
             tensor.device().id(), str(tensor.memory_config().buffer_type), tensor.buffer_address()
