@@ -12,6 +12,7 @@ from optrove.frameworks.ttnn.shadow.golden_overrides import (
     latent_attention,
     max_pool,
     scatter,
+    split_heads_of_shards,
     squares_and_sums,
     update_pages,
     with_sums_behind,
@@ -95,6 +96,30 @@ def test_sharded_columns_of_heads_are_grouped_by_head(ttnn, report, put):
         assert torch.equal(read(ttnn, output), part.float())
 
 
+def test_columns_of_heads_are_grouped_by_shard(ttnn, report, put, device):
+    batch, places, heads, size = 2, 64, 4, 32
+    parts = torch.randn(3, batch, places, heads, size).bfloat16()  # queries, keys, values
+    grouped = parts.unflatten(3, (2, -1)).permute(1, 2, 3, 0, 4, 5)
+    fused = put(grouped.reshape(batch, 1, places, -1), dtype=ttnn.bfloat8_b)
+    sharded = ttnn.create_sharded_memory_config(
+        fused.shape, ttnn.CoreGrid(x=2, y=batch), ttnn.ShardStrategy.BLOCK
+    )
+    found = ttnn.experimental.split_query_key_value_and_split_heads(
+        ttnn.to_memory_config(fused, sharded),
+        device.compute_with_storage_grid_size(),
+        num_heads=heads,
+        memory_config=ttnn.L1_HEIGHT_SHARDED_MEMORY_CONFIG,
+    )
+    query, key, value = parts.transpose(2, 3).float()
+    expected = (query, key.transpose(-2, -1), value)
+    assert all(near(read(ttnn, one), other) for one, other in zip(found, expected, strict=True))
+    side_by_side = parts.permute(1, 2, 0, 3, 4).reshape(batch, 1, places, -1)
+    for one, other in zip(
+        split_heads_of_shards(side_by_side, num_heads=heads), expected, strict=True
+    ):
+        assert torch.equal(one.float(), other)
+
+
 def test_shapes_that_differ_in_leading_ones(ttnn, report, put):
     rows, weights = torch.randn(32, 64).bfloat16(), torch.randn(64, 96).bfloat16()
     bias = torch.randn(96).bfloat16()
@@ -158,6 +183,18 @@ with optrove.mock_board("n150", shadow=True):
         )
         assert near(output, expected.transpose(1, 2))
 
+    numbers, filters = torch.randn(1, 8, 8, 3).bfloat16(), torch.randn(32, 3, 3, 3).bfloat16()
+    expected = torch.nn.functional.conv2d(
+        numbers.float().permute(0, 3, 1, 2), filters.float(), padding=1
+    )
+    filled = torch.nn.functional.pad(numbers, (0, 5))  # channels that the filters do not have
+    output = ttnn.conv2d(
+        input_tensor=put(filled.reshape(1, 1, 64, 8), device=device), weight_tensor=put(filters),
+        input_height=8, input_width=8, kernel_size=(3, 3), padding=(1, 1),
+        **sizes | {"in_channels": 8},
+    )
+    assert near(output, expected.permute(0, 2, 3, 1))
+
     numbers, filters = torch.randn(1, 8, 8, 32).bfloat16(), torch.randn(32, 32, 3, 3).bfloat16()
     expected = torch.nn.functional.conv_transpose2d(
         numbers.float().permute(0, 3, 1, 2), filters.float(), stride=2, padding=1
@@ -182,6 +219,34 @@ print("done")
 
 def test_convolutions_over_a_length_and_in_the_other_direction_and_pools_in_slices(run_python):
     assert run_python(CONVOLUTIONS) == "done\n"
+
+
+@pytest.mark.parametrize(("groups", "block"), [(1, 32), (2, 32), (1, 0)])
+def test_convolutions_of_volumes(ttnn, report, put, device, groups, block):
+    numbers, bias = torch.randn(1, 64, 4, 6, 6).bfloat16(), torch.randn(32).bfloat16()
+    filters = torch.randn(32, 64 // groups, 3, 3, 3).bfloat16() / 8
+    weight = ttnn.experimental.prepare_conv3d_weights(
+        weight_tensor=put(filters, layout=ttnn.ROW_MAJOR_LAYOUT, device=None),
+        groups=groups,
+        C_in_block=block,
+        device=device,
+    )
+    output = ttnn.experimental.conv3d(
+        input_tensor=put(numbers.permute(0, 2, 3, 4, 1), layout=ttnn.ROW_MAJOR_LAYOUT),
+        weight_tensor=weight,
+        bias_tensor=put(bias.reshape(1, -1)),
+        device=device,
+        config=ttnn.Conv3dConfig(C_in_block=block, compute_with_storage_grid_size=(8, 8)),
+        dtype=ttnn.bfloat16,
+        output_channels=32,
+        kernel_size=(3, 3, 3),
+        padding=(0, 1, 1),
+        groups=groups,
+    )
+    expected = torch.nn.functional.conv3d(
+        numbers.float(), filters.float(), bias.float(), padding=(0, 1, 1), groups=groups
+    )
+    assert near(read(ttnn, output), expected.permute(0, 2, 3, 4, 1))
 
 
 def test_ops_of_models_without_a_golden_function(ttnn, report, device, put):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from importlib import import_module
+from inspect import signature
 from itertools import islice
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ GoldenOverride = Callable[..., Any]
 
 TILE: Final = 32
 LARGEST_FLOAT: Final = 3.4028234663852886e38
+L1_ALIGNMENT: Final = 16
 CHANNELS: Final = 8
 """Channels that are moved last are filled up to a multiple of this."""
 
@@ -69,10 +71,11 @@ def golden_override(name: str) -> GoldenOverride | None:
         relevant = {
             key: value
             for key, value in keywords.items()
-            if value is not None and key not in PLACEMENT
+            if value is not None and (key not in PLACEMENT or key in named)
         }
         return override(*arguments, **relevant)
 
+    named = signature(override).parameters
     return compute
 
 
@@ -106,7 +109,11 @@ def ignored_argument(name: str, keywords: Mapping[str, Any]) -> str | None:
 
 def call_facts(name: str, tensor: Any) -> dict[str, Any]:
     """Return the facts of the first tensor of a call that an override needs."""
-    return {"is_sharded": True} if name in BY_SHARDING and tensor.is_sharded() else {}
+    if not tensor.is_sharded():
+        return {}
+    if name in BY_SHARD_WIDTH:
+        return {"shard_width": tensor.memory_config().shard_spec.shape[1]}
+    return {"is_sharded": True} if name in BY_SHARDING else {}
 
 
 def reshape(
@@ -174,6 +181,21 @@ def split_query_key_value(  # noqa: PLR0913 - the arguments of the op
         return split_grouped_heads(input_tensor, **heads)
     separate = None if kv_input_tensor is None else kv_input_tensor[:, None]
     return split_heads(input_tensor[:, None], separate, **heads)
+
+
+def split_heads_of_shards(
+    input_tensor: Any,
+    compute_with_storage_grid_size: Any = None,  # noqa: ARG001 - it chooses where it computes
+    *,
+    num_heads: int,
+    shard_width: int | None = None,
+) -> tuple[Any, Any, Any]:
+    """Split fused columns into heads; each shard has queries, keys and values of its own."""
+    width = shard_width or input_tensor.shape[-1]
+    size = input_tensor.shape[-1] // (3 * num_heads)
+    parts = input_tensor.squeeze(1).unflatten(-1, (-1, 3, width // (3 * size), size))
+    query, key, value = (each.flatten(2, 3).transpose(1, 2) for each in parts.unbind(3))
+    return query, key.transpose(-2, -1), value
 
 
 def split_heads_of_falcon(input: Any) -> tuple[Any, Any, Any]:  # noqa: A002 - ttnn's own name
@@ -458,6 +480,78 @@ def transposed_convolution(  # noqa: PLR0913 - the arguments of the op
     )
     answer = activated(answer, getattr(conv_config, "activation", None))
     return (answer.permute(0, 2, 3, 1).reshape(1, 1, -1, answer.shape[1]),)
+
+
+def volume_filters(
+    *,
+    weight_tensor: Any,
+    groups: int = 1,
+    C_in_block: int = 0,  # noqa: N803 - ttnn's own name
+    alignment: int = TILE,
+    device: Any = None,  # noqa: ARG001 - it chooses where it computes
+) -> Any:
+    """Arrange filters [out, in, depth, row, column] as rows: blocks of channels of each place."""
+    torch = import_module("torch")
+    filters = weight_tensor.new_zeros(
+        weight_tensor.shape[0], weight_tensor.shape[1] * groups, *weight_tensor.shape[2:]
+    )
+    for place, part in enumerate(weight_tensor.chunk(groups)):
+        start, count = place * weight_tensor.shape[1], weight_tensor.shape[1]
+        rows = slice(place * part.shape[0], (place + 1) * part.shape[0])
+        filters[rows, start : start + count] = part
+    filters = filters.permute(2, 3, 4, 1, 0)
+    filters = torch.nn.functional.pad(filters, (0, 0, 0, -filters.shape[3] % alignment))
+    block = C_in_block or _channel_block(filters.shape[:3], filters.shape[3])
+    return filters.unflatten(3, (-1, block)).permute(3, 0, 1, 2, 4, 5).flatten(0, 4)
+
+
+def _channel_block(kernel: Iterable[int], channels: int) -> int:
+    """Return how many channels are together, if the call does not say so."""
+    factor = TILE // math.gcd(math.prod(kernel), TILE)
+    return min(math.lcm(L1_ALIGNMENT, factor), channels)
+
+
+def volume_convolution(  # noqa: PLR0913 - the arguments of the op
+    *,
+    input_tensor: Any,
+    weight_tensor: Any,
+    bias_tensor: Any = None,
+    config: Any = None,
+    output_channels: int,
+    kernel_size: Iterable[int],
+    stride: Iterable[int] = (1, 1, 1),
+    padding: Iterable[int] = (0, 0, 0),
+    dilation: Iterable[int] = (1, 1, 1),
+    padding_mode: str = "zeros",
+    groups: int = 1,
+    device: Any = None,  # noqa: ARG001 - it chooses where it computes
+) -> Any:
+    """Convolve volumes: [batch, depth, row, column, channel]."""
+    torch = import_module("torch")
+    if weight_tensor.ndim == 5:  # noqa: PLR2004 - as torch has them
+        weight_tensor = volume_filters(weight_tensor=weight_tensor, groups=groups)
+        config = None
+    kernel, channels = tuple(kernel_size), input_tensor.shape[-1]
+    rows = weight_tensor.reshape(-1, weight_tensor.shape[-1])
+    aligned = len(rows) // math.prod(kernel)
+    block = getattr(config, "C_in_block", 0) or _channel_block(kernel, aligned)
+    filters = rows.reshape(-1, *kernel, block, rows.shape[-1]).permute(5, 0, 4, 1, 2, 3)
+    filters = filters.flatten(1, 2)[:output_channels, :channels]
+    depth, height, width = padding
+    volumes = torch.nn.functional.pad(
+        input_tensor.permute(0, 4, 1, 2, 3),
+        (width, width, height, height, depth, depth),
+        mode="constant" if padding_mode == "zeros" else padding_mode,
+    )
+    bias = None if bias_tensor is None else bias_tensor.reshape(-1, bias_tensor.shape[-1])[0]
+    answer = torch.nn.functional.conv3d(
+        volumes,
+        filters,
+        None if bias is None else bias[:output_channels],
+        stride=tuple(stride),
+        dilation=tuple(dilation),
+    )
+    return answer.permute(0, 2, 3, 4, 1)
 
 
 def activated(numbers: Any, activation: Any) -> Any:
@@ -839,6 +933,8 @@ OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
     "ttnn.experimental.attn_matmul_from_cache": multiply_heads_of_cache,
     "ttnn.experimental.convert_to_chw": channels_first,
     "ttnn.experimental.convert_to_hwc": channels_last,
+    "ttnn.experimental.conv3d": volume_convolution,
+    "ttnn.experimental.prepare_conv3d_weights": volume_filters,
     "ttnn.experimental.create_qkv_heads": split_grouped_heads,
     "ttnn.experimental.dropout": dropout,
     "ttnn.experimental.fast_reduce_nc": sum_over,
@@ -861,6 +957,7 @@ OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
     "ttnn.experimental.rotary_embedding_hf": rotate_halves_of_users,
     "ttnn.experimental.rotary_embedding_llama": rotate,
     "ttnn.experimental.rotary_embedding_llama_fused_qk": rotate_queries_and_keys,
+    "ttnn.experimental.split_query_key_value_and_split_heads": split_heads_of_shards,
     "ttnn.experimental.typecast": unchanged,
     "ttnn.experimental.view": view,
 }
@@ -871,6 +968,9 @@ IDLE: Final[Mapping[str, tuple[tuple[int, str], ...]]] = {
     "ttnn.experimental.paged_update_cache": ((0, "cache_tensor"),),
     "ttnn.experimental.paged_fused_update_cache": ((0, "cache_tensor1"), (2, "cache_tensor2")),
 }
+
+# Functions that depend on how many columns a shard of their first tensor has.
+BY_SHARD_WIDTH: Final = frozenset({"ttnn.experimental.split_query_key_value_and_split_heads"})
 
 # Functions that depend on whether their first tensor is sharded.
 BY_SHARDING: Final = frozenset(
@@ -1002,7 +1102,6 @@ def with_pages_as_seen(
     input_tensor_q: Any,
     input_tensor_k: Any,
     *arguments: Any,
-    paged_cache_geometry: Any = None,
     page_table_tensor: Any = None,
     **others: Any,
 ) -> AdaptedCall:
@@ -1017,9 +1116,8 @@ def with_pages_as_seen(
         keywords["page_table_tensor"] = _without_empty(page_table_tensor)
     elif rest and isinstance(rest[-1], torch.Tensor):
         rest[-1] = _without_empty(rest[-1])
-    heads, block = (
-        int(getattr(paged_cache_geometry, name, 0)) for name in ("num_kv_heads", "block_size")
-    )
+    geometry = keywords.pop("paged_cache_geometry", None)
+    heads, block = (int(getattr(geometry, name, 0)) for name in ("num_kv_heads", "block_size"))
     named = keywords.get("input_tensor_v")
     caches = [input_tensor_k, *values]
     if heads and block:
@@ -1081,6 +1179,8 @@ def with_edges(*arguments: Any, **keywords: Any) -> AdaptedCall:
     chosen = getattr(keywords.get("conv_config"), "padding_mode", None)
     mode = str(getattr(chosen, "name", "zeros")).lower()
     keywords = {name: value for name, value in keywords.items() if name != "conv_config"}
+    if "weight_tensor" in keywords and "in_channels" in keywords:
+        keywords["weight_tensor"] = _with_all_channels(**keywords)
     if mode == "zeros":
         return AdaptedCall(arguments, keywords)
     height, width = keywords["input_height"], keywords["input_width"]
@@ -1097,6 +1197,19 @@ def with_edges(*arguments: Any, **keywords: Any) -> AdaptedCall:
         "padding": (0, 0),
     }
     return AdaptedCall(arguments, keywords | changed)
+
+
+def _with_all_channels(
+    *,
+    weight_tensor: Any,
+    in_channels: int,
+    groups: int = 1,
+    **others: Any,  # noqa: ARG001 - the rest of a convolution's arguments
+) -> Any:
+    """Return filters with zeros for channels that they do not have."""
+    lacking = in_channels // groups - weight_tensor.shape[1]
+    pad = import_module("torch").nn.functional.pad
+    return pad(weight_tensor, (0, 0, 0, 0, 0, max(lacking, 0)))
 
 
 def with_activation(answer: Any, keywords: Mapping[str, Any]) -> Any:
@@ -1166,6 +1279,9 @@ FAULTY: Final[Mapping[str, str]] = {
     "ttnn.reshape": "partial: takes no keywords and no padded shape",
     "ttnn.transformer.split_query_key_value_and_split_heads": (
         "wrong: does not know that the columns of a sharded input are grouped by head"
+    ),
+    "ttnn.experimental.split_query_key_value_and_split_heads": (
+        "partial: takes no four dimensions, which is all that the op takes"
     ),
     "ttnn.experimental.rotary_embedding": "partial: rotates a single token only",
     "ttnn.scatter": "wrong: ignores reduce",
