@@ -218,7 +218,8 @@ def run(suite: Suite, places: Places, tests: list[str], *, shadow: bool) -> list
     report = places.out / f"{suite.name}.{kind}.jsonl"
     report.unlink(missing_ok=True)
     directories = {"checkout": places.checkout, "plugins": places.plugins, "out": places.out}
-    paths = (Path(__file__).parent, places.plugins, places.checkout)
+    own = os.environ.get("PYTHONPATH")  # noqa: TID251 - passed on to the tests
+    paths = (Path(__file__).parent, places.plugins, places.checkout, *([own] if own else []))
     variables = {
         "TT_METAL_HOME": str(places.checkout),
         "PYTHONPATH": os.pathsep.join(map(str, paths)),

@@ -309,7 +309,7 @@ def test_the_tables_name_ops_that_exist(ttnn):
         named = {
             each.name for each in found if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
         }
-        assert named - {"is_sharded"} <= Signatures().parameters(known[name])
+        assert named - {"is_sharded", "shard_width"} <= Signatures().parameters(known[name])
 
 
 def test_replicated_and_sharded_tensors_compute_chip_by_chip(ttnn, report, row):

@@ -9,8 +9,10 @@ from optrove.frameworks.ttnn.shadow.golden_overrides import (
     average_pool,
     fill_pages,
     in_pages,
+    latent_attention,
     max_pool,
     scatter,
+    split_heads_of_shards,
     squares_and_sums,
     update_pages,
     with_sums_behind,
@@ -94,6 +96,30 @@ def test_sharded_columns_of_heads_are_grouped_by_head(ttnn, report, put):
         assert torch.equal(read(ttnn, output), part.float())
 
 
+def test_columns_of_heads_are_grouped_by_shard(ttnn, report, put, device):
+    batch, places, heads, size = 2, 64, 4, 32
+    parts = torch.randn(3, batch, places, heads, size).bfloat16()  # queries, keys, values
+    grouped = parts.unflatten(3, (2, -1)).permute(1, 2, 3, 0, 4, 5)
+    fused = put(grouped.reshape(batch, 1, places, -1), dtype=ttnn.bfloat8_b)
+    sharded = ttnn.create_sharded_memory_config(
+        fused.shape, ttnn.CoreGrid(x=2, y=batch), ttnn.ShardStrategy.BLOCK
+    )
+    found = ttnn.experimental.split_query_key_value_and_split_heads(
+        ttnn.to_memory_config(fused, sharded),
+        device.compute_with_storage_grid_size(),
+        num_heads=heads,
+        memory_config=ttnn.L1_HEIGHT_SHARDED_MEMORY_CONFIG,
+    )
+    query, key, value = parts.transpose(2, 3).float()
+    expected = (query, key.transpose(-2, -1), value)
+    assert all(near(read(ttnn, one), other) for one, other in zip(found, expected, strict=True))
+    side_by_side = parts.permute(1, 2, 0, 3, 4).reshape(batch, 1, places, -1)
+    for one, other in zip(
+        split_heads_of_shards(side_by_side, num_heads=heads), expected, strict=True
+    ):
+        assert torch.equal(one.float(), other)
+
+
 def test_shapes_that_differ_in_leading_ones(ttnn, report, put):
     rows, weights = torch.randn(32, 64).bfloat16(), torch.randn(64, 96).bfloat16()
     bias = torch.randn(96).bfloat16()
@@ -157,6 +183,18 @@ with optrove.mock_board("n150", shadow=True):
         )
         assert near(output, expected.transpose(1, 2))
 
+    numbers, filters = torch.randn(1, 8, 8, 3).bfloat16(), torch.randn(32, 3, 3, 3).bfloat16()
+    expected = torch.nn.functional.conv2d(
+        numbers.float().permute(0, 3, 1, 2), filters.float(), padding=1
+    )
+    filled = torch.nn.functional.pad(numbers, (0, 5))  # channels that the filters do not have
+    output = ttnn.conv2d(
+        input_tensor=put(filled.reshape(1, 1, 64, 8), device=device), weight_tensor=put(filters),
+        input_height=8, input_width=8, kernel_size=(3, 3), padding=(1, 1),
+        **sizes | {"in_channels": 8},
+    )
+    assert near(output, expected.permute(0, 2, 3, 1))
+
     numbers, filters = torch.randn(1, 8, 8, 32).bfloat16(), torch.randn(32, 32, 3, 3).bfloat16()
     expected = torch.nn.functional.conv_transpose2d(
         numbers.float().permute(0, 3, 1, 2), filters.float(), stride=2, padding=1
@@ -166,13 +204,49 @@ with optrove.mock_board("n150", shadow=True):
         input_height=8, input_width=8, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1), **sizes,
     )
     assert near(output, expected.permute(0, 2, 3, 1))
+
+    pooled = ttnn.adaptive_avg_pool2d(
+        put(numbers, device=device), 1, 8, 8, 32, [4, 4],
+        dram_slice_config=ttnn.Op2DSliceConfig(num_slices=2, slice_type=ttnn.Op2DDRAMSliceHeight),
+    )
+    assert tuple(pooled.shape) == (1, 4, 4, 32)  # not the rows of the image, as without slices
+    expected = torch.nn.functional.avg_pool2d(numbers.float().permute(0, 3, 1, 2), 2)
+    assert near(pooled, expected.permute(0, 2, 3, 1))
     ttnn.close_device(device)
 print("done")
 """
 
 
-def test_convolutions_over_a_length_and_in_the_other_direction(run_python):
+def test_convolutions_over_a_length_and_in_the_other_direction_and_pools_in_slices(run_python):
     assert run_python(CONVOLUTIONS) == "done\n"
+
+
+@pytest.mark.parametrize(("groups", "block"), [(1, 32), (2, 32), (1, 0)])
+def test_convolutions_of_volumes(ttnn, report, put, device, groups, block):
+    numbers, bias = torch.randn(1, 64, 4, 6, 6).bfloat16(), torch.randn(32).bfloat16()
+    filters = torch.randn(32, 64 // groups, 3, 3, 3).bfloat16() / 8
+    weight = ttnn.experimental.prepare_conv3d_weights(
+        weight_tensor=put(filters, layout=ttnn.ROW_MAJOR_LAYOUT, device=None),
+        groups=groups,
+        C_in_block=block,
+        device=device,
+    )
+    output = ttnn.experimental.conv3d(
+        input_tensor=put(numbers.permute(0, 2, 3, 4, 1), layout=ttnn.ROW_MAJOR_LAYOUT),
+        weight_tensor=weight,
+        bias_tensor=put(bias.reshape(1, -1)),
+        device=device,
+        config=ttnn.Conv3dConfig(C_in_block=block, compute_with_storage_grid_size=(8, 8)),
+        dtype=ttnn.bfloat16,
+        output_channels=32,
+        kernel_size=(3, 3, 3),
+        padding=(0, 1, 1),
+        groups=groups,
+    )
+    expected = torch.nn.functional.conv3d(
+        numbers.float(), filters.float(), bias.float(), padding=(0, 1, 1), groups=groups
+    )
+    assert near(read(ttnn, output), expected.permute(0, 2, 3, 4, 1))
 
 
 def test_ops_of_models_without_a_golden_function(ttnn, report, device, put):
@@ -404,3 +478,162 @@ def test_a_convolution_repeats_the_edges_of_a_length(ttnn):
     assert call.keywords["input_tensor"].flatten().tolist() == [1, 1, 2, 3, 4, 4]
     assert call.keywords["input_height"] == 6
     assert set(call.keywords["padding"]) == {0}
+
+
+def test_an_output_argument_that_gets_other_memory_has_the_numbers_of_the_result(ttnn, report, put):
+    numbers = torch.rand(3, 64, 32) + 0.5
+    given = put(torch.zeros(3, 64, 32), dtype=ttnn.float32)
+    before = given.buffer_unique_id()
+    ttnn.cumprod(put(numbers, dtype=ttnn.float32), 0, out=given)
+    assert given.buffer_unique_id() != before  # ttnn has assigned the result to it
+    assert near(read(ttnn, given), numbers.cumprod(0))
+
+
+def test_an_average_begins_with_zero(ttnn, report, put):
+    numbers = torch.rand(1, 1, 32, 64)
+    average = read(ttnn, ttnn.ema(put(numbers), alpha=0.25))
+    assert near(average[..., 0], 0.75 * numbers[..., 0])
+    assert near(average[..., 1], 0.25 * 0.75 * numbers[..., 0] + 0.75 * numbers[..., 1])
+
+
+def test_a_sampler_draws_probable_indices(ttnn, report, put):
+    def row(value, dtype):
+        return put(torch.full((32,), value), dtype=dtype, layout=ttnn.ROW_MAJOR_LAYOUT)
+
+    def draw(count, share, **seed):
+        drawn = ttnn.sampling(
+            scores,
+            labels,
+            k=row(count, ttnn.uint32),
+            p=row(share, ttnn.bfloat16),
+            temp=row(1.0, ttnn.bfloat16),
+            **seed,
+        )
+        return ttnn.to_torch(drawn).flatten().tolist()
+
+    numbers = torch.arange(64).expand(1, 1, 32, 64)
+    scores = put(numbers / 8)
+    labels = put(numbers + 100, dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT)
+    assert draw(32, 0.0) == [163] * 32
+    assert draw(1, 1.0) == [163] * 32
+    assert set(draw(3, 1.0)) == {161, 162, 163}
+    assert draw(32, 1.0, seed=7) == draw(32, 1.0, seed=7) != draw(32, 1.0, seed=8)
+
+
+def test_dropped_numbers_depend_on_the_seed(ttnn, report, put):
+    ones = put(torch.ones(1, 1, 64, 64))
+    first, again, other = (
+        read(ttnn, ttnn.experimental.dropout(ones, probability=0.25, scale=2.0, seed=seed))
+        for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert set(first.unique().tolist()) == {0.0, 2.0}
+    assert 0.2 < (first == 0).float().mean() < 0.3
+
+
+@pytest.mark.filterwarnings("ignore:std")  # torch warns that it is unknown
+def test_the_spread_of_a_single_number_is_unknown(ttnn, report, put):
+    assert read(ttnn, ttnn.std(put(torch.tensor(0.5)))).isnan()
+
+
+def test_sums_of_all_rows_above_and_columns_before(ttnn, report, put):
+    numbers = torch.rand(1, 32, 64, 32)
+    image = read(ttnn, ttnn.experimental.intimg(put(numbers, dtype=ttnn.float32)))
+    assert near(image, numbers.cumsum(1).cumsum(2))
+
+
+def test_attention_rounds_its_scores_after_the_mask(ttnn, report, put):
+    scores = torch.full((1, 1, 32, 32), 1000.0).bfloat16()
+    mask = torch.rand(1, 1, 32, 32).bfloat16()  # less than half a unit in the last place of 1000
+    weights = ttnn.transformer.attention_softmax_(
+        put(scores), head_size=None, attention_mask=put(mask), causal_mask=True
+    )
+    assert (read(ttnn, weights) == 1 / 32).all()
+
+
+def test_a_cache_is_read_with_other_pages_and_with_empty_entries(ttnn, report, put):
+    places, size = 32, 128
+    alone = torch.randn(2, 1, places, size).bfloat16()
+    shared = in_pages(alone, 1, 2 * places, size // 2)  # as another layer has allocated it
+    table = put(
+        torch.tensor([[0, -1], [1, -1]], dtype=torch.int32),
+        dtype=ttnn.int32,
+        layout=ttnn.ROW_MAJOR_LAYOUT,
+    )
+    answer = ttnn.transformer.paged_scaled_dot_product_attention_decode(
+        put(torch.zeros(1, 2, 32, size)),
+        *(put(shared), put(shared)),
+        page_table_tensor=table,
+        cur_pos_tensor=put(
+            torch.tensor([7, 31], dtype=torch.int32),
+            dtype=ttnn.int32,
+            layout=ttnn.ROW_MAJOR_LAYOUT,
+        ),
+        paged_cache_geometry=ttnn.PagedCacheGeometryOverride(block_size=places, num_kv_heads=1),
+    )
+    averages = torch.stack([alone[0, 0, :8].float().mean(0), alone[1, 0].float().mean(0)])
+    assert near(read(ttnn, answer)[0, :, 0], averages)
+
+
+def test_values_that_are_a_part_of_the_keys():
+    query, key = torch.randn(1, 4, 32, 64), torch.randn(1, 2, 32, 64)
+    repeated = key.repeat_interleave(2, dim=1)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        query, repeated, repeated[..., :32], is_causal=True
+    )
+    assert near(latent_attention(query, key, 32), expected)
+    assert near(latent_attention(query, key, input_tensor_v=key[..., :32]), expected)
+
+
+def test_a_program_of_the_user_may_write_to_all_of_its_tensors(ttnn, report, put):
+    tensors = [put(torch.ones(32, 32)) for _ in range(3)]
+    first = ttnn.CoreCoord(0, 0)
+    kernel = ttnn.KernelDescriptor(
+        kernel_source="void kernel_main() {}",
+        source_type=ttnn.KernelDescriptor.SourceType.SOURCE_CODE,
+        core_ranges=ttnn.CoreRangeSet([ttnn.CoreRange(first, first)]),
+        compile_time_args=[],
+        config=ttnn.ReaderConfigDescriptor(),
+    )
+    ttnn.generic_op(tensors, ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[]))
+    for tensor in tensors:
+        with pytest.raises(NoNumbers, match="generic_op"):
+            ttnn.to_torch(tensor)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "function"),
+    [
+        ("LEAKY_RELU", (0.5,), lambda numbers: torch.nn.functional.leaky_relu(numbers, 0.5)),
+        ("HARDTANH", (-2.0, 2.0), lambda numbers: numbers.clamp(-2, 2)),
+        ("RELU", (), torch.relu),
+    ],
+)
+def test_activations_with_parameters(ttnn, report, put, kind, parameters, function):
+    a, b = torch.randn(32, 64).bfloat16(), torch.randn(64, 32).bfloat16()
+    kind = getattr(ttnn.UnaryOpType, kind)
+    activation = ttnn.UnaryWithParam(kind, *parameters)
+    product = ttnn.linear(put(a), put(b), activation=activation)
+    assert near(read(ttnn, product), function(a.float() @ b.float()))
+
+
+@pytest.mark.parametrize("bias", [(32,), (1, 32), (1, 1, 1, 32), (1, 32, 32)])
+@pytest.mark.parametrize("rows", [(), (1,), (32,)])
+def test_a_bias_of_any_shape(ttnn, report, put, rows, bias):
+    a, b, c = (torch.randn(shape).bfloat16() for shape in ((*rows, 64), (64, 32), bias))
+    if not rows and len(bias) > 1:
+        pytest.skip("ttnn adds only a row to a vector")
+    expected = a.float() @ b.float() + c.float()
+    assert near(read(ttnn, ttnn.linear(put(a), put(b), bias=put(c))), expected)
+
+
+def test_tensors_without_elements_do_not_replace_each_other(ttnn, report, put):
+    first, second = put(torch.zeros(0)), put(torch.zeros(0))
+    assert tuple(ttnn.to_torch(ttnn.add(first, second)).shape) == (0,)
+
+
+def test_tanhshrink_near_zero(ttnn, report, put):
+    number = 2.0**-13
+    output = read(ttnn, ttnn.tanhshrink(put(torch.full((32, 32), number), dtype=ttnn.float32)))
+    assert torch.allclose(output, torch.tensor(number**3 / 3), rtol=1e-3, atol=0)

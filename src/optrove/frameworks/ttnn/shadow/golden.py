@@ -9,6 +9,7 @@ guessed: if a golden function raises, or returns another shape than ttnn, the ou
 from __future__ import annotations
 
 import inspect
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import dropwhile
@@ -18,6 +19,7 @@ from optrove.frameworks.argument_names import signature_of
 from optrove.frameworks.ttnn.board.mock_calls import CHIPS
 from optrove.frameworks.ttnn.shadow.golden_overrides import (
     IDLE,
+    IMAGES_OR_ROWS,
     call_facts,
     golden_adapter,
     golden_override,
@@ -101,7 +103,8 @@ EIGHT_BITS = "FP8_E4M3"
 
 # Their golden functions get bfloat16 values as such: the meaning is in the bits, or the result is
 # closer to what ttnn's kernels (acos, acosh, asin, atanh, logit: on a simulator) or its unit tests
-# (softshrink) have than that of float32 which is rounded once.
+# (softshrink, and attention_softmax, which rounds after the mask) have than that of float32 which
+# is rounded once.
 NOT_WIDENED = frozenset(
     {
         "ttnn.acos",
@@ -111,6 +114,8 @@ NOT_WIDENED = frozenset(
         "ttnn.bitcast",
         "ttnn.logit",
         "ttnn.softshrink",
+        "ttnn.transformer.attention_softmax",
+        "ttnn.transformer.attention_softmax_",
     }
 )
 
@@ -249,7 +254,7 @@ class GoldenFunctions:
             return [(tensor, missing) for tensor in outputs]
         answers = [done[id(call)] for call in calls]
         return [
-            (tensor, [_pick(answer, result, path) for answer in answers])
+            (tensor, [_part(name, answer, result, path, tensor) for answer in answers])
             for path, tensor in _leaves(result, self._ttnn.Tensor)
         ]
 
@@ -271,7 +276,8 @@ class GoldenFunctions:
                 missing = Missing(name, f"its golden function raised {first_line(error)}")
                 return [(tensor, missing) for _, tensor in leaves]
             done[id(call)] = [
-                self._shard_of(name, tensor, _pick(answer, result, path)) for path, tensor in leaves
+                self._shard_of(name, tensor, _part(name, answer, result, path, tensor))
+                for path, tensor in leaves
             ]
             del answer
         shards = [done[id(call)] for call in calls]
@@ -511,6 +517,13 @@ def _pick(answer: Any, result: Any, path: tuple[Any, ...]) -> Any:
             return None
         answer, result = answer[step], result[step]
     return answer
+
+
+def _part(name: str, answer: Any, result: Any, path: tuple[Any, ...], tensor: Any) -> Any:
+    """Return the part of a golden answer for one tensor; rows of an image in its shape."""
+    part, wanted = _pick(answer, result, path), tuple(tensor.shape)
+    is_flat = name in IMAGES_OR_ROWS and getattr(part, "shape", ())[-1:] == wanted[-1:]
+    return part.reshape(wanted) if is_flat and part.numel() == math.prod(wanted) else part
 
 
 def _without_leading_ones(shape: Iterable[int]) -> tuple[int, ...]:

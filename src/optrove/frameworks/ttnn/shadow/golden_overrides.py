@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from importlib import import_module
+from inspect import signature
 from itertools import islice
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ GoldenOverride = Callable[..., Any]
 
 TILE: Final = 32
 LARGEST_FLOAT: Final = 3.4028234663852886e38
+L1_ALIGNMENT: Final = 16
 CHANNELS: Final = 8
 """Channels that are moved last are filled up to a multiple of this."""
 
@@ -69,10 +71,11 @@ def golden_override(name: str) -> GoldenOverride | None:
         relevant = {
             key: value
             for key, value in keywords.items()
-            if value is not None and key not in PLACEMENT
+            if value is not None and (key not in PLACEMENT or key in named)
         }
         return override(*arguments, **relevant)
 
+    named = signature(override).parameters
     return compute
 
 
@@ -106,7 +109,11 @@ def ignored_argument(name: str, keywords: Mapping[str, Any]) -> str | None:
 
 def call_facts(name: str, tensor: Any) -> dict[str, Any]:
     """Return the facts of the first tensor of a call that an override needs."""
-    return {"is_sharded": True} if name in BY_SHARDING and tensor.is_sharded() else {}
+    if not tensor.is_sharded():
+        return {}
+    if name in BY_SHARD_WIDTH:
+        return {"shard_width": tensor.memory_config().shard_spec.shape[1]}
+    return {"is_sharded": True} if name in BY_SHARDING else {}
 
 
 def reshape(
@@ -174,6 +181,21 @@ def split_query_key_value(  # noqa: PLR0913 - the arguments of the op
         return split_grouped_heads(input_tensor, **heads)
     separate = None if kv_input_tensor is None else kv_input_tensor[:, None]
     return split_heads(input_tensor[:, None], separate, **heads)
+
+
+def split_heads_of_shards(
+    input_tensor: Any,
+    compute_with_storage_grid_size: Any = None,  # noqa: ARG001 - it chooses where it computes
+    *,
+    num_heads: int,
+    shard_width: int | None = None,
+) -> tuple[Any, Any, Any]:
+    """Split fused columns into heads; each shard has queries, keys and values of its own."""
+    width = shard_width or input_tensor.shape[-1]
+    size = input_tensor.shape[-1] // (3 * num_heads)
+    parts = input_tensor.squeeze(1).unflatten(-1, (-1, 3, width // (3 * size), size))
+    query, key, value = (each.flatten(2, 3).transpose(1, 2) for each in parts.unbind(3))
+    return query, key.transpose(-2, -1), value
 
 
 def split_heads_of_falcon(input: Any) -> tuple[Any, Any, Any]:  # noqa: A002 - ttnn's own name
@@ -359,6 +381,68 @@ def scan(a: Any, bx: Any, h_prev: Any) -> Any:
     return output.reshape(a.shape)
 
 
+def moving_average(input_tensor: Any, alpha: float, **others: Any) -> Any:  # noqa: ARG001 - they choose where it computes
+    """Return alpha times the average before, first zero, plus the rest of each number."""
+    output, average = input_tensor.clone(), 0.0
+    for place in range(input_tensor.shape[-1]):
+        average = average * alpha + (1 - alpha) * input_tensor[..., place]
+        output[..., place] = average
+    return output
+
+
+def tanhshrink(input_tensor: Any) -> Any:
+    """Subtract the hyperbolic tangent, in float64: near zero both have the same first digits."""
+    numbers = input_tensor.double()
+    return (numbers - numbers.tanh()).float()
+
+
+def integral_image(input_tensor: Any) -> Any:
+    """Sum over all rows above and all columns before: [1, row, column, channel]."""
+    return input_tensor.cumsum(1).cumsum(2)
+
+
+def dropout(
+    input_tensor: Any,
+    *,
+    probability: float,
+    scale: float,
+    seed: int,
+    use_per_device_seed: bool = True,  # noqa: ARG001 - torch draws other numbers in any case
+) -> Any:
+    """Scale numbers, and replace some by zero: the same ones for the same seed."""
+    torch = import_module("torch")
+    generator = torch.Generator().manual_seed(seed)
+    kept = torch.rand(input_tensor.shape, generator=generator) >= probability
+    return input_tensor * scale * kept
+
+
+def sample(
+    input_values_tensor: Any,
+    input_indices_tensor: Any,
+    k: Any,
+    p: Any,
+    temp: Any,
+    seed: int | None = None,
+) -> Any:
+    """Draw one of each user's k most probable entries whose sum just reaches p: its index.
+
+    The op treats no seed as 0 does: it draws other numbers in each call.
+    """
+    torch = import_module("torch")
+    generator = torch.Generator().manual_seed(seed) if seed else None
+    users = input_values_tensor.shape[-2]
+    count, share, factor = (each.float().reshape(-1, 1)[:users] for each in (k, p, temp))
+    indices = input_indices_tensor.reshape(users, -1)
+    scores = input_values_tensor.float().reshape(users, -1) * factor
+    ordered, places = scores.sort(dim=-1, descending=True, stable=True)
+    ranks = torch.arange(ordered.shape[-1])
+    probable = ordered.masked_fill(ranks >= count, -math.inf).softmax(-1)
+    before = probable.cumsum(-1) - probable
+    probable = probable.masked_fill((before >= share) & (ranks > 0), 0)
+    drawn = torch.multinomial(probable, 1, generator=generator)
+    return indices.gather(-1, places.gather(-1, drawn)).reshape(1, 1, 1, users)
+
+
 def transposed_convolution(  # noqa: PLR0913 - the arguments of the op
     *,
     input_tensor: Any,
@@ -378,8 +462,8 @@ def transposed_convolution(  # noqa: PLR0913 - the arguments of the op
     **others: Any,  # noqa: ARG001 - sizes that follow from the tensors, and where it computes
 ) -> tuple[Any]:
     """Convolve in the other direction: [1, 1, batch x place, channel]."""
-    if getattr(conv_config, "activation", None) is not None or len(tuple(padding)) > 2:  # noqa: PLR2004 - height and width
-        raise ValueError("an activation, and padding by side, are not supported")
+    if len(tuple(padding)) > 2:  # noqa: PLR2004 - height and width
+        raise ValueError("padding by side is not supported")
     rows = input_tensor.reshape(batch_size, input_height, input_width, -1)[..., :in_channels]
     filters = weight_tensor if mirror_kernel else weight_tensor.flip(-2, -1)
     bias = None if bias_tensor is None else bias_tensor.reshape(-1)
@@ -394,7 +478,120 @@ def transposed_convolution(  # noqa: PLR0913 - the arguments of the op
         groups,
         tuple(dilation),
     )
+    answer = activated(answer, getattr(conv_config, "activation", None))
     return (answer.permute(0, 2, 3, 1).reshape(1, 1, -1, answer.shape[1]),)
+
+
+def volume_filters(
+    *,
+    weight_tensor: Any,
+    groups: int = 1,
+    C_in_block: int = 0,  # noqa: N803 - ttnn's own name
+    alignment: int = TILE,
+    device: Any = None,  # noqa: ARG001 - it chooses where it computes
+) -> Any:
+    """Arrange filters [out, in, depth, row, column] as rows: blocks of channels of each place."""
+    torch = import_module("torch")
+    filters = weight_tensor.new_zeros(
+        weight_tensor.shape[0], weight_tensor.shape[1] * groups, *weight_tensor.shape[2:]
+    )
+    for place, part in enumerate(weight_tensor.chunk(groups)):
+        start, count = place * weight_tensor.shape[1], weight_tensor.shape[1]
+        rows = slice(place * part.shape[0], (place + 1) * part.shape[0])
+        filters[rows, start : start + count] = part
+    filters = filters.permute(2, 3, 4, 1, 0)
+    filters = torch.nn.functional.pad(filters, (0, 0, 0, -filters.shape[3] % alignment))
+    block = C_in_block or _channel_block(filters.shape[:3], filters.shape[3])
+    return filters.unflatten(3, (-1, block)).permute(3, 0, 1, 2, 4, 5).flatten(0, 4)
+
+
+def _channel_block(kernel: Iterable[int], channels: int) -> int:
+    """Return how many channels are together, if the call does not say so."""
+    factor = TILE // math.gcd(math.prod(kernel), TILE)
+    return min(math.lcm(L1_ALIGNMENT, factor), channels)
+
+
+def volume_convolution(  # noqa: PLR0913 - the arguments of the op
+    *,
+    input_tensor: Any,
+    weight_tensor: Any,
+    bias_tensor: Any = None,
+    config: Any = None,
+    output_channels: int,
+    kernel_size: Iterable[int],
+    stride: Iterable[int] = (1, 1, 1),
+    padding: Iterable[int] = (0, 0, 0),
+    dilation: Iterable[int] = (1, 1, 1),
+    padding_mode: str = "zeros",
+    groups: int = 1,
+    device: Any = None,  # noqa: ARG001 - it chooses where it computes
+) -> Any:
+    """Convolve volumes: [batch, depth, row, column, channel]."""
+    torch = import_module("torch")
+    if weight_tensor.ndim == 5:  # noqa: PLR2004 - as torch has them
+        weight_tensor = volume_filters(weight_tensor=weight_tensor, groups=groups)
+        config = None
+    kernel, channels = tuple(kernel_size), input_tensor.shape[-1]
+    rows = weight_tensor.reshape(-1, weight_tensor.shape[-1])
+    aligned = len(rows) // math.prod(kernel)
+    block = getattr(config, "C_in_block", 0) or _channel_block(kernel, aligned)
+    filters = rows.reshape(-1, *kernel, block, rows.shape[-1]).permute(5, 0, 4, 1, 2, 3)
+    filters = filters.flatten(1, 2)[:output_channels, :channels]
+    depth, height, width = padding
+    volumes = torch.nn.functional.pad(
+        input_tensor.permute(0, 4, 1, 2, 3),
+        (width, width, height, height, depth, depth),
+        mode="constant" if padding_mode == "zeros" else padding_mode,
+    )
+    bias = None if bias_tensor is None else bias_tensor.reshape(-1, bias_tensor.shape[-1])[0]
+    answer = torch.nn.functional.conv3d(
+        volumes,
+        filters,
+        None if bias is None else bias[:output_channels],
+        stride=tuple(stride),
+        dilation=tuple(dilation),
+    )
+    return answer.permute(0, 2, 3, 4, 1)
+
+
+def activated(numbers: Any, activation: Any) -> Any:
+    """Return numbers after an activation: a name, a kind of unary op, or one with parameters.
+
+    ttnn's golden functions know some kinds only, and ignore parameters.
+    """
+    if activation is None or activation == "":
+        return numbers
+    parameters = tuple(getattr(activation, "params", ()))
+    kind = getattr(activation, "op_type", activation)
+    name = str(getattr(kind, "name", kind)).lower()
+    if name in PARAMETERS_OF_ACTIVATIONS and parameters:
+        return PARAMETERS_OF_ACTIVATIONS[name](numbers, *parameters)
+    known = import_module("ttnn.operations.activations").get_golden_function_for_activation
+    return known(kind)(numbers)
+
+
+def _torch_function(name: str, *names: str) -> Callable[..., Any]:
+    """Return a function of torch whose parameters have these names."""
+
+    def compute(numbers: Any, *parameters: float) -> Any:
+        function = getattr(import_module("torch").nn.functional, name)
+        return function(numbers, **dict(zip(names, parameters, strict=True)))
+
+    return compute
+
+
+# Kinds of activations whose parameters change the result by more than its precision.
+PARAMETERS_OF_ACTIVATIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "leaky_relu": _torch_function("leaky_relu", "negative_slope"),
+    "elu": _torch_function("elu", "alpha"),
+    "celu": _torch_function("celu", "alpha"),
+    "hardtanh": _torch_function("hardtanh", "min_val", "max_val"),
+    "clamp_tss": _torch_function("hardtanh", "min_val", "max_val"),
+    "softplus": _torch_function("softplus", "beta", "threshold"),
+    "relu_max": lambda numbers, most: numbers.clamp(0, most),
+    "relu_min": lambda numbers, least: numbers.clamp(max(least, 0)),
+    "power": lambda numbers, exponent: numbers**exponent,
+}
 
 
 def squares(
@@ -497,10 +694,9 @@ def _images(rows: Any, batch: int, height: int, width: int, channels: int) -> An
     return rows.reshape(batch, height, width, -1)[..., :channels].permute(0, 3, 1, 2)
 
 
-def _rows(images: Any, *, is_sliced: bool) -> Any:
-    """Return rows of channels: flat, or as [batch, row, column, channel]."""
-    rows = images.permute(0, 2, 3, 1)
-    return rows if is_sliced else rows.reshape(1, 1, -1, images.shape[1])
+def _rows(images: Any) -> Any:
+    """Return rows of channels: [1, 1, batch x row x column, channel]."""
+    return images.permute(0, 2, 3, 1).reshape(1, 1, -1, images.shape[1])
 
 
 def _started_inside(images: Any, sizes: tuple[int, int], stride: Any, sides: _Sides) -> Any:
@@ -524,7 +720,6 @@ def average_pool(  # noqa: PLR0913, PLR0917 - the arguments of the op
     ceil_mode: bool = False,  # noqa: FBT001, FBT002 - the signature of the op
     count_include_pad: bool = True,  # noqa: FBT001, FBT002 - likewise
     divisor_override: int | None = None,
-    dram_slice_config: Any = None,
     **others: Any,  # noqa: ARG001 - they choose where it computes
 ) -> Any:
     """Average the numbers of each window; padding counts only if that is asked for."""
@@ -542,7 +737,7 @@ def average_pool(  # noqa: PLR0913, PLR0917 - the arguments of the op
         ones = sides.around(torch.ones_like(images[:1, :1]), float(count_include_pad))
         divisors = sums(ones)
     averages = sums(sides.around(images, 0.0)) / divisors
-    return _rows(averages, is_sliced=dram_slice_config is not None)
+    return _rows(averages)
 
 
 def max_pool(  # noqa: PLR0913, PLR0917 - the arguments of the op
@@ -557,7 +752,6 @@ def max_pool(  # noqa: PLR0913, PLR0917 - the arguments of the op
     dilation: Any = (1, 1),
     ceil_mode: bool = False,  # noqa: FBT001, FBT002 - the signature of the op
     return_indices: bool = False,  # noqa: FBT001, FBT002 - likewise
-    dram_slice_config: Any = None,
     **others: Any,  # noqa: ARG001 - they choose where it computes
 ) -> Any:
     """Return the largest number of each window, and its place in the image."""
@@ -573,12 +767,11 @@ def max_pool(  # noqa: PLR0913, PLR0917 - the arguments of the op
         return_indices=True,
     )
     values, places = (_started_inside(x, (input_h, input_w), stride, sides) for x in found)
-    is_sliced = dram_slice_config is not None
     if not return_indices:
-        return _rows(values, is_sliced=is_sliced)
+        return _rows(values)
     columns = wide.shape[-1]
     places = (places // columns - sides.top) * input_w + places % columns - sides.left
-    return _rows(values, is_sliced=is_sliced), _rows(places, is_sliced=is_sliced)
+    return _rows(values), _rows(places)
 
 
 def _adaptive(pool: str) -> GoldenOverride:
@@ -594,9 +787,43 @@ def _adaptive(pool: str) -> GoldenOverride:
         functions = import_module("torch").nn.functional
         images = _images(input_tensor, batch_size, input_h, input_w, channels)
         answer = getattr(functions, pool)(images, tuple(output_size))
-        return _rows(answer, is_sliced=False)
+        return _rows(answer)
 
     return compute
+
+
+def latent_attention(  # noqa: PLR0913 - the arguments of the op
+    input_tensor_q: Any,
+    input_tensor_k: Any,
+    head_dim_v: Any = None,
+    *,
+    input_tensor_v: Any = None,
+    attn_mask: Any = None,
+    is_causal: bool = True,
+    scale: float | None = None,
+) -> Any:
+    """Attend to values that are a part of the keys, or given as the third or a named argument.
+
+    As wide as the keys, they allow torch to do without a table of all scores.
+    """
+    torch = import_module("torch")
+    value = head_dim_v if input_tensor_v is None else input_tensor_v
+    if not isinstance(value, torch.Tensor):
+        value = input_tensor_k[..., :value]
+    filled = torch.nn.functional.pad(value, (0, input_tensor_k.shape[-1] - value.shape[-1]))
+    heads = input_tensor_q.shape[1]
+    key, filled = (
+        each.repeat_interleave(heads // each.shape[1], dim=1) for each in (input_tensor_k, filled)
+    )
+    answer = torch.nn.functional.scaled_dot_product_attention(
+        input_tensor_q,
+        key,
+        filled,
+        attn_mask=attn_mask,
+        is_causal=is_causal and attn_mask is None,
+        scale=scale,
+    )
+    return answer[..., : value.shape[-1]]
 
 
 def fill_pages(  # noqa: PLR0913 - the arguments of the op
@@ -689,12 +916,16 @@ OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
     "ttnn.reshape": reshape,
     "ttnn.layer_norm_pre_all_gather": squares_and_sums,
     "ttnn.rms_norm_pre_all_gather": squares,
+    "ttnn.ema": moving_average,
+    "ttnn.sampling": sample,
     "ttnn.scatter": scatter,
+    "ttnn.tanhshrink": tanhshrink,
     "ttnn.topk": largest_first,
     "ttnn.avg_pool2d": average_pool,
     "ttnn.max_pool2d": max_pool,
     "ttnn.adaptive_avg_pool2d": _adaptive("adaptive_avg_pool2d"),
     "ttnn.adaptive_max_pool2d": _adaptive("adaptive_max_pool2d"),
+    "ttnn.transformer.flash_mla_prefill": latent_attention,
     "ttnn.transformer.split_query_key_value_and_split_heads": split_query_key_value,
     "ttnn.conv_transpose2d": transposed_convolution,
     "ttnn.experimental.rotary_embedding": rotate_halves,
@@ -702,10 +933,14 @@ OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
     "ttnn.experimental.attn_matmul_from_cache": multiply_heads_of_cache,
     "ttnn.experimental.convert_to_chw": channels_first,
     "ttnn.experimental.convert_to_hwc": channels_last,
+    "ttnn.experimental.conv3d": volume_convolution,
+    "ttnn.experimental.prepare_conv3d_weights": volume_filters,
     "ttnn.experimental.create_qkv_heads": split_grouped_heads,
+    "ttnn.experimental.dropout": dropout,
     "ttnn.experimental.fast_reduce_nc": sum_over,
     "ttnn.experimental.group_attn_matmul": multiply_heads,
     "ttnn.experimental.hc_sum_reduce": sum_groups,
+    "ttnn.experimental.intimg": integral_image,
     "ttnn.experimental.nlp_concat_heads": concat_heads,
     "ttnn.experimental.nlp_concat_heads_decode": concat_heads_decode,
     "ttnn.experimental.nlp_create_qkv_heads": split_heads,
@@ -722,6 +957,7 @@ OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
     "ttnn.experimental.rotary_embedding_hf": rotate_halves_of_users,
     "ttnn.experimental.rotary_embedding_llama": rotate,
     "ttnn.experimental.rotary_embedding_llama_fused_qk": rotate_queries_and_keys,
+    "ttnn.experimental.split_query_key_value_and_split_heads": split_heads_of_shards,
     "ttnn.experimental.typecast": unchanged,
     "ttnn.experimental.view": view,
 }
@@ -733,6 +969,9 @@ IDLE: Final[Mapping[str, tuple[tuple[int, str], ...]]] = {
     "ttnn.experimental.paged_fused_update_cache": ((0, "cache_tensor1"), (2, "cache_tensor2")),
 }
 
+# Functions that depend on how many columns a shard of their first tensor has.
+BY_SHARD_WIDTH: Final = frozenset({"ttnn.experimental.split_query_key_value_and_split_heads"})
+
 # Functions that depend on whether their first tensor is sharded.
 BY_SHARDING: Final = frozenset(
     {
@@ -741,6 +980,15 @@ BY_SHARDING: Final = frozenset(
         "ttnn.layer_norm_post_all_gather",
         "ttnn.rms_norm_pre_all_gather",
         "ttnn.rms_norm_post_all_gather",
+    }
+)
+
+# Ops whose outputs are images, or their rows without the dimensions of a batch of images: which of
+# both depends on how ttnn divides the work.
+IMAGES_OR_ROWS: Final = frozenset(
+    {
+        *("ttnn.avg_pool2d", "ttnn.max_pool2d", "ttnn.conv2d", "ttnn.conv_transpose2d"),
+        *("ttnn.adaptive_avg_pool2d", "ttnn.adaptive_max_pool2d"),
     }
 )
 
@@ -799,13 +1047,22 @@ def with_numbers(input_tensor: Any, **others: Any) -> AdaptedCall:
     return AdaptedCall((input_tensor,), kept)
 
 
-def with_flat_bias(
-    input_tensor_a: Any, input_tensor_b: Any, *transposed: Any, bias: Any = None, **others: Any
+def product_only(
+    input_tensor_a: Any, input_tensor_b: Any, *transposed: Any, **others: Any
 ) -> AdaptedCall:
-    """Pass a bias of any rank as one row."""
-    if bias is not None and bias.numel() == bias.shape[-1]:
-        bias = bias.reshape(1, -1)
-    return AdaptedCall((input_tensor_a, input_tensor_b, *transposed), {"bias": bias, **others})
+    """Pass what a product needs; the rest follows."""
+    kept = {name: value for name, value in others.items() if name.startswith("transpose_")}
+    return AdaptedCall((input_tensor_a, input_tensor_b, *transposed), kept)
+
+
+def with_bias_and_activation(answer: Any, keywords: Mapping[str, Any]) -> Any:
+    """Add a bias of any shape, then apply the activation of the program, or that of the call."""
+    bias = keywords.get("bias")
+    if bias is not None:
+        is_row = bias.numel() == bias.shape[-1:].numel()
+        answer = answer + (bias.reshape(-1) if is_row else bias)
+    fused = getattr(keywords.get("program_config"), "fused_activation", None)
+    return activated(answer, fused or keywords.get("activation"))
 
 
 def with_table_of_rows(input_tensor: Any, weight: Any, **others: Any) -> AdaptedCall:
@@ -835,24 +1092,68 @@ def with_fitting_value(input_tensor: Any, padding: Any, value: float = 0) -> Ada
     return AdaptedCall((input_tensor, padding, value), {})
 
 
+def with_one_dimension(input_tensor: Any, *arguments: Any, **others: Any) -> AdaptedCall:
+    """Pass a single number as a tensor of one: its spread is unknown, not the number."""
+    numbers = input_tensor if input_tensor.ndim else input_tensor.reshape(1)
+    return AdaptedCall((numbers, *arguments), others)
+
+
+def with_pages_as_seen(
+    input_tensor_q: Any,
+    input_tensor_k: Any,
+    *arguments: Any,
+    page_table_tensor: Any = None,
+    **others: Any,
+) -> AdaptedCall:
+    """Pass caches in the view of the call, and a table whose empty entries can be read.
+
+    What they lead to is behind the last position of its user.
+    """
+    torch = import_module("torch")
+    values = [each for each in arguments[:1] if isinstance(each, torch.Tensor) and each.ndim == 4]  # noqa: PLR2004 - page, head, place, size
+    rest, keywords = list(arguments[len(values) :]), dict(others)
+    if page_table_tensor is not None:
+        keywords["page_table_tensor"] = _without_empty(page_table_tensor)
+    elif rest and isinstance(rest[-1], torch.Tensor):
+        rest[-1] = _without_empty(rest[-1])
+    geometry = keywords.pop("paged_cache_geometry", None)
+    heads, block = (int(getattr(geometry, name, 0)) for name in ("num_kv_heads", "block_size"))
+    named = keywords.get("input_tensor_v")
+    caches = [input_tensor_k, *values]
+    if heads and block:
+        caches = [in_pages(cache, heads, block, input_tensor_q.shape[-1]) for cache in caches]
+        if named is not None:
+            keywords["input_tensor_v"] = in_pages(named, heads, block, input_tensor_q.shape[-1])
+    return AdaptedCall((input_tensor_q, *caches, *rest), keywords)
+
+
+def _without_empty(page_table: Any) -> Any:
+    pages = page_table.to(import_module("torch").int64)
+    for entry in NOWHERE:
+        pages = pages.masked_fill(pages == entry, 0)
+    return pages
+
+
 def as_linear(
     input_tensor: Any,
     weight_tensor: Any,
     *,
-    bias_tensor: Any = None,
-    fused_activation: Any = None,
     fuse_swiglu: bool = False,
-    dtype: Any = None,  # noqa: ARG001 - the packing rounds
-    **others: Any,  # noqa: ARG001 - they choose where and how it computes
+    **others: Any,  # noqa: ARG001 - what follows the product, and how it computes
 ) -> AdaptedCall:
     """Pass the arguments of a minimal matmul as those of a linear layer."""
     if isinstance(input_tensor, (list, tuple)) or fuse_swiglu:
         raise ValueError("several inputs and a fused swiglu are not supported")
-    keywords = {"bias": bias_tensor, "activation": getattr(fused_activation, "op_type", None)}
-    return with_flat_bias(input_tensor, weight_tensor, **keywords)
+    return product_only(input_tensor, weight_tensor)
+
+
+def _finish_linear(answer: Any, keywords: Mapping[str, Any]) -> Any:
+    names = {"bias": "bias_tensor", "activation": "fused_activation"}
+    return with_bias_and_activation(answer, {own: keywords.get(names[own]) for own in names})
 
 
 def _in_chunks(answer: Any, keywords: Mapping[str, Any]) -> Any:
+    answer = _finish_linear(answer, keywords)
     return list(answer.chunk(keywords.get("chunks", 1), dim=keywords.get("dim", -1)))
 
 
@@ -877,6 +1178,9 @@ def with_edges(*arguments: Any, **keywords: Any) -> AdaptedCall:
     """Pass an image with its padding, if that is not of zeros."""
     chosen = getattr(keywords.get("conv_config"), "padding_mode", None)
     mode = str(getattr(chosen, "name", "zeros")).lower()
+    keywords = {name: value for name, value in keywords.items() if name != "conv_config"}
+    if "weight_tensor" in keywords and "in_channels" in keywords:
+        keywords["weight_tensor"] = _with_all_channels(**keywords)
     if mode == "zeros":
         return AdaptedCall(arguments, keywords)
     height, width = keywords["input_height"], keywords["input_width"]
@@ -893,6 +1197,27 @@ def with_edges(*arguments: Any, **keywords: Any) -> AdaptedCall:
         "padding": (0, 0),
     }
     return AdaptedCall(arguments, keywords | changed)
+
+
+def _with_all_channels(
+    *,
+    weight_tensor: Any,
+    in_channels: int,
+    groups: int = 1,
+    **others: Any,  # noqa: ARG001 - the rest of a convolution's arguments
+) -> Any:
+    """Return filters with zeros for channels that they do not have."""
+    lacking = in_channels // groups - weight_tensor.shape[1]
+    pad = import_module("torch").nn.functional.pad
+    return pad(weight_tensor, (0, 0, 0, 0, 0, max(lacking, 0)))
+
+
+def with_activation(answer: Any, keywords: Mapping[str, Any]) -> Any:
+    """Apply the activation of a convolution to its output, which may be in a list."""
+    activation = getattr(keywords.get("conv_config"), "activation", None)
+    if isinstance(answer, list):
+        return [activated(each, activation) for each in answer]
+    return activated(answer, activation)
 
 
 def as_conv2d(
@@ -923,16 +1248,26 @@ def as_conv2d(
 
 ADAPTERS: Final[Mapping[str, Adapter]] = {
     "ttnn.gelu": Adapter("ttnn.gelu", with_numbers),
-    "ttnn.linear": Adapter("ttnn.linear", with_flat_bias),
+    "ttnn.linear": Adapter("ttnn.matmul", product_only, with_bias_and_activation),
+    "ttnn.matmul": Adapter("ttnn.matmul", product_only, with_bias_and_activation),
+    "ttnn.std": Adapter("ttnn.std", with_one_dimension),
+    "ttnn.var": Adapter("ttnn.var", with_one_dimension),
     "ttnn.pad": Adapter("ttnn.pad", with_fitting_value),
     "ttnn.embedding": Adapter("ttnn.embedding", with_table_of_rows),
     "ttnn.layer_norm": Adapter("ttnn.layer_norm", with_flat_weights),
     "ttnn.layer_norm_post_all_gather": Adapter("ttnn.layer_norm_post_all_gather", with_sums_behind),
     "ttnn.rms_norm_post_all_gather": Adapter("ttnn.rms_norm_post_all_gather", with_sums),
-    "ttnn.conv2d": Adapter("ttnn.conv2d", with_edges),
-    "ttnn.conv1d": Adapter("ttnn.conv2d", as_conv2d),
-    "ttnn.experimental.minimal_matmul": Adapter("ttnn.linear", as_linear),
-    "ttnn.experimental.minimal_matmul_split": Adapter("ttnn.linear", as_linear, _in_chunks),
+    "ttnn.conv2d": Adapter("ttnn.conv2d", with_edges, with_activation),
+    "ttnn.conv1d": Adapter("ttnn.conv2d", as_conv2d, with_activation),
+    **{
+        f"ttnn.transformer.{name}": Adapter(f"ttnn.transformer.{name}", with_pages_as_seen)
+        for name in (
+            "paged_scaled_dot_product_attention_decode",
+            "paged_flash_multi_latent_attention_decode",
+        )
+    },
+    "ttnn.experimental.minimal_matmul": Adapter("ttnn.matmul", as_linear, _finish_linear),
+    "ttnn.experimental.minimal_matmul_split": Adapter("ttnn.matmul", as_linear, _in_chunks),
 }
 
 
@@ -945,9 +1280,17 @@ FAULTY: Final[Mapping[str, str]] = {
     "ttnn.transformer.split_query_key_value_and_split_heads": (
         "wrong: does not know that the columns of a sharded input are grouped by head"
     ),
+    "ttnn.experimental.split_query_key_value_and_split_heads": (
+        "partial: takes no four dimensions, which is all that the op takes"
+    ),
     "ttnn.experimental.rotary_embedding": "partial: rotates a single token only",
     "ttnn.scatter": "wrong: ignores reduce",
-    "ttnn.conv2d": "wrong: ignores padding_mode",
+    "ttnn.tanhshrink": "wrong: loses all digits near zero",
+    "ttnn.ema": "wrong: begins with the first number, not with zero",
+    "ttnn.sampling": "wrong: has zeros only",
+    "ttnn.std": "wrong: gives a tensor without dimensions back as it is",
+    "ttnn.var": "wrong: gives a tensor without dimensions back as it is",
+    "ttnn.conv2d": "wrong: ignores padding_mode and parameters of activations",
     **{
         f"ttnn.{kind}_norm_{part}_all_gather": "wrong: has sums for sharded inputs, not means"
         for kind in ("layer", "rms")
@@ -961,7 +1304,19 @@ FAULTY: Final[Mapping[str, str]] = {
     "ttnn.max_pool2d": "partial: needs a file of tt-metal's tests",
     "ttnn.adaptive_avg_pool2d": "partial: needs a file of tt-metal's tests",
     "ttnn.adaptive_max_pool2d": "partial: needs a file of tt-metal's tests",
-    "ttnn.linear": "partial: a bias of more dimensions than the output raises",
+    "ttnn.linear": (
+        "wrong: ignores parameters of activations; partial: knows some activations only, "
+        "and a bias of more dimensions than the output raises"
+    ),
+    "ttnn.matmul": "wrong: ignores parameters of activations; partial: knows some activations only",
+    "ttnn.transformer.flash_mla_prefill": "partial: needs memory for all scores of all heads",
+    **{
+        f"ttnn.transformer.paged_{name}_decode": (
+            "wrong: does not know that a cache seen with other pages is regrouped by tiles; "
+            "partial: refuses page tables with empty entries"
+        )
+        for name in ("scaled_dot_product_attention", "flash_multi_latent_attention")
+    },
     "ttnn.embedding": "partial: takes a table of two dimensions only",
     "ttnn.pad": "partial: raises for values that the dtype cannot hold",
     "ttnn.layer_norm": "partial: takes no weights in rows of 32",

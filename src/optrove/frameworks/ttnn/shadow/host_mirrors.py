@@ -63,6 +63,12 @@ OVERWRITTEN = Missing(
     "another tensor was put at its address, so that this one is not alive any more; read it before",
 )
 
+REPLACED = Missing(
+    "ttnn",
+    "an op has given this tensor object other memory, which no tensor with numbers shares; "
+    "read the tensor that the op returned",
+)
+
 DEALLOCATED = Missing(
     "ttnn.deallocate",
     "it was deallocated, by ttnn.deallocate or by an op that frees its input; read it before that",
@@ -144,7 +150,7 @@ class HostMirrors:
             return (self._inside_trace or {}).get(tensor.tensor_id, DEALLOCATED)
         known = self._mirrors.get(tensor.tensor_id)
         if known is not None:
-            return known
+            return self._with_new_buffer(tensor) or known if on_device else known
         if not on_device:
             return HostMirror(tuple(self._device_tensors(tensor)))
         return OVERWRITTEN if tensor.tensor_id in self._overwritten else UNSEEN
@@ -196,10 +202,26 @@ class HostMirrors:
         while sum(self._orphans.values()) > ORPHAN_BYTES or len(self._orphans) > MOST_ORPHANS:
             self._overwrite(next(iter(self._orphans)))
 
+    def _with_new_buffer(self, tensor: Any) -> MirrorOrMissing | None:
+        """Return the mirror of a tensor that got another buffer; None if it has the noted one.
+
+        Some ops assign their result to the object that they were given as the output.
+        """
+        identity, buffer = tensor.tensor_id, tensor.buffer_unique_id()
+        if buffer is None or self._buffer_of.get(identity, buffer) == buffer:
+            return None
+        wanted = _Format(tensor.shape, tensor.dtype, self.chips(tensor))
+        sharing = self._tensors_of.get(buffer, set())
+        same = (self._mirrors[other] for other in sharing if self._format_of[other] == wanted)
+        mirror = next(same, REPLACED)
+        self._forget(identity)
+        self.set(tensor, mirror)
+        return mirror
+
     def _note_buffer(self, tensor: Any) -> None:
         """Note the buffer of a tensor; an earlier buffer at its address is gone."""
         buffer = tensor.buffer_unique_id()
-        if buffer is None:  # a view of a buffer that was deallocated
+        if buffer is None or 0 in tensor.shape:  # a view of a deallocated buffer, or no memory
             return
         address = _Address(
             tensor.device().id(), str(tensor.memory_config().buffer_type), tensor.buffer_address()
