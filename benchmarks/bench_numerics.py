@@ -4,9 +4,12 @@ The truth is a directory with ``manifest.jsonl`` and ``wormhole.npz`` and ``blac
 cases with the exact inputs and outputs of the kernels, measured on a board or on Tenstorrent's
 simulator. Each case runs on a mock board of its architecture, with ideal and with hardware
 numerics. A row gives, for both, the share of outputs that are equal in all bits, the largest
-difference in steps of the output's dtype, and the PCC.
+difference in steps of the output's dtype, and the PCC. With ``--sim``, the kernels of the installed
+ttnn also run, on the simulator of OPTROVE_SIM: where they differ from the truth, the release or the
+simulator has changed.
 
-One process runs one board with one kind of numerics: the tool starts itself for each.
+One process runs one board with one kind of numerics: the tool starts itself for each. The simulator
+ends the process in a case that it does not support; another process then continues after it.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import json
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 TRUTH = Path(__file__).parents[1] / "tests" / "truth"
 BOARDS = {"wormhole": "n150", "blackhole": "p150"}
 NUMERICS = ("ideal", "hardware")
+KERNELS = "kernels"
 
 # What the manifest calls a variant, as a compute configuration.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
@@ -399,21 +404,24 @@ def pcc(one: Any, other: Any) -> float:
 
 
 def measure(
-    directory: Path, arch: str, numerics: str, only: str = ""
+    directory: Path, arch: str, numerics: str, only: str = "", skip: int = 0
 ) -> Iterator[tuple[Case, Any]]:
     """Yield each case of an architecture with its agreement, or the error as text."""
     import optrove
 
-    with optrove.mock_board(BOARDS[arch], shadow=True, numerics=numerics):
+    if numerics == KERNELS:
+        board = optrove.sim_board(BOARDS[arch])
+    else:
+        board = optrove.mock_board(BOARDS[arch], shadow=True, numerics=numerics)
+    cases = (case for case in read_cases(directory, arch) if only in case.manifest["id"])
+    with board:
         import torch
         import ttnn  # the board has to be there first
 
         device = ttnn.open_device(device_id=0, l1_small_size=24576)
         runner = Runner(ttnn, torch, device)
         try:
-            for case in read_cases(directory, arch):
-                if only not in case.manifest["id"]:
-                    continue
+            for case in islice(cases, skip, None):
                 yield case, _measured(runner, case)
         finally:
             ttnn.close_device(device)
@@ -427,20 +435,37 @@ def _measured(runner: Runner, case: Case) -> Agreement | str:
         return f"{type(error).__name__}: {lines[0]}"[:400]
 
 
-def table(directory: Path, arch: str, only: str) -> Iterator[str]:
-    """Yield the rows of a table of both kinds of numerics, each measured by another process."""
-    found: dict[str, dict[str, Any]] = {}
-    for numerics in NUMERICS:
-        asked = ("--truth", str(directory), "--arch", arch, "--numerics", numerics, "--only", only)
+def answers(directory: Path, arch: str, numerics: str, only: str) -> dict[str, Any]:
+    """Return the agreement of each case, measured by other processes, or the error as text."""
+    rows = map(json.loads, (directory / "manifest.jsonl").read_text().splitlines())
+    names = [row["id"] for row in rows if row["arch"] == arch and only in row["id"]]
+    found: dict[str, Any] = {}
+    while len(found) < len(names):
+        asked = ("--truth", directory, "--arch", arch, "--numerics", numerics, "--only", only)
         done = subprocess.run(  # noqa: S603 - this file
-            [sys.executable, __file__, *asked], check=True, stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__, *map(str, asked), "--skip", str(len(found))],
+            check=False,
+            stdout=subprocess.PIPE,
+            text=True,
         )
-        for line in map(json.loads, done.stdout.splitlines()):
-            found.setdefault(line["id"], {})[numerics] = line[numerics]
-    yield "| case | " + " | ".join(f"{it}: bits equal, ULP, PCC" for it in NUMERICS) + " |"
-    yield "|---|--:|--:|"
-    for name, row in found.items():
-        yield f"| `{name}` | " + " | ".join(_cell(row[it]) for it in NUMERICS) + " |"
+        lines = done.stdout.splitlines()
+        for answer in (json.loads(line) for line in lines if line.startswith("{")):
+            found[answer["id"]] = answer[numerics]
+        if done.returncode != 0:
+            refusals = [line for line in lines if "] ERROR: " in line]
+            if not refusals:
+                done.check_returncode()
+            found[names[len(found)]] = refusals[-1]
+    return found
+
+
+def table(directory: Path, arch: str, only: str, columns: Sequence[str]) -> Iterator[str]:
+    """Yield the rows of a table, each column measured by other processes."""
+    found = {column: answers(directory, arch, column, only) for column in columns}
+    yield "| case | " + " | ".join(f"{it}: bits equal, ULP, PCC" for it in columns) + " |"
+    yield "|---|" + "--:|" * len(columns)
+    for name in found[columns[0]]:
+        yield f"| `{name}` | " + " | ".join(_cell(found[it][name]) for it in columns) + " |"
 
 
 def _cell(found: Any) -> str:
@@ -454,16 +479,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--truth", type=Path, default=TRUTH)
     parser.add_argument("--arch", choices=[*BOARDS], default="wormhole")
-    parser.add_argument("--numerics", choices=NUMERICS, help="one kind only, as lines of JSON")
+    parser.add_argument(
+        "--numerics", choices=(*NUMERICS, KERNELS), help="one kind only, as lines of JSON"
+    )
+    parser.add_argument("--sim", action="store_true", help="also run the kernels of this ttnn")
+    parser.add_argument("--skip", type=int, default=0, help="leave out the first cases")
     parser.add_argument("--only", default="", help="cases whose id contains this")
     asked = parser.parse_args()
     if asked.numerics is None:
-        for line in table(asked.truth, asked.arch, asked.only):
+        columns = (*NUMERICS, KERNELS) if asked.sim else NUMERICS
+        for line in table(asked.truth, asked.arch, asked.only, columns):
             print(line)
         return 0
-    for case, found in measure(asked.truth, asked.arch, asked.numerics, asked.only):
+    for case, found in measure(asked.truth, asked.arch, asked.numerics, asked.only, asked.skip):
         answer = found if isinstance(found, str) else asdict(found)
-        print(json.dumps({"id": case.manifest["id"], asked.numerics: answer}))
+        # The simulator may end the process in the next case, and nothing is flushed then.
+        print(json.dumps({"id": case.manifest["id"], asked.numerics: answer}), flush=True)
     return 0
 
 

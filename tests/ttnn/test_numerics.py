@@ -39,6 +39,27 @@ def test_the_shadow_agrees_with_the_kernels(measured, case):
     assert found["pcc"] >= least["pcc"]
 
 
+def test_the_tool_goes_on_after_a_case_that_the_simulator_ends(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import bench_numerics as tool
+
+    names = [f"add.{number}" for number in range(4)]
+    lines = [json.dumps({"id": name, "arch": "wormhole"}) for name in names]
+    (tmp_path / "manifest.jsonl").write_text("\n".join(lines))
+    refusal = "[9] ERROR: UntestedFunctionality: sfpu_mad"
+    answered = {"0": [names[0], refusal], "2": [names[2], names[3]]}
+
+    def run(command, **_):
+        words = answered[command[-1]]
+        lines = [x if x == refusal else json.dumps({"id": x, "kernels": {}}) for x in words]
+        status = int(refusal in words)
+        return subprocess.CompletedProcess(command, status, "\n".join(["[1] talk", *lines]))
+
+    monkeypatch.setattr(tool.subprocess, "run", run)
+    found = tool.answers(tmp_path, "wormhole", "kernels", "")
+    assert found == {names[0]: {}, names[1]: refusal, names[2]: {}, names[3]: {}}
+
+
 def test_fidelity_and_accumulation_change_the_product():
     import torch
 

@@ -454,8 +454,9 @@ def _trial(script: str, *arguments: str) -> str | None:
         return f"no end within {LIMIT_SECONDS} s"
     if done.returncode == 0:
         return None
+    # The simulator's reason is on standard output; warnings on standard error are not the reason.
     refusals = [line for line in done.stdout.splitlines() if "] ERROR: " in line]
-    lines = done.stderr.strip().splitlines() or refusals
+    lines = refusals or done.stderr.strip().splitlines()
     return lines[-1] if lines else f"exit code {done.returncode}"
 
 

@@ -10,9 +10,12 @@ from click import unstyle
 from click.testing import CliRunner
 
 import optrove
+from optrove.cli import without_hardware
 from optrove.cli.main import SECTIONS, main
 from optrove.cli.without_hardware import Finding, State, finding_lines, is_healthy
+from optrove.frameworks.ttnn.board import simulator
 from optrove.settings import VARIABLES
+from sim_directory import fake_package, fake_simulator
 
 
 def run(*arguments):
@@ -102,6 +105,18 @@ def test_the_doctor_tells_people_every_word_in_lines_that_they_can_read():
     assert rest[0] == "missing  x       none"
     assert " ".join(line.strip() for line in rest[1:]) == f"-> {remedy}"
     assert max(map(len, rest)) <= 100
+
+
+def test_the_doctor_says_why_the_simulator_ended_a_kernel(monkeypatch, tmp_path):
+    package = fake_package(tmp_path / "ttnn")
+    monkeypatch.setattr(simulator, "installed_package", lambda: package)
+    monkeypatch.setenv("OPTROVE_SIM", str(fake_simulator(tmp_path / "sim", "libttsim_bh.so")))
+    refusal = "[7] ERROR: UndefinedBehavior: noc_read: x=3"
+    script = f"import sys; print('a warning', file=sys.stderr); print({refusal!r}); sys.exit(1)"
+    monkeypatch.setattr(without_hardware, "SIMULATOR_TRIAL", script)
+    finding = without_hardware._simulated_boards(has_ttnn=True)
+    assert finding.state is State.BROKEN
+    assert finding.detail == f"p100 did not run: {refusal}; sfpi 7.89.0"
 
 
 def test_what_is_missing_is_healthy_and_what_is_broken_is_not():
