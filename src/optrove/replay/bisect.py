@@ -207,24 +207,25 @@ def _change(before: AttemptedCase, after: AttemptedCase) -> ResultChange | None:
     """
     both = (before, after)
     parts = (part for each in both for output in each.attempt.outputs for _, part in walk(output))
+    compared = both
     if any(isinstance(part, Opaque) for part in parts):
-        before, after = (_with_outputs(each, ()) for each in both)
+        compared = _with_outputs(before, ()), _with_outputs(after, ())
     elif not all(is_as_recorded(each.attempt) for each in both):
-        before, after = (
-            _with_outputs(each, tuple(map(_unnumbered, each.attempt.outputs))) for each in both
-        )
-    return change_of(before, after)
+        compared = _unnumbered(before), _unnumbered(after)
+    change = change_of(*compared)
+    return None if change is None else replace(change, before=before, after=after)
 
 
 def _with_outputs(result: AttemptedCase, outputs: tuple[Value, ...]) -> AttemptedCase:
     return replace(result, attempt=replace(result.attempt, outputs=outputs))
 
 
-def _unnumbered(output: Value) -> Value:
-    return rewrite(
-        output,
-        lambda part: replace(part, identity=0, storage=0) if isinstance(part, TensorSpec) else part,
-    )
+def _unnumbered(result: AttemptedCase) -> AttemptedCase:
+    def unnumbered(part: Value) -> Value:
+        return replace(part, identity=0, storage=0) if isinstance(part, TensorSpec) else part
+
+    outputs = (rewrite(output, unnumbered) for output in result.attempt.outputs)
+    return _with_outputs(result, tuple(outputs))
 
 
 def cases_of(

@@ -146,6 +146,18 @@ def test_tensors_are_not_numbered_alike_where_the_arguments_cannot_be_described(
     assert (found.last_good, found.first_bad) == ("1.3", "1.4")
 
 
+def test_a_call_that_was_rejected_before_it_passed_is_confirmed():
+    """The rejected call was never reached, so the tensors of the other are compared unnumbered."""
+
+    def evaluate(release, ids):
+        passed = {"outputs": (tensor(32, 32, number=1),), "replayed_case_id": "a"}
+        outcome, more = (Outcome.REJECTED, {}) if release < "1.2" else (Outcome.PASSED, passed)
+        return {each: result("x", each, outcome, **more) for each in ids}
+
+    (found,) = bisect("made", ["a"], RELEASES, evaluate, lambda _: None).boundaries
+    assert (found.last_good, found.first_bad, found.confirmed) == ("1.1", "1.2", True)
+
+
 def test_nothing_that_ran_with_both_is_an_error():
     lost = scripted("9", r10=Outcome.NOT_RUN)
     with pytest.raises(NotFound, match=r"no case ran with both 1.0 and 1.5 of made"):
