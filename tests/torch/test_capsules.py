@@ -14,7 +14,8 @@ from safetensors.torch import load
 import optrove
 from commands import ask, run
 from forked_python import python
-from optrove.journal.capsules import TensorFiles
+from optrove.capture.capsules import RESERVE
+from optrove.journal.capsules import Budget, TensorFiles
 from optrove.model.records import DeviceKind
 from optrove.replay.device_choice import TargetDevice
 from optrove.testgen.generate import why_not_failing
@@ -107,6 +108,17 @@ def test_a_full_disk_costs_capsules_and_not_the_trace(tmp_path, monkeypatch):
         run_model()
     assert trace.summary().calls > 3
     assert trace.recorded.capsules() == (0, 0, {"the disk: No space left on device": 3})
+
+
+def test_capsules_leave_room_on_the_disk_for_the_trace(tmp_path, monkeypatch):
+    path = tmp_path / "trove.db"
+    monkeypatch.setattr(Budget, "free_bytes", lambda _: RESERVE)
+    with optrove.trace(path, backend="torch", capsule=["all"]) as trace:
+        torch.relu(torch.ones(2))
+    kept, size, omitted = trace.recorded.capsules()
+    assert (kept, size) == (0, 0)
+    (reason,) = omitted
+    assert reason.startswith("the disk is almost full")
 
 
 def test_the_results_of_the_program_are_the_same(tmp_path):

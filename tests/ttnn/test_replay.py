@@ -23,7 +23,9 @@ from optrove.model.values import (
     Opaque,
     Struct,
     Symbol,
+    TensorSpec,
     Text,
+    TorchPlacement,
     TtnnPlacement,
 )
 from optrove.replay.runner import run_jobs
@@ -112,6 +114,16 @@ def test_every_recorded_case_has_good_numbers_on_the_shadow(recorded, board):
     assert measured["pcc"] == measured["max_abs_error"] >= len(jobs) * 0.6
     # Results in blocks have no steps of their own to count in.
     assert measured["pcc"] >= measured["ulp"] >= len(jobs) * 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_an_output_of_torch_is_known_by_a_worker_that_began_without_torch():
+    read = Case("ttnn.to_torch", (("tensor", tensor(0, (32, 32))),))
+    placement = TorchPlacement((32, 1), "strided", "cpu", requires_grad=False)
+    output = TensorSpec((32, 32), "torch.bfloat16", placement, identity=1, storage=1)
+    attempt = attempt_at(read, outputs=(output,))
+    assert attempt.outcome is Outcome.PASSED, attempt.detail
 
 
 @pytest.mark.slow

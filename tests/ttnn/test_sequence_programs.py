@@ -7,8 +7,7 @@ import pytest
 from commands import ask
 from example_runs import EXAMPLES
 from forked_python import python
-from optrove.trove.place import place_of
-from optrove.trove.reader import open_reader
+from recorded_calls import cases_of, results_of
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch, pytest.mark.slow]
 
@@ -49,8 +48,17 @@ def test_the_pcc_of_the_program_is_that_of_the_model(tmp_path, variant):
     assert cases_of(again) == cases_of(path)
 
 
-def cases_of(path):
-    """Return the cases of the outermost calls of the only run, in their order."""
-    with open_reader(place_of(str(path))) as reader:
-        (row,) = reader.runs()
-        return [call.case_id for call in reader.calls(row.run.id) if call.depth == 0]
+def test_the_program_of_llama_on_two_chips_computes_what_the_model_computes(tmp_path):
+    path, again = tmp_path / "trove.db", tmp_path / "again.db"
+    test = f"{EXAMPLES / 'llama' / 'test_llama.py'}::test_prefill_agrees_with_torch[bfloat8_b]"
+    board = ("--board", "n300", "--shadow")
+    ask("trace", test, *board, "--flow", "--capsule", "all", "--store", path)
+    (run,) = ask("runs", "--store", path, "--json")
+    program = tmp_path / "program.py"
+    ask("testgen", "--sequence", run["run_id"], "-o", program, "--store", path)
+    ask("trace", program, *board, "--capsule", "to_torch", "--store", again)
+    expected = cases_of(path)
+    assert len(expected) > 400
+    assert cases_of(again)[-len(expected) :] == expected
+    assert len(results_of(again)) > 3
+    assert results_of(again) == results_of(path)

@@ -11,11 +11,11 @@ from corrupting import corrupt, mend
 from forked_python import python
 from optrove.replay.sequence import CallChoice, plan_sequence
 from optrove.testgen.sequence_files import sequence_program
-from optrove.trove.capsules import capsules_of
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 from optrove.web.answering import TroveSite
 from optrove.web.app import make_app
+from recorded_calls import cases_of, results_of
 
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 
@@ -71,13 +71,6 @@ def store(tmp_path_factory):
 def run_of(path):
     runs = ask("runs", "--store", path, "--json")
     return next(run["run_id"] for run in runs if run["kind"] == "trace")
-
-
-def cases_of(path):
-    """Return the cases of the outermost calls of the only run, in their order."""
-    with open_reader(place_of(str(path))) as reader:
-        row = next(row for row in reader.runs() if row.run.kind.value == "trace")
-        return [call.case_id for call in reader.calls(row.run.id) if call.depth == 0]
 
 
 def test_a_whole_run_is_executed_as_one_program(store):
@@ -207,16 +200,6 @@ def mesh_store(tmp_path_factory):
     words = ("--board", "n300", "--shadow", "--flow", "--capsule", "all", "--store", path)
     ask("trace", directory / "mesh.py", *words)
     return path
-
-
-def results_of(path):
-    """Return the hashes of the values that calls of to_torch returned, in their order."""
-    place = place_of(str(path))
-    found = capsules_of(place)
-    with open_reader(place) as reader:
-        ops = reader.ops_of(set(found))
-    read = [each for case in found if ops[case] == "ttnn.to_torch" for each in found[case]]
-    return [each.outputs for each in sorted(read, key=lambda each: each.op_index)]
 
 
 def test_the_program_of_a_mesh_makes_the_same_calls_and_computes_the_same(mesh_store, tmp_path):

@@ -32,6 +32,10 @@ FOLDER: Final = "capsules"
 _BUDGET: Final = "used"
 
 _OVER_LIMIT: Final = "over the limit of {limit:,} bytes; raise --capsule-limit"
+RESERVE: Final = 32_000_000
+"""The bytes of a disk that capsules leave free for the journal and the trove."""
+
+_ALMOST_FULL: Final = f"the disk is almost full: capsules leave {RESERVE:,} bytes of it free"
 
 
 @dataclass(slots=True)
@@ -152,6 +156,10 @@ class Capsules:
             try:
                 if not self._budget.take(len(content)):
                     self.omitted[_OVER_LIMIT.format(limit=self._choice.limit)] += 1
+                    return None
+                if self._budget.free_bytes() < RESERVE + len(content):
+                    self._budget.give_back(len(content))
+                    self.omitted[_ALMOST_FULL] += 1
                     return None
                 try:
                     self._files.write(digest, content, suffix)

@@ -144,6 +144,11 @@ class Budget:
             os.close(descriptor)
         return True
 
+    def free_bytes(self) -> int:
+        """Return how many bytes the disk can still take."""
+        disk = os.statvfs(self._path.parent)
+        return disk.f_bavail * disk.f_frsize
+
     def give_back(self, size: int) -> None:
         """Count files that were removed."""
         self.take(-size)

@@ -30,6 +30,9 @@ Facts: TypeAlias = tuple[tuple[str, str], ...]
 HARMLESS: Final = "harmless: "
 """The beginning of a note about an execution that needs no action."""
 
+VALUES_OF: Final = "values of call "
+"""The beginning of a note about an execution with the values of a capsule."""
+
 REFUSED: Final = "refused while the tensor for "
 """The beginning of a note about a rejection before the op was called."""
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Final
 from optrove.errors import NotReplayable
 from optrove.frameworks.executor import Stage
 from optrove.frameworks.ttnn.board.devices import L1_SMALL
-from optrove.model.records import E2E_NS, DeviceParameters, Measurement, Outcome, now
+from optrove.model.records import (
+    E2E_NS,
+    VALUES_OF,
+    DeviceParameters,
+    Measurement,
+    Outcome,
+    now,
+)
 from optrove.replay.device_choice import device_parameters
 from optrove.replay.judge import EXTRAS, RAN, classify, judge
 from optrove.serializer.hashes import placement_hash
@@ -18,7 +25,6 @@ if TYPE_CHECKING:
     from optrove.model.records import Attempt, Job
     from optrove.replay.messages import WorkerSetup
 
-VALUES_OF: Final = "values of call "
 _REPEATS: Final = 3
 
 

@@ -25,7 +25,7 @@ from optrove.errors import NotComparable
 from optrove.frameworks.executor import Raised, Stage
 from optrove.frameworks.torch.reference import is_close
 from optrove.model.case import Case, renamed
-from optrove.model.differences import ABSENT, differences, is_same_json, json_parts
+from optrove.model.differences import ABSENT, Parts, differences, is_same_json, json_parts
 from optrove.model.records import E2E_NS, HARMLESS, SKIPPED, DeviceKind, Measurement, Outcome
 from optrove.model.values import Null
 from optrove.replay.workers import WorkerDied, WorkerTimeout
@@ -312,7 +312,7 @@ _KIND: Final = re.compile(r"\.\$\w+")
 
 def _difference_lines(start: str, old: Json, new: Json) -> list[str]:
     lines = []
-    for path, one, other in differences(old, new, json_parts, path=start, is_equal=is_same_json):
+    for path, one, other in differences(old, new, _parts, path=start, is_equal=is_same_json):
         unrecorded = one is None and path.endswith(_UNRECORDED)
         unrecorded = unrecorded or _TOKEN.fullmatch(path) is not None
         if not unrecorded and not (one is False and _GRADIENT.fullmatch(path)):
@@ -328,8 +328,22 @@ def _place(path: str) -> str:
     return _KIND.sub("", _TENSOR.sub(" ", words, count=1))
 
 
-def _shown(data: Json) -> str:
-    text = "without" if data is ABSENT else write(data)
+def _parts(data: Any) -> Parts | None:
+    """Return the parts of JSON; values of different kinds are compared as a whole."""
+    parts = json_parts(data)
+    if parts is None or not isinstance(data, dict):
+        return parts
+    return tuple(key for key in data if key.startswith("$")), data
+
+
+def _shown(data: Any) -> str:
+    match data:
+        case {"$tensor": {"dtype": dtype, "shape": shape}}:
+            text = f"a tensor of {dtype} with shape {shape}"
+        case {"$opaque": name}:
+            text = f"an object of {name}"
+        case _:
+            text = "without" if data is ABSENT else write(data)
     return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}..."
 
 

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 NOT_REACHED: Final = "the sequence ended before it, with call {op_index}"
 AS_RECORDED: Final = "it raised an error in the recording, too"
+WITH_VALUES: Final = "optrove trace --flow --capsule all"
+"""The command that records sequences with their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +302,7 @@ def with_recorded_values(
     if values == CAPSULE and not by_call:
         raise NotFound(
             f"run {sequence.run.id[:12]} has no capsule of these calls; record their values with "
-            f"optrove trace --flow --capsule all, or leave out --values"
+            f"{WITH_VALUES}, or leave out --values"
         )
     with local_tensors(place, by_call.values()) as directory:
         calls = []

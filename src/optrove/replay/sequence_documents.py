@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from optrove.model.records import Outcome
-from optrove.replay.execute import VALUES_OF
+from optrove.model.records import VALUES_OF, DeviceKind, Outcome
+from optrove.replay.sequence import WITH_VALUES
 from optrove.report.attempts import VERDICTS, lowest_pcc, remarks_of, tally
 from optrove.report.describe import call_line
 from optrove.report.document import Column, Paragraph, paragraphs, table
@@ -57,7 +57,11 @@ def sequence_document(done: ReplayedSequence) -> Iterator[Node]:
     yield Paragraph(same)
     kept = sum(each.planned.job.capsules != () for each in done.sequence.calls)
     if kept:
-        yield Paragraph(f"tensors from outside have recorded values ({kept} of {calls} have some)")
+        yield Paragraph(
+            f"tensors from outside have recorded values ({kept:,} of {calls} have some)"
+        )
+    elif done.target.device_kind is not DeviceKind.MOCK:
+        yield Paragraph(f"tensors from outside have values of a seed; for real ones: {WITH_VALUES}")
     notes = {
         note: each.call.op_index
         for each, attempt in reversed(list(done.pairs))

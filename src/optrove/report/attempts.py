@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.model.causes import DIFFERS, without_numbers, without_pcc
 from optrove.model.ops import VECTORS, is_vector
-from optrove.model.records import HARMLESS, REFUSED, DeviceKind, Outcome
+from optrove.model.records import HARMLESS, REFUSED, VALUES_OF, DeviceKind, Outcome
 from optrove.model.torch_target import TorchTarget
 from optrove.model.values import Float
 from optrove.report.wording import SHORT_ID
@@ -228,12 +228,15 @@ def supplied(attempts: Iterable[AttemptedCase]) -> Counts:
 
 
 def worth_telling(attempts: Iterable[AttemptedCase]) -> Counts:
-    """Return the notes of ``supplied`` that are neither harmless nor part of a rejection."""
-    return tuple(
-        (text, count)
-        for text, count in supplied(attempts)
-        if not text.startswith((HARMLESS, REFUSED))
-    )
+    """Return the notes of ``supplied`` that are neither harmless nor part of a rejection.
+
+    Recorded values of different calls count together.
+    """
+    counted: Counter[str] = Counter()
+    for text, count in supplied(attempts):
+        if not text.startswith((HARMLESS, REFUSED)):
+            counted["recorded values" if text.startswith(VALUES_OF) else text] += count
+    return tuple(counted.most_common())
 
 
 def refusals(group: Iterable[Cause]) -> tuple[str, ...]:
@@ -248,10 +251,11 @@ def differing(attempts: Iterable[AttemptedCase]) -> int:
 
 
 def replay_command(attempt: Attempt, store: str | None = None) -> str:
-    """Return the command that replays a case of a trove on the same device."""
-    return shlex.join(
-        ["optrove", "replay", attempt.case_id[:SHORT_ID], *_device_options(attempt, store)]
-    )
+    """Return the command that replays a case of a trove on the same device, with such values."""
+    words = ["optrove", "replay", attempt.case_id[:SHORT_ID]]
+    if any(note.startswith(VALUES_OF) for note in attempt.notes):
+        words += ["--values", "capsule"]
+    return shlex.join([*words, *_device_options(attempt, store)])
 
 
 def rerun_command(

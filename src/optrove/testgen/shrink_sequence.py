@@ -23,7 +23,7 @@ from optrove.model.memory import DEALLOCATING, tensor_bytes
 from optrove.model.records import Attempt, DeviceKind, Outcome
 from optrove.model.torch_target import TorchTarget
 from optrove.model.values import tensors_in
-from optrove.replay.sequence import replay_sequence, target_of
+from optrove.replay.sequence import WITH_VALUES, replay_sequence, target_of
 from optrove.replay.workers import COMMAND
 from optrove.report.attempts import UNSAID, VERDICTS
 from optrove.report.describe import call_line
@@ -314,10 +314,12 @@ def _first_failure(
     if known.first is None:
         done = replay_sequence(sequence, asked, log, to_failure=True, command=command)
         if done.failure is None:
+            has_values = any(each.planned.job.capsules for each in sequence.calls)
             raise NotReplayable(
                 f"the {plural(len(done.attempts), 'call')} pass on {done.target}: there is no "
                 f"failure to shrink; choose the calls and the device that fail, with --calls, "
                 f"--device, --board"
+                + ("" if has_values else f", or record real inputs: {WITH_VALUES}")
             )
         failing, attempt = done.failure
         known.put_first(attempt, failing.call.op_index)

@@ -253,7 +253,9 @@ class TraceResult:
         counts = self._capsule_counts()
         if not counts["kept"] and not counts["omitted"]:
             return []
-        kept = f"capsules: {plural(counts['kept'], 'call')}, {counts['bytes']:,} bytes of tensors"
+        # After a crash, the size is unknown.
+        size = f", {counts['bytes']:,} bytes of tensors" if counts["bytes"] else ""
+        kept = f"capsules: {plural(counts['kept'], 'call')}{size}"
         reasons = counts["omitted"].items()
         return [kept, *(f"without a capsule: {count:,}x {reason}" for reason, count in reasons)]
 

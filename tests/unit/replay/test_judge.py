@@ -16,6 +16,7 @@ from optrove.model.values import (
     MeshPlacement,
     Null,
     NumpyPlacement,
+    Opaque,
     Struct,
     TensorSpec,
     TorchPlacement,
@@ -107,6 +108,13 @@ def test_another_output_spec_is_reported_with_its_path():
     verdict = judge(job(outputs=(SPEC,)), Executed(CASE, outputs=(other,)))
     assert verdict.outcome is Outcome.WRONG_SPEC
     assert verdict.detail == "output 0 shape[1]: recorded 3, replayed 4"
+
+
+def test_an_output_of_another_kind_is_named_as_a_whole():
+    verdict = judge(job(outputs=(SPEC,)), Executed(CASE, outputs=(Opaque("x.Y", "text"),)))
+    assert verdict.detail == (
+        "output 0: recorded a tensor of ttnn.bfloat16 with shape [2, 3], replayed an object of x.Y"
+    )
 
 
 def test_other_shards_on_another_board_are_accepted_with_a_note():

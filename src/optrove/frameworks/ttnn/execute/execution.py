@@ -54,7 +54,7 @@ from optrove.model.values import (
 from optrove.serializer.build import build
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from types import ModuleType
 
     from optrove.frameworks.executor import OnStage
@@ -212,7 +212,7 @@ class TtnnExecutor:
         comparison: OutputComparison | None,
     ) -> _Rebuilt:
         given = dict(job.case.arguments)
-        _import_mentioned_torch(given)
+        _import_mentioned_torch([*given.values(), *(job.outputs or ())])
         if file is not None:
             given = file.substituted(given)
         passing = argument_passing(target, given)
@@ -353,11 +353,11 @@ def _lost_memory(spec: TensorSpec, name: str) -> str | None:
     return None
 
 
-def _import_mentioned_torch(arguments: Mapping[str, Value]) -> None:
-    """Import torch if an argument is of it: a worker on a mock board begins without torch."""
+def _import_mentioned_torch(values: Iterable[Value]) -> None:
+    """Import torch if an argument or output is of it: workers on mock boards begin without it."""
     if "torch" in sys.modules:
         return
-    parts = (part for value in arguments.values() for _, part in walk(value))
+    parts = (part for value in values for _, part in walk(value))
     if any(_type_name(part).startswith("torch.") for part in parts) and find_spec("torch"):
         import_module("torch")
 
