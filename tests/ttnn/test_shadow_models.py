@@ -637,3 +637,10 @@ def test_tanhshrink_near_zero(ttnn, report, put):
     number = 2.0**-13
     output = read(ttnn, ttnn.tanhshrink(put(torch.full((32, 32), number), dtype=ttnn.float32)))
     assert torch.allclose(output, torch.tensor(number**3 / 3), rtol=1e-3, atol=0)
+
+
+def test_block_floats_are_moved_between_tiles_when_they_are_reshaped(ttnn, report, put):
+    numbers = torch.randn(1, 1, 9, 64)
+    flat = put(numbers, dtype=ttnn.bfloat8_b)
+    image = flat.reshape([1, 3, 3, 64])
+    assert torch.equal(read(ttnn, image).reshape(numbers.shape), read(ttnn, flat))
