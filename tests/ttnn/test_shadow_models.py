@@ -637,3 +637,48 @@ def test_tanhshrink_near_zero(ttnn, report, put):
     number = 2.0**-13
     output = read(ttnn, ttnn.tanhshrink(put(torch.full((32, 32), number), dtype=ttnn.float32)))
     assert torch.allclose(output, torch.tensor(number**3 / 3), rtol=1e-3, atol=0)
+
+
+def test_block_floats_are_moved_between_tiles_when_they_are_reshaped(ttnn, report, put):
+    numbers = torch.randn(1, 1, 9, 64)
+    flat = put(numbers, dtype=ttnn.bfloat8_b)
+    image = flat.reshape([1, 3, 3, 64])
+    assert torch.equal(read(ttnn, image).reshape(numbers.shape), read(ttnn, flat))
+
+
+GATHERED = """
+import optrove
+with optrove.mock_board("t3k", shadow=True):
+    import torch, ttnn
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D_RING)
+    row = ttnn.open_mesh_device(ttnn.MeshShape(1, 8))
+    parts, weights = torch.randn(1, 1, 32, 256), torch.randn(1, 1, 256, 256)
+    split = ttnn.ShardTensorToMesh(row, dim=3)
+    left, right = (
+        ttnn.from_torch(each, ttnn.bfloat16, device=row, layout=ttnn.TILE_LAYOUT, mesh_mapper=split)
+        for each in (parts, weights)
+    )
+    cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(7, 7))])
+    gathered, product = ttnn.experimental.all_gather_matmul_async(
+        left, right, persistent_output_buffer=None, dim=3, num_links=1,
+        multi_device_global_semaphore=[
+            ttnn.create_global_semaphore(row, cores, 0) for _ in range(2)
+        ],
+        all_gather_core_grid_offset=(0, 4),
+        program_config=ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig(
+            compute_with_storage_grid_size=(1, 1), in0_block_w=1, out_subblock_h=1,
+            out_subblock_w=1, per_core_M=1, per_core_N=1, fuse_batch=True, mcast_in0=True,
+        ),
+    )
+    compose = ttnn.ConcatMeshToTensor(row, dim=3)
+    actual = ttnn.to_torch(gathered, mesh_composer=compose).float()
+    assert torch.allclose(actual, parts.repeat(1, 1, 1, 8), atol=0.05)
+    actual = ttnn.to_torch(product, mesh_composer=compose).float()
+    assert torch.allclose(actual, parts @ weights, rtol=0.05, atol=0.5)
+    ttnn.close_mesh_device(row)
+print("done")
+"""
+
+
+def test_a_product_of_parts_that_are_gathered(run_python):
+    assert run_python(GATHERED) == "done\n"

@@ -80,7 +80,7 @@ class OutputComparison:
         with shadow_calls():
             shards = {id(shard): shard for shard in mirror.shards}
             unpacked = {key: self._golden.unpack(shard) for key, shard in shards.items()}
-        self._expected = ChipResults(tuple(unpacked[id(shard)] for shard in mirror.shards))
+        self._expected = ChipResults(([unpacked[id(shard)] for shard in mirror.shards],))
 
     def prepare(self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Read the arguments before the call, which may overwrite them."""
@@ -173,7 +173,7 @@ class OutputComparison:
         """Compare a torch tensor with the values of the ttnn tensor that it was read from."""
         if not isinstance(self._expected, ChipResults):
             return Compared(0, lacking=str(self._expected))
-        expected = joined(self._torch, self._case, self._expected.parts)
+        expected = joined(self._torch, self._case, self._expected.outputs[0])
         if expected is None:
             return Compared(0, lacking="how it joins the parts of several chips is not known here")
         if _without_ones(expected) == _without_ones(result):

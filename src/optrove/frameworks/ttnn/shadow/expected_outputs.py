@@ -14,9 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from optrove.frameworks.ttnn.shadow.golden import GoldenCall, GoldenFunctions, first_line, inherited
+from optrove.frameworks.ttnn.shadow.golden_overrides import with_bias_and_activation
 from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, HostMirrors, Missing
 from optrove.frameworks.ttnn.shadow.prepared_weights import (
     REASON,
@@ -154,6 +157,12 @@ COLLECTIVES: Mapping[str, Collective] = {
     "ttnn.experimental.reduce_scatter_minimal_async": reduce_scatter,
 }
 
+# Collectives of an input, or of a product, of which both the product and the rest are returned.
+WITH_PRODUCT: Mapping[str, Collective] = {
+    "ttnn.experimental.all_gather_matmul_async": all_gather,
+    "ttnn.experimental.matmul_reduce_scatter_async": reduce_scatter,
+}
+
 WITHOUT_DIM = frozenset({"ttnn.all_reduce", "ttnn.experimental.all_reduce_async"})
 
 # Only ops whose result depends on other chips, or on their chip's place among them, have these.
@@ -194,7 +203,7 @@ def lines(shape: Sequence[int], axis: int | None) -> list[list[int]]:
 
 
 def apply(
-    torch: Any, collective: Collective, parts: Line, groups: list[list[int]], dim: Dimensions
+    torch: Any, collective: Collective, parts: Line, *, groups: list[list[int]], dim: Dimensions
 ) -> list[Any]:
     """Return the result on each chip after the collective ran on every line of chips."""
     results: list[Any] = [None] * len(parts)
@@ -207,9 +216,13 @@ def apply(
 
 @dataclass(frozen=True, slots=True)
 class ChipResults:
-    """The torch result of a collective for each chip of the mesh."""
+    """The torch results of a collective: of each output, a tensor for each chip of the mesh."""
 
-    parts: tuple[Any, ...]
+    outputs: tuple[list[Any], ...]
+
+    def of(self, tensors: list[Any]) -> list[tuple[Any, list[Any]]]:
+        """Return each tensor of a result with its part for each chip."""
+        return list(zip(tensors, cycle(self.outputs), strict=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +297,7 @@ class ExpectedOutputs:
     ) -> list[tuple[Any, list[Any] | Missing]]:
         """Return each tensor of the result with a torch tensor per chip, or one for all."""
         if isinstance(expected, ChipResults):
-            return [(tensor, [*expected.parts]) for tensor in self.golden.tensors(result)]
+            return [*expected.of(list(self.golden.tensors(result)))]
         if not isinstance(expected, WeightedCall):
             return self.golden.answers(operation, expected, result)
         name = operation.python_fully_qualified_name
@@ -298,8 +311,8 @@ class ExpectedOutputs:
         name = operation.python_fully_qualified_name
         if isinstance(expected, ChipResults):
             return [
-                (tensor, self.golden.mirror(name, tensor, [*expected.parts]))
-                for tensor in self.golden.tensors(result)
+                (tensor, self.golden.mirror(name, tensor, parts))
+                for tensor, parts in expected.of(list(self.golden.tensors(result)))
             ]
         if not isinstance(expected, WeightedCall):
             return self.golden.mirrors(operation, expected, result)
@@ -325,18 +338,46 @@ class ExpectedOutputs:
         return WeightedCall(calls, tuple(prepared(name, each) for each in weights.values()))
 
     def _collective(self, name: str, bound: dict[str, Any]) -> ChipResults | Missing:
-        """Return the result of a collective on each chip, or why it is unknown."""
-        collective = COLLECTIVES.get(name)
+        """Return the results of a collective on each chip, or why they are unknown."""
+        collective = COLLECTIVES.get(name) or WITH_PRODUCT.get(name)
         dim = dimension(name, bound)
         tensor = bound.get("input_tensor")
         if collective is None or dim is None or tensor is None:
             return Missing(name, "it talks between chips in a way that is not known here")
-        mirror = self.mirrors.of(tensor)
-        if isinstance(mirror, Missing):
-            return inherited(name, mirror)
+        used = [
+            bound[each]
+            for each in ("input_tensor", "weight_tensor", "bias")
+            if bound.get(each) is not None
+        ]
+        mirrors = [self.mirrors.of(each) for each in used]
+        lost = next((mirror for mirror in mirrors if isinstance(mirror, Missing)), None)
+        if lost is not None:
+            return inherited(name, lost)
         shape = tuple(tensor.device().shape)
         groups = lines(shape, bound.get("cluster_axis"))
-        if sum(map(len, groups)) != len(mirror.shards):
+        known = [mirror.shards for mirror in mirrors if isinstance(mirror, HostMirror)]
+        if sum(map(len, groups)) != len(known[0]):
             return Missing(name, f"its input is on part of a mesh of {shape} only")
-        parts = [self.golden.unpack(shard) for shard in mirror.shards]
-        return ChipResults(tuple(apply(self._torch, collective, parts, groups, dim)))
+        parts = [self.golden.unpack(shard) for shard in known[0]]
+        exchange = partial(apply, self._torch, collective, groups=groups, dim=dim)
+        if name not in WITH_PRODUCT:
+            return ChipResults((exchange(parts),))
+        others = [[self.golden.unpack(shard) for shard in shards] for shards in known[1:]]
+        multiply = partial(_products, others, bound)
+        if collective is all_gather:
+            gathered = exchange(parts)
+            return ChipResults((gathered, multiply(gathered)))
+        products = multiply(parts)
+        return ChipResults((products, exchange(products)))
+
+
+def _products(others: Sequence[Line], bound: Mapping[str, Any], parts: Line) -> list[Any]:
+    """Return the product of each chip's part and weights, with the bias and the activation."""
+    results = []
+    for chip, part in enumerate(parts):
+        weight, *bias = (shards[chip] for shards in others)
+        left = part.transpose(-2, -1) if bound.get("transpose_a") else part
+        right = weight.transpose(-2, -1) if bound.get("transpose_b") else weight
+        facts = {**bound, "bias": bias[0] if bias else None}
+        results.append(with_bias_and_activation(left @ right, facts))
+    return results

@@ -103,6 +103,7 @@ class Transfers:
         self._mirrors = mirrors
         self._golden = golden
         self._from_host_shards = ttnn.from_host_shards
+        self._reshape = getattr(ttnn.Tensor, "reshape", None)
         self.ops: dict[str, Callable[[Call, tuple[Any, ...], dict[str, Any]], Any]] = {
             "ttnn.to_torch": self._to_torch,
             "ttnn.from_device": self._from_device,
@@ -174,10 +175,17 @@ class Transfers:
         def settle(result: Any) -> None:
             if isinstance(result, self._ttnn.Tensor):
                 form = None if keeps else partial(_with_arguments, call, arguments, keywords)
+                if call is self._reshape:  # on the host it does not move what is in tiles
+                    form = partial(self._reshaped, result)
                 self._set_moved(form, tensor, mirror, result)
                 self._traced.note(self._repeat_moved, form, tensor, result)
 
         return settled_call(call, (tensor, *arguments), keywords, settle)
+
+    def _reshaped(self, like: Any, shard: Any) -> Any:
+        """Return a host tensor in the shape of a tensor."""
+        values = self._golden.unpack(shard).reshape(tuple(like.shape))
+        return self._golden.pack(values, like)
 
     def _repeat_moved(self, form: Call | None, tensor: Any, result: Any) -> None:
         with shadow_calls():
