@@ -10,14 +10,24 @@ from optrove.replay import worker
 LINES = {
     "sim.unimplemented": "[1034] ERROR: UnimplementedFunctionality: tensix_execute_pacr: mode=3",
     "sim.untested": "[77] ERROR: UntestedFunctionality: sfpu_mad",
-    "sim.wrong_chip": "[0] ERROR: UnsupportedFunctionality: pci_mem_wr_cur: bar0 offset=0x1fc",
     "sim.silent": "the last words of something else",
+}
+# On boards whose library is of another chip: printed when ttnn looks for devices.
+WRONG_CHIPS = {
+    "n150:72": "[0] ERROR: UnsupportedFunctionality: pci_mem_wr_cur: bar0: offset=0x1fc size=8",
+    "p100": "[0] ERROR: UnimplementedFunctionality: dma_reg_ptr: offset=0x1004",
 }
 COMPILE = (
     "TT_THROW @ /src/build.cpp:481: tt::exception\ninfo:\nbrisc build failed. Log:\n"
     "/kernels/dataflow/reader.cpp:36:57: error: division by zero is not a constant expression\n"
     "Failed to generate binaries for reader_unary TT_THROW"
 )
+
+
+def end_with(line):
+    """End as the simulator does: one line on standard output, and nothing is flushed."""
+    os.write(1, f"[12] some talk\n{line}\n".encode())
+    os._exit(1)
 
 
 class SimExecutor:
@@ -29,9 +39,7 @@ class SimExecutor:
         on_stage(Stage.OPENING if case.op == "sim.slow" else Stage.MAKING)
         on_stage(Stage.CALLING)
         if case.op in LINES:
-            # As the simulator does: one line on standard output, and an end without ceremony.
-            os.write(1, f"[12] some talk\n{LINES[case.op]}\n".encode())
-            os._exit(1)
+            end_with(LINES[case.op])
         if case.op == "sim.slow":
             time.sleep(600)
         if case.op == "sim.uncompiled":
@@ -47,7 +55,9 @@ class SimExecutor:
 
 class SimWorker(worker.Worker):
     def prepare(self):
-        """Prepare nothing: there is no simulator."""
+        """Prepare nothing, or end as with a library of another chip."""
+        if self._setup.board in WRONG_CHIPS:
+            end_with(WRONG_CHIPS[self._setup.board])
 
     def _executor(self, framework):
         return SimExecutor()

@@ -23,6 +23,7 @@ import click
 from optrove import settings
 from optrove.cli.options import FAILED, json_option, show, table_width
 from optrove.errors import FrameworkMissing, NotFound
+from optrove.model.causes import ttnn_problem
 from optrove.settings import SIM, STORE, environment, simulator_directory
 
 if TYPE_CHECKING:
@@ -456,8 +457,8 @@ def _trial(script: str, *arguments: str) -> str | None:
         return None
     # The simulator's reason is on standard output; warnings on standard error are not the reason.
     refusals = [line for line in done.stdout.splitlines() if "] ERROR: " in line]
-    lines = refusals or done.stderr.strip().splitlines()
-    return lines[-1] if lines else f"exit code {done.returncode}"
+    lines = refusals or done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    return (None if refusals else ttnn_problem(done.stderr)) or lines[-1]
 
 
 def _extra(extra: Extra) -> Finding:

@@ -8,6 +8,7 @@ from typing import Final
 DIFFERS: Final = "not as recorded: "
 """The beginning of a line about a difference between the replayed and the recorded call."""
 
+_INFORMATION: Final = re.compile(r"^info:\s*$", re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\b(?:nan|-?inf)\b")
 _PCC: Final = re.compile(rf"(\bPCC\b)\W{{1,3}}(?:{_NUMBER.pattern})", re.IGNORECASE)
@@ -21,6 +22,16 @@ def cause_in(detail: str | None) -> str | None:
         # The last line of a Python traceback states the error.
         return f"{lines[0]} {lines[-1]}"
     return lines[0] if lines else None
+
+
+def ttnn_problem(text: str) -> str | None:
+    """Return the line of a ttnn exception that states the problem, below ``info:``.
+
+    Above it is a place in ttnn's source, and a backtrace follows. None for other texts.
+    """
+    _, *message = _INFORMATION.split(text, maxsplit=1)
+    lines = (line.strip() for part in message for line in part.splitlines())
+    return next(filter(None, lines), None)
 
 
 def without_numbers(text: str) -> str:

@@ -25,10 +25,11 @@ from optrove.errors import NotComparable
 from optrove.frameworks.executor import Raised, Stage
 from optrove.frameworks.torch.reference import is_close
 from optrove.model.case import Case, renamed
+from optrove.model.causes import ttnn_problem
 from optrove.model.differences import ABSENT, Parts, differences, is_same_json, json_parts
 from optrove.model.records import E2E_NS, HARMLESS, SKIPPED, DeviceKind, Measurement, Outcome
 from optrove.model.values import Null
-from optrove.replay.workers import WorkerDied, WorkerTimeout
+from optrove.replay.workers import WorkerDied, WorkerTimeout, WorkerUnusable
 from optrove.serializer.text import Json, write
 from optrove.serializer.wire import encode
 
@@ -162,14 +163,10 @@ def _machine_failed(fault: str) -> str:
     return f"the machine failed, not the operation: {fault}"
 
 
-_INFORMATION: Final = re.compile(r"^info:\s*$", re.MULTILINE)
-
-
 def headline(raised: Raised) -> str:
     """Return the line of an exception that states the problem."""
-    message = _INFORMATION.split(raised.text, maxsplit=1)[-1]
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return lines[0] if lines else raised.type
+    lines = (line.strip() for line in raised.text.splitlines())
+    return ttnn_problem(raised.text) or next(filter(None, lines), raised.type)
 
 
 def judge_loss(loss: Loss, device_kind: DeviceKind) -> tuple[Outcome, str]:
@@ -196,7 +193,11 @@ def judge_loss(loss: Loss, device_kind: DeviceKind) -> tuple[Outcome, str]:
 _REFUSAL: Final = re.compile(r"^\[\d+\] ERROR: (\w+): (.*)$", re.MULTILINE)
 """The line that the simulator prints before it ends the process: [clock] ERROR: category: ..."""
 
-_WRONG_CHIP: Final = "pci_mem_wr_cur: bar0"
+_WRONG_CHIP: Final = re.compile(r"^\[0\] .*(?:pci_mem_wr_cur: bar0|dma_reg_ptr: offset)")
+"""The first access to a chip of another architecture: Blackhole as Wormhole, Wormhole as Blackhole.
+
+Seen with ttsim 1.10.0 and ttnn 0.78.0, when ttnn looks for devices.
+"""
 
 
 def _simulator_refusal(loss: Loss) -> str | None:
@@ -206,13 +207,15 @@ def _simulator_refusal(loss: Loss) -> str | None:
             f"simulator: too slow: no end within {loss.seconds:g} s; the case is too large for it, "
             f"or its kernel hangs: try --scale small, or a longer --timeout"
         )
-    if not isinstance(loss, WorkerDied):
-        return None
-    found = _REFUSAL.search(loss.last_words)
+    found = None
+    if isinstance(loss, WorkerDied):
+        found = _REFUSAL.search(loss.last_words)
+    elif isinstance(loss, WorkerUnusable):
+        found = _REFUSAL.search(loss.reason)
     if found is None:
         return None
     category, words = found.groups()
-    if _WRONG_CHIP in words:
+    if _WRONG_CHIP.match(found[0]):
         return f"simulator: wrong chip: the library is of another architecture\n{found[0]}"
     return f"simulator: {category}: {words}\n{loss}"
 

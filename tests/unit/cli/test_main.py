@@ -107,16 +107,23 @@ def test_the_doctor_tells_people_every_word_in_lines_that_they_can_read():
     assert max(map(len, rest)) <= 100
 
 
-def test_the_doctor_says_why_the_simulator_ended_a_kernel(monkeypatch, tmp_path):
+REFUSAL = "[7] ERROR: UndefinedBehavior: noc_read: x=3"
+THROWN = "TT_THROW @ build.cpp:70: tt::exception\ninfo:\nbrisc build failed\nbacktrace:\n --- libc"
+
+
+@pytest.mark.parametrize(
+    ("printed", "error", "problem"),
+    [(REFUSAL, "a warning", REFUSAL), ("", THROWN, "brisc build failed"), ("", "", "exit code 1")],
+)
+def test_the_doctor_says_why_no_kernel_ran(monkeypatch, tmp_path, printed, error, problem):
     package = fake_package(tmp_path / "ttnn")
     monkeypatch.setattr(simulator, "installed_package", lambda: package)
     monkeypatch.setenv("OPTROVE_SIM", str(fake_simulator(tmp_path / "sim", "libttsim_bh.so")))
-    refusal = "[7] ERROR: UndefinedBehavior: noc_read: x=3"
-    script = f"import sys; print('a warning', file=sys.stderr); print({refusal!r}); sys.exit(1)"
+    script = f"import sys; print({printed!r}); sys.stderr.write({error!r}); sys.exit(1)"
     monkeypatch.setattr(without_hardware, "SIMULATOR_TRIAL", script)
     finding = without_hardware._simulated_boards(has_ttnn=True)
     assert finding.state is State.BROKEN
-    assert finding.detail == f"p100 did not run: {refusal}; sfpi 7.89.0"
+    assert finding.detail == f"p100 did not run: {problem}; sfpi 7.89.0"
 
 
 def test_what_is_missing_is_healthy_and_what_is_broken_is_not():

@@ -4,7 +4,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from optrove.errors import UnknownBoard
+from optrove.errors import NotReplayable, UnknownBoard
 from optrove.frameworks.ttnn.board.devices import Devices
 from optrove.frameworks.ttnn.board.runtime import cluster_descriptor
 from optrove.frameworks.ttnn.board.table import BOARDS, find_board
@@ -117,3 +117,15 @@ def test_a_board_with_another_dispatch_axis_is_opened_with_its_own():
     assert devices.live == "device"
     assert note.endswith("dispatch along this board's own axis, recorded by ROW")
     assert note.startswith(HARMLESS)
+
+
+def test_a_device_that_cannot_be_opened_says_why_first():
+    thrown = "TT_THROW @ build.cpp:70: tt::exception\ninfo:\nbrisc build failed\nbacktrace:\n --- a"
+    ttnn = MagicMock()
+    ttnn.get_num_devices.return_value = 1
+    ttnn.open_mesh_device.side_effect = RuntimeError(thrown)
+    with pytest.raises(NotReplayable) as raised:
+        Devices(ttnn).open(DeviceParameters())
+    first, _, rest = str(raised.value).partition("\n")
+    assert first.endswith("could not be opened: brisc build failed")
+    assert rest == thrown

@@ -19,9 +19,9 @@ from trove_rows import case, tensor
 COMMAND = (sys.executable, str(Path(__file__).parents[2] / "support" / "sim_worker.py"))
 
 
-def attempt(op, **options):
+def attempt(op, board="n150", **options):
     job = Job(Case(f"sim.{op}", (("a", Int(1)),)), DeviceKind.SIMULATOR, **options)
-    (found,) = run_jobs([job], board="n150", workers=Workers(1, COMMAND))
+    (found,) = run_jobs([job], board=board, workers=Workers(1, COMMAND))
     return found
 
 
@@ -38,7 +38,6 @@ def attempt(op, **options):
             "simulator: UnimplementedFunctionality: tensix_execute_pacr: mode=3",
         ),
         ("untested", Outcome.NOT_RUN, "simulator: UntestedFunctionality: sfpu_mad"),
-        ("wrong_chip", Outcome.NOT_RUN, "simulator: wrong chip"),
         ("silent", Outcome.CRASHED, "the process ended with exit code 1 while it was called"),
     ],
 )
@@ -47,6 +46,13 @@ def test_verdicts_keep_the_causes_apart(op, outcome, cause):
     assert found.outcome is outcome
     if cause is not None:
         assert found.cause.startswith(cause)
+
+
+@pytest.mark.parametrize("board", ["n150:72", "p100"])
+def test_a_library_of_another_chip_is_named_before_any_case_runs(board):
+    found = attempt("add", board=board)
+    assert found.outcome is Outcome.NOT_RUN
+    assert found.cause == "simulator: wrong chip: the library is of another architecture"
 
 
 def test_a_simulator_that_is_late_says_nothing_about_the_operation():

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotReplayable
+from optrove.model.causes import ttnn_problem
 from optrove.model.records import HARMLESS
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ class Devices:
             self._live = self._open_on_some_axis(wanted)
         except (RuntimeError, ValueError, TypeError, KeyError) as error:
             self._disable_fabric()
-            raise NotReplayable(f"{_title(wanted)} could not be opened: {error}") from error
+            problem = ttnn_problem(str(error))
+            reason = str(error) if problem is None else f"{problem}\n{error}"
+            raise NotReplayable(f"{_title(wanted)} could not be opened: {reason}") from error
         self._opened = wanted
         return (*notes, *self._notes)
 
