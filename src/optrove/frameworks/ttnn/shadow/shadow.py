@@ -243,6 +243,8 @@ class _Shadow:
         combined = partial(self._ruled, rule=self._transfers.combined)
         yield self._ttnn, "combine_device_tensors", combined
         yield self._ttnn, "aggregate_tensor", partial(self._ruled, rule=self._transfers.read)
+        for name in ("close_device", "close_mesh_device"):
+            yield self._ttnn, name, self._closing
         for name in PREPARE_FUNCTIONS:
             yield self._ttnn, name, partial(self._preparing, name)
         tracer = getattr(self._ttnn, "operation_tracer", None)
@@ -313,6 +315,18 @@ class _Shadow:
             return rule(original, arguments, keywords)
 
         return wraps(original, assigned=("__doc__",))(call)
+
+    def _closing(self, original: Any) -> Any:
+        def close(*arguments: Any, **keywords: Any) -> Any:
+            devices = [
+                each.id() for each in (*arguments, *keywords.values()) if hasattr(each, "id")
+            ]
+            result = original(*arguments, **keywords)
+            for device in devices:
+                self.mirrors.forget_device(device)
+            return result
+
+        return wraps(original, assigned=("__doc__",))(close)
 
     def _serializing(self, original: Any) -> Any:
         @wraps(original)
