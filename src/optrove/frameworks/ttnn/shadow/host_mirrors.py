@@ -217,6 +217,12 @@ class HostMirrors:
             if address.device == device:
                 self._drop(buffer, CLOSED)
                 del self._buffer_at[address]
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Give memory that is free again back to the system."""
+        if self._trim is not None:
+            self._trim(0)
 
     def _with_new_buffer(self, tensor: Any) -> MirrorOrMissing | None:
         """Return the mirror of a tensor that got another buffer; None if it has the noted one.
@@ -254,8 +260,8 @@ class HostMirrors:
             self._bytes_since_sweep = 0
             self._sweep(tensor.device(), address)
             self._sweeps += 1
-            if self._trim is not None and self._sweeps % SWEEPS_PER_TRIM == 0:
-                self._trim(0)
+            if self._sweeps % SWEEPS_PER_TRIM == 0:
+                self._give_back()
 
     def _sweep(self, device: Any, known: _Address) -> None:
         """Drop the mirrors of tensors on a device that the program has dropped.
