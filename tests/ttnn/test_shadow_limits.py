@@ -270,6 +270,14 @@ def test_numbers_on_a_closed_device_are_dropped(ttnn, report, mesh):
         ttnn.to_torch(kept)
 
 
+def test_the_padding_of_tiles_has_no_numbers(ttnn, report, put):
+    filled = ttnn.fill_implicit_tile_padding(put(torch.ones(17, 17)), 3.0)
+    with pytest.raises(NoNumbers, match="padding"):
+        filled.to_torch_with_padded_shape()
+    whole = put(torch.ones(32, 32))
+    assert (whole.to_torch_with_padded_shape() == 1).all()
+
+
 def test_free_memory_is_given_back(ttnn, report, device, monkeypatch):
     monkeypatch.setattr(host_mirrors, "SWEEP_BYTES", 0)
     mirrors, calls = getattr(ttnn, SHADOW_ATTRIBUTE).mirrors, []

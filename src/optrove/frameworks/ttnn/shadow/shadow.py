@@ -67,7 +67,6 @@ __all__ = [
 
 READING_METHODS = (
     "to_torch",
-    "to_torch_with_padded_shape",
     "to_numpy",
     "to_list",
     "item",
@@ -238,6 +237,7 @@ class _Shadow:
         tensor = self._ttnn.Tensor
         for name in READING_METHODS:
             yield tensor, name, self._reading
+        yield tensor, "to_torch_with_padded_shape", self._reading_padding
         for name in FORMING_METHODS:
             yield tensor, name, partial(self._moving, keeps=False)
         combined = partial(self._ruled, rule=self._transfers.combined)
@@ -270,6 +270,19 @@ class _Shadow:
             return original(self._transfers.readable(tensor), *arguments, **keywords)
 
         return read
+
+    def _reading_padding(self, original: Any) -> Any:
+        read = self._reading(original)
+
+        def read_padded(tensor: Any, *arguments: Any, **keywords: Any) -> Any:
+            if self.mirrors.on_device(tensor) and tensor.shape != tensor.padded_shape:
+                raise NoNumbers(
+                    f"a tensor of shape {tuple(tensor.shape)} was read with its padding, whose "
+                    f"numbers are not computed on a mock board; read it with ttnn.to_torch"
+                )
+            return read(tensor, *arguments, **keywords)
+
+        return read_padded
 
     def _moving(self, original: Any, *, keeps: bool) -> Any:
         def move(tensor: Any, *arguments: Any, **keywords: Any) -> Any:
