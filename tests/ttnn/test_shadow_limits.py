@@ -258,6 +258,35 @@ def test_numbers_of_dropped_tensors_are_dropped(ttnn, report, device, monkeypatc
     assert (ttnn.to_torch(kept) == 1).all()
 
 
+def test_numbers_on_a_closed_device_are_dropped(ttnn, report, mesh):
+    mirrors = getattr(ttnn, SHADOW_ATTRIBUTE).mirrors
+    before = len(mirrors)
+    submesh = mesh.create_submesh(ttnn.MeshShape(1, 1), ttnn.MeshCoordinate(3, 7))
+    kept = ttnn.ones([64, 64], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=submesh)
+    assert len(mirrors) > before
+    ttnn.close_mesh_device(submesh)
+    assert len(mirrors) == before
+    with pytest.raises(NoNumbers, match="closed"):
+        ttnn.to_torch(kept)
+
+
+def test_the_padding_of_tiles_has_no_numbers(ttnn, report, put):
+    filled = ttnn.fill_implicit_tile_padding(put(torch.ones(17, 17)), 3.0)
+    with pytest.raises(NoNumbers, match="padding"):
+        filled.to_torch_with_padded_shape()
+    whole = put(torch.ones(32, 32))
+    assert (whole.to_torch_with_padded_shape() == 1).all()
+
+
+def test_free_memory_is_given_back(ttnn, report, device, monkeypatch):
+    monkeypatch.setattr(host_mirrors, "SWEEP_BYTES", 0)
+    mirrors, calls = getattr(ttnn, SHADOW_ATTRIBUTE).mirrors, []
+    monkeypatch.setattr(mirrors, "_trim", calls.append)
+    for _ in range(2 * host_mirrors.SWEEPS_PER_TRIM):
+        ttnn.zeros([32, 32], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    assert len(calls) >= 2
+
+
 @pytest.mark.parametrize(("chosen", "policy"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
 def test_threads_of_torch_sleep_while_they_wait_unless_the_user_decides(chosen, policy):
     script = """

@@ -12,6 +12,7 @@ buffer is gone: another one gets the address, or ttnn does not list it any more.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections import defaultdict
 from contextlib import contextmanager
@@ -69,6 +70,8 @@ REPLACED = Missing(
     "read the tensor that the op returned",
 )
 
+CLOSED = Missing("ttnn", "its device was closed; read it before that")
+
 DEALLOCATED = Missing(
     "ttnn.deallocate",
     "it was deallocated, by ttnn.deallocate or by an op that frees its input; read it before that",
@@ -80,6 +83,10 @@ MOST_ORPHANS = 1024
 
 # How much may be put into mirrors before those of tensors that are gone are looked for.
 SWEEP_BYTES = 128 * 2**20
+
+# How often memory that is free again is given back to the system: glibc keeps what it got for
+# host tensors of many sizes, and a model would take three times its memory.
+SWEEPS_PER_TRIM = 4
 
 WRITTEN_THROUGH = "it wrote through a view of another shape or dtype of the same memory"
 
@@ -119,11 +126,13 @@ class HostMirrors:
         self._buffer_of: dict[int, int] = {}
         self._tensors_of: defaultdict[int, set[int]] = defaultdict(set)
         self._buffer_at: dict[_Address, int] = {}
-        self._overwritten: set[int] = set()
+        self._gone: dict[int, Missing] = {}
         # Tensors whose buffer was deallocated by way of another one, with their bytes.
         self._orphans: dict[int, int] = {}
         self._buffers: Any = getattr(getattr(ttnn._ttnn, "reports", None), "get_buffers", None)  # noqa: SLF001 - it has no public name
         self._bytes_since_sweep = 0
+        self._sweeps = 0
+        self._trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
         # While a metal trace is executed: the mirrors of tensors that are deallocated inside it.
         self._inside_trace: dict[int, MirrorOrMissing] | None = None
 
@@ -153,7 +162,7 @@ class HostMirrors:
             return self._with_new_buffer(tensor) or known if on_device else known
         if not on_device:
             return HostMirror(tuple(self._device_tensors(tensor)))
-        return OVERWRITTEN if tensor.tensor_id in self._overwritten else UNSEEN
+        return self._gone.get(tensor.tensor_id, UNSEEN)
 
     def knows(self, tensor: Any) -> bool:
         """Return whether a mirror, or the lack of one, was set for this tensor."""
@@ -202,6 +211,19 @@ class HostMirrors:
         while sum(self._orphans.values()) > ORPHAN_BYTES or len(self._orphans) > MOST_ORPHANS:
             self._overwrite(next(iter(self._orphans)))
 
+    def forget_device(self, device: int) -> None:
+        """Drop the mirrors of all tensors on a device that was closed."""
+        for address, buffer in list(self._buffer_at.items()):
+            if address.device == device:
+                self._drop(buffer, CLOSED)
+                del self._buffer_at[address]
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Give memory that is free again back to the system."""
+        if self._trim is not None:
+            self._trim(0)
+
     def _with_new_buffer(self, tensor: Any) -> MirrorOrMissing | None:
         """Return the mirror of a tensor that got another buffer; None if it has the noted one.
 
@@ -237,6 +259,9 @@ class HostMirrors:
         if self._bytes_since_sweep > SWEEP_BYTES:
             self._bytes_since_sweep = 0
             self._sweep(tensor.device(), address)
+            self._sweeps += 1
+            if self._sweeps % SWEEPS_PER_TRIM == 0:
+                self._give_back()
 
     def _sweep(self, device: Any, known: _Address) -> None:
         """Drop the mirrors of tensors on a device that the program has dropped.
@@ -253,13 +278,13 @@ class HostMirrors:
                 self._drop(buffer)
                 del self._buffer_at[address]
 
-    def _drop(self, buffer: int) -> None:
+    def _drop(self, buffer: int, reason: Missing = OVERWRITTEN) -> None:
         for identity in list(self._tensors_of.get(buffer, ())):
-            self._overwrite(identity)
+            self._overwrite(identity, reason)
 
-    def _overwrite(self, identity: int) -> None:
+    def _overwrite(self, identity: int, reason: Missing = OVERWRITTEN) -> None:
         self._forget(identity)
-        self._overwritten.add(identity)
+        self._gone[identity] = reason
 
     def _forget(self, identity: int) -> None:
         self._mirrors.pop(identity, None)

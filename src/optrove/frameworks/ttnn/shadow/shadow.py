@@ -67,7 +67,6 @@ __all__ = [
 
 READING_METHODS = (
     "to_torch",
-    "to_torch_with_padded_shape",
     "to_numpy",
     "to_list",
     "item",
@@ -238,11 +237,14 @@ class _Shadow:
         tensor = self._ttnn.Tensor
         for name in READING_METHODS:
             yield tensor, name, self._reading
+        yield tensor, "to_torch_with_padded_shape", self._reading_padding
         for name in FORMING_METHODS:
             yield tensor, name, partial(self._moving, keeps=False)
         combined = partial(self._ruled, rule=self._transfers.combined)
         yield self._ttnn, "combine_device_tensors", combined
         yield self._ttnn, "aggregate_tensor", partial(self._ruled, rule=self._transfers.read)
+        for name in ("close_device", "close_mesh_device"):
+            yield self._ttnn, name, self._closing
         for name in PREPARE_FUNCTIONS:
             yield self._ttnn, name, partial(self._preparing, name)
         tracer = getattr(self._ttnn, "operation_tracer", None)
@@ -268,6 +270,19 @@ class _Shadow:
             return original(self._transfers.readable(tensor), *arguments, **keywords)
 
         return read
+
+    def _reading_padding(self, original: Any) -> Any:
+        read = self._reading(original)
+
+        def read_padded(tensor: Any, *arguments: Any, **keywords: Any) -> Any:
+            if self.mirrors.on_device(tensor) and tensor.shape != tensor.padded_shape:
+                raise NoNumbers(
+                    f"a tensor of shape {tuple(tensor.shape)} was read with its padding, whose "
+                    f"numbers are not computed on a mock board; read it with ttnn.to_torch"
+                )
+            return read(tensor, *arguments, **keywords)
+
+        return read_padded
 
     def _moving(self, original: Any, *, keeps: bool) -> Any:
         def move(tensor: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -313,6 +328,18 @@ class _Shadow:
             return rule(original, arguments, keywords)
 
         return wraps(original, assigned=("__doc__",))(call)
+
+    def _closing(self, original: Any) -> Any:
+        def close(*arguments: Any, **keywords: Any) -> Any:
+            devices = [
+                each.id() for each in (*arguments, *keywords.values()) if hasattr(each, "id")
+            ]
+            result = original(*arguments, **keywords)
+            for device in devices:
+                self.mirrors.forget_device(device)
+            return result
+
+        return wraps(original, assigned=("__doc__",))(close)
 
     def _serializing(self, original: Any) -> Any:
         @wraps(original)
