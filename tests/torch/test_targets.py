@@ -363,8 +363,8 @@ cnt: 1, ((T([5, 3], f32), T([5], i64), None, 1, -100), {})
 @pytest.mark.parametrize(
     ("options", "shown"),
     [
-        ((), "host"),
-        (("--device", "meta"), "host meta"),
+        ((), "recorded devices"),
+        (("--device", "meta"), "(meta,"),
         (("--map", "cpu=meta"), "mapped cpu=meta"),
         (("--compile", "aot_eager"), "compiled by aot_eager"),
     ],

@@ -48,7 +48,7 @@ def test_a_master_file_is_imported_with_an_account_of_what_was_understood():
 
 def test_the_account_is_readable():
     output = run("import", write_master(odd={"type": "Odd", "value": "<?>"})).stdout
-    assert "1 configurations = 0 understood + 1 with parts kept verbatim + 0 refused" in output
+    assert "1 configuration = 0 understood + 1 with parts kept verbatim + 0 refused" in output
     assert "  verbatim:\n    1x " in output
     assert "$.operations" in output
     assert f"trove: {Path('.optrove/trove.db').absolute()}" in output

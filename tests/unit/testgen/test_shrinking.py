@@ -83,8 +83,8 @@ def test_limits_end_the_search_with_what_was_found():
 @pytest.mark.parametrize(
     ("one", "outputs", "advice"),
     [
-        (take(1, 32), None, "passes on this host: there is no failure to shrink"),
-        (take(1, 32, note="unbuildable"), None, "could not be run on this host"),
+        (take(1, 32), None, "passes on the recorded devices: there is no failure to shrink"),
+        (take(1, 32, note="unbuildable"), None, "could not be run on the recorded devices"),
         (take(1, 32), (Int(2),), "returns another output than recorded"),
     ],
 )
