@@ -775,9 +775,9 @@ class TroveReader(OpenedTrove):
         """Return the ops of the Cases that match, most calls first."""
         with self.connection.snapshot():
             selection = self._selection(query)
-            rows = list(self.connection.rows(selection.ops(), selection.parameters))
+            rows = self.connection.fetch(selection.ops(), selection.parameters)
             models: dict[str, list[str]] = {}
-            for op, model in self.connection.rows(selection.models(), selection.parameters):
+            for op, model in self.connection.fetch(selection.models(), selection.parameters):
                 models.setdefault(op, []).append(model)
         found = [
             OpRow(
