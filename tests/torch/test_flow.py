@@ -214,25 +214,27 @@ def test_the_calls_of_a_test_are_executed(tmp_path):
     assert "test_two" in ask(*words, exit_code=2)
 
 
-def test_a_call_that_fails_ends_the_sequence(tmp_path):
+@pytest.fixture
+def raising_trove(tmp_path):
+    """A trove with a run whose second call raised an error."""
     path = tmp_path / "trove.db"
     with optrove.trace(path, backend="torch", flow=True):
         x = torch.ones(2, 3)
         with pytest.raises(RuntimeError):
             torch.mm(x, x)
         torch.relu(x)
+    return path
+
+
+def test_a_call_that_raises_as_it_did_is_no_failure(raising_trove):
+    path = raising_trove
     answer = ask("replay", run_of(path), "--calls", ":", "--store", path, "--json")
     assert [call["outcome"] for call in answer["calls"]] == ["passed", "raised", "passed"]
     assert answer["passed"] is True
 
 
-def test_a_program_expects_the_errors_of_the_recording(tmp_path):
-    path = tmp_path / "trove.db"
-    with optrove.trace(path, backend="torch", flow=True):
-        x = torch.ones(2, 3)
-        with pytest.raises(RuntimeError):
-            torch.mm(x, x)
-        torch.relu(x)
+def test_a_program_expects_the_errors_of_the_recording(tmp_path, raising_trove):
+    path = raising_trove
     program = tmp_path / "program.py"
     ask("testgen", "--sequence", run_of(path), "-o", program, "--store", path)
     assert "1 passed" in run_alone(tmp_path, *PYTEST, "program.py").stdout
