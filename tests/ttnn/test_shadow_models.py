@@ -532,6 +532,24 @@ def test_dropped_numbers_depend_on_the_seed(ttnn, report, put):
     assert 0.2 < (first == 0).float().mean() < 0.3
 
 
+def test_random_ops_follow_their_seed_and_leave_the_program_its_own(ttnn, report, device, put):
+    halves = put(torch.full((64, 64), 0.5))
+    draws = (
+        lambda seed: ttnn.rand((64, 64), device=device, seed=seed),
+        lambda seed: ttnn.bernoulli(halves, seed=seed),
+        lambda seed: ttnn.uniform(put(torch.zeros(64, 64)), 0.0, 1.0, seed),  # by place
+    )
+    torch.manual_seed(0)
+    expected = torch.rand(4)
+    torch.manual_seed(0)
+    for draw in draws:
+        first, again, other = (read(ttnn, draw(seed)) for seed in (1, 1, 2))
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+        assert not torch.equal(*(read(ttnn, draw(0)) for _ in range(2)))  # zero is no seed
+    assert torch.equal(torch.rand(4), expected)
+
+
 @pytest.mark.filterwarnings("ignore:std")  # torch warns that it is unknown
 def test_the_spread_of_a_single_number_is_unknown(ttnn, report, put):
     assert read(ttnn, ttnn.std(put(torch.tensor(0.5)))).isnan()

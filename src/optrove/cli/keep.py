@@ -84,7 +84,10 @@ def export(*, file: str, form: str, store: str | None, as_json: bool, **given: A
     with reading(store, log_recovered) as reader:
         exported = export_to(reader, file, form, chosen, scrub=scrub)
     data = {"file": file, "format": form, "cases": exported.cases, "calls": exported.calls}
-    text = f"{exported.cases:,} cases, {exported.calls:,} calls: {file}"
+    data["notes"] = list(exported.notes)
+    text = "\n".join(
+        (f"{exported.cases:,} cases, {exported.calls:,} calls: {file}", *exported.notes)
+    )
     click.echo(json.dumps(data, indent=2) if as_json else text, err=file == "-")
 
 

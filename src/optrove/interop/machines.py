@@ -116,10 +116,11 @@ _COUNT_LIMIT: Final = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """How many cases and calls were written."""
+    """How many cases and calls were written, and what of them the format cannot express."""
 
     cases: int
     calls: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadData
@@ -43,6 +43,7 @@ from optrove.model.values import (
     TorchPlacement,
     Tuple,
     contiguous_strides,
+    tensors_in,
 )
 
 if TYPE_CHECKING:
@@ -333,10 +334,13 @@ def _by_operator(
     """Return the texts of the arguments of each operator with their counts."""
     found: defaultdict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
     count_of_cases = calls = 0
+    lost: Counter[str] = Counter()
     for case, rows in cases:
         if not case.op.startswith(_OPS):
+            lost["of another library than torch: left out"] += 1
             continue
         count_of_cases += 1
+        lost.update(_inexpressible(case))
         texts = found[case.op.removeprefix(_OPS)]
         for row in rows:
             place, text = _text_of(case, row.configuration)
@@ -354,7 +358,29 @@ def _by_operator(
         }
         for operator in order
     }
-    return operators, Exported(count_of_cases, calls)
+    notes = (f"{_of_cases(count)} {what}" for what, count in lost.items())
+    return operators, Exported(count_of_cases, calls, tuple(notes))
+
+
+def _of_cases(count: int) -> str:
+    return "1 case" if count == 1 else f"{count:,} cases"
+
+
+def _inexpressible(case: Case) -> set[str]:
+    """Return what a log cannot say of a case."""
+    specs = [spec for _, value in case.arguments for spec in tensors_in(value)]
+    found = set()
+    for spec in specs:
+        match spec.placement:
+            case TorchPlacement(layout=layout) if layout != "strided":
+                found.add(f"with a {layout} tensor: written as strided")
+            case TorchPlacement(conjugate=True) | TorchPlacement(negative=True):
+                found.add("with a conjugate or negative view: written without")
+            case TorchPlacement(device=device) if device != "cpu":
+                found.add(f"on {device}: the log has no devices")
+    if len({spec.storage for spec in specs}) < len(specs):
+        found.add("with tensors that share memory: written as if each had its own")
+    return found
 
 
 _ELSEWHERE: Final = 2**60

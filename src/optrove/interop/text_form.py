@@ -55,7 +55,7 @@ def write_text(stream: BinaryIO, cases: Iterable[tuple[Case, Sequence[ExecutionR
     counts = [0, 0]
     for line in sorted_lines(_lines(cases, counts)):
         stream.write(line)
-    return Exported(*counts)
+    return Exported(counts[0], counts[1])
 
 
 def _lines(

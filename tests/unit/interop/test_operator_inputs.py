@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -177,3 +178,25 @@ def test_a_recorded_case_is_written_with_its_names():
     )
     (run,), _ = read(stream.getvalue().decode())
     assert run.cases[0].case == case
+
+
+def test_an_export_says_what_a_log_cannot_express():
+    plain = tensor((2,), "float32", (1,), 0)
+    sparse = replace(plain, placement=replace(plain.placement, layout="sparse_coo"))
+    on_gpu = replace(plain, placement=replace(plain.placement, device="cuda:0"))
+    cases = [
+        Case("torch.ops.aten.mul.Tensor", (("other", plain), ("self", plain))),
+        Case("torch.ops.aten.relu.default", (("self", sparse),)),
+        Case("torch.ops.aten.abs.default", (("self", on_gpu),)),
+        Case("torch.ops.aten.neg.default", (("self", plain),)),
+        Case("ttnn.add", ()),
+    ]
+    row = type("Row", (), {"configuration": None, "count": 1})
+    exported = operator_inputs.write_operator_log(io.BytesIO(), [(case, (row,)) for case in cases])
+    assert (exported.cases, exported.calls) == (4, 4)
+    assert exported.notes == (
+        "1 case with tensors that share memory: written as if each had its own",
+        "1 case with a sparse_coo tensor: written as strided",
+        "1 case on cuda:0: the log has no devices",
+        "1 case of another library than torch: left out",
+    )

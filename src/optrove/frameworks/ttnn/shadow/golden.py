@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import inspect
 import math
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import dropwhile
+from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.argument_names import signature_of
@@ -34,6 +36,7 @@ from optrove.frameworks.ttnn.shadow.host_mirrors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from optrove.frameworks.ttnn.shadow.hardware import CallFacts, HardwareNumerics
     from optrove.frameworks.ttnn.signatures import Overload, Signatures
@@ -98,6 +101,8 @@ OUTPUT_ARGUMENTS = (
     "optional_output_tensors",
 )
 
+SEED: Final = "seed"
+
 # torch has no such format: ttnn's preprocessing has its own way to read it.
 EIGHT_BITS = "FP8_E4M3"
 
@@ -158,6 +163,7 @@ class GoldenFunctions:
         # The plain function, so that packing a mirror is not itself an observed op call.
         self._from_torch: Callable[..., Any] = ttnn.from_torch.function
         self._functions: dict[str, Callable[..., Any]] = {}
+        self._seeds = Random(0)  # noqa: S311 - for numbers, not for secrets
 
     def function(self, operation: Any) -> Callable[..., Any] | None:
         """Return the function that computes an op in torch; None without one."""
@@ -448,7 +454,7 @@ class GoldenFunctions:
             values = mapped(self._widen, values)
         if not name.endswith("_bw"):
             golden = partial(function, *values[0], **values[1])
-            with self._torch.no_grad():
+            with self._torch.no_grad(), self._seeded(operation, values):
                 if self._hardware is None or call.facts is None or not outputs:
                     return golden()
                 output = outputs[0].dtype.name
@@ -456,6 +462,29 @@ class GoldenFunctions:
         if hasattr(decorators, "prepare_backward_golden_inputs"):
             values = decorators.prepare_backward_golden_inputs(values)
         return function(*values[0], **values[1])
+
+    def _seeded(self, operation: Any, values: Any) -> AbstractContextManager[Any]:
+        """Return a context in which an op with a seed draws the same numbers for the same seed.
+
+        The program's own sequence of random numbers goes on as if nothing had been drawn.
+        """
+        overloads = [each for each in self._signatures.of(operation) if SEED in each.names]
+        if not overloads:
+            return nullcontext()
+        arguments, keywords = values
+        seed = keywords.get(SEED)
+        for overload in overloads:
+            place = overload.positional.index(SEED) if SEED in overload.positional else None
+            if place is not None and place < len(arguments):
+                seed = arguments[place]
+        return self._drawing_from(seed if isinstance(seed, int) else 0)
+
+    @contextmanager
+    def _drawing_from(self, seed: int) -> Iterator[None]:
+        with self._torch.random.fork_rng(devices=()):
+            # To ttnn, zero is no seed.
+            self._torch.manual_seed(seed or self._seeds.getrandbits(32))
+            yield
 
     def fault(self, answer: Any, tensor: Any) -> str | None:
         """Return why an answer cannot be the values of a tensor; None if it can."""
