@@ -18,13 +18,13 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from itertools import islice
 from math import prod
-from operator import attrgetter
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from optrove.frameworks.ttnn.convert.configs import is_cacheable, properties
+from optrove.frameworks.ttnn.convert.configs import is_cacheable
 from optrove.serializer.tables import Fields, StructConverter
 
 if TYPE_CHECKING:
@@ -290,23 +290,25 @@ def _core_ranges(_: ModuleType, cls: type, name: str) -> StructConverter:
     )
 
 
-def _activation(ttnn: ModuleType, cls: type, name: str) -> StructConverter:
+def _activation(_: ModuleType, cls: type, name: str) -> StructConverter:
     """Return the converter of unary operations with parameters."""
-    parameters: Callable[[Any], list[float]] = attrgetter("params")
-    if "params" not in properties(cls):
-        parameters = partial(_printed_parameters, ttnn)
     return StructConverter(
         name,
         cls,
-        lambda live: {"op_type": live.op_type, "params": parameters(live)},
+        lambda live: {"op_type": live.op_type, "params": activation_parameters(live)},
         lambda fields: cls(fields["op_type"], *fields["params"]),
         ("op_type", "params"),
     )
 
 
-def _printed_parameters(ttnn: ModuleType, live: Any) -> list[float]:
-    """Read the parameters on ttnn 0.78, which shows them only inside a program configuration."""
-    holder = ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
+def activation_parameters(live: Any) -> list[float]:
+    """Return the parameters of a unary operation.
+
+    ttnn 0.78 shows them only inside a program configuration.
+    """
+    if hasattr(live, "params"):
+        return list(live.params)
+    holder = import_module("ttnn").MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
         in0_block_w=1, per_core_M=1, per_core_N=1, fused_activation=live
     )
     parameters: list[float] = json.loads(holder.to_json())["fused_activation"]["param"]

@@ -19,6 +19,8 @@ from inspect import signature
 from itertools import islice
 from typing import Any, Final
 
+from optrove.frameworks.ttnn.convert.memory import activation_parameters
+
 GoldenOverride = Callable[..., Any]
 
 TILE: Final = 32
@@ -561,7 +563,7 @@ def activated(numbers: Any, activation: Any) -> Any:
     """
     if activation is None or activation == "":
         return numbers
-    parameters = tuple(getattr(activation, "params", ()))
+    parameters = activation_parameters(activation) if hasattr(activation, "op_type") else ()
     kind = getattr(activation, "op_type", activation)
     name = str(getattr(kind, "name", kind)).lower()
     if name in PARAMETERS_OF_ACTIVATIONS and parameters:

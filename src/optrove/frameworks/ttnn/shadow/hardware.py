@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from optrove.frameworks.ttnn.convert.memory import activation_parameters
 from optrove.frameworks.ttnn.shadow import arithmetic as unit
 from optrove.frameworks.ttnn.shadow.arithmetic import TILE, MatrixUnit, torch
 from optrove.frameworks.ttnn.shadow.vector_unit import (
@@ -389,7 +390,7 @@ def _activation(call: HardwareCall) -> Any:
     if fused is None:
         return call.keywords.get("activation")
     name = fused.op_type.name.lower()
-    return f"{name}_fast" if any(fused.params) else name
+    return f"{name}_fast" if any(activation_parameters(fused)) else name
 
 
 def _default_fidelity(facts: CallFacts) -> str:
