@@ -109,10 +109,14 @@ def alone(case: Case) -> Case:
 def resized(size: int, less: int, *, batches_only: bool = False) -> Callable[[Case], Case]:
     """Return a function that reduces a size everywhere: in tensors, lists and shapes.
 
-    With ``batches_only`` the last two dimensions of tensors keep it.
+    With ``batches_only`` the last two dimensions of tensors keep it. A vector of that size may be
+    in rows of 32, as the weights of norms are.
     """
+    rows = (size // TILE, TILE) if size % TILE == 0 and less % TILE == 0 else None
 
     def tensor(spec: TensorSpec) -> TensorSpec:
+        if rows == spec.shape[-2:] and prod(spec.shape[:-2]) == 1 and not batches_only:
+            return reshaped(spec, (*spec.shape[:-2], less // TILE, TILE))
         kept = len(spec.shape) - 2 if batches_only else len(spec.shape)
         shape = tuple(
             less if own == size and place < kept else own for place, own in enumerate(spec.shape)
@@ -120,6 +124,8 @@ def resized(size: int, less: int, *, batches_only: bool = False) -> Callable[[Ca
         return reshaped(spec, shape)
 
     def change(case: Case) -> Case:
+        if not any(size in spec.shape for spec in case.tensors()):
+            return case
         smaller = with_tensors(case, tensor)
         if smaller == case:
             return case

@@ -4,12 +4,12 @@ from math import prod
 
 import pytest
 
-from optrove.model.records import Attempt, DeviceKind, Job, Outcome
+from optrove.model.records import Attempt, DeviceKind, Job, Measurement, Outcome
 from optrove.model.values import TensorSpec, walk
 from optrove.replay.device_choice import TargetDevice
 from optrove.replay.planning import PlannedJob
 from optrove.serializer.hashes import placement_hash
-from optrove.testgen.scale import scale_cases, smallest
+from optrove.testgen.scale import _busy_cores, scale_cases, smallest
 from trove_rows import case, memory, shard, tensor, value
 
 
@@ -115,11 +115,28 @@ def test_the_number_of_trials_is_limited():
     assert len(tried) == 3
 
 
+def test_a_vector_in_rows_of_a_tile_shrinks_with_the_size_that_it_belongs_to():
+    weights = tensor(1, 1, 16, 32, layout="ROW_MAJOR", number=1)
+    one = case("ttnn.rms_norm", a=tensor(1, 1, 64, 512), weight=weights)
+    small, _ = smallest(one, anything)
+    assert shapes(small) == [(1, 1, 32, 32), (1, 1, 1, 32)]
+
+
+def test_every_core_that_had_a_shard_keeps_one():
+    sharded = memory("L1_WIDTH_SHARDED", shard((32, 64), (7, 0)))
+    one = case("ttnn.relu", a=tensor(1, 1, 32, 512, where=sharded))
+    small, _ = smallest(one, anything)
+    # On fewer cores it may be narrower, but no core of its grid is empty.
+    (spec,) = specs(small)
+    assert _busy_cores(spec) == 1
+    assert prod(spec.shape) < 32 * 512
+
+
 @pytest.fixture
 def accepting(monkeypatch):
     """Accept every call that is tried, except those of ttnn.refused."""
 
-    def attempt(self, planned):
+    def attempt(self, planned, kind=DeviceKind.MOCK):
         refused = planned.op == "ttnn.refused"
         outcome = Outcome.REJECTED if refused else Outcome.PASSED
         return Attempt("trial", planned.case_id, outcome, DeviceKind.MOCK, detail="no room")
@@ -145,6 +162,19 @@ def test_recorded_cases_that_become_equal_are_one_scaled_case():
     assert after.case_id not in after.scaled_from
     assert after.job.outputs is None
     assert after.notes == (f"scaled down from case {before[0].case_id[:12]}: 64 becomes 32",)
+
+
+@pytest.mark.parametrize(("has_golden", "rows"), [(True, 64), (False, 32)])
+def test_shapes_that_the_golden_function_refuses_are_avoided(monkeypatch, has_golden, rows):
+    def attempt(self, planned, kind=DeviceKind.MOCK):
+        (shape,) = shapes(planned.job.case)
+        computes = kind is DeviceKind.SHADOW and has_golden and shape[2] >= 64
+        measured = (Measurement("pcc", 1.0),) if computes else ()
+        return Attempt("trial", planned.case_id, Outcome.PASSED, kind, measurements=measured)
+
+    monkeypatch.setattr("optrove.testgen.scale._Trials.attempt", attempt)
+    _, (after,) = scaled(case("ttnn.softmax", a=tensor(1, 1, 256, 32)))
+    assert shapes(after.job.case) == [(1, 1, rows, 32)]
 
 
 @pytest.mark.usefixtures("accepting")
