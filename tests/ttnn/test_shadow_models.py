@@ -8,6 +8,7 @@ from optrove.frameworks.ttnn.shadow.golden_overrides import (
     as_conv2d,
     average_pool,
     fill_pages,
+    ignored_argument,
     in_pages,
     latent_attention,
     max_pool,
@@ -445,12 +446,27 @@ def test_numbers_are_combined_where_they_are_scattered():
     assert scatter(numbers, 1, places, source)[1].tolist() == [1, 2, 1, 2]
 
 
-def test_an_argument_that_a_golden_function_ignores_leaves_no_numbers(ttnn, report, put):
-    tensor = put(torch.randn(32, 32))
-    assert not report.missing
-    output = ttnn.gt(tensor, tensor, activations=[ttnn.UnaryWithParam(ttnn.UnaryOpType.NEG)])
-    with pytest.raises(NoNumbers, match="ignores the argument activations"):
-        ttnn.to_torch(output)
+def test_an_argument_that_a_golden_function_ignores_is_known():
+    assert ignored_argument("ttnn.linear", {"in0_column_offset": 32}) == "in0_column_offset"
+    assert ignored_argument("ttnn.linear", {"in0_column_offset": 0}) is None
+
+
+@pytest.mark.parametrize("name", ["multiply", "multiply_", "gt", "maximum"])
+def test_activations_of_binary_ops_are_applied_before_and_after(ttnn, report, put, name):
+    left, right = (torch.randn(32, 32).bfloat16() for _ in range(2))
+    relu, negative = (
+        ttnn.UnaryWithParam(getattr(ttnn.UnaryOpType, kind)) for kind in ("RELU", "NEG")
+    )
+    output = getattr(ttnn, name)(
+        put(left),
+        put(right),
+        input_tensor_a_activations=[relu],
+        input_tensor_b_activations=[negative],
+        activations=[negative],
+    )
+    plain = getattr(torch, {"multiply_": "multiply"}.get(name, name))
+    expected = -plain(left.relu(), -right).float()
+    assert torch.equal(read(ttnn, output).float(), expected.bfloat16().float())
 
 
 @pytest.mark.parametrize("is_sharded", [False, True])

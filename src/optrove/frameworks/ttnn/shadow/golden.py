@@ -26,6 +26,7 @@ from optrove.frameworks.ttnn.shadow.golden_overrides import (
     golden_adapter,
     golden_override,
     ignored_argument,
+    with_own_activations,
 )
 from optrove.frameworks.ttnn.shadow.host_mirrors import (
     HostMirror,
@@ -453,7 +454,7 @@ class GoldenFunctions:
         if name not in NOT_WIDENED:
             values = mapped(self._widen, values)
         if not name.endswith("_bw"):
-            golden = partial(function, *values[0], **values[1])
+            golden = with_own_activations(function, *values)
             with self._torch.no_grad(), self._seeded(operation, values):
                 if self._hardware is None or call.facts is None or not outputs:
                     return golden()
