@@ -523,11 +523,12 @@ def raised(base: Any, logarithm: Any, exponent: Any) -> Any:
     """Return x ** y from the logarithm of x, by a parabola."""
     small = flushed(exponent)
     scaled = flushed(small * logarithm)
-    scaled = torch.where(scaled < -127, -127.0, scaled).view(torch.int32)  # noqa: PLR2004
-    # The exponent grows by 23, and is cut to eight bits.
-    scaled = (scaled + (23 << 23)) & 0x7FFFFFFF | (scaled & -0x80000000)
-    bits = (scaled.view(torch.float32) + 1065353216.0).to(torch.float64)
-    bits = bits.clamp(0, 2.0**31 - 1).to(torch.int32)
+    scaled = torch.where(scaled < -127, -127.0, scaled)  # noqa: PLR2004 - ttnn's bound
+    # The exponent grows by 23, and is cut to eight bits; infinity stays.
+    grown = scaled.view(torch.int32)
+    grown = ((grown + (23 << 23)) & 0x7FFFFFFF | (grown & -0x80000000)).view(torch.float32)
+    scaled = torch.where(scaled.isfinite(), grown, torch.inf) + 1065353216.0
+    bits = scaled.to(torch.float64).clamp(0, 2.0**31 - 1).to(torch.int32)
     rest = bits & 0x7FFFFF
     second = (rest + 0xF94EE7).to(torch.float32) * 0.40196114e-7
     mantissa = (second * (rest + 0x560E).to(torch.float32)).to(torch.int32) & 0x7FFFFF
