@@ -70,7 +70,8 @@ class HardwareCall:
     def take(self, *names: str) -> list[Any]:
         """Return arguments by place or by name; None for those that are missing."""
         missing = names[len(self.arguments) :]
-        return [*self.arguments[: len(names)], *(self.keywords.get(name) for name in missing)]
+        found = [*self.arguments[: len(names)], *(self.keywords.get(name) for name in missing)]
+        return [it.float() if isinstance(it, torch.Tensor) else it for it in found]
 
     def has(self, *names: str) -> bool:
         """Return whether one of these keywords has a value."""
@@ -196,11 +197,17 @@ def reversed_difference(left: Any, right: Any, _arch: str) -> Any:
     return unit.add(-left, right)
 
 
+# From this sum of biased exponents on, a product on the matrix unit is zero.
+LOST_EXPONENTS: Final = 254 + 145
+
+
 def matrix_unit_product(left: Any, right: Any, _arch: str) -> Any:
-    """Multiply on the matrix unit in four passes; what is too large is infinite."""
+    """Multiply on the matrix unit in four passes; what is too large is infinite, or even zero."""
     result = unit.multiply(left, right, PHASES["HiFi4"])
     infinite = torch.copysign(torch.tensor(torch.inf), left.sign() * right.sign())
-    return torch.where(result.isnan(), infinite, result)
+    result = torch.where(result.isnan(), infinite, result)
+    exponents = sum(it.view(torch.int32) >> 23 & 0xFF for it in (left, right))
+    return torch.where(exponents < LOST_EXPONENTS, result, 0.0)
 
 
 @dataclass(frozen=True, slots=True)

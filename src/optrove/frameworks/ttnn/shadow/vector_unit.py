@@ -29,6 +29,7 @@ Coefficients = tuple[float, ...]
 INFINITE: Final = 0x7F800000
 """The bits of infinity."""
 
+
 def fused(one: Any, other: Any, third: Any) -> Any:
     """Return one * other + third, summed with three bits more than a float32 and a sticky one."""
     one, other, third = (
@@ -312,8 +313,9 @@ def log_sigmoid(values: Any) -> Any:
         7.1853546614875086e-06,
         7.4961114648886e-08,
     )
-    result = torch.where(values > 4, -truncated(exp_fast(-values)), -middle)
-    return torch.where(values <= -4, values, result)
+    bound = 4.0
+    result = torch.where(values > bound, -truncated(exp_fast(-values)), -middle)
+    return torch.where(values <= -bound, values, result)
 
 
 def log1p(values: Any) -> Any:
@@ -425,15 +427,10 @@ def log_third(values: Any, coefficients: Coefficients = THIRD_DEGREE) -> Any:
 
 def digamma(values: Any, inverse: Function) -> Any:
     """Return the derivative of the logarithm of the gamma function."""
-    above, below = rational(
-        values,
-        (
-            -math.inf,
-            (-337671.90625, -602870.5, 215329.92188, 213984.54688, 19496.867188, 248.47094727)
-            + (0.087151519954,),
-            (1.0, 337601.5, 408922.6875, 99775.71875, 5124.6479492, 41.351390839),
-        ),
-    )
+    start = (-337671.90625, -602870.5, 215329.92188, 213984.54688, 19496.867188)
+    upper = (*start, 248.47094727, 0.087151519954)
+    lower = (1.0, 337601.5, 408922.6875, 99775.71875, 5124.6479492, 41.351390839)
+    above, below = polynomial(values, *upper), polynomial(values, *lower)
     near = above * inverse(below, 2)
     inverted = inverse(values, 2)
     squares = inverted * inverted
@@ -712,7 +709,17 @@ CUT: Final[Mapping[str, Function]] = {
 
 # Functions that divide, by the inverse of the architecture.
 DIVIDING: Final = frozenset(
-    {"sigmoid", "sigmoid_accurate", "silu", "mish", "erfc", "atan", "digamma", "lgamma", "polygamma"}
+    {
+        "sigmoid",
+        "sigmoid_accurate",
+        "silu",
+        "mish",
+        "erfc",
+        "atan",
+        "digamma",
+        "lgamma",
+        "polygamma",
+    }
     | {"asinh", "atanh", "logit", "tan"}
 )
 
@@ -721,7 +728,15 @@ DIVIDING: Final = frozenset(
 SIGNED: Final = frozenset(
     {"abs", "asinh", "ceil", "erfinv", "floor", "log_sigmoid", "round", "sinh", "trunc"}
 )
-SIGNED_ON_WORMHOLE: Final = SIGNED | {"cbrt", "digamma", "lgamma", "mish", "silu", "tan", "tanhshrink"}
+SIGNED_ON_WORMHOLE: Final = SIGNED | {
+    "cbrt",
+    "digamma",
+    "lgamma",
+    "mish",
+    "silu",
+    "tan",
+    "tanhshrink",
+}
 SIGNED_ON_BLACKHOLE: Final = SIGNED | {"gelu", "hardswish", "relu", "softplus"}
 # What is no number stays so on Blackhole, where Wormhole compares it with a bound.
 PASSED_ON_BLACKHOLE: Final = frozenset({"exp", "exp2", "gelu", "hardswish", "relu", "softplus"})
@@ -731,7 +746,9 @@ BITWISE: Final = frozenset({"ceil", "floor", "sign"})
 
 def packed(values: Any, signs: Any = None) -> Any:
     """Return values as they leave the core: what is no number becomes infinite."""
-    infinite = torch.tensor(math.inf) if signs is None else torch.copysign(torch.tensor(math.inf), signs)
+    infinite = (
+        torch.tensor(math.inf) if signs is None else torch.copysign(torch.tensor(math.inf), signs)
+    )
     return flushed(torch.where(values.isnan(), infinite, values))
 
 
@@ -821,8 +838,10 @@ def quotient(left: Any, right: Any, arch: str) -> Any:
     return packed(nearest_even(result), _signs(left, right, arch))
 
 
-def tensor_power(left: Any, right: Any, _arch: str) -> Any:
+def tensor_power(left: Any, right: Any, arch: str) -> Any:
     """Return x ** y of two tensors."""
+    if arch.startswith("wormhole"):
+        right = torch.where(right.isnan(), torch.copysign(torch.tensor(math.inf), right), right)
     left, right = torch.broadcast_tensors(torch.copysign(flushed(left), left), right)
     result = half_away_of(raised(left, look_up_wide(log2_of_base, left), right.contiguous()))
     return packed(result, result)
