@@ -392,6 +392,7 @@ def moving_average(input_tensor: Any, alpha: float, **others: Any) -> Any:  # no
 
 def gelu(input_tensor: Any, *_: Any, variant: Any = None, **_others: Any) -> Any:
     """Return gelu, also in fast mode; of infinity its limit, where torch has no number."""
+    torch = import_module("torch")
     approximate = "tanh" if "tanh" in str(variant).lower() else "none"
     numbers = torch.nn.functional.gelu(input_tensor.float(), approximate=approximate)
     return torch.where(input_tensor.isinf(), input_tensor.float().clamp(min=0), numbers)
