@@ -30,8 +30,14 @@ INFINITE: Final = 0x7F800000
 """The bits of infinity."""
 
 
+# Values: with more, a product and a sum are rounded separately.
+EXACT_VALUES: Final = 1 << 18
+
+
 def fused(one: Any, other: Any, third: Any) -> Any:
     """Return one * other + third, summed with three bits more than a float32 and a sticky one."""
+    if isinstance(one, torch.Tensor) and one.numel() > EXACT_VALUES:
+        return flushed(one * other + third)
     one, other, third = (
         torch.as_tensor(each, dtype=torch.float32).to(torch.float64) for each in (one, other, third)
     )
@@ -746,6 +752,8 @@ BITWISE: Final = frozenset({"ceil", "floor", "sign"})
 
 def packed(values: Any, signs: Any = None) -> Any:
     """Return values as they leave the core: what is no number becomes infinite."""
+    if not bool(values.isnan().any()):
+        return flushed(values)
     infinite = (
         torch.tensor(math.inf) if signs is None else torch.copysign(torch.tensor(math.inf), signs)
     )
@@ -826,8 +834,10 @@ def _signs(left: Any, right: Any, arch: str) -> Any:
 
 def product(left: Any, right: Any, arch: str) -> Any:
     """Multiply; zero times infinity is zero."""
+    result = flushed(nearest_even(flushed(left) * flushed(right)))
+    if not bool(result.isnan().any()):
+        return result
     zero = (left.view(torch.int32) == 0) | (right.view(torch.int32) == 0)
-    result = nearest_even(flushed(flushed(left) * flushed(right)))
     return torch.where(zero, 0.0, packed(result, _signs(left, right, arch)))
 
 
