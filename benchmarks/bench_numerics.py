@@ -52,7 +52,6 @@ PASSED_ON = (
     "num_heads",
     "num_kv_heads",
     "scale_factor",
-    "token_idx",
     "weight",
 )
 
@@ -108,8 +107,9 @@ class Runner:
             "conv1d": self._conv1d,
             "conv2d": self._conv2d,
             "convert_to_hwc": self._to_hwc,
-            "cumsum": lambda case: self._call(case, dim=-1),
+            "cumsum": lambda case: self._call(case, dim=-2),
             "embedding": self._embedding,
+            "gather": self._gather,
             "group_norm": self._group_norm,
             "layer_norm": self._norm,
             "linear": self._linear,
@@ -118,18 +118,19 @@ class Runner:
             "nlp_create_qkv_heads": lambda case: self._call(case, transpose_k_heads=False),
             "nlp_concat_heads_decode": self._concat_heads_decode,
             "nlp_create_qkv_heads_decode": self._create_heads_decode,
-            "pad": lambda case: self._call(case, padding=((0, 32), (0, 32)), value=0.0),
+            "pad": lambda case: self._call(case, padding=((0, 32), (0, 32)), value=2.0),
             "paged_update_cache": self._paged_update,
             "permute": lambda case: self._call(case, (0, 2, 1, 3)),
             "repeat": lambda case: self._call(case, (1, 2, 1, 2)),
             "repeat_interleave": lambda case: self._call(case, 2, dim=1),
             "reshape": lambda case: self._call(case, (1, 2, 32, 64)),
             "rms_norm": self._norm,
+            "rotary_embedding.token": self._rotary_token,
             "rotary_embedding_llama.decode": self._rotary_decode,
             "scale_mask_softmax": self._masked_softmax,
             "attention_softmax": self._masked_softmax,
             "sdpa_decode": lambda case: self._call(case, cur_pos=case.manifest["cur_pos"]),
-            "slice": lambda case: self._call(case, (0, 0, 0, 0), (1, 1, 32, 64)),
+            "slice": lambda case: self._call(case, (0, 0, 32, 32), (1, 1, 64, 96)),
             "softmax": self._softmax,
             "split_heads.sharded": self._split_sharded,
             "topk": lambda case: self._call(case, 32),
@@ -273,6 +274,13 @@ class Runner:
         layout = self._ttnn.ROW_MAJOR_LAYOUT
         places = self._tensor(case.inputs[0], "uint32", layout)
         return self._ttnn.embedding(places, self._tensor(case.inputs[1], "bfloat16", layout))
+
+    def _gather(self, case: Case) -> Any:
+        values, places = self._tensors(case)
+        return self._ttnn.gather(values, case.manifest["dim"], index=places)
+
+    def _rotary_token(self, case: Case) -> Any:
+        return self._op(case)(*self._tensors(case), case.manifest["token_idx"])
 
     def _upsample(self, case: Case) -> Any:
         values = self._tensor(case.inputs[0], "bfloat16", self._ttnn.ROW_MAJOR_LAYOUT)

@@ -101,6 +101,28 @@ def test_the_golden_of_gelu_has_numbers_in_fast_mode(ttnn, report, make):
     assert torch.equal(ttnn.to_torch(values).float(), torch.zeros(32, 32))
 
 
+def test_the_golden_of_gelu_has_limits_at_infinity():
+    import torch
+
+    from optrove.frameworks.ttnn.shadow.golden_overrides import gelu
+
+    limits = gelu(torch.tensor([torch.inf, -torch.inf]))
+    assert limits.tolist() == [torch.inf, 0.0]
+
+
+def test_inverses_are_near_on_both_architectures():
+    import torch
+
+    from optrove.frameworks.ttnn.shadow import vector_unit
+
+    values = torch.tensor([1.0, -1.5, 3.0e-38, 1.9921875, 1.0e30])
+    for inverse in (vector_unit.inverse_of_wormhole, vector_unit.inverse_of_blackhole):
+        for steps, error in ((1, 2e-4), (2, 3e-7)):
+            assert torch.allclose(
+                inverse(values, steps) * values, torch.ones(5), rtol=0, atol=error
+            )
+
+
 def test_unknown_numerics_are_refused():
     from optrove.errors import BadSetting
     from optrove.settings import find_numerics

@@ -132,6 +132,7 @@ def multiply(left: Any, right: Any, phases: int, *, wide: bool = False) -> Any:
         product = _part(left, phase & 1, RIGHT_HIGH, RIGHT_LOW)
         product = product * _part(right, phase & 2, LEFT_HIGH, SUM)
         nominal = scale * _shrunk(phase)
+        product = torch.where(nominal < SMALLEST, torch.zeros_like(product), product)
         step = torch.maximum(nominal, power(total)) * 2.0 ** -(23 if wide else SUM)
         step = torch.where(step == 0, 1.0, step)
         summed = torch.floor(product / step + 0.5) + whole_half_away(total / step)

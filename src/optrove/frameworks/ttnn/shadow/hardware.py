@@ -19,16 +19,24 @@ from optrove.frameworks.ttnn.shadow.arithmetic import TILE, MatrixUnit, torch
 from optrove.frameworks.ttnn.shadow.vector_unit import (
     CUT,
     NEAREST,
+    atan2,
     exact,
     exp_fast,
+    larger,
     look_up,
+    product,
+    quotient,
     reciprocal_fast,
     rsqrt_fast,
+    smaller,
+    tensor_power,
+    xlogy,
 )
 
 PHASES: Final = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
 BLOCK_BITS: Final = {"BFLOAT8_B": 8, "BFLOAT4_B": 4}
 NARROW: Final = frozenset({"BFLOAT16", *BLOCK_BITS})
+MODELED: Final = frozenset({*NEAREST, *CUT})
 
 # Above this ratio of height and width, ttnn multiplies matrices on a line of cores.
 NARROW_RATIO: Final = 8
@@ -63,7 +71,8 @@ class HardwareCall:
     def take(self, *names: str) -> list[Any]:
         """Return arguments by place or by name; None for those that are missing."""
         missing = names[len(self.arguments) :]
-        return [*self.arguments[: len(names)], *(self.keywords.get(name) for name in missing)]
+        found = [*self.arguments[: len(names)], *(self.keywords.get(name) for name in missing)]
+        return [it.float() if isinstance(it, torch.Tensor) else it for it in found]
 
     def has(self, *names: str) -> bool:
         """Return whether one of these keywords has a value."""
@@ -133,49 +142,125 @@ def typecast(call: HardwareCall) -> Any:
     return unit.block_float(values if exact else unit.one_bit_less(values), bits)
 
 
-ACTIVATIONS: Final = (
-    "activations",
-    "lhs_activations",
-    "rhs_activations",
-    "input_tensor_a_activations",
-    "input_tensor_b_activations",
-    "post_activations",
-    "fused_activations",
-)
+LEFT_ACTIVATIONS: Final = ("lhs_activations", "input_tensor_a_activations")
+RIGHT_ACTIVATIONS: Final = ("rhs_activations", "input_tensor_b_activations")
+LAST_ACTIVATIONS: Final = ("activations", "post_activations", "fused_activations")
 
 
-def operands(call: HardwareCall) -> tuple[Any, Any] | None:
-    """Return both operands of a binary op, a number as the tile of it that the kernel reads."""
+def activations(call: HardwareCall, names: tuple[str, ...]) -> list[str] | None:
+    """Return the activations under these keywords; None if one is not modeled."""
+    found = []
+    for each in (each for name in names for each in call.keywords.get(name) or ()):
+        kind = getattr(each, "op_type", each)
+        name = str(getattr(kind, "name", kind)).lower()
+        if name not in MODELED or any(getattr(each, "params", ())):
+            return None
+        found.append(name)
+    return found
+
+
+def binary(call: HardwareCall, compute: Callable[[Any, Any, str], Any]) -> Any:
+    """Compute an op of two operands, with the activations before and after it."""
     left, right = call.take("input_tensor_a", "input_tensor_b")
-    if call.has(*ACTIVATIONS) or left is None or right is None:
+    kinds = (LEFT_ACTIVATIONS, RIGHT_ACTIVATIONS, LAST_ACTIVATIONS)
+    before, beside, after = (activations(call, names) for names in kinds)
+    if left is None or right is None or before is None or beside is None or after is None:
         return None
+    # A number is read as a tile of it.
     left, right = (
         each
         if isinstance(each, torch.Tensor)
         else unit.nearest_even(torch.tensor(float(each), dtype=torch.float32))
         for each in (left, right)
     )
-    return left, right
+    for name in before:
+        left = look_up(name, left, call.facts.arch)
+    for name in beside:
+        right = look_up(name, right, call.facts.arch)
+    result = compute(left, right, call.facts.arch)
+    for name in after:
+        result = look_up(name, result, call.facts.arch)
+    return pack(result, call.output)
 
 
-def sum_of(call: HardwareCall, *, negates: int | None = None) -> Any:
-    """Add on the matrix unit; ``negates`` is the operand that is subtracted."""
-    pair = operands(call)
-    if pair is None:
-        return None
-    one, other = (-each if place == negates else each for place, each in enumerate(pair))
-    return pack(unit.add(one, other), call.output)
+def sum_of(left: Any, right: Any, _arch: str) -> Any:
+    """Add on the matrix unit."""
+    return unit.add(left, right)
+
+
+def difference(left: Any, right: Any, _arch: str) -> Any:
+    """Subtract on the matrix unit."""
+    return unit.add(left, -right)
+
+
+def reversed_difference(left: Any, right: Any, _arch: str) -> Any:
+    """Subtract the first operand from the second."""
+    return unit.add(-left, right)
+
+
+# From this sum of biased exponents on, a product on the matrix unit is zero.
+LOST_EXPONENTS: Final = 254 + 145
+
+
+def matrix_unit_product(left: Any, right: Any, _arch: str) -> Any:
+    """Multiply on the matrix unit in four passes; what is too large is infinite, or even zero."""
+    result = unit.multiply(left, right, PHASES["HiFi4"])
+    infinite = torch.copysign(torch.tensor(torch.inf), left.sign() * right.sign())
+    result = torch.where(result.isnan(), infinite, result)
+    exponents = sum(it.view(torch.int32) >> 23 & 0xFF for it in (left, right))
+    return torch.where(exponents < LOST_EXPONENTS, result, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """An op of two operands as functions before and after a simpler one, each packed."""
+
+    compute: Callable[[Any, Any, str], Any]
+    left: str | None = None
+    right: str | None = None
+    last: str | None = None
+
+    def __call__(self, left: Any, right: Any, arch: str) -> Any:
+        """Return the result as bfloat16 values."""
+        left = left if self.left is None else look_up(self.left, left, arch)
+        right = right if self.right is None else look_up(self.right, right, arch)
+        result = self.compute(left, right, arch)
+        return result if self.last is None else look_up(self.last, result, arch)
 
 
 def product_of(call: HardwareCall) -> Any:
     """Multiply: bfloat16 on the vector unit, block floats on the matrix unit in four passes."""
-    pair = operands(call)
-    if pair is None:
+    blocks = not BLOCK_BITS.keys().isdisjoint(call.facts.dtypes)
+    return binary(call, matrix_unit_product if blocks else product)
+
+
+def quotient_of(call: HardwareCall) -> Any:
+    """Divide on the vector unit; with a rounding mode or in fast mode it is left to torch."""
+    return None if call.has("rounding_mode", FAST) else binary(call, quotient)
+
+
+def of_tensors(call: HardwareCall, compute: Callable[[Any, Any, str], Any]) -> Any:
+    """Compute an op of two tensors; with a number it is another kernel."""
+    pair = call.take("input_tensor_a", "input_tensor_b")
+    return binary(call, compute) if all(isinstance(it, torch.Tensor) for it in pair) else None
+
+
+def power_of(call: HardwareCall) -> Any:
+    """Raise to a power: a number, or a tensor of them."""
+    base, exponent = call.take("input_tensor_a", "input_tensor_b")
+    if isinstance(base, torch.Tensor) and isinstance(exponent, (int, float)):
+        return pack(look_up("pow", base, call.facts.arch, float(exponent)), call.output)
+    return of_tensors(call, tensor_power)
+
+
+def gated(call: HardwareCall, name: str) -> Any:
+    """Multiply the left half of the last dimension by a function of the right half."""
+    values, dim = call.take("input_tensor", "dim")
+    if dim not in (None, -1, values.dim() - 1) or values.shape[-1] % (2 * TILE):
         return None
-    if BLOCK_BITS.keys().isdisjoint(call.facts.dtypes):
-        product = unit.nearest_even(unit.flushed(pair[0]) * unit.flushed(pair[1]))
-        return pack(_numbers(unit.flushed(product)), call.output)
-    return pack(unit.multiply(*pair, PHASES["HiFi4"]), call.output)
+    left, right = values.chunk(2, -1)
+    gate = look_up(name, right, call.facts.arch)
+    return pack(product(left.contiguous(), gate, call.facts.arch), call.output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,39 +297,32 @@ class Compute:
 FAST: Final = "fast_and_approximate_mode"
 
 
+# The second argument of a function of one value: its name, and its default.
+PARAMETERS: Final[Mapping[str, tuple[str, float | None]]] = {
+    "leaky_relu": ("negative_slope", 0.01),
+    "polygamma": ("k", None),
+    "prelu": ("weight", None),
+}
+
+
 def function_of(call: HardwareCall, name: str) -> Any:
     """Look a function of one value up; those with other arguments are left to torch."""
-    (values,) = call.take("input_tensor")
-    known = {"input_tensor", FAST, "memory_config", "output_tensor", "sub_core_grids", "dtype"}
+    parameter, default = PARAMETERS.get(name, (None, None))
+    asked = ("input_tensor",) if parameter is None else ("input_tensor", parameter)
+    values, *numbers = call.take(*asked)
+    known = {*asked, FAST, "memory_config", "output_tensor", "sub_core_grids", "dtype"}
     given = {key for key, value in call.keywords.items() if value is not None}
     others = {key for key in given - known if not key.startswith("_")}
-    if values is None or len(call.arguments) > 1 or others:
+    numbers = [default if number is None else number for number in numbers]
+    if not all(isinstance(number, (int, float)) for number in numbers):
+        return None
+    if values is None or len(call.arguments) > len(asked) or others:
         return None
     if call.has(FAST):
         name = f"{name}_fast"
         if name not in CUT:
             return None
-    return pack(look_up(name, values), call.output)
-
-
-def quotient_of(call: HardwareCall) -> Any:
-    """Divide on the vector unit, by the inverse; an inverse too small is zero."""
-    pair = operands(call)
-    if (
-        pair is None
-        or not BLOCK_BITS.keys().isdisjoint(call.facts.dtypes)
-        or call.has("rounding_mode")
-    ):
-        return None
-    left, right = map(unit.flushed, pair)
-    quotient = unit.nearest_even(left / right)
-    lost = (unit.flushed(1 / right) == 0) & (quotient != 0)
-    return _numbers(torch.where(lost, torch.zeros_like(quotient), unit.flushed(quotient)))
-
-
-def _numbers(values: Any) -> Any:
-    """Return values as they leave the core: what is no number becomes infinite."""
-    return torch.where(values.isnan(), torch.inf, values)
+    return pack(look_up(name, values, call.facts.arch, *map(float, numbers)), call.output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,17 +491,34 @@ def _block_tiles(facts: CallFacts, left: Any, right: Any) -> int:
     return int(inner // facts.columns) if inner % facts.columns == 0 else 1
 
 
+BINARY: Final[Mapping[str, Callable[[Any, Any, str], Any]]] = {
+    "add": sum_of,
+    "subtract": difference,
+    "rsub": reversed_difference,
+    "squared_difference": Combined(difference, last="square"),
+    "hypot": Combined(sum_of, "square", "square", "sqrt"),
+    "ldexp": Combined(matrix_unit_product, right="exp2"),
+    "logaddexp": Combined(sum_of, "exp", "exp", "log"),
+    "logaddexp2": Combined(sum_of, "exp2", "exp2", "log2"),
+}
+OF_TENSORS: Final = {"maximum": larger, "minimum": smaller, "xlogy": xlogy, "atan2": atan2}
+GATES: Final = {"glu": "sigmoid", "reglu": "relu", "geglu": "gelu_fast", "swiglu": "silu"}
+
 FUNCTIONS: Final[Mapping[str, HardwareFunction]] = {
     "ttnn.typecast": typecast,
-    "ttnn.add": sum_of,
-    "ttnn.add_": sum_of,
-    "ttnn.subtract": partial(sum_of, negates=1),
-    "ttnn.subtract_": partial(sum_of, negates=1),
-    "ttnn.rsub": partial(sum_of, negates=0),
+    **{
+        f"ttnn.{name}{place}": partial(binary, compute=compute)
+        for name, compute in BINARY.items()
+        for place in ("", "_")
+    },
+    **{f"ttnn.{name}": partial(of_tensors, compute=it) for name, it in OF_TENSORS.items()},
+    **{f"ttnn.{name}": partial(gated, name=gate) for name, gate in GATES.items()},
     "ttnn.multiply": product_of,
     "ttnn.multiply_": product_of,
     "ttnn.divide": quotient_of,
     "ttnn.divide_": quotient_of,
+    "ttnn.div": quotient_of,
+    "ttnn.pow": power_of,
     "ttnn.softmax": softmax,
     "ttnn.softmax_in_place": softmax,
     "ttnn.layer_norm": partial(norm, centers=True),
@@ -432,5 +527,5 @@ FUNCTIONS: Final[Mapping[str, HardwareFunction]] = {
     "ttnn.mean": partial(reduction, averages=True),
     "ttnn.matmul": matrix_product,
     "ttnn.linear": matrix_product,
-    **{f"ttnn.{name}": partial(function_of, name=name) for name in (*NEAREST, *CUT)},
+    **{f"ttnn.{name}": partial(function_of, name=name) for name in MODELED - {"pow"}},
 }
