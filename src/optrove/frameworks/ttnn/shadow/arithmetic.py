@@ -11,10 +11,16 @@ than the largest. Each function here was held against the outputs of ttnn's kern
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
+
+try:
+    from optrove.frameworks import _matrix_unit as _extension
+except ImportError:  # built without a C compiler, or a processor without AVX2
+    _extension = None
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,10 +39,16 @@ SMALLEST: Final = 2.0**-126
 TINIEST: Final = 2.0**-149
 LARGEST_SUBNORMAL: Final = 2.0**-126 - 2.0**-149
 
-# Products that are summed one by one, and roundings of the destination, per multiplication: with
-# more, sums are taken by torch, and rounded less often.
-EXACT_PRODUCTS: Final = 1 << 21
+# Products that are summed one by one, by the C extension and by torch, and roundings of the
+# destination, per multiplication: with more, sums are taken by torch, and rounded less often.
+EXACT_PRODUCTS: Final = 1 << 30
+EXACT_PRODUCTS_BY_TORCH: Final = 1 << 21
 ROUNDINGS: Final = 1 << 28
+
+# Threads of an exact multiplication, and rows and products that are worth one.
+THREADS: Final = 2
+THREAD_ROWS: Final = 128
+THREAD_PRODUCTS: Final = 1 << 22
 
 # Elements of a product: with more, the passes are summed without rounding in between.
 EXACT_ELEMENTS: Final = 1 << 20
@@ -183,13 +195,14 @@ class MatrixUnit:
         ``keeps_last`` (a bias follows); otherwise all are summed in the destination register,
         which goes through ``spill`` between two blocks.
         """
-        left, right = registers(left, right)
+        exact = self._is_exact(left, right)
+        left, right = registers(left, right) if exact and not _extension else (left, right)
         inner = left.shape[-1]
         count = -(-inner // block)
         total = None
-        if self.wide and not self._is_exact(left, right):
-            return sum(one @ other for one, other in self.passes(left, right))
-        add = partial(self._block, exact=self._is_exact(left, right))
+        if self.wide and not exact:
+            return sum(one @ other for one, other in self.passes(flushed(left), flushed(right)))
+        add = partial(self._block, exact=exact)
         if not self.blocks_in_l1 or count <= (1 if keeps_last else 2):
             if spill is None or self.wide:
                 return add(left, right, None)
@@ -224,17 +237,48 @@ class MatrixUnit:
         return int(self.phases * torch.Size((*size, *left.shape[-2:], right.shape[-1])).numel())
 
     def _is_exact(self, left: Any, right: Any) -> bool:
-        return left.dtype == torch.float64 or self._products(left, right) <= EXACT_PRODUCTS
+        limit = EXACT_PRODUCTS if _extension else EXACT_PRODUCTS_BY_TORCH
+        return self._products(left, right) <= limit
 
     def _block(self, left: Any, right: Any, total: Any, *, exact: bool) -> Any:
         """Add the product of two blocks to the destination register."""
         if total is None:
             size = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
             total = torch.zeros((*size, left.shape[-2], right.shape[-1]), dtype=torch.float32)
-        return (self._exact if exact else self._stepwise)(left, right, total)
+        if not exact:
+            return self._stepwise(flushed(left), flushed(right), total)
+        return (self._by_extension if _extension else self._by_torch)(left, right, total)
 
-    def _exact(self, left: Any, right: Any, total: Any) -> Any:
-        """Sum as the hardware does, product by product."""
+    def _by_extension(self, left: Any, right: Any, total: Any) -> Any:
+        """Sum as the hardware does, product by product, in C."""
+        total = total.to(torch.float32).clone(memory_format=torch.contiguous_format)
+        if right.dim() == 2 or right.shape[:-2].numel() == 1:  # noqa: PLR2004 - one matrix
+            lefts = left.expand(*total.shape[:-1], -1).reshape(1, -1, left.shape[-1])
+            rights = right.reshape(1, *right.shape[-2:])
+        else:
+            lefts = left.expand(*total.shape[:-1], -1).flatten(0, -3)
+            rights = right.expand(*total.shape[:-2], -1, -1).flatten(0, -3)
+        totals = total.view(len(lefts), -1, total.shape[-1])
+        jobs = [
+            (one[start : start + THREAD_ROWS], other, to[start : start + THREAD_ROWS])
+            for one, other, to in zip(lefts, rights, totals, strict=True)
+            for start in range(0, len(to), THREAD_ROWS)
+        ]
+        if self._products(left, right) < THREAD_PRODUCTS or len(jobs) == 1:
+            for job in jobs:
+                self._add_rows(*job)
+            return total
+        with ThreadPoolExecutor(THREADS) as threads:
+            list(threads.map(lambda job: self._add_rows(*job), jobs))
+        return total
+
+    def _add_rows(self, left: Any, right: Any, total: Any) -> None:
+        buffers = (left.contiguous().numpy(), right.contiguous().numpy(), total.numpy())
+        sizes = (len(left), *right.shape)
+        _extension.add_product(*buffers, *sizes, self.phases, self.wide)
+
+    def _by_torch(self, left: Any, right: Any, total: Any) -> Any:
+        """Sum as the hardware does, product by product, without a compiler."""
         inner = left.shape[-1]
         if inner % FACE:
             left = torch.nn.functional.pad(left, (0, FACE - inner % FACE))
@@ -309,7 +353,7 @@ def _sum_of_products(
     """Return the sums of eight products on their largest exponent, and that exponent's power."""
     scales = left_scale[..., part, None] * right_scale[..., None, part, :]
     largest = scales.amax(-2)
-    step = torch.where(largest == 0, 1.0, largest * 2.0**-SUM)
+    step = torch.where(largest == 0, 1.0, (largest * 2.0**-SUM).clamp(min=TINIEST))
     products = left[..., part, None] * right[..., None, part, :] / step[..., None, :]
     return whole_half_away(products).sum(-2) * step, largest
 
