@@ -41,9 +41,9 @@ LARGEST_SUBNORMAL: Final = 2.0**-126 - 2.0**-149
 
 # Products that are summed one by one, by the C extension and by torch, and roundings of the
 # destination, per multiplication: with more, sums are taken by torch, and rounded less often.
-EXACT_PRODUCTS: Final = 1 << 30
+EXACT_PRODUCTS: Final = 1 << 31
 EXACT_PRODUCTS_BY_TORCH: Final = 1 << 21
-ROUNDINGS: Final = 1 << 28
+ROUNDINGS: Final = 1 << 25
 
 # Threads of an exact multiplication, and rows and products that are worth one.
 THREADS: Final = 2
@@ -131,15 +131,20 @@ def add(left: Any, right: Any, *, wide: bool = False) -> Any:
     return written(whole.mul_(step), wide=wide)
 
 
-def multiply(left: Any, right: Any, phases: int, *, wide: bool = False) -> Any:
-    """Multiply element by element on the matrix unit; ``left`` is its operand of five bits."""
+def multiply(
+    left: Any, right: Any, phases: int, *, wide: bool = False, total: float | Any = 0.0
+) -> Any:
+    """Multiply element by element on the matrix unit; ``left`` is its operand of five bits.
+
+    The product is added to the ``total`` that the destination register has.
+    """
     if left.numel() > EXACT_ELEMENTS:
         pairs = MatrixUnit(phases).passes(flushed(right), flushed(left))
-        product = sum(one * other for one, other in pairs)
+        product = sum(one * other for one, other in pairs) + total
         return product if wide else half_away(product)
     left, right = registers(*torch.broadcast_tensors(left, right))
     scale = power(left) * power(right)
-    total = torch.zeros_like(left)
+    total = torch.zeros_like(left) + total
     for phase in range(phases):
         product = _part(left, phase & 1, RIGHT_HIGH, RIGHT_LOW)
         product = product * _part(right, phase & 2, LEFT_HIGH, SUM)
@@ -174,11 +179,15 @@ def _part(values: Any, low: int, high_bits: int, low_bits: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class MatrixUnit:
-    """How a kernel uses the matrix unit: passes, destination, and how blocks of K are summed."""
+    """How a kernel uses the matrix unit: passes, destination, and how blocks of K are summed.
+
+    Without ``rounds`` the destination is not rounded: for what would take too long otherwise.
+    """
 
     phases: int = 4
     wide: bool = False
     blocks_in_l1: bool = False
+    rounds: bool = True
 
     def matmul(
         self,
@@ -200,7 +209,7 @@ class MatrixUnit:
         inner = left.shape[-1]
         count = -(-inner // block)
         total = None
-        if self.wide and not exact:
+        if not self.rounds or (self.wide and not exact):
             return sum(one @ other for one, other in self.passes(flushed(left), flushed(right)))
         add = partial(self._block, exact=exact)
         if not self.blocks_in_l1 or count <= (1 if keeps_last else 2):
@@ -232,9 +241,13 @@ class MatrixUnit:
         return total if self.wide else nearest_even(total)
 
     def _products(self, left: Any, right: Any) -> int:
-        """Return how many products of a part of the significands there are."""
+        """Return how many products of a part of the significands there are.
+
+        Columns are summed eight at a time.
+        """
         size = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-        return int(self.phases * torch.Size((*size, *left.shape[-2:], right.shape[-1])).numel())
+        columns = -(-right.shape[-1] // GROUP) * GROUP
+        return int(self.phases * torch.Size((*size, *left.shape[-2:], columns)).numel())
 
     def _is_exact(self, left: Any, right: Any) -> bool:
         limit = EXACT_PRODUCTS if _extension else EXACT_PRODUCTS_BY_TORCH
@@ -259,18 +272,30 @@ class MatrixUnit:
             lefts = left.expand(*total.shape[:-1], -1).flatten(0, -3)
             rights = right.expand(*total.shape[:-2], -1, -1).flatten(0, -3)
         totals = total.view(len(lefts), -1, total.shape[-1])
+        products = self._products(left, right)
+        threads = THREADS if products >= THREAD_PRODUCTS else 1
         jobs = [
             (one[start : start + THREAD_ROWS], other, to[start : start + THREAD_ROWS])
             for one, other, to in zip(lefts, rights, totals, strict=True)
             for start in range(0, len(to), THREAD_ROWS)
         ]
-        if self._products(left, right) < THREAD_PRODUCTS or len(jobs) == 1:
+        if threads == 1:
             for job in jobs:
                 self._add_rows(*job)
-            return total
-        with ThreadPoolExecutor(THREADS) as threads:
-            list(threads.map(lambda job: self._add_rows(*job), jobs))
+        elif len(jobs) == 1:
+            self._add_columns(*jobs[0])
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(lambda job: self._add_rows(*job), jobs))
         return total
+
+    def _add_columns(self, left: Any, right: Any, total: Any) -> None:
+        """Add a product of few rows, whose columns are divided among the threads."""
+        parts = [each.contiguous() for each in total.chunk(THREADS, dim=-1)]
+        jobs = [(left, *pair) for pair in zip(right.chunk(THREADS, dim=-1), parts, strict=True)]
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(lambda job: self._add_rows(*job), jobs))
+        total.copy_(torch.cat(parts, dim=-1))
 
     def _add_rows(self, left: Any, right: Any, total: Any) -> None:
         buffers = (left.contiguous().numpy(), right.contiguous().numpy(), total.numpy())
