@@ -54,6 +54,7 @@ typedef struct {
     const float *left, *right;
     float *total;
     Py_ssize_t rows, inner, columns;
+    Py_ssize_t first, last; /* the columns that are added */
     int phases, wide;
 } Product;
 
@@ -207,8 +208,8 @@ static FAST void add_depth(const Product *product, Py_ssize_t first, Py_ssize_t 
 {
     const Py_ssize_t rest = product->inner - start, depth = rest < DEPTH ? rest : DEPTH;
     read_left(product, first, count, start, depth, left);
-    for (Py_ssize_t column = 0; column < product->columns; column += STRIP) {
-        const Py_ssize_t width = product->columns - column;
+    for (Py_ssize_t column = product->first; column < product->last; column += STRIP) {
+        const Py_ssize_t width = product->last - column;
         Values right[DEPTH];
         for (Py_ssize_t place = 0; place < DEPTH; place++) {
             const float *from = product->right + (start + place) * product->columns + column;
@@ -256,14 +257,18 @@ static PyObject *add_product(PyObject *Py_UNUSED(module), PyObject *arguments)
     Py_buffer left, right, total;
     Product product;
     int failed = -1;
-    if (!PyArg_ParseTuple(arguments, "y*y*w*nnnip", &left, &right, &total, &product.rows,
-                          &product.inner, &product.columns, &product.phases, &product.wide))
+    if (!PyArg_ParseTuple(arguments, "y*y*w*nnnnnip", &left, &right, &total, &product.rows,
+                          &product.inner, &product.columns, &product.first, &product.last,
+                          &product.phases, &product.wide))
         return NULL;
     product.left = left.buf;
     product.right = right.buf;
     product.total = total.buf;
     if (product.phases < 1 || product.phases > 4)
         PyErr_Format(PyExc_ValueError, "%d phases, not 1 to 4", product.phases);
+    else if (product.first < 0 || product.last > product.columns)
+        PyErr_Format(PyExc_ValueError, "columns %zd to %zd of %zd", product.first, product.last,
+                     product.columns);
     else if (has_size(&left, product.rows, product.inner, "left") &&
              has_size(&right, product.inner, product.columns, "right") &&
              has_size(&total, product.rows, product.columns, "total")) {
@@ -283,8 +288,9 @@ static PyObject *add_product(PyObject *Py_UNUSED(module), PyObject *arguments)
 
 static PyMethodDef methods[] = {
     {"add_product", add_product, METH_VARARGS,
-     "add_product(left, right, total, rows, inner, columns, phases, wide)\n\n"
-     "Add the product of two float32 matrices to a third, as the matrix unit does."},
+     "add_product(left, right, total, rows, inner, columns, first, last, phases, wide)\n\n"
+     "Add the product of two float32 matrices to a third, as the matrix unit does; only columns\n"
+     "from first to last are added."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -17,15 +17,20 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-try:
-    from optrove.frameworks import _matrix_unit as _extension
-except ImportError:  # built without a C compiler, or a processor without AVX2
-    _extension = None
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 torch: Any = import_module("torch")
+
+
+def _load_extension() -> Any:
+    try:
+        return import_module("optrove.frameworks._matrix_unit")
+    except ImportError:  # there was no compiler, or the processor has no AVX2
+        return None
+
+
+_extension: Any = _load_extension()
 
 FACE: Final = 16
 TILE: Final = 32
@@ -39,15 +44,16 @@ SMALLEST: Final = 2.0**-126
 TINIEST: Final = 2.0**-149
 LARGEST_SUBNORMAL: Final = 2.0**-126 - 2.0**-149
 
-# Products that are summed one by one, by the C extension and by torch, and roundings of the
-# destination, per multiplication: with more, sums are taken by torch, and rounded less often.
-EXACT_PRODUCTS: Final = 1 << 31
+# Products that are summed one by one, by the C extension (into a bfloat16 and into a float32
+# destination) and by torch, and roundings of the destination, per multiplication: with more, sums
+# are taken by torch, and rounded less often.
+EXACT_PRODUCTS: Final = 1 << 32
+EXACT_PRODUCTS_WIDE: Final = 1 << 28
 EXACT_PRODUCTS_BY_TORCH: Final = 1 << 21
-ROUNDINGS: Final = 1 << 25
+ROUNDINGS: Final = 1 << 23
 
-# Threads of an exact multiplication, and rows and products that are worth one.
+# Threads of an exact multiplication, and products that are worth them.
 THREADS: Final = 2
-THREAD_ROWS: Final = 128
 THREAD_PRODUCTS: Final = 1 << 22
 
 # Elements of a product: with more, the passes are summed without rounding in between.
@@ -211,7 +217,10 @@ class MatrixUnit:
         total = None
         if not self.rounds or (self.wide and not exact):
             return sum(one @ other for one, other in self.passes(flushed(left), flushed(right)))
-        add = partial(self._block, exact=exact)
+        step = FACE * -(-self._products(left, right) // FACE // ROUNDINGS)
+        add = partial(self._block, step=0 if exact else step)
+        if not exact and step > TILE:
+            return add(left, right, None)
         if not self.blocks_in_l1 or count <= (1 if keeps_last else 2):
             if spill is None or self.wide:
                 return add(left, right, None)
@@ -245,62 +254,53 @@ class MatrixUnit:
 
         Columns are summed eight at a time.
         """
-        size = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        size = _batch(left, right)
         columns = -(-right.shape[-1] // GROUP) * GROUP
         return int(self.phases * torch.Size((*size, *left.shape[-2:], columns)).numel())
 
     def _is_exact(self, left: Any, right: Any) -> bool:
-        limit = EXACT_PRODUCTS if _extension else EXACT_PRODUCTS_BY_TORCH
-        return self._products(left, right) <= limit
+        limit = EXACT_PRODUCTS_WIDE if self.wide else EXACT_PRODUCTS
+        return self._products(left, right) <= (limit if _extension else EXACT_PRODUCTS_BY_TORCH)
 
-    def _block(self, left: Any, right: Any, total: Any, *, exact: bool) -> Any:
-        """Add the product of two blocks to the destination register."""
+    def _block(self, left: Any, right: Any, total: Any, *, step: int) -> Any:
+        """Add the product of two blocks to the destination register: exactly, or in steps."""
         if total is None:
-            size = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+            size = _batch(left, right)
             total = torch.zeros((*size, left.shape[-2], right.shape[-1]), dtype=torch.float32)
-        if not exact:
-            return self._stepwise(flushed(left), flushed(right), total)
+        if step:
+            return self._stepwise(flushed(left), flushed(right), total, step)
         return (self._by_extension if _extension else self._by_torch)(left, right, total)
 
     def _by_extension(self, left: Any, right: Any, total: Any) -> Any:
-        """Sum as the hardware does, product by product, in C."""
-        total = total.to(torch.float32).clone(memory_format=torch.contiguous_format)
-        if right.dim() == 2 or right.shape[:-2].numel() == 1:  # noqa: PLR2004 - one matrix
+        """Sum as the hardware does, product by product, in C; the total may change in place."""
+        total = total.contiguous()
+        if right.shape[:-2].numel() == 1:
             lefts = left.expand(*total.shape[:-1], -1).reshape(1, -1, left.shape[-1])
             rights = right.reshape(1, *right.shape[-2:])
         else:
             lefts = left.expand(*total.shape[:-1], -1).flatten(0, -3)
             rights = right.expand(*total.shape[:-2], -1, -1).flatten(0, -3)
         totals = total.view(len(lefts), -1, total.shape[-1])
-        products = self._products(left, right)
-        threads = THREADS if products >= THREAD_PRODUCTS else 1
+        threads = THREADS if self._products(left, right) >= THREAD_PRODUCTS else 1
+        columns = total.shape[-1]
+        width = columns if threads == 1 else -(-columns // threads // GROUP) * GROUP
         jobs = [
-            (one[start : start + THREAD_ROWS], other, to[start : start + THREAD_ROWS])
-            for one, other, to in zip(lefts, rights, totals, strict=True)
-            for start in range(0, len(to), THREAD_ROWS)
+            (*matrices, first, min(first + width, columns))
+            for matrices in zip(lefts, rights, totals, strict=True)
+            for first in range(0, columns, width)
         ]
         if threads == 1:
             for job in jobs:
-                self._add_rows(*job)
-        elif len(jobs) == 1:
-            self._add_columns(*jobs[0])
+                self._add_columns(*job)
         else:
             with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(lambda job: self._add_rows(*job), jobs))
+                list(pool.map(lambda job: self._add_columns(*job), jobs))
         return total
 
-    def _add_columns(self, left: Any, right: Any, total: Any) -> None:
-        """Add a product of few rows, whose columns are divided among the threads."""
-        parts = [each.contiguous() for each in total.chunk(THREADS, dim=-1)]
-        jobs = [(left, *pair) for pair in zip(right.chunk(THREADS, dim=-1), parts, strict=True)]
-        with ThreadPoolExecutor(THREADS) as pool:
-            list(pool.map(lambda job: self._add_rows(*job), jobs))
-        total.copy_(torch.cat(parts, dim=-1))
-
-    def _add_rows(self, left: Any, right: Any, total: Any) -> None:
+    def _add_columns(self, left: Any, right: Any, total: Any, first: int, last: int) -> None:
         buffers = (left.contiguous().numpy(), right.contiguous().numpy(), total.numpy())
         sizes = (len(left), *right.shape)
-        _extension.add_product(*buffers, *sizes, self.phases, self.wide)
+        _extension.add_product(*buffers, *sizes, first, last, self.phases, self.wide)
 
     def _by_torch(self, left: Any, right: Any, total: Any) -> Any:
         """Sum as the hardware does, product by product, without a compiler."""
@@ -349,13 +349,14 @@ class MatrixUnit:
             return [(high, right)]
         return [(high, right), (left - high, _part(right, 0, RIGHT_HIGH, RIGHT_LOW))]
 
-    def _stepwise(self, left: Any, right: Any, total: Any) -> Any:
-        """Sum sixteen products by torch, and round the destination after each step."""
-        step = FACE * -(-self._products(left, right) // FACE // ROUNDINGS)
+    def _stepwise(self, left: Any, right: Any, total: Any, step: int) -> Any:
+        """Sum ``step`` products by torch, and round the destination after each step."""
         pairs = [
             (_part(left, phase & 2, LEFT_HIGH, SUM), _part(right, phase & 1, RIGHT_HIGH, RIGHT_LOW))
             for phase in range(self.phases)
         ]
+        if step > TILE:
+            pairs = self.passes(left, right)
         pairs = [pair for pair in pairs if all(bool(each.any()) for each in pair)]
         for start in range(0, left.shape[-1], max(TILE, step)):
             stop = min(start + max(TILE, step), left.shape[-1])
@@ -364,6 +365,12 @@ class MatrixUnit:
                     part = slice(place, place + step)
                     total = _rounded_sum(total, first[..., part] @ second[..., part, :])
         return total
+
+
+def _batch(left: Any, right: Any) -> Any:
+    """Return the sizes before the matrices; torch.broadcast_shapes takes a second to import."""
+    corners = torch.broadcast_tensors(left[..., :1, :1], right[..., :1, :1])
+    return corners[0].shape[:-2]
 
 
 def _rounded_sum(total: Any, sums: Any) -> Any:

@@ -7,10 +7,9 @@ left to the golden function.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.ttnn.shadow import arithmetic as unit
 from optrove.frameworks.ttnn.shadow.arithmetic import EXACT_PRODUCTS, TILE, MatrixUnit, torch
@@ -25,6 +24,9 @@ from optrove.frameworks.ttnn.shadow.hardware import (
     pack,
 )
 from optrove.frameworks.ttnn.shadow.vector_unit import exp, look_up, reciprocal_fast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 # Elements of the unfolded patches of one image: with more, torch convolves.
 MOST_PATCHES: Final = 1 << 26
@@ -96,13 +98,11 @@ def rotary_embedding_llama(call: HardwareCall) -> Any:
     return _rotated(call, kernel, values, kernel.kept(turned), cosines, sines)
 
 
-def _rotated(  # noqa: PLR0913, PLR0917 - what a rotation is made of
+def _rotated(
     call: HardwareCall, kernel: Kernel, values: Any, turned: Any, cosines: Any, sines: Any
 ) -> Any:
     straight, across = kernel.multiply(values, cosines), kernel.multiply(turned, sines)
-    return pack(
-        unit.half_away(kernel.add(kernel.kept(straight), kernel.kept(across))), call.output
-    )
+    return pack(unit.half_away(kernel.add(kernel.kept(straight), kernel.kept(across))), call.output)
 
 
 def minimal_matmul(call: HardwareCall) -> Any:
@@ -128,9 +128,9 @@ class Convolution:
     batch: int
     height: int
     width: int
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    sides: tuple[int, int, int, int]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    sides: tuple[int, ...]
     groups: int
 
     @classmethod
@@ -152,9 +152,9 @@ class Convolution:
             int(keywords["batch_size"]),
             int(keywords["input_height"]),
             int(keywords["input_width"]),
-            _pair(keywords.get("stride"), 1),  # type: ignore[arg-type]
-            _pair(keywords.get("dilation"), 1),  # type: ignore[arg-type]
-            sides,  # type: ignore[arg-type]
+            _pair(keywords.get("stride"), 1),
+            _pair(keywords.get("dilation"), 1),
+            sides,
             int(keywords.get("groups") or 1),
         )
 
@@ -207,7 +207,7 @@ class Convolution:
         inner = filters.shape[2] * -(-filters.shape[3] * images.shape[1] // TILE) * TILE
         patches = span[0] * span[1] * inner
         products = patches * len(images) * len(filters) * core.phases
-        return patches <= MOST_PATCHES and products <= EXACT_PRODUCTS
+        return bool(patches <= MOST_PATCHES and products <= EXACT_PRODUCTS)
 
 
 def _pair(sizes: Any, default: int) -> tuple[int, ...]:
@@ -271,6 +271,7 @@ class Attention:
 
     kernel: Kernel
     scale: float
+    inverse: Callable[[Any], Any]
     sums_in_l1: bool
     rounds: bool = True
     largest: Any = None
@@ -315,8 +316,7 @@ class Attention:
         """Return the outputs, divided by the sums of the exponentials."""
         ones = torch.ones(self.sums.shape[-1], 1)
         totals = self.core.matmul(self.sums, ones, TILE) if self.sums_in_l1 else self.sums
-        inverse = look_up("reciprocal_fast", unit.half_away(totals))
-        return self._multiplied(self.outputs, inverse)
+        return self._multiplied(self.outputs, self.inverse(unit.half_away(totals)))
 
     def _product(self, left: Any, right: Any) -> Any:
         return unit.half_away(self.core.matmul(left, right, left.shape[-1]))
@@ -347,6 +347,16 @@ class Attention:
         return total
 
 
+def _attention_kernel(call: HardwareCall) -> tuple[Kernel, Callable[[Any], Any]]:
+    """Return how attention computes, and its inverse, for which Blackhole has an instruction."""
+    compute = Compute.of(call, "HiFi2", approximate=call.facts.configuration is None)
+    if not compute.approximate:
+        return Kernel(compute), partial(look_up, "reciprocal")
+    if call.facts.arch == "blackhole":
+        return Kernel(compute), lambda values: unit.truncated(1 / values)
+    return Kernel(compute), partial(look_up, "reciprocal_fast")
+
+
 def attention(call: HardwareCall) -> Any:
     """Attend to the keys of a prompt, chunk by chunk."""
     queries, keys, values = call.take("input_tensor_q", "input_tensor_k", "input_tensor_v")
@@ -361,9 +371,9 @@ def attention(call: HardwareCall) -> Any:
     rows, columns = (
         int(getattr(call.facts.program, name, TILE)) for name in ("q_chunk_size", "k_chunk_size")
     )
-    kernel = Kernel(Compute.of(call, "HiFi2"))
+    kernel, inverse = _attention_kernel(call)
     products = queries.numel() * places * kernel.phases * (1 if causal else 2)
-    state = Attention(kernel, scale, sums_in_l1=True, rounds=products <= EXACT_PRODUCTS)
+    state = Attention(kernel, scale, inverse, sums_in_l1=True, rounds=products <= EXACT_PRODUCTS)
     for start in range(0, places, columns):
         stop = min(start + columns, places)
         first = start // rows * rows if causal else 0
@@ -394,10 +404,10 @@ def decode_attention(call: HardwareCall) -> Any:
         return None
     scale = call.keywords.get("scale") or queries.shape[-1] ** -0.5
     size = int(getattr(call.facts.program, "k_chunk_size", 0) or _chunk_size(keys.shape[-2]))
-    kernel, found = Kernel(Compute.of(call, "HiFi2")), []
+    (kernel, inverse), found = _attention_kernel(call), []
     for user, position in enumerate(positions[: queries.shape[1]]):
         heads = queries[0, user].unflatten(0, (keys.shape[1], -1))
-        state = Attention(kernel, scale, sums_in_l1=False)
+        state = Attention(kernel, scale, inverse, sums_in_l1=False)
         for start in range(0, position + 1, size):
             chunk = slice(start, min(start + size, -(-(position + 1) // TILE) * TILE))
             later = torch.arange(chunk.start, chunk.stop) > position
@@ -480,9 +490,7 @@ def group_norm(call: HardwareCall) -> Any:
     other = call.has("use_welford") or any(x is not None and x.numel() != channels for x in vectors)
     if other or not groups or channels % groups or places > MOST_PLACES:
         return None
-    compute = Compute.of(
-        call, "HiFi4", in_l1=False, approximate=call.facts.configuration is None
-    )
+    compute = Compute.of(call, "HiFi4", in_l1=False, approximate=call.facts.configuration is None)
     if compute.wide:
         return None
     kernel = Kernel(compute)
@@ -512,8 +520,8 @@ def _scalar(kernel: Kernel, values: Any, others: Any, share: float) -> Any:
     total: Any = 0.0
     for row in range(tiles.shape[-4]):
         for column in range(tiles.shape[-2]):
-            pair = (each[..., row, :, column, :] for each in (tiles, factors))
-            total = unit.multiply(*pair, kernel.phases, total=total)
+            one, other = (each[..., row, :, column, :] for each in (tiles, factors))
+            total = unit.multiply(one, other, kernel.phases, total=total)
     sums = unit.half_away(kernel.core.sum_columns(total, share))
     return unit.half_away(kernel.core.sum_rows(sums, share))
 
