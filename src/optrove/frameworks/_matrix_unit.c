@@ -21,6 +21,7 @@
 #define ROWS 32       /* rows that share the right operand's significands */
 #define DEPTH 128     /* elements of the inner dimension whose left significands are kept */
 #define NOTHING -2000 /* the exponent of zero */
+#define WHOLE(size) (((size) + TILE - 1) / TILE * TILE)
 
 #ifdef __x86_64__
 #define FAST __attribute__((target("avx2")))
@@ -191,7 +192,7 @@ static FAST void read_left(const Product *product, Py_ssize_t first, Py_ssize_t 
 {
     for (Py_ssize_t row = 0; row < count; row++) {
         const float *from = product->left + (first + row) * product->inner + start;
-        for (Py_ssize_t place = 0; place < DEPTH; place += STRIP) {
+        for (Py_ssize_t place = 0; place < WHOLE(depth); place += STRIP) {
             Values values;
             split(read_columns(from + place, place < depth ? depth - place : 0), 6, 4, 7, &values);
             for (int lane = 0; lane < STRIP; lane++) {
@@ -211,7 +212,7 @@ static FAST void add_depth(const Product *product, Py_ssize_t first, Py_ssize_t 
     for (Py_ssize_t column = product->first; column < product->last; column += STRIP) {
         const Py_ssize_t width = product->last - column;
         Values right[DEPTH];
-        for (Py_ssize_t place = 0; place < DEPTH; place++) {
+        for (Py_ssize_t place = 0; place < WHOLE(depth); place++) {
             const float *from = product->right + (start + place) * product->columns + column;
             split(read_columns(from, place < depth ? width : 0), 4, 5, 5, &right[place]);
         }

@@ -47,7 +47,7 @@ LARGEST_SUBNORMAL: Final = 2.0**-126 - 2.0**-149
 # Products that are summed one by one, by the C extension (into a bfloat16 and into a float32
 # destination) and by torch, and roundings of the destination, per multiplication: with more, sums
 # are taken by torch, and rounded less often.
-EXACT_PRODUCTS: Final = 1 << 32
+EXACT_PRODUCTS: Final = 1 << 33
 EXACT_PRODUCTS_WIDE: Final = 1 << 28
 EXACT_PRODUCTS_BY_TORCH: Final = 1 << 21
 ROUNDINGS: Final = 1 << 23
@@ -351,12 +351,16 @@ class MatrixUnit:
 
     def _stepwise(self, left: Any, right: Any, total: Any, step: int) -> Any:
         """Sum ``step`` products by torch, and round the destination after each step."""
-        pairs = [
-            (_part(left, phase & 2, LEFT_HIGH, SUM), _part(right, phase & 1, RIGHT_HIGH, RIGHT_LOW))
-            for phase in range(self.phases)
-        ]
         if step > TILE:
             pairs = self.passes(left, right)
+        else:
+            pairs = [
+                (
+                    _part(left, phase & 2, LEFT_HIGH, SUM),
+                    _part(right, phase & 1, RIGHT_HIGH, RIGHT_LOW),
+                )
+                for phase in range(self.phases)
+            ]
         pairs = [pair for pair in pairs if all(bool(each.any()) for each in pair)]
         for start in range(0, left.shape[-1], max(TILE, step)):
             stop = min(start + max(TILE, step), left.shape[-1])

@@ -283,12 +283,20 @@ class Attention:
         """Return the matrix unit as attention uses it."""
         return replace(self.kernel.core, rounds=self.rounds)
 
-    def attend(self, queries: Any, keys: Any, values: Any, mask: Any, first: int = 0) -> None:
-        """Add a chunk of keys and values for the queries from ``first`` on."""
+    def attend(
+        self, queries: Any, keys: Any, values: Any, hidden: Any = None, mask: Any = None
+    ) -> None:
+        """Add a chunk of keys and values for the last queries; some keys are ``hidden`` from them.
+
+        What is hidden is told for the first of these queries; a ``mask`` is added for all.
+        """
+        first = 0 if self.sums is None else self.sums.shape[-2] - queries.shape[-2]
         scores = self._product(queries, keys.transpose(-2, -1))
         if mask is not None:
             scores = unit.half_away(unit.add(scores, mask.clamp(min=-3e38)))
             scores = torch.where(mask < -1e30, -torch.inf, scores)  # noqa: PLR2004 - masked out
+        if hidden is not None:
+            scores[..., : len(hidden), :].masked_fill_(hidden, -torch.inf)
         largest = scores.amax(-1, keepdim=True)
         before = None if self.largest is None else self.largest[..., first:, :]
         largest = largest if before is None else torch.maximum(largest, before)
@@ -322,16 +330,22 @@ class Attention:
         return unit.half_away(self.core.matmul(left, right, left.shape[-1]))
 
     def _multiplied(self, left: Any, right: Any) -> Any:
+        if not self.rounds:
+            pairs = self.core.passes(right, left)
+            return unit.half_away(sum(one * other for one, other in pairs))
         return unit.half_away(self.kernel.multiply(left, right))
 
     def _difference(self, left: Any, right: Any) -> Any:
+        if not self.rounds:
+            return unit.half_away(left - right)
         lost = left == -torch.inf
         found = unit.half_away(unit.add(left.masked_fill(lost, 0.0), -right))
         return found.masked_fill(lost, -torch.inf)
 
     def _exponential(self, values: Any) -> Any:
         factor = 369.329925537109375 * self.scale
-        line = values.double().mul_(factor).add_(32500.818359375).to(torch.float32)
+        wide = values.to(torch.float64 if self.rounds else torch.float32)
+        line = (wide * factor).add_(32500.818359375).to(torch.float32)
         whole = line.add_(0.5).floor_().clamp_(0, 65535).to(torch.int32)
         return unit.truncated((whole << 15).view(torch.float32))
 
@@ -379,13 +393,16 @@ def attention(call: HardwareCall) -> Any:
         first = start // rows * rows if causal else 0
         if first >= queries.shape[-2]:
             break
-        part = None if mask is None else mask[..., start:stop] / scale
+        hidden = None
         if causal:
-            later = torch.arange(start, stop) > torch.arange(first, queries.shape[-2])[:, None]
-            part = torch.zeros(later.shape).masked_fill_(later, -torch.inf)
-        chunk = slice(start, stop)
+            last = min(stop, queries.shape[-2])
+            hidden = torch.arange(start, stop) > torch.arange(first, last)[:, None]
         state.attend(
-            queries[..., first:, :], keys[..., chunk, :], values[..., chunk, :], part, first
+            queries[..., first:, :],
+            keys[..., start:stop, :],
+            values[..., start:stop, :],
+            hidden,
+            None if mask is None else mask[..., first:, start:stop] / scale,
         )
     return pack(state.result(), call.output)
 
@@ -411,8 +428,8 @@ def decode_attention(call: HardwareCall) -> Any:
         for start in range(0, position + 1, size):
             chunk = slice(start, min(start + size, -(-(position + 1) // TILE) * TILE))
             later = torch.arange(chunk.start, chunk.stop) > position
-            mask = torch.zeros(later.shape).masked_fill_(later, -torch.inf)
-            state.attend(heads, keys[user, :, chunk], values[user, :, chunk], mask)
+            hidden = later.expand(heads.shape[-2], -1)
+            state.attend(heads, keys[user, :, chunk], values[user, :, chunk], hidden)
         found.append(state.result().flatten(0, 1))
     return pack(torch.stack(found)[None], call.output)
 
