@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,6 +37,8 @@ def measured(hidden_torch):
 @pytest.mark.parametrize("case", FIGURES)
 def test_the_shadow_agrees_with_the_kernels(measured, case):
     found, least = measured[case], FIGURES[case]
+    if find_spec("optrove.frameworks._matrix_unit") is None:
+        least = least.get("without_extension", least)
     assert not isinstance(found, str), found
     assert found["equal"] >= least["equal"]
     assert found["pcc"] >= least["pcc"]
@@ -169,7 +172,8 @@ def test_a_large_convolution_has_the_bits_of_its_fidelity(monkeypatch, groups):
         )
         facts = CallFacts("wormhole_b0", 8, ("BFLOAT16",) * 2, True, configuration, None, False)
         call = HardwareCall(facts, "BFLOAT16", (), {**keywords, "groups": groups})
-        return float((matrix_kernels.convolution(call)[0, 0] - exact).std())
+        (found,) = matrix_kernels.convolution(call)
+        return float((found[0, 0] - exact).std())
 
     small = {fidelity: error(fidelity) for fidelity in ("LoFi", "HiFi2", "HiFi4")}
     monkeypatch.setattr(matrix_kernels, "EXACT_PRODUCTS", 0)

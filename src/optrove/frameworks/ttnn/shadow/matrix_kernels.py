@@ -28,7 +28,8 @@ from optrove.frameworks.ttnn.shadow.vector_unit import exp, look_up, reciprocal_
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# Elements of the unfolded patches of one image: with more, torch convolves.
+# Elements of the unfolded patches of one image, and of filters over all channels: with more, torch
+# convolves.
 MOST_PATCHES: Final = 1 << 26
 
 # Rows of a group norm: with more, they are on several cores.
@@ -207,7 +208,8 @@ class Convolution:
         inner = filters.shape[2] * -(-filters.shape[3] * images.shape[1] // TILE) * TILE
         patches = span[0] * span[1] * inner
         products = patches * len(images) * len(filters) * core.phases
-        return bool(patches <= MOST_PATCHES and products <= EXACT_PRODUCTS)
+        largest = max(patches, filters.numel() * self.groups)
+        return bool(largest <= MOST_PATCHES and products <= EXACT_PRODUCTS)
 
 
 def _pair(sizes: Any, default: int) -> tuple[int, ...]:
@@ -220,7 +222,10 @@ def _pair(sizes: Any, default: int) -> tuple[int, ...]:
 
 
 def convolution(call: HardwareCall) -> Any:
-    """Convolve: a product of patches and filters, whose channels of other groups are zero."""
+    """Convolve: a product of patches and filters, whose channels of other groups are zero.
+
+    The result is a list, as that of the golden function: sizes and weights may follow.
+    """
     given, configuration = call.keywords, call.keywords.get("conv_config")
     activation = activation_name(getattr(configuration, "activation", None))
     padding_mode = getattr(getattr(configuration, "padding_mode", None), "name", "ZEROS")
@@ -233,21 +238,23 @@ def convolution(call: HardwareCall) -> Any:
     sizes = Convolution.of(given)
     filters = unit.nineteen_bits(filters.reshape(*filters.shape[:2], filters.shape[2], -1))
     images = sizes.images(rows, int(given["in_channels"]))
-    if images.shape[1] != filters.shape[1] * sizes.groups:
-        return None
+    lacking = images.shape[1] // sizes.groups - filters.shape[1]
+    filters = torch.nn.functional.pad(filters, (0, 0, 0, 0, 0, lacking))
     compute = Compute.of(call, "HiFi4", in_l1=False)
     core = Kernel(compute).core
-    whole = _without_groups(filters, sizes.groups)
-    if sizes.is_exact(core, images, whole):
-        product = sizes.matmul(core, images, whole)
+    if sizes.is_exact(core, images, filters):
+        product = sizes.matmul(core, images, _without_groups(filters, sizes.groups))
     else:
         product = sizes.by_torch(core, unit.flushed(images), unit.flushed(filters))
-    product = unit.half_away(product)
+    product = unit.half_away(product) if not compute.wide else product
     if bias is not None:
-        product = unit.add(product, bias.reshape(-1))
+        product = unit.add(product, bias.reshape(-1), wide=compute.wide)
+    # The packer reads a float32 destination for block floats without rounding it first.
+    cuts = compute.wide and call.output != "BFLOAT16" and not activation
+    product = (unit.truncated if cuts else unit.half_away)(product)
     if activation:
         product = look_up(activation, product)
-    return pack(product.reshape(1, 1, *product.shape), call.output)
+    return [pack(product.reshape(1, 1, *product.shape), call.output)]
 
 
 def _without_groups(filters: Any, groups: int) -> Any:
