@@ -1,6 +1,7 @@
 """Put the examples into a wheel, and build the C extensions if a compiler exists.
 
-Without a compiler or Python's headers the package is pure Python, and tracing is somewhat slower.
+Without a compiler or Python's headers the package is pure Python, tracing is somewhat slower, and
+hardware numerics are exact for small products only.
 The compiler is that of the variable CC, else the one that Python was built with, else ``cc``.
 """
 
@@ -16,7 +17,11 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULES = ("src/optrove/frameworks/_fast_path", "src/optrove/frameworks/_torch_fast_path")
+MODULES = (
+    "src/optrove/frameworks/_fast_path",
+    "src/optrove/frameworks/_matrix_unit",
+    "src/optrove/frameworks/_torch_fast_path",
+)
 EXAMPLES = "optrove/_examples"
 
 

@@ -4,7 +4,8 @@ The truth is a directory with ``manifest.jsonl`` and ``wormhole.npz`` and ``blac
 cases with the exact inputs and outputs of the kernels, measured on a board or on Tenstorrent's
 simulator. Each case runs on a mock board of its architecture, with ideal and with hardware
 numerics. A row gives, for both, the share of outputs that are equal in all bits, the largest
-difference in steps of the output's dtype, and the PCC. With ``--sim``, the kernels of the installed
+difference in steps of the output's dtype, and the PCC; for hardware numerics also their error
+against the ideal ones, divided by that of the kernels. With ``--sim``, the kernels of the installed
 ttnn also run, on the simulator of OPTROVE_SIM: where they differ from the truth, the release or the
 simulator has changed.
 
@@ -21,6 +22,7 @@ import sys
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,6 +65,7 @@ class Agreement:
     equal: float
     ulp: float
     pcc: float
+    error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,9 @@ class Case:
 
 def read_cases(directory: Path, arch: str) -> Iterator[Case]:
     """Yield the cases of one architecture."""
-    arrays = np.load(directory / f"{arch}.npz")
+    arrays: dict[str, Any] = {}
+    for file in sorted(directory.glob(f"{arch}*.npz")):
+        arrays |= np.load(file)
     for line in (directory / "manifest.jsonl").read_text().splitlines():
         row = json.loads(line)
         if row["arch"] != arch:
@@ -378,11 +383,16 @@ class Runner:
 STEP = {"bfloat16": 16, "bfloat8_b": 17, "bfloat4_b": 20, "float32": 0}
 
 
-def compare(truth: Sequence[Any], found: Sequence[Any], dtypes: Sequence[str]) -> Agreement:
+def flat(arrays: Sequence[Any]) -> Any:
+    """Return all values in one array."""
+    return np.concatenate([array.reshape(-1).astype(np.float32) for array in arrays])
+
+
+def compare(
+    truth: Sequence[Any], found: Sequence[Any], dtypes: Sequence[str], ideal: Any = None
+) -> Agreement:
     """Return how far the outputs agree; NaN equals NaN, and zeros of both signs are equal."""
-    truths = [array.reshape(-1).astype(np.float32) for array in truth]
-    founds = [array.reshape(-1).astype(np.float32) for array in found]
-    one, other = np.concatenate(truths), np.concatenate(founds)
+    one, other = flat(truth), flat(found)
     if one.shape != other.shape:
         raise ValueError(f"{other.size} values for {one.size}")
     equal = (one == other) | (np.isnan(one) & np.isnan(other))
@@ -390,7 +400,16 @@ def compare(truth: Sequence[Any], found: Sequence[Any], dtypes: Sequence[str]) -
     steps = np.abs(_ordered(one) - _ordered(other)) / step
     finite = np.isfinite(one) & np.isfinite(other)
     ulp = float(np.where(finite, steps, 0).max(initial=0))
-    return Agreement(float(equal.mean()), ulp, pcc(one[finite], other[finite]))
+    error = None if ideal is None else _ratio_of_errors(one, other, ideal)
+    return Agreement(float(equal.mean()), ulp, pcc(one[finite], other[finite]), error)
+
+
+def _ratio_of_errors(truth: Any, found: Any, ideal: Any) -> float | None:
+    """Return the error of the shadow divided by that of the kernels; None if they have none."""
+    finite = np.isfinite(truth) & np.isfinite(found) & np.isfinite(ideal)
+    exact = ideal[finite].astype(np.float64)
+    errors = [float(np.linalg.norm(values[finite] - exact)) for values in (found, truth)]
+    return errors[0] / errors[1] if errors[1] else None
 
 
 def _ordered(values: Any) -> Any:
@@ -412,9 +431,17 @@ def pcc(one: Any, other: Any) -> float:
 
 
 def measure(
-    directory: Path, arch: str, numerics: str, only: str = "", skip: int = 0
+    directory: Path,
+    arch: str,
+    numerics: str,
+    only: str = "",
+    skip: int = 0,
+    ideal: Path | None = None,
 ) -> Iterator[tuple[Case, Any]]:
-    """Yield each case of an architecture with its agreement, or the error as text."""
+    """Yield each case of an architecture with its agreement, or the error as text.
+
+    Ideal outputs are written to ``ideal``, all others are compared with them.
+    """
     import optrove
 
     if numerics == KERNELS:
@@ -430,26 +457,34 @@ def measure(
         runner = Runner(ttnn, torch, device)
         try:
             for case in islice(cases, skip, None):
-                yield case, _measured(runner, case)
+                place = ideal and ideal / f"{case.manifest['id']}.npy"
+                yield case, _measured(runner, case, place, writes=numerics == "ideal")
         finally:
             ttnn.close_device(device)
 
 
-def _measured(runner: Runner, case: Case) -> Agreement | str:
+def _measured(runner: Runner, case: Case, ideal: Path | None, *, writes: bool) -> Agreement | str:
     try:
-        return compare(case.outputs, runner.run(case), case.manifest["output_dtypes"])
+        found, dtypes = runner.run(case), case.manifest["output_dtypes"]
+        if ideal is not None and writes:
+            np.save(ideal, flat(found))
+        known = None if writes or ideal is None or not ideal.exists() else np.load(ideal)
+        return compare(case.outputs, found, dtypes, known)
     except Exception as error:  # noqa: BLE001 - a case that cannot run is a row of the table
         lines = str(error).strip().splitlines() or [type(error).__name__]
         return f"{type(error).__name__}: {lines[0]}"[:400]
 
 
-def answers(directory: Path, arch: str, numerics: str, only: str) -> dict[str, Any]:
+def answers(
+    directory: Path, arch: str, numerics: str, only: str, ideal: Path | None = None
+) -> dict[str, Any]:
     """Return the agreement of each case, measured by other processes, or the error as text."""
     rows = map(json.loads, (directory / "manifest.jsonl").read_text().splitlines())
     names = [row["id"] for row in rows if row["arch"] == arch and only in row["id"]]
     found: dict[str, Any] = {}
     while len(found) < len(names):
-        asked = ("--truth", directory, "--arch", arch, "--numerics", numerics, "--only", only)
+        asked = ["--truth", directory, "--arch", arch, "--numerics", numerics, "--only", only]
+        asked += ["--ideal", ideal] if ideal else []
         done = subprocess.run(  # noqa: S603 - this file
             [sys.executable, __file__, *map(str, asked), "--skip", str(len(found))],
             check=False,
@@ -469,7 +504,9 @@ def answers(directory: Path, arch: str, numerics: str, only: str) -> dict[str, A
 
 def table(directory: Path, arch: str, only: str, columns: Sequence[str]) -> Iterator[str]:
     """Yield the rows of a table, each column measured by other processes."""
-    found = {column: answers(directory, arch, column, only) for column in columns}
+    with TemporaryDirectory() as place:
+        ideal = Path(place)
+        found = {column: answers(directory, arch, column, only, ideal) for column in columns}
     yield "| case | " + " | ".join(f"{it}: bits equal, ULP, PCC" for it in columns) + " |"
     yield "|---|" + "--:|" * len(columns)
     for name in found[columns[0]]:
@@ -479,7 +516,8 @@ def table(directory: Path, arch: str, only: str, columns: Sequence[str]) -> Iter
 def _cell(found: Any) -> str:
     if isinstance(found, str):
         return found
-    return f"{100 * found['equal']:.2f} %, {found['ulp']:.0f}, {found['pcc']:.7f}"
+    error = "" if found["error"] is None else f", error {found['error']:.3f}"
+    return f"{100 * found['equal']:.2f} %, {found['ulp']:.0f}, {found['pcc']:.7f}{error}"
 
 
 def main() -> int:
@@ -492,6 +530,7 @@ def main() -> int:
     )
     parser.add_argument("--sim", action="store_true", help="also run the kernels of this ttnn")
     parser.add_argument("--skip", type=int, default=0, help="leave out the first cases")
+    parser.add_argument("--ideal", type=Path, help="directory of ideal outputs")
     parser.add_argument("--only", default="", help="cases whose id contains this")
     asked = parser.parse_args()
     if asked.numerics is None:
@@ -499,7 +538,8 @@ def main() -> int:
         for line in table(asked.truth, asked.arch, asked.only, columns):
             print(line)
         return 0
-    for case, found in measure(asked.truth, asked.arch, asked.numerics, asked.only, asked.skip):
+    options = (asked.truth, asked.arch, asked.numerics, asked.only, asked.skip, asked.ideal)
+    for case, found in measure(*options):
         answer = found if isinstance(found, str) else asdict(found)
         # The simulator may end the process in the next case, and nothing is flushed then.
         print(json.dumps({"id": case.manifest["id"], asked.numerics: answer}), flush=True)

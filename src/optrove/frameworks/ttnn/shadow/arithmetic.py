@@ -11,6 +11,7 @@ than the largest. Each function here was held against the outputs of ttnn's kern
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 torch: Any = import_module("torch")
+
+
+def _load_extension() -> Any:
+    try:
+        return import_module("optrove.frameworks._matrix_unit")
+    except ImportError:  # there was no compiler, or the processor has no AVX2
+        return None
+
+
+_extension: Any = _load_extension()
 
 FACE: Final = 16
 TILE: Final = 32
@@ -33,10 +44,17 @@ SMALLEST: Final = 2.0**-126
 TINIEST: Final = 2.0**-149
 LARGEST_SUBNORMAL: Final = 2.0**-126 - 2.0**-149
 
-# Products that are summed one by one, and roundings of the destination, per multiplication: with
-# more, sums are taken by torch, and rounded less often.
-EXACT_PRODUCTS: Final = 1 << 21
-ROUNDINGS: Final = 1 << 28
+# Products that are summed one by one, by the C extension (into a bfloat16 and into a float32
+# destination) and by torch, and roundings of the destination, per multiplication: with more, sums
+# are taken by torch, and rounded less often.
+EXACT_PRODUCTS: Final = 1 << 33
+EXACT_PRODUCTS_WIDE: Final = 1 << 28
+EXACT_PRODUCTS_BY_TORCH: Final = 1 << 21
+ROUNDINGS: Final = 1 << 23
+
+# Threads of an exact multiplication, and products that are worth them.
+THREADS: Final = 2
+THREAD_PRODUCTS: Final = 1 << 22
 
 # Elements of a product: with more, the passes are summed without rounding in between.
 EXACT_ELEMENTS: Final = 1 << 20
@@ -119,15 +137,20 @@ def add(left: Any, right: Any, *, wide: bool = False) -> Any:
     return written(whole.mul_(step), wide=wide)
 
 
-def multiply(left: Any, right: Any, phases: int, *, wide: bool = False) -> Any:
-    """Multiply element by element on the matrix unit; ``left`` is its operand of five bits."""
+def multiply(
+    left: Any, right: Any, phases: int, *, wide: bool = False, total: float | Any = 0.0
+) -> Any:
+    """Multiply element by element on the matrix unit; ``left`` is its operand of five bits.
+
+    The product is added to the ``total`` that the destination register has.
+    """
     if left.numel() > EXACT_ELEMENTS:
         pairs = MatrixUnit(phases).passes(flushed(right), flushed(left))
-        product = sum(one * other for one, other in pairs)
+        product = sum(one * other for one, other in pairs) + total
         return product if wide else half_away(product)
     left, right = registers(*torch.broadcast_tensors(left, right))
     scale = power(left) * power(right)
-    total = torch.zeros_like(left)
+    total = torch.zeros_like(left) + total
     for phase in range(phases):
         product = _part(left, phase & 1, RIGHT_HIGH, RIGHT_LOW)
         product = product * _part(right, phase & 2, LEFT_HIGH, SUM)
@@ -163,11 +186,15 @@ def _part(values: Any, low: int, high_bits: int, low_bits: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class MatrixUnit:
-    """How a kernel uses the matrix unit: passes, destination, and how blocks of K are summed."""
+    """How a kernel uses the matrix unit: passes, destination, and how blocks of K are summed.
+
+    Without ``rounds`` the destination is not rounded: for what would take too long otherwise.
+    """
 
     phases: int = 4
     wide: bool = False
     blocks_in_l1: bool = False
+    rounds: bool = True
 
     def matmul(
         self,
@@ -184,13 +211,17 @@ class MatrixUnit:
         ``keeps_last`` (a bias follows); otherwise all are summed in the destination register,
         which goes through ``spill`` between two blocks.
         """
-        left, right = registers(left, right)
+        exact = self._is_exact(left, right)
+        left, right = registers(left, right) if exact and not _extension else (left, right)
         inner = left.shape[-1]
         count = -(-inner // block)
         total = None
-        if self.wide and not self._is_exact(left, right):
-            return sum(one @ other for one, other in self.passes(left, right))
-        add = partial(self._block, exact=self._is_exact(left, right))
+        if not self.rounds or (self.wide and not exact):
+            return sum(one @ other for one, other in self.passes(flushed(left), flushed(right)))
+        step = FACE * -(-self._products(left, right) // FACE // ROUNDINGS)
+        add = partial(self._block, step=0 if exact else step)
+        if not exact and step > TILE:
+            return add(left, right, None)
         if not self.blocks_in_l1 or count <= (1 if keeps_last else 2):
             if spill is None or self.wide:
                 return add(left, right, None)
@@ -220,22 +251,60 @@ class MatrixUnit:
         return total if self.wide else nearest_even(total)
 
     def _products(self, left: Any, right: Any) -> int:
-        """Return how many products of a part of the significands there are."""
-        size = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-        return int(self.phases * torch.Size((*size, *left.shape[-2:], right.shape[-1])).numel())
+        """Return how many products of a part of the significands there are.
+
+        Columns are summed eight at a time.
+        """
+        size = _batch(left, right)
+        columns = -(-right.shape[-1] // GROUP) * GROUP
+        return int(self.phases * torch.Size((*size, *left.shape[-2:], columns)).numel())
 
     def _is_exact(self, left: Any, right: Any) -> bool:
-        return left.dtype == torch.float64 or self._products(left, right) <= EXACT_PRODUCTS
+        limit = EXACT_PRODUCTS_WIDE if self.wide else EXACT_PRODUCTS
+        return self._products(left, right) <= (limit if _extension else EXACT_PRODUCTS_BY_TORCH)
 
-    def _block(self, left: Any, right: Any, total: Any, *, exact: bool) -> Any:
-        """Add the product of two blocks to the destination register."""
+    def _block(self, left: Any, right: Any, total: Any, *, step: int) -> Any:
+        """Add the product of two blocks to the destination register: exactly, or in steps."""
         if total is None:
-            size = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+            size = _batch(left, right)
             total = torch.zeros((*size, left.shape[-2], right.shape[-1]), dtype=torch.float32)
-        return (self._exact if exact else self._stepwise)(left, right, total)
+        if step:
+            return self._stepwise(flushed(left), flushed(right), total, step)
+        return (self._by_extension if _extension else self._by_torch)(left, right, total)
 
-    def _exact(self, left: Any, right: Any, total: Any) -> Any:
-        """Sum as the hardware does, product by product."""
+    def _by_extension(self, left: Any, right: Any, total: Any) -> Any:
+        """Sum as the hardware does, product by product, in C; the total may change in place."""
+        total = total.contiguous()
+        if right.shape[:-2].numel() == 1:
+            lefts = left.expand(*total.shape[:-1], -1).reshape(1, -1, left.shape[-1])
+            rights = right.reshape(1, *right.shape[-2:])
+        else:
+            lefts = left.expand(*total.shape[:-1], -1).flatten(0, -3)
+            rights = right.expand(*total.shape[:-2], -1, -1).flatten(0, -3)
+        totals = total.view(len(lefts), -1, total.shape[-1])
+        threads = THREADS if self._products(left, right) >= THREAD_PRODUCTS else 1
+        columns = total.shape[-1]
+        width = columns if threads == 1 else -(-columns // threads // GROUP) * GROUP
+        jobs = [
+            (*matrices, first, min(first + width, columns))
+            for matrices in zip(lefts, rights, totals, strict=True)
+            for first in range(0, columns, width)
+        ]
+        if threads == 1:
+            for job in jobs:
+                self._add_columns(*job)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(lambda job: self._add_columns(*job), jobs))
+        return total
+
+    def _add_columns(self, left: Any, right: Any, total: Any, first: int, last: int) -> None:
+        buffers = (left.contiguous().numpy(), right.contiguous().numpy(), total.numpy())
+        sizes = (len(left), *right.shape)
+        _extension.add_product(*buffers, *sizes, first, last, self.phases, self.wide)
+
+    def _by_torch(self, left: Any, right: Any, total: Any) -> Any:
+        """Sum as the hardware does, product by product, without a compiler."""
         inner = left.shape[-1]
         if inner % FACE:
             left = torch.nn.functional.pad(left, (0, FACE - inner % FACE))
@@ -281,13 +350,18 @@ class MatrixUnit:
             return [(high, right)]
         return [(high, right), (left - high, _part(right, 0, RIGHT_HIGH, RIGHT_LOW))]
 
-    def _stepwise(self, left: Any, right: Any, total: Any) -> Any:
-        """Sum sixteen products by torch, and round the destination after each step."""
-        step = FACE * -(-self._products(left, right) // FACE // ROUNDINGS)
-        pairs = [
-            (_part(left, phase & 2, LEFT_HIGH, SUM), _part(right, phase & 1, RIGHT_HIGH, RIGHT_LOW))
-            for phase in range(self.phases)
-        ]
+    def _stepwise(self, left: Any, right: Any, total: Any, step: int) -> Any:
+        """Sum ``step`` products by torch, and round the destination after each step."""
+        if step > TILE:
+            pairs = self.passes(left, right)
+        else:
+            pairs = [
+                (
+                    _part(left, phase & 2, LEFT_HIGH, SUM),
+                    _part(right, phase & 1, RIGHT_HIGH, RIGHT_LOW),
+                )
+                for phase in range(self.phases)
+            ]
         pairs = [pair for pair in pairs if all(bool(each.any()) for each in pair)]
         for start in range(0, left.shape[-1], max(TILE, step)):
             stop = min(start + max(TILE, step), left.shape[-1])
@@ -296,6 +370,12 @@ class MatrixUnit:
                     part = slice(place, place + step)
                     total = _rounded_sum(total, first[..., part] @ second[..., part, :])
         return total
+
+
+def _batch(left: Any, right: Any) -> Any:
+    """Return the sizes before the matrices; torch.broadcast_shapes takes a second to import."""
+    corners = torch.broadcast_tensors(left[..., :1, :1], right[..., :1, :1])
+    return corners[0].shape[:-2]
 
 
 def _rounded_sum(total: Any, sums: Any) -> Any:
@@ -310,7 +390,7 @@ def _sum_of_products(
     """Return the sums of eight products on their largest exponent, and that exponent's power."""
     scales = left_scale[..., part, None] * right_scale[..., None, part, :]
     largest = scales.amax(-2)
-    step = torch.where(largest == 0, 1.0, largest * 2.0**-SUM)
+    step = torch.where(largest == 0, 1.0, (largest * 2.0**-SUM).clamp(min=TINIEST))
     products = left[..., part, None] * right[..., None, part, :] / step[..., None, :]
     return whole_half_away(products).sum(-2) * step, largest
 

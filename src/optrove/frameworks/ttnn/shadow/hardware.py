@@ -37,6 +37,7 @@ PHASES: Final = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
 BLOCK_BITS: Final = {"BFLOAT8_B": 8, "BFLOAT4_B": 4}
 NARROW: Final = frozenset({"BFLOAT16", *BLOCK_BITS})
 MODELED: Final = frozenset({*NEAREST, *CUT})
+CONVOLUTIONS: Final = frozenset({"ttnn.conv1d", "ttnn.conv2d"})
 
 # Above this ratio of height and width, ttnn multiplies matrices on a line of cores.
 NARROW_RATIO: Final = 8
@@ -86,8 +87,9 @@ HardwareFunction = Callable[[HardwareCall], Answer]
 class HardwareNumerics:
     """Computes calls of one loaded ttnn as the hardware does, where it knows how."""
 
-    def __init__(self, ttnn: Any) -> None:
+    def __init__(self, ttnn: Any, functions: Mapping[str, HardwareFunction]) -> None:
         self._ttnn = ttnn
+        self._functions = functions
 
     def facts(self, tensors: list[Any], keywords: Mapping[str, Any]) -> CallFacts | None:
         """Return the facts of a call; None if it has no tensor on a device."""
@@ -115,8 +117,10 @@ class HardwareNumerics:
         golden: Callable[[], Any],
     ) -> Any:
         """Return the result of a call, by the hardware's arithmetic where that is known."""
-        function, found = FUNCTIONS.get(name), None
-        if function is not None and facts.is_narrow() and output in NARROW:
+        function, found = self._functions.get(name), None
+        # A convolution rounds weights of the host to its own format.
+        narrow = facts.is_narrow() or name in CONVOLUTIONS
+        if function is not None and narrow and output in NARROW:
             found = function(HardwareCall(facts, output, *values))
         if found is not None:
             return found
@@ -455,7 +459,7 @@ def matrix_product(call: HardwareCall) -> Any:
     if bias is not None:
         product = unit.add(product, bias.reshape(-1))
     if activation:
-        product = look_up(activation, product)
+        product = look_up(activation, product, call.facts.arch)
     return pack(product, call.output)
 
 
@@ -465,8 +469,13 @@ FUSED: Final = (None, "", "relu", "gelu", "gelu_fast", "silu")
 def _activation(call: HardwareCall) -> Any:
     """Return the name of the activation that follows a product, also that of its program."""
     fused = getattr(call.facts.program, "fused_activation", None)
-    if fused is None:
-        return call.keywords.get("activation")
+    return call.keywords.get("activation") if fused is None else activation_name(fused)
+
+
+def activation_name(fused: Any) -> Any:
+    """Return the name of an activation by which its function is found."""
+    if fused is None or isinstance(fused, str):
+        return fused
     name = fused.op_type.name.lower()
     return f"{name}_fast" if any(activation_parameters(fused)) else name
 

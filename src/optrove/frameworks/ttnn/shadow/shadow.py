@@ -201,9 +201,10 @@ def _hardware(ttnn: Any, numerics: Numerics) -> Any:
     if numerics is Numerics.IDEAL:
         return None
     # It imports torch, which is needed only here.
-    from optrove.frameworks.ttnn.shadow.hardware import HardwareNumerics
+    from optrove.frameworks.ttnn.shadow.hardware import FUNCTIONS, HardwareNumerics
+    from optrove.frameworks.ttnn.shadow.matrix_kernels import MATRIX_FUNCTIONS
 
-    return HardwareNumerics(ttnn)
+    return HardwareNumerics(ttnn, {**FUNCTIONS, **MATRIX_FUNCTIONS})
 
 
 class _Shadow:
