@@ -20,6 +20,7 @@ from optrove.frameworks.ttnn.shadow.vector_unit import (
     CUT,
     NEAREST,
     atan2,
+    evaluate,
     exact,
     exp_fast,
     larger,
@@ -54,6 +55,7 @@ class CallFacts:
     configuration: Any
     program: Any
     has_grid: bool
+    shard_width: int | None = None
 
     def is_narrow(self) -> bool:
         """Return whether all tensors are bfloat16 or block floats."""
@@ -106,6 +108,7 @@ class HardwareNumerics:
             keywords.get("compute_kernel_config") or keywords.get("compute_config"),
             keywords.get("program_config"),
             keywords.get("core_grid") is not None,
+            _shard_width(on_device[0]),
         )
 
     def answer(
@@ -128,6 +131,12 @@ class HardwareNumerics:
         if output in BLOCK_BITS and isinstance(answer, torch.Tensor) and answer.dim():
             return pack(unit.nearest_even(answer.to(torch.float32)), output)
         return answer
+
+
+def _shard_width(tensor: Any) -> int | None:
+    """Return the columns of a tensor's shards; None if it has no such shards."""
+    shards = tensor.memory_config().shard_spec if tensor.is_sharded() else None
+    return None if shards is None else int(shards.shape[1])
 
 
 def pack(values: Any, dtype: str) -> Any:
@@ -356,6 +365,20 @@ class Kernel:
         plain = FAST_FUNCTIONS[name] if self.compute.approximate else PLAIN_FUNCTIONS[name]
         return unit.nineteen_bits(plain(values))
 
+    def mean(self, values: Any, part: int) -> Any:
+        """Return the means of rows: those of each core's columns, then of these on one core."""
+        width = values.shape[-1]
+        if part >= width:
+            return self._mean(values)
+        means = [self._mean(columns) for columns in values.split(part, dim=-1)]
+        # Each mean is the first column of a tile.
+        tiles = [torch.nn.functional.pad(each, (0, TILE - 1)) for each in means]
+        return self._mean(torch.cat(tiles, dim=-1), len(means))
+
+    def _mean(self, values: Any, count: int | None = None) -> Any:
+        share = unit.truncated(torch.tensor([1 / (count or values.shape[-1])]))
+        return self.kept(self.core.sum_rows(values, float(share)))
+
     def add(self, left: Any, right: Any) -> Any:
         """Return a sum in the destination register."""
         return unit.add(left, right, wide=self.compute.wide)
@@ -396,18 +419,18 @@ def norm(call: HardwareCall, *, centers: bool) -> Any:
     weight, bias = call.keywords.get("weight"), call.keywords.get("bias")
     width = values.shape[-1]
     vectors = [each for each in (weight, bias) if each is not None]
-    unknown = call.has("residual_input_tensor", "recip_tensor", "program_config")
+    unknown = call.has("residual_input_tensor", "recip_tensor")
+    unknown = unknown or getattr(call.facts.program, "use_welford", False)
     if unknown or call.output != "BFLOAT16" or any(each.numel() != width for each in vectors):
         return None
     given = call.facts.configuration
     compute = Compute.of(call, "HiFi4", wide=centers, approximate=given is None and not centers)
     kernel = Kernel(compute)
-    share = float(unit.truncated(torch.tensor([1 / width])))
+    part = call.facts.shard_width or width
     if centers:
-        mean = kernel.kept(kernel.core.sum_rows(values, share))
-        values = kernel.kept(kernel.add(values, -mean))
+        values = kernel.kept(kernel.add(values, -kernel.mean(values, part)))
     squares = kernel.kept(kernel.multiply(values, values))
-    variance = kernel.kept(kernel.core.sum_rows(squares, share))
+    variance = kernel.mean(squares, part)
     small = unit.truncated(torch.tensor([float(call.keywords.get("epsilon") or 1e-12)]))
     factor = kernel.function("rsqrt", kernel.add(variance, small))
     result = kernel.multiply(values, factor)
@@ -453,14 +476,21 @@ def matrix_product(call: HardwareCall) -> Any:
     block = TILE * _block_tiles(call.facts, left.shape, right.shape)
     spill = partial(pack, dtype=call.output) if call.output in BLOCK_BITS else None
     product = core.matmul(left, right, block, keeps_last=bias is not None, spill=spill)
-    # The packer reads a float32 destination for block floats without rounding it first.
-    cuts = compute.wide and spill is not None and bias is None and not activation
-    product = (unit.truncated if cuts else unit.half_away)(product)
     if bias is not None:
-        product = unit.add(product, bias.reshape(-1))
+        read = unit.nineteen_bits if compute.wide else unit.half_away
+        product = unit.add(read(product), bias.reshape(-1), wide=compute.wide)
+    return pack(activated(call, compute, product, activation), call.output)
+
+
+def activated(call: HardwareCall, compute: Compute, product: Any, activation: Any) -> Any:
+    """Return a product after its activation, as bfloat16: what the packer reads."""
+    if activation and not compute.wide:
+        return look_up(activation, unit.half_away(product), call.facts.arch)
     if activation:
-        product = look_up(activation, product, call.facts.arch)
-    return pack(product, call.output)
+        return unit.half_away(evaluate(activation, product, call.facts.arch))
+    # The packer reads a float32 destination for block floats without rounding it first.
+    cuts = compute.wide and call.output in BLOCK_BITS
+    return (unit.truncated if cuts else unit.half_away)(product)
 
 
 FUSED: Final = (None, "", "relu", "gelu", "gelu_fast", "silu")

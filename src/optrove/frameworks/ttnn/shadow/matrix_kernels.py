@@ -20,6 +20,7 @@ from optrove.frameworks.ttnn.shadow.hardware import (
     Compute,
     HardwareCall,
     Kernel,
+    activated,
     activation_name,
     pack,
 )
@@ -118,7 +119,7 @@ def minimal_matmul(call: HardwareCall) -> Any:
     block = int(getattr(call.keywords.get("config"), "K_block_size", 8)) * TILE
     product = replace(core, blocks_in_l1=True).matmul(left, right, block, keeps_last=True)
     if bias is not None:
-        product = unit.add(product, bias.reshape(-1), wide=compute.wide)
+        product = unit.add(unit.nineteen_bits(product), bias.reshape(-1), wide=compute.wide)
     return pack(unit.half_away(product), call.output)
 
 
@@ -246,14 +247,10 @@ def convolution(call: HardwareCall) -> Any:
         product = sizes.matmul(core, images, _without_groups(filters, sizes.groups))
     else:
         product = sizes.by_torch(core, unit.flushed(images), unit.flushed(filters))
-    product = unit.half_away(product) if not compute.wide else product
     if bias is not None:
-        product = unit.add(product, bias.reshape(-1), wide=compute.wide)
-    # The packer reads a float32 destination for block floats without rounding it first.
-    cuts = compute.wide and call.output != "BFLOAT16" and not activation
-    product = (unit.truncated if cuts else unit.half_away)(product)
-    if activation:
-        product = look_up(activation, product, call.facts.arch)
+        read = unit.nineteen_bits if compute.wide else unit.half_away
+        product = unit.add(read(product), bias.reshape(-1), wide=compute.wide)
+    product = activated(call, compute, product, activation)
     return [pack(product.reshape(1, 1, *product.shape), call.output)]
 
 

@@ -760,6 +760,18 @@ def packed(values: Any, signs: Any = None) -> Any:
     return flushed(torch.where(values.isnan(), infinite, values))
 
 
+def evaluate(name: str, values: Any, arch: str = "", *parameters: float) -> Any:
+    """Return a function of float32 values, as the destination register holds it."""
+    wormhole = arch.startswith("wormhole")
+    function = NEAREST.get(name) or CUT[name]
+    if name == "reciprocal" and wormhole:
+        return inverse_of_wormhole(values, 1)
+    if name in DIVIDING:
+        inverse = inverse_of_wormhole if wormhole else inverse_of_blackhole
+        return function(values, *parameters, inverse=inverse)
+    return function(values, *parameters)
+
+
 @lru_cache(maxsize=64)
 def table(name: str, arch: str = "", *parameters: float) -> Any:
     """Return the results of a function for all 65536 bfloat16 values, by their bits."""
@@ -768,14 +780,7 @@ def table(name: str, arch: str = "", *parameters: float) -> Any:
     if name not in BITWISE:
         values = torch.copysign(flushed(values), values)
     wormhole = arch.startswith("wormhole")
-    function = NEAREST.get(name) or CUT[name]
-    if name == "reciprocal" and wormhole:
-        result = inverse_of_wormhole(values, 1)
-    elif name in DIVIDING:
-        inverse = inverse_of_wormhole if wormhole else inverse_of_blackhole
-        result = function(values, *parameters, inverse=inverse)
-    else:
-        result = function(values, *parameters)
+    result = evaluate(name, values, arch, *parameters)
     rounds = half_away_of if name in NEAREST else truncated
     if arch == "blackhole" and name in PASSED_ON_BLACKHOLE:
         result = torch.where(values.isnan(), values, result)
