@@ -240,6 +240,9 @@ class Runner:
 
     def _norm(self, case: Case) -> Any:
         values, *weights = self._tensors(case)
+        if case.manifest["id"].endswith(".sharded"):
+            blocks = self._sharded((32, 64), (2, 2), "BLOCK")
+            values = self._ttnn.to_memory_config(values, blocks)
         weight = {"weight": weights[0]} if weights else {}
         return self._op(case)(values, **weight, **self._configuration(case.manifest))
 
