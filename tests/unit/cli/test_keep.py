@@ -132,7 +132,7 @@ def test_another_trove_is_imported():
 def test_what_is_exported_is_imported_the_same(form):
     make_trove("a.db", LLAMA_IMPORT, RESNET_IMPORT)
     output = ask("export", "out", "--format", form, "--store", "a.db", "--json")
-    assert output == {"file": "out", "format": form, "cases": 13, "calls": 225}
+    assert output == {"file": "out", "format": form, "cases": 13, "calls": 225, "notes": []}
     ask("import", "out", "--store", "b.db", "--json")
     assert run("diff", "a.db", "b.db", "--all-ops").exit_code == 0
     ask("export", "again", "--format", form, "--store", "b.db", "--json")
