@@ -62,7 +62,14 @@ class NotComparable(OptroveError):
 
 
 class NoNumbers(OptroveError):
-    """A tensor on a mock board was read, but no torch function could compute its numbers."""
+    """A tensor on a mock board was read, but no torch function could compute its numbers.
+
+    ``cause`` is the part of the message that does not depend on the tensor.
+    """
+
+    def __init__(self, message: str, cause: str | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause or message
 
 
 class UnsupportedOnMock(OptroveError):

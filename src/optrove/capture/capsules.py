@@ -134,7 +134,7 @@ class Capsules:
         try:
             return read_tensors(described, live)
         except NoNumbers as lack:
-            self.omitted[str(lack)] += 1
+            self.omitted[lack.cause] += 1
         return None
 
     def _store(self, tensors: dict[str, list[Any]]) -> dict[str, list[str]] | None:

@@ -388,5 +388,6 @@ def _no_numbers(tensor: Any, missing: Missing) -> NoNumbers:
         return NoNumbers(f"{asked}, but {missing.reason}")
     return NoNumbers(
         f"{asked}, but it has none on this mock board. {missing}. Compare its spec only, run on "
-        f"hardware, or give the op a golden function with ttnn.attach_golden_function"
+        f"hardware, or give the op a golden function with ttnn.attach_golden_function",
+        str(missing),
     )
