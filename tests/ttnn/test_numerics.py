@@ -11,6 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from parts import C_EXTENSION, leave_out
+
 ROOT = Path(__file__).parents[2]
 FIGURES = json.loads((ROOT / "tests" / "truth" / "figures.json").read_text())["cases"]
 
@@ -105,7 +107,7 @@ def test_the_extension_and_torch_sum_the_same_products():
     from optrove.frameworks.ttnn.shadow import arithmetic
 
     if arithmetic._extension is None:
-        pytest.skip("the C extension is not built")
+        leave_out(C_EXTENSION, "optrove.frameworks._matrix_unit is not built")
     generator = torch.Generator().manual_seed(0)
 
     def numbers(*shape):
@@ -115,7 +117,7 @@ def test_the_extension_and_torch_sum_the_same_products():
 
     for rows, inner, columns in ((1, 16, 1), (5, 40, 19), (33, 160, 8)):
         for phases, wide in product((1, 2, 3, 4), (False, True)):
-            left, right, total = numbers(2, rows, inner), numbers(inner, columns), torch.zeros(1)
+            left, right = numbers(2, rows, inner), numbers(inner, columns)
             unit = arithmetic.MatrixUnit(phases, wide)
             total = arithmetic.half_away(numbers(2, rows, columns))
             expected = unit._by_torch(left, right, total)
@@ -128,7 +130,7 @@ def test_the_extension_reads_infinity_as_the_matrix_unit_does():
     from optrove.frameworks.ttnn.shadow import arithmetic
 
     if arithmetic._extension is None:
-        pytest.skip("the C extension is not built")
+        leave_out(C_EXTENSION, "optrove.frameworks._matrix_unit is not built")
     left, right = torch.ones(2, 16), torch.full((16, 2), 2.0**-20)
     left[0, 3], left[1, 5] = torch.inf, torch.nan
     unit, total = arithmetic.MatrixUnit(), torch.zeros(2, 2)
@@ -139,7 +141,10 @@ def test_the_extension_reads_infinity_as_the_matrix_unit_does():
 def test_the_extension_refuses_buffers_of_other_sizes():
     import numpy as np
 
-    extension = pytest.importorskip("optrove.frameworks._matrix_unit")
+    if find_spec("optrove.frameworks._matrix_unit") is None:
+        leave_out(C_EXTENSION, "optrove.frameworks._matrix_unit is not built")
+    from optrove.frameworks import _matrix_unit as extension
+
     left, right, total = (np.zeros(shape, np.float32) for shape in ((2, 16), (16, 8), (2, 8)))
     with pytest.raises(ValueError, match="right has 512 bytes"):
         extension.add_product(left, right, total, 2, 16, 9, 0, 9, 4, False)

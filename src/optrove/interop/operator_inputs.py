@@ -367,7 +367,7 @@ def _of_cases(count: int) -> str:
 
 
 def _inexpressible(case: Case) -> set[str]:
-    """Return what a log cannot say of a case."""
+    """Return the facts about a case that a log cannot express."""
     specs = [spec for _, value in case.arguments for spec in tensors_in(value)]
     found = set()
     for spec in specs:

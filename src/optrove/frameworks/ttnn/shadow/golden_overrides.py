@@ -734,7 +734,7 @@ def largest_first(  # noqa: PLR0913 - the arguments of the op
 
 
 @dataclass(frozen=True, slots=True)
-class _Sides:
+class Sides:
     """How many rows and columns are added at each side of an image."""
 
     top: int
@@ -743,7 +743,7 @@ class _Sides:
     right: int
 
     @classmethod
-    def of(cls, padding: Iterable[int]) -> _Sides:
+    def of(cls, padding: Iterable[int]) -> Sides:
         """Return the sides of two or four numbers."""
         sizes = tuple(padding)
         if len(sizes) == 2:  # noqa: PLR2004 - height and width
@@ -766,7 +766,7 @@ def _rows(images: Any) -> Any:
     return images.permute(0, 2, 3, 1).reshape(1, 1, -1, images.shape[1])
 
 
-def _started_inside(images: Any, sizes: tuple[int, int], stride: Any, sides: _Sides) -> Any:
+def _started_inside(images: Any, sizes: tuple[int, int], stride: Any, sides: Sides) -> Any:
     """Drop windows that start behind the image, which a rounded-up size may have."""
     for axis, size, before in ((2, sizes[0], sides.top), (3, sizes[1], sides.left)):
         count = images.shape[axis]
@@ -790,7 +790,7 @@ def average_pool(  # noqa: PLR0913, PLR0917 - the arguments of the op
     **others: Any,  # noqa: ARG001 - they choose where it computes
 ) -> Any:
     """Average the numbers of each window; padding counts only if that is asked for."""
-    torch, sides = import_module("torch"), _Sides.of(padding)
+    torch, sides = import_module("torch"), Sides.of(padding)
     images = _images(input_tensor, batch_size, input_h, input_w, channels)
 
     def sums(numbers: Any) -> Any:
@@ -822,7 +822,7 @@ def max_pool(  # noqa: PLR0913, PLR0917 - the arguments of the op
     **others: Any,  # noqa: ARG001 - they choose where it computes
 ) -> Any:
     """Return the largest number of each window, and its place in the image."""
-    torch, sides = import_module("torch"), _Sides.of(padding)
+    torch, sides = import_module("torch"), Sides.of(padding)
     images = _images(input_tensor, batch_size, input_h, input_w, channels)
     wide = sides.around(images.float(), -math.inf)
     found = torch.nn.functional.max_pool2d(
@@ -1079,7 +1079,7 @@ BEFORE: Final = (
     ("input_tensor_a", ("input_tensor_a_activations", "lhs_activations")),
     ("input_tensor_b", ("input_tensor_b_activations", "rhs_activations")),
 )
-AFTER: Final = ("activations", "post_activations")
+AFTER: Final = ("activations", "post_activations", "fused_activations")
 ACTIVATIONS: Final = frozenset({*AFTER, *(name for _, names in BEFORE for name in names)})
 
 
@@ -1242,7 +1242,7 @@ def with_edges(*arguments: Any, **keywords: Any) -> AdaptedCall:
         return AdaptedCall(arguments, keywords)
     height, width = keywords["input_height"], keywords["input_width"]
     padding = keywords["padding"]
-    sides = _Sides.of((padding, padding) if isinstance(padding, int) else padding)
+    sides = Sides.of((padding, padding) if isinstance(padding, int) else padding)
     rows = keywords["input_tensor"].reshape(keywords["batch_size"], height, width, -1)
     pad = import_module("torch").nn.functional.pad
     edges = (sides.left, sides.right, sides.top, sides.bottom)

@@ -16,6 +16,7 @@ from typing import Any, Final
 from optrove.frameworks.ttnn.convert.memory import activation_parameters
 from optrove.frameworks.ttnn.shadow import arithmetic as unit
 from optrove.frameworks.ttnn.shadow.arithmetic import TILE, MatrixUnit, torch
+from optrove.frameworks.ttnn.shadow.golden_overrides import AFTER, BEFORE
 from optrove.frameworks.ttnn.shadow.vector_unit import (
     CUT,
     NEAREST,
@@ -155,18 +156,13 @@ def typecast(call: HardwareCall) -> Any:
     return unit.block_float(values if exact else unit.one_bit_less(values), bits)
 
 
-LEFT_ACTIVATIONS: Final = ("lhs_activations", "input_tensor_a_activations")
-RIGHT_ACTIVATIONS: Final = ("rhs_activations", "input_tensor_b_activations")
-LAST_ACTIVATIONS: Final = ("activations", "post_activations", "fused_activations")
-
-
 def activations(call: HardwareCall, names: tuple[str, ...]) -> list[str] | None:
     """Return the activations under these keywords; None if one is not modeled."""
     found = []
     for each in (each for name in names for each in call.keywords.get(name) or ()):
         kind = getattr(each, "op_type", each)
         name = str(getattr(kind, "name", kind)).lower()
-        if name not in MODELED or any(getattr(each, "params", ())):
+        if name not in MODELED or (hasattr(each, "op_type") and any(activation_parameters(each))):
             return None
         found.append(name)
     return found
@@ -175,7 +171,7 @@ def activations(call: HardwareCall, names: tuple[str, ...]) -> list[str] | None:
 def binary(call: HardwareCall, compute: Callable[[Any, Any, str], Any]) -> Any:
     """Compute an op of two operands, with the activations before and after it."""
     left, right = call.take("input_tensor_a", "input_tensor_b")
-    kinds = (LEFT_ACTIVATIONS, RIGHT_ACTIVATIONS, LAST_ACTIVATIONS)
+    kinds = (*(names for _, names in BEFORE), AFTER)
     before, beside, after = (activations(call, names) for names in kinds)
     if left is None or right is None or before is None or beside is None or after is None:
         return None

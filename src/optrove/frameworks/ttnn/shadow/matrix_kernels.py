@@ -1,6 +1,6 @@
 """Compute convolutions, attention, rope, pools, group norm and others as ttnn's kernels do.
 
-These kernels take several steps, and keep what is between two of them in L1. The order of the
+These kernels take several steps, and write intermediate results to L1. The order of the
 steps, their blocks and formats are those of ttnn 0.78; calls of forms that are not known here are
 left to the golden function.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.ttnn.shadow import arithmetic as unit
 from optrove.frameworks.ttnn.shadow.arithmetic import EXACT_PRODUCTS, TILE, MatrixUnit, torch
+from optrove.frameworks.ttnn.shadow.golden_overrides import Sides
 from optrove.frameworks.ttnn.shadow.hardware import (
     FUSED,
     NARROW,
@@ -35,6 +36,8 @@ MOST_PATCHES: Final = 1 << 26
 
 # Rows of a group norm: with more, they are on several cores.
 MOST_PLACES: Final = 1 << 12
+
+NO_SIDES: Final = Sides(0, 0, 0, 0)
 
 # Below, the fast exponential is zero.
 LOWEST_EXPONENT: Final = -87.5
@@ -132,7 +135,7 @@ class Convolution:
     width: int
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
-    sides: tuple[int, ...]
+    sides: Sides
     groups: int
 
     @classmethod
@@ -145,18 +148,16 @@ class Convolution:
                 1,
                 (_pair(keywords.get("stride"), 1)[0], 1),
                 (_pair(keywords.get("dilation"), 1)[0], 1),
-                (*_pair(keywords.get("padding"), 0)[:2], 0, 0),
+                Sides.of((*_pair(keywords.get("padding"), 0)[:2], 0, 0)),
                 int(keywords.get("groups") or 1),
             )
-        padding = _pair(keywords.get("padding"), 0)
-        sides = padding if len(padding) > 2 else (padding[0],) * 2 + (padding[1],) * 2  # noqa: PLR2004 - height and width
         return cls(
             int(keywords["batch_size"]),
             int(keywords["input_height"]),
             int(keywords["input_width"]),
             _pair(keywords.get("stride"), 1),
             _pair(keywords.get("dilation"), 1),
-            sides,
+            Sides.of(_pair(keywords.get("padding"), 0)),
             int(keywords.get("groups") or 1),
         )
 
@@ -164,8 +165,7 @@ class Convolution:
         """Return images with their padding: [batch, channel, row, column]."""
         shape = (self.batch, self.height, self.width, -1)
         images = rows.reshape(shape)[..., :channels].permute(0, 3, 1, 2)
-        top, bottom, left, right = self.sides
-        return torch.nn.functional.pad(images, (left, right, top, bottom))
+        return self.sides.around(images, 0.0)
 
     def matmul(self, core: MatrixUnit, images: Any, filters: Any) -> Any:
         """Return rows of output channels: the product of patches and filters.
@@ -290,9 +290,9 @@ class Attention:
     def attend(
         self, queries: Any, keys: Any, values: Any, hidden: Any = None, mask: Any = None
     ) -> None:
-        """Add a chunk of keys and values for the last queries; some keys are ``hidden`` from them.
+        """Add a chunk of keys and values for the last queries; a ``mask`` is added to their scores.
 
-        What is hidden is told for the first of these queries; a ``mask`` is added for all.
+        ``hidden`` has a row for each of the first of these queries: the keys that it cannot see.
         """
         first = 0 if self.sums is None else self.sums.shape[-2] - queries.shape[-2]
         scores = self._product(queries, keys.transpose(-2, -1))
@@ -452,7 +452,7 @@ def average_pool(call: HardwareCall) -> Any:
         | {"dilation": None, "groups": None}
     )
     # With a part of the padding left out, each window has its own divisor.
-    padded = any(sizes.sides) and not override and not given.get("count_include_pad", True)
+    padded = sizes.sides != NO_SIDES and not override and not given.get("count_include_pad", True)
     if padded or call.has("ceil_mode") or call.arguments:
         return None
     window = _pair(given.get("kernel_size"), 1)
