@@ -1,7 +1,8 @@
 """Compare tt-metal's runner and optrove: the vectors of sweep modules from which they return.
 
     python tools/compare_sweep_modules.py CHECKOUT --master FILE [--board galaxy]
-        [--modules 'model_traced/*.py' ...] [--limit N] [--seconds S] [--details]
+        [--modules 'model_traced/*.py' ...] [--suite-name NAME] [--limit N] [--seconds S]
+        [--details]
 
 CHECKOUT is a directory of tt-metal, whose own code generates the vectors, passes them through the
 text of its vector files, and calls ``execute_test``. optrove generates and executes the vectors of
@@ -60,8 +61,13 @@ class Options:
 
     checkout: Path
     board: str
+    suite: str | None
     limit: int | None
     seconds: float
+
+    def includes(self, suite: str) -> bool:
+        """Return whether the vectors of a suite are compared."""
+        return self.suite is None or self.suite == suite
 
 
 def theirs(file: Path, options: Options) -> Iterator[tuple[str, Callable[[], str]]]:
@@ -85,7 +91,8 @@ def theirs(file: Path, options: Options) -> Iterator[tuple[str, Callable[[], str
             return f"{type(error).__name__}: {error}"
         return f"{RETURNED} {status}, {str(message)[:200]}"
 
-    for suite, parameters in module.parameters.items():
+    suites = {name: each for name, each in module.parameters.items() if options.includes(name)}
+    for suite, parameters in suites.items():
         for vector in permutations(parameters):
             raw = {**vector, "suite_name": suite, "sweep_name": name}
             if hasattr(module, "invalidate_vector") and module.invalidate_vector(raw)[0]:
@@ -123,6 +130,8 @@ def ours(file: Path, options: Options) -> Iterator[tuple[str, Callable[[], str]]
 
     values = [(name, decode(json.loads(text))) for name, text in found.arguments]
     for suite, case_id, numbers in found.vectors:
+        if not options.includes(suite):
+            continue
         arguments = tuple(values[number] for number in numbers)
         case = Case(f"{VECTORS}{found.name}.{suite}", arguments)
         passed = {name: build(item, tables) for name, item in arguments if name not in FACTS}
@@ -223,13 +232,14 @@ def main() -> int:
     parser.add_argument("--master", type=Path, default=None)
     parser.add_argument("--board", default="galaxy")
     parser.add_argument("--modules", nargs="+", default=["model_traced/*.py"])
+    parser.add_argument("--suite-name", default=None)
     parser.add_argument("--limit", type=int, default=None)
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--details", action="store_true")
     given = parser.parse_args()
     checkout = given.checkout.resolve()
     sys.path[:0] = [str(checkout / FRAMEWORK), str(checkout)]
-    options = Options(checkout, given.board, given.limit, given.seconds)
+    options = Options(checkout, given.board, given.suite_name, given.limit, given.seconds)
     changes = {"LOGURU_LEVEL": "ERROR"}
     if given.master is not None:
         changes[MASTER.name] = str(given.master.resolve())
