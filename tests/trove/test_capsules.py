@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from optrove.journal.capsules import packed
+from optrove.journal.capsules import digest_of, packed
 from optrove.trove.capsules import (
     capsules_of,
     copy_capsules,
@@ -20,10 +20,6 @@ from optrove.trove.trove import open_trove
 SHARED, OWN, OTHER = b"weights", b"first", b"second"
 
 
-def digest(document):
-    return packed(document)[0]
-
-
 @pytest.fixture
 def filled(place):
     """A trove with two runs, each with a capsule; they share one tensor."""
@@ -31,10 +27,10 @@ def filled(place):
         pass
     with writing_capsules(place) as files:
         for document in (SHARED, OWN, OTHER):
-            name, content, suffix = packed(document)
-            files.write(name + suffix, content)
+            content, suffix = packed(document)
+            files.write(digest_of(document) + suffix, content)
         for run, document in (("a" * 32, OWN), ("b" * 32, OTHER)):
-            inputs = {"tensor 0": [digest(SHARED)], "tensor 1": [digest(document)]}
+            inputs = {"tensor 0": [digest_of(SHARED)], "tensor 1": [digest_of(document)]}
             line = {"call": 7, "case": "c" * 64, "inputs": inputs}
             files.write(f"{run}.0.jsonl", json.dumps(line).encode() + b"\n")
     return place
@@ -54,7 +50,7 @@ def test_capsules_are_found_by_case(filled):
 
 def test_a_removed_run_takes_its_own_tensors_with_it(filled):
     remove_capsules(filled, ["a" * 32])
-    assert tensors(filled) == {digest(SHARED), digest(OTHER)}
+    assert tensors(filled) == {digest_of(SHARED), digest_of(OTHER)}
     remove_capsules(filled, ["b" * 32])
     assert tensors(filled) == set()
 
@@ -72,4 +68,4 @@ def test_tensors_are_files_for_the_time_of_a_replay(filled):
     (capsule, _) = capsules_of(filled)["c" * 64]
     with local_tensors(filled, [replace(capsule)]) as directory:
         held = {each.name.partition(".")[0] for each in Path(directory).iterdir()}
-        assert {digest(SHARED), digest(OWN)} <= held
+        assert {digest_of(SHARED), digest_of(OWN)} <= held

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NoNumbers
 from optrove.frameworks.kept_tensors import document_of, extremeness, read_tensors
-from optrove.journal.capsules import Budget, TensorFiles, packed
+from optrove.journal.capsules import Budget, TensorFiles, digest_of, packed
 from optrove.model.capsules import EVERY, FIRST, WORST
 from optrove.model.ops import op_pattern
-from optrove.serializer.hashes import placement_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,9 +73,8 @@ class Capsules:
             return True
         return any(pattern.fullmatch(op) for pattern in self._patterns)
 
-    def inputs(self, case: Case, live: Mapping[str, Any]) -> Any:
+    def inputs(self, case: Case, case_id: str, live: Mapping[str, Any]) -> Any:
         """Keep the inputs of a call before it is made; return the argument of ``begun``."""
-        case_id = placement_hash(case)
         with self._lock:
             kept = self._by_case.setdefault(case_id, _Kept())
             kept.calls += 1
@@ -151,8 +149,9 @@ class Capsules:
         return stored
 
     def _put(self, document: bytes) -> str | None:
-        digest, content, suffix = packed(document)
+        digest = digest_of(document)
         if not self._uses[digest]:
+            content, suffix = packed(document)
             try:
                 if not self._budget.take(len(content)):
                     self.omitted[_OVER_LIMIT.format(limit=self._choice.limit)] += 1

@@ -379,10 +379,11 @@ class Recorder:
     ) -> Any:
         """Record that a call begins, after its inputs were kept if it is chosen."""
         inputs = None
-        if known.case is not None:
+        if known.case is not None and known.case_id is not None:
             try:
                 with muted():
-                    inputs = capsules.inputs(known.case, observed.bind(call[0], call[1]))
+                    live = observed.bind(call[0], call[1])
+                    inputs = capsules.inputs(known.case, known.case_id, live)
             except Exception as error:  # noqa: BLE001 - as in begin
                 self.fault(f"the capsule of {observed.op}", error)
         entered = self._enter(known, frame, observed, call)

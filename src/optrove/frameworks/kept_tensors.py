@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, Fault, NoNumbers
 from optrove.frameworks.tensor_values import parts_on_host
-from optrove.journal.capsules import TensorFiles, packed
+from optrove.journal.capsules import TensorFiles, digest_of, packed
 from optrove.model.values import (
     List,
     Mapping,
@@ -245,10 +245,11 @@ def smaller_capsule(
     files = TensorFiles(directory)
     inputs = []
     for key, parts in found.items():
-        contents = [packed(document_of(part)) for part in parts]
-        for content in contents:
-            files.write(*content)
-        inputs.append((key, tuple(digest for digest, _, _ in contents)))
+        documents = [document_of(part) for part in parts]
+        digests = tuple(map(digest_of, documents))
+        for digest, document in zip(digests, documents, strict=True):
+            files.write(digest, *packed(document))
+        inputs.append((key, digests))
     return replace(capsule, inputs=tuple(inputs), outputs=(), directory=str(directory))
 
 

@@ -67,7 +67,7 @@ class TensorFiles:
             document = gzip.decompress(content) if path.name.endswith(COMPRESSED) else content
         except (OSError, EOFError, gzip.BadGzipFile) as error:
             raise _fault(digest, f"{path} cannot be read: {error}") from error
-        if sha256(document).hexdigest() != digest:
+        if digest_of(document) != digest:
             raise _fault(digest, f"{path} was changed; remove it, and record the call again")
         return document
 
@@ -108,15 +108,19 @@ class TensorFiles:
             self.write(digest, source.read_bytes(), source.name[len(digest) :])
 
 
-def packed(document: bytes) -> tuple[str, bytes, str]:
-    """Return the hash of a document, the content of its file, and the end of the file's name."""
-    digest = sha256(document).hexdigest()
+def digest_of(document: bytes) -> str:
+    """Return the hash that names the file of a document."""
+    return sha256(document).hexdigest()
+
+
+def packed(document: bytes) -> tuple[bytes, str]:
+    """Return the content of a document's file, and the end of the file's name."""
     sample = document[:_SAMPLE]
     if len(gzip.compress(sample, _LEVEL, mtime=0)) < _WORTHWHILE * len(sample):
         content = gzip.compress(document, _LEVEL, mtime=0)
         if len(content) < _WORTHWHILE * len(document):
-            return digest, content, COMPRESSED
-    return digest, document, PLAIN
+            return content, COMPRESSED
+    return document, PLAIN
 
 
 def _fault(digest: str, problem: str) -> BadData:

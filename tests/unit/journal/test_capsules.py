@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from optrove.errors import BadData
-from optrove.journal.capsules import COMPRESSED, PLAIN, Budget, TensorFiles, packed
+from optrove.journal.capsules import COMPRESSED, PLAIN, Budget, TensorFiles, digest_of, packed
 
 
 @pytest.fixture
@@ -15,8 +15,8 @@ def files(tmp_path):
 
 
 def put(files, document):
-    digest, content, suffix = packed(document)
-    files.write(digest, content, suffix)
+    digest = digest_of(document)
+    files.write(digest, *packed(document))
     return digest
 
 
