@@ -96,6 +96,15 @@ def test_every_case_replays_as_it_was_recorded_or_raises_again(ask):
     assert all(each["as_recorded"] for each in data["cases"])
 
 
+@pytest.mark.torch
+def test_cases_replay_in_the_slow_mode_in_which_tt_metal_traces(ask, monkeypatch):
+    """Its variable may be set in the whole shell; each call then reads ttnn.tracer."""
+    monkeypatch.setenv("TTNN_CONFIG_OVERRIDES", '{"enable_fast_runtime_mode": false}')
+    data = ask("replay", "softmax", "--json")
+    assert [case["outcome"] for case in data["cases"]] == ["passed"]
+    assert all(case["as_recorded"] for case in data["cases"])
+
+
 def test_a_line_of_the_file_is_replayed(ask):
     shown = ask("replay", "--jsonl", "calls.jsonl", "--index", "2")
     assert "ttnn.matmul: case" in shown

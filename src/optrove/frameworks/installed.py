@@ -45,6 +45,7 @@ def torch_deferred() -> Iterator[None]:
 
     ttnn imports torch, if it is installed, for ``ttnn.tracer`` only, and this takes several times
     as long as the rest of ttnn. All other parts of ttnn import torch when they first need it.
+    ``ttnn.tracer`` is imported when it is first used: each call reads it in ttnn's slow mode.
     """
     if "torch" in sys.modules:
         yield
@@ -55,6 +56,20 @@ def torch_deferred() -> Iterator[None]:
         yield
     finally:
         del sys.modules["torch"]
+    if is_loaded("ttnn") and is_importable("torch"):
+        _import_when_used(sys.modules["ttnn"], "tracer")
+
+
+def _import_when_used(package: ModuleType, submodule: str) -> None:
+    """Have a package that lacks a submodule import it on the first access."""
+
+    def missing(name: str) -> ModuleType:
+        if name == submodule:
+            return import_module(f"{package.__name__}.{name}")
+        raise AttributeError(f"module {package.__name__!r} has no attribute {name!r}")
+
+    if submodule not in vars(package):
+        vars(package).setdefault("__getattr__", missing)
 
 
 class LoadedTables:
