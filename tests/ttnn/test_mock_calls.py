@@ -113,6 +113,49 @@ with optrove.mock_board(sys.argv[1]) as board:
 print("done")
 """
 
+# A read of 64 cores takes 64 of the 8,192 places in a queue of ttnn that nothing empties.
+READS = """
+import faulthandler, sys
+import optrove
+faulthandler.dump_traceback_later(120, exit=True)
+with optrove.mock_board(sys.argv[1]) as board:
+    import ttnn
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(*board.mesh_shapes[0]))
+    spread = ttnn.create_sharded_memory_config(
+        [1, 1, 2048, 64], core_grid=ttnn.CoreGrid(x=8, y=8), strategy=ttnn.ShardStrategy.HEIGHT
+    )
+    tensor = ttnn.zeros(
+        [1, 1, 2048, 64],
+        dtype=ttnn.bfloat16,
+        layout=ttnn.TILE_LAYOUT,
+        device=mesh,
+        memory_config=ttnn.DRAM_MEMORY_CONFIG,
+    )
+    tensor = ttnn.to_memory_config(tensor, spread)
+    part = ttnn.get_device_tensors(tensor)[-1]
+    host = tensor.cpu()
+    reads = {
+        "cpu": lambda: tensor.cpu(),
+        "part": lambda: part.cpu(),
+        "from_device": lambda: ttnn.from_device(tensor),
+        "repr": lambda: repr(tensor),
+        "list": lambda: part.to_list(),
+        "copy": lambda: ttnn.copy_device_to_host_tensor(tensor, host),
+    }
+    for name, read in reads.items():
+        for _ in range(130):
+            read()
+    for each in (host, ttnn.from_device(tensor)):
+        assert each.spec == tensor.spec
+        assert each.tensor_topology() == tensor.tensor_topology()
+        assert len(ttnn.get_device_tensors(each)) == board.chips
+    assert part.cpu().spec == part.spec
+    assert len(ttnn.get_device_tensors(part.cpu())) == 1
+    ttnn.deallocate(tensor)
+    ttnn.close_mesh_device(mesh)
+print("done")
+"""
+
 # From the core descriptors of ttnn, which real boards take their grids from.
 WORMHOLE_GRIDS = {
     "n150": ("WORKER ROW 8x8", "WORKER COL 7x9", "ETH ROW 8x8"),
@@ -145,3 +188,8 @@ def test_slow_dispatch_has_all_cores_on_every_axis(run_python, board):
 @pytest.mark.parametrize("board", ["n150", "n300", "p150", "p300", "galaxy"])
 def test_no_call_ends_the_process(run_python, board):
     assert run_python(SAFE_CALLS, board) == "done\n"
+
+
+@pytest.mark.parametrize("board", ["n150", "p150", "galaxy"])
+def test_tensors_can_be_read_any_number_of_times(run_python, board):
+    assert run_python(READS, board) == "done\n"

@@ -7,6 +7,9 @@ are made, executing a trace repeats what was noted for it (``MetalTraces``), sub
 whole chip, and an op for some chips of a mesh runs on all of them. An op on a tensor that is on
 some chips only is an error.
 
+With fast dispatch, ttnn queues each read of a shard on a device and waits for ever when 8,192 are
+queued, because nothing on a mock board answers them: reads return zeros that are made on the host.
+
 The replacements stay until the process ends, as the mock board does. They are installed before any
 other patch, so that probes and the shadow see the arguments of the caller.
 """
@@ -45,6 +48,10 @@ CHIPS: Final = "mesh_coords"
 PART_CALLS: Final = frozenset(
     {"ttnn.to_torch", "ttnn.from_device", "ttnn.deallocate", "ttnn.dump_tensor"}
 )
+
+# The methods of a tensor, and the ops, that read it from its device.
+READING_METHODS: Final = ("to_list", "to_numpy", "to_torch", "item", "__repr__", "__str__")
+READING_OPS: Final = ("ttnn.dump_tensor",)
 
 TRACES_ATTRIBUTE: Final = "__optrove_metal_traces__"
 
@@ -126,6 +133,12 @@ def replace_calls(ttnn: Any, runtime: Runtime) -> None:
         id(original): _as_if(original, replacement)
         for original, replacement in _replacements(ttnn, runtime, traces)
     }
+    if not runtime.slow_dispatch:
+        reads = _Reads(ttnn)
+        replacements |= {
+            id(original): _as_if(original, replacement)
+            for original, replacement in reads.replacements()
+        }
     if runtime.is_fast_mesh:
         parts = _MeshParts(ttnn)
         replacements[id(ttnn.get_device_tensors)] = _as_if(ttnn.get_device_tensors, parts.split)
@@ -185,6 +198,76 @@ def _opening(original: Any, descriptors: CoreDescriptors) -> Replacement:
             return original(*arguments, **keywords)
 
     return open_with_own_grid
+
+
+class _Reads:
+    """Reads of tensors on a device, which get zeros without asking the device."""
+
+    def __init__(self, ttnn: Any) -> None:
+        self._ttnn = ttnn
+        self._split = ttnn.get_device_tensors
+        self._allocate = ttnn.allocate_tensor_on_host
+        self._on_device = ttnn.StorageType.DEVICE
+
+    def replacements(self) -> Iterable[tuple[Any, Replacement]]:
+        """Yield the methods of tensors that read, and replace the functions of such ops."""
+        tensor = self._ttnn.Tensor
+        yield tensor.cpu, self._moving(tensor.cpu)
+        for name in READING_METHODS:
+            if name in vars(tensor):
+                yield getattr(tensor, name), self._reading(getattr(tensor, name))
+        copy = self._ttnn.copy_device_to_host_tensor
+        yield copy, self._copying(copy)
+        for operation in self._ttnn.query_registered_operations(include_experimental=True):
+            original, name = operation.function, operation.python_fully_qualified_name
+            if name == "ttnn.from_device":
+                operation.function = _as_if(original, self._moving(original))
+            elif name in READING_OPS:
+                operation.function = _as_if(original, self._reading(original))
+
+    def _is_readable(self, thing: Any) -> bool:
+        return (
+            isinstance(thing, self._ttnn.Tensor)
+            and thing.storage_type() == self._on_device
+            and thing.is_allocated()
+        )
+
+    def _on_host(self, tensor: Any) -> Any:
+        """Return zeros with the spec and the topology of a tensor, on the chips of the tensor."""
+        device = tensor.device()
+        host = self._allocate(tensor.spec, device)
+        if len(self._split(tensor)) < device.get_num_devices():
+            (host, *_) = self._split(host)
+        host.update_tensor_topology(tensor.tensor_topology())
+        return host
+
+    def _moving(self, original: Any) -> Replacement:
+        def to_host(*arguments: Any, **keywords: Any) -> Any:
+            for each in (*arguments, *keywords.values()):
+                if self._is_readable(each):
+                    return self._on_host(each)
+            return original(*arguments, **keywords)
+
+        return to_host
+
+    def _reading(self, original: Any) -> Replacement:
+        def read(*arguments: Any, **keywords: Any) -> Any:
+            moved = map(self._readable, arguments)
+            return original(*moved, **{key: self._readable(each) for key, each in keywords.items()})
+
+        return read
+
+    def _readable(self, thing: Any) -> Any:
+        return self._on_host(thing) if self._is_readable(thing) else thing
+
+    def _copying(self, original: Any) -> Replacement:
+        def copy(*arguments: Any, **keywords: Any) -> Any:
+            source, target, *_ = (*arguments, *keywords.values())
+            if self._is_readable(source) and source.spec == target.spec:
+                return None
+            return original(*arguments, **keywords)
+
+        return copy
 
 
 class _MeshParts:
