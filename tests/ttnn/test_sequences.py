@@ -338,6 +338,10 @@ def test_residency_shows_what_fits_alone_and_not_in_the_model(full_store):
     (relu,) = [case for case in beside["cases"] if case["op"] == "ttnn.relu"]
     assert any("50,331,648 bytes of L1" in note for note in relu["notes"])
     assert beside["runs"] == []
+    (cause,) = beside["causes"]
+    assert "--residency" in cause["command"]
+    shown = ask(*words[:-1], "--residency", exit_code=1)
+    assert "4x beside the other tensors of a run" in shown
     case = relu["case_id"]
     store = ("--store", full_store, "--json")
     ask("replay", case, "--board", "n150", "--residency", *store, exit_code=1)

@@ -122,9 +122,12 @@ class ReplaySession:
 
     def command(self, done: AttemptedCase) -> str | None:
         """Return the command that replays a case again; None if it is not in a trove."""
-        from optrove.report.attempts import replay_command
+        from optrove.report.attempts import is_beside, replay_command
 
-        return None if self.place is None else replay_command(done.attempt, self.store)
+        # Results beside other tensors are not stored, but their cases are.
+        if self.place is None and not is_beside(done.attempt):
+            return None
+        return replay_command(done.attempt, self.store)
 
     def kept(self) -> Iterator[Node]:
         """Yield the runs that were written to the trove."""

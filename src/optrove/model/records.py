@@ -33,6 +33,9 @@ HARMLESS: Final = "harmless: "
 VALUES_OF: Final = "values of call "
 """The beginning of a note about an execution with the values of a capsule."""
 
+BESIDE: Final = "beside "
+"""The beginning of a note about an execution beside the other tensors of a run."""
+
 REFUSED: Final = "refused while the tensor for "
 """The beginning of a note about a rejection before the op was called."""
 

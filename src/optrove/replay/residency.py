@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from optrove.errors import NotFound
 from optrove.model.flow import Outside, Step
 from optrove.model.memory import memory_points
-from optrove.model.records import RunKind
+from optrove.model.records import BESIDE, RunKind
 from optrove.replay.device_choice import device_parameters
 from optrove.report.memory import recorded_flow
 from optrove.report.wording import plural
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from optrove.report.memory import RecordedFlow
     from optrove.trove.reader import TroveReader
 
-EMPTY: Final = "no run with this case was traced with --flow; it ran in empty memory"
+EMPTY: Final = "not called by itself in a run with --flow; it ran in empty memory"
 BALLAST: Final = "ballast"
 """The argument of tensors that only take up memory."""
 
@@ -87,7 +87,7 @@ class Residency:
         numbers = {each.number for each in outside}
         sizes = _sizes([each for each in alive if each.number in numbers])
         note = (
-            f"beside {plural(len(outside), 'tensor')}{sizes}, as before call {call.op_index} of "
+            f"{BESIDE}{plural(len(outside), 'tensor')}{sizes}, as before call {call.op_index} of "
             f"run {run_id[:12]}"
         )
         job = planned.job

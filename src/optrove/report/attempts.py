@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.model.causes import DIFFERS, without_numbers, without_pcc
 from optrove.model.ops import VECTORS, is_vector
-from optrove.model.records import HARMLESS, REFUSED, VALUES_OF, DeviceKind, Outcome
+from optrove.model.records import BESIDE, HARMLESS, REFUSED, VALUES_OF, DeviceKind, Outcome
 from optrove.model.torch_target import TorchTarget
 from optrove.model.values import Float
 from optrove.report.wording import SHORT_ID
@@ -219,6 +219,13 @@ def cause_data(cause: Cause, command: str | None) -> dict[str, Json]:
     }
 
 
+_KINDS: Final = {
+    VALUES_OF: "recorded values",
+    BESIDE: "beside the other tensors of a run, when they took the most L1",
+}
+"""By its beginning, the words for all notes of a kind."""
+
+
 def supplied(attempts: Iterable[AttemptedCase]) -> Counts:
     """Return the notes about supplied or uncompared parts, with the number of cases."""
     counted: Counter[str] = Counter()
@@ -230,12 +237,13 @@ def supplied(attempts: Iterable[AttemptedCase]) -> Counts:
 def worth_telling(attempts: Iterable[AttemptedCase]) -> Counts:
     """Return the notes of ``supplied`` that are neither harmless nor part of a rejection.
 
-    Recorded values of different calls count together.
+    Recorded values of different calls count together, and so do the tensors of other calls.
     """
     counted: Counter[str] = Counter()
     for text, count in supplied(attempts):
         if not text.startswith((HARMLESS, REFUSED)):
-            counted["recorded values" if text.startswith(VALUES_OF) else text] += count
+            kinds = (kind for beginning, kind in _KINDS.items() if text.startswith(beginning))
+            counted[next(kinds, text)] += count
     return tuple(counted.most_common())
 
 
@@ -250,11 +258,18 @@ def differing(attempts: Iterable[AttemptedCase]) -> int:
     return sum(bool(remarks_of(each.attempt).differences) for each in attempts)
 
 
+def is_beside(attempt: Attempt) -> bool:
+    """Return whether a case ran beside the other tensors of a run."""
+    return any(note.startswith(BESIDE) for note in attempt.notes)
+
+
 def replay_command(attempt: Attempt, store: str | None = None) -> str:
     """Return the command that replays a case of a trove on the same device, with such values."""
     words = ["optrove", "replay", attempt.case_id[:SHORT_ID]]
     if any(note.startswith(VALUES_OF) for note in attempt.notes):
         words += ["--values", "capsule"]
+    if is_beside(attempt):
+        words.append("--residency")
     return shlex.join([*words, *_device_options(attempt, store)])
 
 
