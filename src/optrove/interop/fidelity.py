@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadData, Fault
 from optrove.model.trove import Fidelity, Verbatim
-from optrove.model.values import Opaque
+from optrove.model.values import Opaque, key_step
 from optrove.serializer.text import found
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from optrove.serializer.text import Json
 
@@ -22,6 +22,18 @@ MAX_FAULTS: Final = 100
 """How many faults of one file are listed."""
 
 _MAX_EXAMPLE_CHARS: Final = 500
+_MAX_DIGITS: Final = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A part of a document that is JSON, but of which a Python object would not keep everything.
+
+    ``entries`` are those of an object that has a key twice.
+    """
+
+    problem: str
+    entries: tuple[tuple[str, Json], ...] = ()
 
 
 def parse(text: bytes) -> Json:
@@ -30,8 +42,40 @@ def parse(text: bytes) -> Json:
     Unlike ``serializer.text.read`` this accepts NaN and Infinity, which Python's ``json`` writes.
     A key that an object has twice is refused, since one of its values would be lost.
     """
+    document, unreadable = parse_parts(text)
+    check_whole(unreadable)
+    return document
+
+
+def check_whole(unreadable: Sequence[Unreadable]) -> None:
+    """Raise BadData if a document has parts that are not readable."""
+    if unreadable:
+        raise BadData.at("$", f"not readable: {unreadable[0].problem}")
+
+
+def parse_parts(text: bytes) -> tuple[Json, Sequence[Unreadable]]:
+    """Return the data of a document as ``parse`` does, and its parts that are not readable.
+
+    Each of them is an Unreadable at its place.
+    """
+    unreadable: list[Unreadable] = []
+
+    def unique(pairs: list[tuple[str, Json]]) -> Json:
+        made = dict(pairs)
+        if len(made) == len(pairs):
+            return made
+        unreadable.append(_repeated(pairs))
+        return unreadable[-1]
+
+    def whole(digits: str) -> Json:
+        if len(digits) <= _MAX_DIGITS:
+            return int(digits)
+        problem = f"a number of {len(digits)} digits; the longest that is read has {_MAX_DIGITS:,}"
+        unreadable.append(Unreadable(problem))
+        return unreadable[-1]
+
     try:
-        return json.loads(text.decode("utf-8"), object_pairs_hook=_unique)
+        document = json.loads(text.decode("utf-8-sig"), object_pairs_hook=unique, parse_int=whole)
     except UnicodeDecodeError as error:
         raise BadData.at("$", f"not UTF-8 at byte {error.start}; save it as UTF-8") from error
     except json.JSONDecodeError as error:
@@ -39,17 +83,26 @@ def parse(text: bytes) -> Json:
         raise BadData.at("$", f"not JSON at {where}: {error.msg}; is the file complete?") from error
     except RecursionError as error:
         raise BadData.at("$", "nested too deeply to be read; is this the right file?") from error
-    except ValueError as error:
-        raise BadData.at("$", f"not readable: {error}") from error
+    return document, unreadable
 
 
-def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"an object has the key {twice!a} twice; keep one of them")
-    return made
+def unreadable_parts(data: Json, path: str) -> Iterator[Fault]:
+    """Yield a fault for each part of ``data`` that is not readable."""
+    match data:
+        case Unreadable(problem):
+            yield Fault(path, problem)
+        case dict():
+            for key, item in data.items():
+                yield from unreadable_parts(item, path + key_step(key))
+        case list():
+            for index, item in enumerate(data):
+                yield from unreadable_parts(item, f"{path}[{index}]")
+
+
+def _repeated(pairs: list[tuple[str, Json]]) -> Unreadable:
+    keys = [key for key, _ in pairs]
+    twice = next(key for key in keys if keys.count(key) > 1)
+    return Unreadable(f"an object has the key {twice!a} twice; keep one of them", tuple(pairs))
 
 
 def bad_file(faults: Iterable[Fault]) -> BadData:

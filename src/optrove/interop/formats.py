@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 from optrove.errors import BadData, BadTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from optrove.interop.fidelity import Unreadable
     from optrove.interop.machines import Content, Exported
     from optrove.serializer.text import Json
 
@@ -55,10 +56,28 @@ class Candidate:
 
     @cached_property
     def document(self) -> Json:
-        """The data of the whole file; BadData when it is not JSON."""
-        from optrove.interop.fidelity import parse
+        """The data of the whole file; BadData when it is not JSON.
 
-        return None if self.is_directory else parse(self.path.read_bytes())
+        Only a master file may have parts that are not readable.
+        """
+        from optrove.interop.fidelity import check_whole
+        from optrove.interop.master_reader import is_master
+
+        document, unreadable = self._parts
+        if not is_master(document):
+            check_whole(unreadable)
+        return document
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all parts of the document are readable."""
+        return not self._parts[1]
+
+    @cached_property
+    def _parts(self) -> tuple[Json, Sequence[Unreadable]]:
+        from optrove.interop.fidelity import parse_parts
+
+        return (None, ()) if self.is_directory else parse_parts(self.path.read_bytes())
 
 
 class Format(Protocol):
@@ -189,7 +208,7 @@ class MasterFormat(Format):
         """Return the Runs of a master file."""
         from optrove.interop.master_reader import read_master
 
-        return read_master(file.document, str(file.path), strict=strict)
+        return read_master(file.document, str(file.path), strict=strict, whole=file.is_whole)
 
     def write(self, target: Any, items: Iterable[Any]) -> Exported:
         """Write cases to a stream."""

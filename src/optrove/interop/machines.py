@@ -137,6 +137,10 @@ class Source:
     provenance: Facts = ()
 
 
+NOBODY: Final = Source(UNKNOWN, None)
+"""The source of a configuration without executions."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceExecution:
     """How often one source executed a Case, and the path in the file.

@@ -30,8 +30,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, Fault
-from optrove.interop.fidelity import FidelityCounter, PartNotes, expected
+from optrove.interop.fidelity import (
+    FidelityCounter,
+    PartNotes,
+    Unreadable,
+    expected,
+    unreadable_parts,
+)
 from optrove.interop.machines import (
+    NOBODY,
     UNKNOWN,
     Source,
     SourceExecution,
@@ -50,7 +57,7 @@ from optrove.serializer.text import check_name
 from optrove.serializer.wire import read_named_values, read_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from optrove.interop.machines import Content
     from optrove.model.values import Value
@@ -96,6 +103,7 @@ class CaseReader:
 
 NO_COUNT: Final = "executions: no count recorded, one each"
 NO_EXECUTIONS: Final = "configurations without executions"
+MERGED: Final = "operations that the file has twice: all of their configurations are read"
 TWICE: Final = "configurations with the same config_hash and content"
 SAME_HASH: Final = "configurations with the config_hash of another one and other arguments: kept"
 _EXECUTED: Final = frozenset(
@@ -109,9 +117,12 @@ def is_master(document: Json) -> bool:
     return isinstance(document, dict) and "operations" in document
 
 
-def read_master(document: Json, file: str, *, strict: bool) -> Content:
-    """Return the Runs of a master file; BadData lists every fault if nothing of it can be read."""
-    reader = _MasterReader(document, FidelityCounter(strict=strict))
+def read_master(document: Json, file: str, *, strict: bool, whole: bool = True) -> Content:
+    """Return the Runs of a master file; BadData lists every fault if nothing of it can be read.
+
+    A document that is not ``whole`` has parts that are Unreadable.
+    """
+    reader = _MasterReader(document, FidelityCounter(strict=strict), whole)
     reader.read()
     reader.counter.check()
     runs, cases = runs_of(reader.executions, reader.started_at, reader.git_sha)
@@ -125,6 +136,7 @@ class _MasterReader:
 
     document: dict[str, Any]
     counter: FidelityCounter
+    whole: bool
     faults: list[Fault] = field(default_factory=list)
     executions: list[SourceExecution] = field(default_factory=list)
     started_at: str = ""
@@ -139,11 +151,8 @@ class _MasterReader:
 
     def read(self) -> None:
         """Read all of the file."""
-        operations = self.document["operations"]
-        if not isinstance(operations, dict):
-            raise BadData((expected("an object of operations", "$.operations", operations),))
         self._metadata(self.document.get("metadata"))
-        for op, entry in operations.items():
+        for op, entry in self._operations(self.document["operations"]):
             path = f"$.operations{key_step(op)}"
             configurations = entry.get("configurations") if isinstance(entry, dict) else None
             if not isinstance(configurations, list):
@@ -152,6 +161,15 @@ class _MasterReader:
                 continue
             for index, configuration in enumerate(configurations):
                 self._take(op, configuration, f"{path}.configurations[{index}]")
+
+    def _operations(self, data: Json) -> Iterable[tuple[str, Json]]:
+        """Return the entries of all operations; one that is there twice has two."""
+        if isinstance(data, Unreadable) and data.entries:
+            self.counter.note(MERGED)
+            return data.entries
+        if not isinstance(data, dict):
+            raise BadData((expected("an object of operations", "$.operations", data),))
+        return data.items()
 
     def _metadata(self, data: Json) -> None:
         facts = data if isinstance(data, dict) else {}
@@ -168,10 +186,10 @@ class _MasterReader:
 
     def _take(self, op: str, data: Json, path: str) -> None:
         """Read one configuration; one with faults is refused as a whole."""
-        self.faults = []
+        self.faults = [] if self.whole else list(unreadable_parts(data, path))
         check_name(op, path, self.faults)
         counted: list[tuple[str, PartNotes]] = []
-        executions = self._configuration(op, data, path, counted)
+        executions = [] if self.faults else self._configuration(op, data, path, counted)
         if self.faults:
             self.counter.refuse(self.faults)
             return
@@ -294,7 +312,7 @@ class _MasterReader:
             return []
         if not listed:
             self.counter.note(NO_EXECUTIONS)
-            return [(Source(UNKNOWN, None), 0)]
+            return [(NOBODY, 0)]
         return [
             each
             for index, item in enumerate(listed)
@@ -316,6 +334,8 @@ class _MasterReader:
         machine = self._machine(data.get("machine_info"))
         sources = self._execution_sources(data, machine, where)
         rest = {key: item for key, item in data.items() if key not in _EXECUTION_KEYS}
+        if data.get("source", "") is None:
+            rest["source"] = None  # so that an export writes it again
         if self._trace_uid is not None:
             rest.setdefault("trace_uid", self._trace_uid)
         provenance = sorted((key, json.dumps(item, sort_keys=True)) for key, item in rest.items())

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.interop.machines import Exported, Source, model_of, summed
+from optrove.interop.machines import NOBODY, Exported, Source, model_of, summed
 from optrove.interop.master_values import ArgumentReader
 from optrove.interop.printed import (
     COMPUTE_CONFIG,
@@ -539,7 +539,7 @@ class _Lines:
             self._add(case, json.loads(known) if known else {}, each)
 
     def _add(self, case: Case, known: dict[str, Any], rows: Sequence[ExecutionRow]) -> None:
-        executions = summed(rows)
+        executions = [each for each in summed(rows) if each != (NOBODY, 0)]
         place = known.pop("config_id", None)
         listed = [_execution(source, count) for source, count in executions]
         machine = listed[0]["machine_info"] if listed else {}
@@ -629,9 +629,11 @@ def _execution(source: Source, count: int) -> dict[str, Any]:
         "machine_info": source.machine.data(),
         "count": count,
     }
-    if source.model != model_of(source.name):
+    provenance = {name: json.loads(text) for name, text in source.provenance}
+    # A file without sources has the model in its metadata.
+    if source.model != model_of(source.name) and "source" not in provenance:
         execution["model"] = source.model
-    return execution | {name: json.loads(text) for name, text in source.provenance}
+    return execution | provenance
 
 
 _CARDS: Final = {

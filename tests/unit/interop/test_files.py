@@ -378,7 +378,9 @@ def test_a_parameter_file_that_is_no_json_is_an_error_and_hides_no_other(tmp_pat
         (b"[1, 2]", "not a file that can be imported"),
         (b"null", "not a file that can be imported"),
         (b'{"operation_name": "a", "args": [], "kwargs": {}}', "import its directory"),
-        (b'{"operations": {"a": 1, "a": 2}}', "twice"),
+        (b'{"a": 1, "a": 2}', "twice"),
+        (b'{"operations": {}, "operations": {}}', "twice"),
+        (b"[" + b"1" * 5000 + b"]", "a number of 5000 digits"),
         (b'{"operations": {"ttnn.add": {"configurations": [', "is the file complete?"),
         (b"[" * 100_000, "not readable|nested too deeply|not JSON"),
     ],
@@ -389,6 +391,31 @@ def test_another_file_is_an_error_that_says_what_can_be_imported(tmp_path, conte
     (fault,) = faults(path)
     assert str(path) in fault
     assert any(part in fault for part in original.split("|"))
+
+
+@pytest.mark.parametrize("value", ['{"a": 1, "a": 2}', "1" * 5000])
+def test_a_part_that_is_not_readable_costs_its_configuration(tmp_path, value):
+    text = json.dumps(master(configuration({"arg0": "HERE"}), configuration({"arg0": 1})))
+    path = tmp_path / "master.json"
+    path.write_text(text.replace('"HERE"', value))
+    _, fidelity = read_file(path)
+    assert (fidelity.understood, fidelity.refused) == (1, 1)
+    ((where, _),) = fidelity.refusals
+    assert where.endswith(".configurations[0].arguments.arg0")
+
+
+def test_an_operation_that_a_file_has_twice_keeps_all_of_its_configurations(tmp_path):
+    entry = '"ttnn.add": {"configurations": [{"arguments": {"arg0": %d}}]}'
+    path = tmp_path / "master.json"
+    path.write_text(f'{{"operations": {{{entry % 1}, {entry % 2}}}}}')
+    _, fidelity = read_file(path)
+    assert (fidelity.understood, fidelity.cases) == (2, 2)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_document(tmp_path):
+    path = tmp_path / "master.json"
+    path.write_text(json.dumps(master(configuration({"arg0": 1}))), encoding="utf-8-sig")
+    assert read_file(path)[1].understood == 1
 
 
 def test_a_directory_of_something_else_is_an_error(tmp_path):

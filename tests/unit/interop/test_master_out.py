@@ -72,6 +72,18 @@ def test_a_file_of_the_second_generation_comes_back_as_it_was():
     assert third == runs
 
 
+def test_executions_that_a_file_does_not_have_are_not_made_up():
+    unnamed = [{"source": None, "machine_info": GALAXY, "count": 2, "trace_uid": "1"}]
+    document = master(
+        configuration({"a": 1}, executions=unnamed),
+        configuration({"a": 2}, executions=[], number=2),
+    )
+    runs, _ = read_master(document, "a", strict=True)
+    again, written = exported(rows_of(runs))
+    assert [each["executions"] for each in configurations(again)] == [unnamed, []]
+    assert (written.cases, written.calls) == (2, 2)
+
+
 def test_a_case_is_written_as_the_tracer_of_tt_metal_writes_its_call():
     runs, _ = read_master(master(configuration(EVERYTHING)), "a", strict=True)
     again, _ = exported(rows_of(runs, as_written=False))
