@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from unittest import SkipTest
 
 from optrove import metrics
-from optrove.errors import NotComparable
+from optrove.errors import NoNumbers, NotComparable, UnsupportedOnMock
 from optrove.frameworks.executor import Raised, Stage
 from optrove.frameworks.torch.reference import is_close
 from optrove.model.case import Case, renamed
@@ -399,6 +399,7 @@ def _measured(compared: Compared, name: str) -> Measurement:
     return Measurement(name, value, PCC, passed, compared.output)
 
 
+_UNJUDGED: Final = "the mock board has no numbers for the module to judge"
 _MEANINGLESS: Final = (
     "numbers of a mock board mean nothing, so the module's verdict on them does not count; "
     "with --device shadow it does"
@@ -457,6 +458,12 @@ def judge_module_error(begun: Attempt, error: BaseException) -> Attempt:
     skip = getattr(getattr(sys.modules.get("pytest"), "skip", None), "Exception", SkipTest)
     if isinstance(error, (skip, SkipTest)) or _SKIP.match(text):
         return replace(begun, outcome=Outcome.NOT_RUN, detail=f"{SKIPPED}: {text}")
+    if isinstance(error, NoNumbers) and error.cause != text:
+        # The board lacks them; those of a deallocated tensor, of which no cause is known apart
+        # from the message, would be lacking on every board.
+        return replace(begun, outcome=Outcome.NOT_RUN, detail=f"{_UNJUDGED}: {error.cause}")
+    if isinstance(error, UnsupportedOnMock):
+        return replace(begun, outcome=Outcome.NOT_RUN, detail=text)
     if isinstance(error, SystemExit):
         return replace(begun, outcome=Outcome.RAISED, detail=error_line(error))
     outcome, detail = classify(Raised(type(error).__name__, text))

@@ -7,6 +7,7 @@ from unittest import SkipTest
 
 import pytest
 
+from optrove.errors import NoNumbers, UnsupportedOnMock
 from optrove.frameworks.executor import Compared, Executed, Raised
 from optrove.model.case import Case
 from optrove.model.records import HARMLESS, Attempt, DeviceKind, Job, Outcome
@@ -430,6 +431,9 @@ def test_numbers_of_a_mock_board_are_not_judged_and_that_is_said():
         (SkipTest("no"), Outcome.NOT_RUN),
         (RuntimeError("Skipping this shape"), Outcome.NOT_RUN),
         (ValueError("cannot skip it"), Outcome.RAISED),
+        (NoNumbers("shape (1, 2) has none: no golden function", "no golden"), Outcome.NOT_RUN),
+        (NoNumbers("it was deallocated"), Outcome.RAISED),
+        (UnsupportedOnMock("it would end the process"), Outcome.NOT_RUN),
     ],
 )
 def test_what_run_raises_tells_what_kind_of_failure_it_is(error, outcome):
@@ -452,6 +456,13 @@ def test_a_returned_text_about_skipping_is_a_skip_and_no_verdict(device, returne
     assert verdict.outcome is Outcome.NOT_RUN
     assert verdict.detail.startswith("the module skips it: ")
     assert verdict.measurements == ()
+
+
+def test_numbers_that_a_mock_board_lacks_are_no_failure_of_the_op_and_have_one_cause():
+    errors = [NoNumbers(f"shape {size} has none: no golden", "no golden") for size in (1, 2)]
+    verdicts = [judge_module_error(SHADOW, error) for error in errors]
+    (detail,) = {verdict.detail for verdict in verdicts}
+    assert detail == "the mock board has no numbers for the module to judge: no golden"
 
 
 def test_a_pcc_alone_is_said_in_words():
