@@ -8,7 +8,8 @@ whole chip, and an op for some chips of a mesh runs on all of them. An op on a t
 some chips only is an error.
 
 With fast dispatch, ttnn queues each read of a shard on a device and waits for ever when 8,192 are
-queued, because nothing on a mock board answers them: reads return zeros that are made on the host.
+queued, because nothing on a mock board answers them: reads of whole tensors return zeros that are
+made on the host.
 
 The replacements stay until the process ends, as the mock board does. They are installed before any
 other patch, so that probes and the shadow see the arguments of the caller.
@@ -201,12 +202,18 @@ def _opening(original: Any, descriptors: CoreDescriptors) -> Replacement:
 
 
 class _Reads:
-    """Reads of tensors on a device, which get zeros without asking the device."""
+    """Reads of tensors on a device, which get zeros without asking the device.
+
+    Tensors on some chips of a mesh are read by ttnn, which alone can make such a tensor on the
+    host; and so are those that an op reads by itself, as ``conv2d`` does with unprepared weights.
+    """
 
     def __init__(self, ttnn: Any) -> None:
         self._ttnn = ttnn
         self._split = ttnn.get_device_tensors
-        self._allocate = ttnn.allocate_tensor_on_host
+        # Not as operations and methods, which a probe would record.
+        self._allocate = ttnn.allocate_tensor_on_host.function
+        self._set_topology = ttnn.Tensor.update_tensor_topology
         self._on_device = ttnn.StorageType.DEVICE
 
     def replacements(self) -> Iterable[tuple[Any, Replacement]]:
@@ -226,19 +233,18 @@ class _Reads:
                 operation.function = _as_if(original, self._reading(original))
 
     def _is_readable(self, thing: Any) -> bool:
-        return (
-            isinstance(thing, self._ttnn.Tensor)
-            and thing.storage_type() == self._on_device
-            and thing.is_allocated()
-        )
+        """Return whether a thing is a tensor on all chips of its device."""
+        if not isinstance(thing, self._ttnn.Tensor) or thing.storage_type() != self._on_device:
+            return False
+        if not thing.is_allocated():
+            return False
+        chips = thing.device().get_num_devices()
+        return chips == 1 or len(self._split(thing)) == chips
 
     def _on_host(self, tensor: Any) -> Any:
-        """Return zeros with the spec and the topology of a tensor, on the chips of the tensor."""
-        device = tensor.device()
-        host = self._allocate(tensor.spec, device)
-        if len(self._split(tensor)) < device.get_num_devices():
-            (host, *_) = self._split(host)
-        host.update_tensor_topology(tensor.tensor_topology())
+        """Return zeros with the spec and the topology of a tensor."""
+        host = self._allocate(tensor.spec, tensor.device())
+        self._set_topology(host, tensor.tensor_topology())
         return host
 
     def _moving(self, original: Any) -> Replacement:
