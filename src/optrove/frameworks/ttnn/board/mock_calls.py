@@ -51,8 +51,12 @@ PART_CALLS: Final = frozenset(
 )
 
 # The methods of a tensor, and the ops, that read it from its device.
-READING_METHODS: Final = ("to_list", "to_numpy", "to_torch", "item", "__repr__", "__str__")
-READING_OPS: Final = ("ttnn.dump_tensor",)
+READING_METHODS: Final = ("cpu", "to_list", "to_numpy", "to_torch", "item", "__repr__", "__str__")
+READING_OPS: Final = ("ttnn.from_device", "ttnn.dump_tensor")
+
+# How many tensors ``copy_device_to_host_tensor`` takes, and which options.
+_COPIED: Final = 2
+_COPYING: Final = frozenset({"blocking", "cq_id"})
 
 TRACES_ATTRIBUTE: Final = "__optrove_metal_traces__"
 
@@ -219,7 +223,6 @@ class _Reads:
     def replacements(self) -> Iterable[tuple[Any, Replacement]]:
         """Yield the methods of tensors that read, and replace the functions of such ops."""
         tensor = self._ttnn.Tensor
-        yield tensor.cpu, self._moving(tensor.cpu)
         for name in READING_METHODS:
             if name in vars(tensor):
                 yield getattr(tensor, name), self._reading(getattr(tensor, name))
@@ -227,9 +230,7 @@ class _Reads:
         yield copy, self._copying(copy)
         for operation in self._ttnn.query_registered_operations(include_experimental=True):
             original, name = operation.function, operation.python_fully_qualified_name
-            if name == "ttnn.from_device":
-                operation.function = _as_if(original, self._moving(original))
-            elif name in READING_OPS:
+            if name in READING_OPS:
                 operation.function = _as_if(original, self._reading(original))
 
     def _is_readable(self, thing: Any) -> bool:
@@ -247,15 +248,6 @@ class _Reads:
         self._set_topology(host, tensor.tensor_topology())
         return host
 
-    def _moving(self, original: Any) -> Replacement:
-        def to_host(*arguments: Any, **keywords: Any) -> Any:
-            for each in (*arguments, *keywords.values()):
-                if self._is_readable(each):
-                    return self._on_host(each)
-            return original(*arguments, **keywords)
-
-        return to_host
-
     def _reading(self, original: Any) -> Replacement:
         def read(*arguments: Any, **keywords: Any) -> Any:
             moved = map(self._readable, arguments)
@@ -268,9 +260,10 @@ class _Reads:
 
     def _copying(self, original: Any) -> Replacement:
         def copy(*arguments: Any, **keywords: Any) -> Any:
-            source, target, *_ = (*arguments, *keywords.values())
-            if self._is_readable(source) and source.spec == target.spec:
-                return None
+            if len(arguments) == _COPIED and not keywords.keys() - _COPYING:
+                source, target = arguments
+                if self._is_readable(source) and source.spec == target.spec:
+                    return None
             return original(*arguments, **keywords)
 
         return copy
