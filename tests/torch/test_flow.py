@@ -182,6 +182,64 @@ def test_a_whole_run_is_executed_as_one_program_with_the_same_cases(model_trove)
     assert {call["values"] for call in answer["calls"]} == {"capsule", "seed"}
 
 
+SENSITIVE = """
+import torch
+torch.manual_seed(0)
+conv, norm = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8)
+images = torch.randn(6, 3, 16, 16)
+norm(conv(images)).square().mean().backward()
+rnn = torch.nn.LSTM(4, 4)
+with torch.no_grad():
+    rnn(torch.randn(3, 2, 4))
+torch.tensor([1.0, float("nan"), float("inf")]).nan_to_num()
+tiny = torch.full((4, 4), 1e-23)
+tiny @ tiny
+half = torch.full((8,), 3e-4).half()
+half * half
+total = torch.full((3,), 2.0, dtype=torch.float64)
+total.mul_(2)
+"""
+
+
+def test_rounding_is_no_failure_where_numbers_cancel_out_or_are_tiny(tmp_path):
+    (tmp_path / "model.py").write_text(SENSITIVE)
+    path = tmp_path / "trove.db"
+    words = ("--backend", "torch", "--flow", "--capsule", "all", "--store", path)
+    ask("trace", tmp_path / "model.py", *words)
+    answer = ask("replay", run_of(path), "--calls", ":", "--store", path, "--json")
+    assert answer["counts"] == {"passed": len(answer["calls"])}
+    assert answer["passed"] is True
+
+
+APPROXIMATION = """
+import torch
+library = torch.library.Library("aten", "IMPL")
+
+def gelu(x, approximate="none"):
+    return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x**3)))
+
+library.impl("gelu", gelu, "CPU")
+"""
+
+
+def test_an_imported_kernel_that_is_wrong_in_every_dtype_is_found_in_a_sequence(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "my_gelu.py").write_text(APPROXIMATION)
+    (tmp_path / "model.py").write_text(
+        "import torch\nx = torch.linspace(-3, 3, 64).reshape(8, 8)\n"
+        "y = torch.nn.functional.gelu(x.mm(x) / 8)\ny.add_(1).tanh()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    path = tmp_path / "trove.db"
+    words = ("--backend", "torch", "--flow", "--capsule", "all", "--store", path)
+    ask("trace", tmp_path / "model.py", *words)
+    common = ("replay", run_of(path), "--calls", ":", "--import", "my_gelu")
+    answer = ask(*common, "--store", path, "--json", exit_code=1)
+    failed = [call["op"] for call in answer["calls"] if call["outcome"] != "passed"]
+    assert failed == ["torch.ops.aten.gelu.default"]
+
+
 @pytest.mark.parametrize("words", [("--calls", "20:30"), ("--last", "10"), ("--calls", "70:")])
 def test_a_stretch_gets_its_inputs_from_outside(model_trove, words):
     run = run_of(model_trove)

@@ -47,8 +47,8 @@ class Compared:
 
     ``rounded`` is the answer in the dtype of the result, None if that dtype has no steps to count
     in. Values that were only moved have to be ``exact``. With a ``tolerance``, each element has to
-    be close, relative to itself and to the size of all; without one, the PCC decides. Without
-    values to compare, ``lacking`` says why.
+    be close, relative to itself and to the size of all, up to ``slack``: a number, or one for each
+    element. Without a tolerance, the PCC decides. Without values to compare, ``lacking`` says why.
     """
 
     output: int
@@ -58,6 +58,7 @@ class Compared:
     lacking: str | None = None
     exact: bool = False
     tolerance: float | None = None
+    slack: Any = 0.0
 
 
 @dataclass(frozen=True, slots=True)

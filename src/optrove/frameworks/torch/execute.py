@@ -10,6 +10,7 @@ Names come from recordings, so they reach only the operations that torch lists: 
 from __future__ import annotations
 
 import inspect
+import io
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -38,6 +39,7 @@ from optrove.frameworks.torch.reference import (
     INDEXING,
     NOT_RANDOM_IF,
     NOT_UNIQUE,
+    RANGE_DEPENDENT,
     UNINITIALIZED,
     ReferenceComparison,
     ReferenceProcess,
@@ -53,6 +55,7 @@ from optrove.model.values import (
     Int,
     List,
     NestedPlacement,
+    Null,
     TensorSpec,
     TorchPlacement,
     walk,
@@ -61,7 +64,7 @@ from optrove.serializer.build import build
 from optrove.serializer.describe import Describer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from optrove.frameworks.executor import OnStage
     from optrove.model.records import DeviceParameters, Job
@@ -72,7 +75,7 @@ FILES: Final = frozenset({"from_file", "load", "save"})
 """Operations that read or write files, which a replay must not touch."""
 
 READS_GRAD_MODE: Final = frozenset({"mkldnn_rnn_layer"})
-"""Operations below autograd that return more if gradients are enabled, as they are by default."""
+"""Operations below autograd that return one more tensor if gradients are enabled."""
 
 UNLISTED: Final = frozenset({"torch.autograd.backward", "torch.autograd.grad"})
 """Functions that can be overridden but are missing in torch's list."""
@@ -136,10 +139,17 @@ class TorchExecutor:
         if self.references is not None:
             self.references.close()
 
-    def _reference(self, job: Job, dtypes: Mapping[Any, Any]) -> list[Any]:
-        """Return the reference results of a Job, in the process that computes references."""
+    def _reference(
+        self, job: Job, copies: bytes, dtypes: Mapping[Any, Any], noise: float
+    ) -> list[Any]:
+        """Return the reference results of a Job, in the process that computes references.
+
+        ``copies`` are the saved tensors that it gets from earlier steps, by identity.
+        """
         with muted(), self.torch.no_grad():
-            return _Call(self, job).reference(dtypes)
+            call = _Call(self, job)
+            call.copies = self.torch.load(io.BytesIO(copies), weights_only=True)
+            return call.reference(dtypes, noise)
 
     def execute(self, job: Job, on_stage: OnStage) -> Executed:
         """Rebuild a case and call it; NotReplayable if it cannot be rebuilt."""
@@ -221,7 +231,12 @@ class TorchExecutor:
             return tuple(Compared(number, lacking=lacking) for number in range(len(actual) or 1))
         with muted(), self.torch.no_grad():
             independent = self.target.compiler is not None or not call.is_on_cpu
-            references = References(self.torch, call.reference, independent=independent)
+            references = References(
+                self.torch,
+                call.reference,
+                independent=independent,
+                range_dependent=last_name(call.job.case.op) in RANGE_DEPENDENT,
+            )
             compared = self._comparison.compare(actual, references)
         vectors = NOT_UNIQUE.get(last_name(call.job.case.op), ())
         lacking = "its vectors are unique up to a factor only"
@@ -428,7 +443,7 @@ class _Call:
         """Call the case of a Job; ``known`` and ``owners`` are those of TorchInputs."""
         self._known = dict(known or {})
         self._owners = dict(owners or {})
-        self._copies: dict[int, Any] = {}
+        self.copies: dict[int, Any] = {}
         self.made: dict[int, Any] = {}
         self._executor = executor
         self._torch = executor.torch
@@ -524,7 +539,7 @@ class _Call:
         if self._known or self._owners:
             # For the reference, before the call writes to them.
             with muted(), self._torch.no_grad():
-                self._copies = {
+                self.copies = {
                     each: tensor.detach().clone()
                     for each, tensor in self.made.items()
                     if isinstance(tensor, self._torch.Tensor)
@@ -565,20 +580,42 @@ class _Call:
                 seen.add(id(tensor))
                 yield tensor
 
-    def reference(self, dtypes: Mapping[Any, Any]) -> list[Any]:
-        """Return the tensors of ``results`` of the same call on the CPU, with other dtypes."""
-        if self._executor.references is not None and self._job.flow is None:
+    def reference(self, dtypes: Mapping[Any, Any], noise: float) -> list[Any]:
+        """Return the tensors of ``results`` of the same call on the CPU, with other dtypes.
+
+        The inputs differ from those of the call by a relative ``noise``.
+        """
+        if self._executor.references is not None:
+            copies = io.BytesIO()
+            self._torch.save({each: live.cpu() for each, live in self.copies.items()}, copies)
             with suppress(ReferenceError):  # it does not know operations of imported modules
-                return self._executor.references.results(self._job, dtypes)
+                return self._executor.references.results(
+                    self._job, copies.getvalue(), dtypes, noise
+                )
         case = TorchTarget(device="cpu").placed(self._job.case)
         case = Case(case.op, tuple((name, rewrite(each, _plain)) for name, each in case.arguments))
         known = {
-            each: live.cpu().to(dtypes.get(live.dtype, live.dtype))
-            for each, live in self._copies.items()
+            each: live.cpu().to(dtypes.get(live.dtype, live.dtype), copy=True)
+            for each, live in self.copies.items()
         }
-        live, _ = self._executor.rebuild(self._job, case, dtypes, known)
+        live, made = self._executor.rebuild(self._job, case, dtypes, known)
+        if noise:
+            self._disturb(made.values(), noise)
         result = self.run(live)
         return [each.detach().resolve_conj().resolve_neg() for each in self.results(result, live)]
+
+    def _disturb(self, tensors: Iterable[Any], noise: float) -> None:
+        """Change each number of tensors by about a part of itself."""
+        torch, seen = self._torch, set()
+        for each in tensors:
+            exact = not isinstance(each, torch.Tensor) or each.layout is not torch.strided
+            if exact or not (each.is_floating_point() or each.is_complex()):
+                continue
+            storage = each.untyped_storage()
+            if storage.data_ptr() not in seen:
+                seen.add(storage.data_ptr())
+                row = torch.empty(0, dtype=each.dtype).set_(storage)
+                row.mul_(1 + noise * torch.randn_like(row))
 
     def _changed(self, live: dict[str, Any]) -> list[Any]:
         if not self._is_operation:
@@ -597,13 +634,19 @@ class _Call:
                 # inference mode, and of nested tensors in any mode.
                 composite = self._is_composite() and not self._has_nested()
                 composite = composite or any(each.is_inference() for each in self._known.values())
-                if last_name(self._job.case.op) not in READS_GRAD_MODE:
+                if not self._needs_gradients():
                     stack.enter_context(torch.inference_mode() if composite else torch.no_grad())
             dtype = self._default_dtype()
             if dtype is not None:
                 stack.callback(torch.set_default_dtype, torch.get_default_dtype())
                 torch.set_default_dtype(dtype)
             yield
+
+    def _needs_gradients(self) -> bool:
+        """Return whether the recorded results show that gradients were enabled."""
+        recorded = [part for each in self._job.outputs or () for _, part in walk(each)]
+        missing = any(isinstance(part, Null) for part in recorded)
+        return last_name(self._job.case.op) in READS_GRAD_MODE and not missing
 
     def _is_composite(self) -> bool:
         name = self._function.name()

@@ -2,14 +2,18 @@
 
 The reference is computed by torch itself on the CPU, from the same numbers: in float64, or in
 float32 or the recorded dtypes if the operation does not support float64. A result is close if
-every element is, by a tolerance that depends on its dtype and on the size of the numbers. Whole
-numbers and truth values have to be equal to the reference in float64 or in the recorded dtypes.
+every element is, by a tolerance that depends on its dtype and on the size of the numbers. Where
+numbers cancel out, an element may also differ as much as it does if the inputs change by a small
+part of the tolerance. Whole numbers and truth values have to be equal to the reference in float64
+or in the recorded dtypes.
 """
 
 from __future__ import annotations
 
 import io
+import logging
 import os
+from dataclasses import replace
 from multiprocessing import Pipe
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +21,8 @@ from optrove.frameworks.executor import Compared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+_LOG: Final = logging.getLogger(__name__)
 
 TOLERANCES: Final = {
     "torch.float64": 1e-9,
@@ -31,6 +37,18 @@ TOLERANCES: Final = {
 
 _COARSE: Final = 0.3
 """The tolerance of dtypes with fewer bits."""
+
+NOISE: Final = 1 / 16
+"""How much inputs are changed to see how far the results move, as a part of the tolerance."""
+
+_TRIALS: Final = 3
+"""How often; an element that one change does not move is moved by another."""
+
+_FLUSHED: Final = 1e-30
+"""Dtypes whose normal numbers begin below it have the range of float32 or more."""
+
+RANGE_DEPENDENT: Final = frozenset({"nan_to_num", "nan_to_num_"})
+"""Operations whose results depend on the range of the dtype: float64 is no reference for them."""
 
 UNINITIALIZED: Final = frozenset(
     {
@@ -104,25 +122,56 @@ class References:
     """The reference results of one call, each kind computed when it is first needed.
 
     ``run`` computes them with other dtypes in the place of the recorded ones, and returns a list
-    of tensors.
+    of tensors. Its second argument is the relative noise that it adds to the inputs.
     """
 
     def __init__(
-        self, torch: Any, run: Callable[[Mapping[Any, Any]], list[Any]], *, independent: bool
+        self,
+        torch: Any,
+        run: Callable[[Mapping[Any, Any], float], list[Any]],
+        *,
+        independent: bool,
+        range_dependent: bool = False,
     ) -> None:
-        """Compute with ``run``; ``independent`` if the call itself ran in another way."""
+        """Compute with ``run``; ``independent`` if the call itself ran in another way.
+
+        ``range_dependent`` if only the recorded dtypes give the right results.
+        """
         self.independent = independent
+        self._wide = () if range_dependent else (torch.float64, torch.float32)
         self._torch = torch
         self._run = run
         self._found: dict[Any, list[Any] | str] = {}
 
     def wide(self) -> list[Any] | str:
         """Return the results in the widest dtype that the operation supports, or why none."""
-        for dtype in (self._torch.float64, self._torch.float32):
-            found = self._results(dtype)
-            if not isinstance(found, str):
-                return found
-        return self._results(None)
+        return self._results(self._widest())
+
+    def spread(self, number: int, tolerance: float) -> Any:
+        """Return how far each element of an output moves if the inputs change a little.
+
+        None if that is unknown: the operation supports no wider dtype, or not such inputs.
+        """
+        dtype = self._widest()
+        results = self._results(dtype)
+        if dtype is None or isinstance(results, str):
+            return None
+        expected, found = results[number], None
+        for _ in range(_TRIALS):
+            try:
+                moved = self._run(wide_dtypes(self._torch, dtype), tolerance * NOISE)[number]
+            except Exception as error:  # noqa: BLE001 - as in _results; the plain tolerance decides then
+                _LOG.debug("no noise for the inputs: %s", error)
+                return None
+            if moved.shape != expected.shape or moved.layout is not self._torch.strided:
+                return None
+            change = self._torch.nan_to_num(_pairs(self._torch, moved - expected).abs())
+            found = change if found is None else self._torch.maximum(found, change)
+        return found
+
+    def _widest(self) -> Any:
+        """Return the widest dtype that the operation supports, None for the recorded ones."""
+        return next((d for d in self._wide if not isinstance(self._results(d), str)), None)
 
     def same(self) -> list[Any] | str:
         """Return the results in the recorded dtypes, or why they cannot be computed."""
@@ -131,7 +180,7 @@ class References:
     def _results(self, dtype: Any) -> list[Any] | str:
         if dtype not in self._found:
             try:
-                self._found[dtype] = self._run(wide_dtypes(self._torch, dtype))
+                self._found[dtype] = self._run(wide_dtypes(self._torch, dtype), 0.0)
             except Exception as error:  # noqa: BLE001 - torch may refuse a dtype in any way; the text is the reason
                 self._found[dtype] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         return self._found[dtype]
@@ -184,20 +233,25 @@ class ReferenceComparison:
     def _floats(self, number: int, actual: Any, expected: Any, references: References) -> Compared:
         tolerance = TOLERANCES.get(str(actual.dtype), _COARSE)
         if actual.dtype.is_complex:
-            view = self._torch.view_as_real
-            actual, expected = view(actual), view(expected.to(self._torch.complex128))
+            expected = expected.to(self._torch.complex128)
+        actual, expected = _pairs(self._torch, actual), _pairs(self._torch, expected)
         rounded = expected.to(actual.dtype)
         # A number beyond the range of the dtype is infinite there, and no fault.
         expected = self._torch.where(rounded.isfinite(), expected, rounded.to(expected.dtype))
-        compared = Compared(number, expected, actual, rounded, tolerance=tolerance)
+        smallest = _smallest(self._torch, actual.dtype)
+        compared = Compared(number, expected, actual, rounded, tolerance=tolerance, slack=smallest)
         if is_close(compared):
             return compared
         # Steps of the operation, such as floor, may differ in float64.
         same = _of(references.same(), number)
-        if isinstance(same, str) or same.shape != actual.shape or same.dtype != actual.dtype:
-            return compared  # also for complex numbers, which are pairs by now
-        alike = Compared(number, same, actual, same, tolerance=tolerance)
-        return alike if references.independent and is_close(alike) else compared
+        # Complex numbers are pairs by now.
+        comparable = not isinstance(same, str) and same.shape == actual.shape
+        if references.independent and comparable and same.dtype == actual.dtype:
+            alike = Compared(number, same, actual, same, tolerance=tolerance)
+            if is_close(alike):
+                return alike
+        spread = references.spread(number, tolerance)
+        return compared if spread is None else replace(compared, slack=smallest + spread)
 
     def _exact(self, number: int, actual: Any, expected: Any, references: References) -> Compared:
         wide = expected.to(actual.dtype)
@@ -207,6 +261,19 @@ class ReferenceComparison:
         if isinstance(same, str) or same.shape != actual.shape:
             return Compared(number, wide, actual, exact=True)
         return Compared(number, same, actual, exact=True)
+
+
+def _pairs(torch: Any, live: Any) -> Any:
+    """Return complex numbers as pairs, and others as they are."""
+    return torch.view_as_real(live) if live.dtype.is_complex else live
+
+
+def _smallest(torch: Any, dtype: Any) -> float:
+    """Return the size below which numbers of a dtype are rounded to others, or to zero."""
+    info = torch.finfo(dtype)
+    step = float(info.smallest_normal * info.eps)
+    # With a wide range, kernels may flush what is smaller than the normal numbers.
+    return float(info.smallest_normal) if info.smallest_normal < _FLUSHED else step
 
 
 def _of(results: list[Any] | str, number: int) -> Any:
@@ -233,8 +300,8 @@ def is_close(compared: Compared) -> bool:
     if numbers.numel() == 0:
         return True
     size = float(numbers.abs().square().mean().sqrt())
-    bound = (compared.tolerance or 0.0) * (numbers.abs() + size)
-    return bool(((found - numbers).abs() <= bound).all())
+    bound = (compared.tolerance or 0.0) * (expected.abs() + size) + compared.slack
+    return bool(((found - numbers).abs() <= bound[finite]).all())
 
 
 class ReferenceProcess:
