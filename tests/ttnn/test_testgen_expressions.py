@@ -85,6 +85,11 @@ def test_memory_of_every_sharding_is_made_again_by_its_text(ttnn, tables, made):
     assert [describe(live, tables) for live in made(map(expression_of, wanted))] == wanted
 
 
+def test_indices_are_made_again_by_their_text(tables, made):
+    wanted = describe((..., slice(None), slice(0, 128), slice(None, None, 2), range(3)), tables)
+    assert [describe(live, tables) for live in made([expression_of(wanted)])] == [wanted]
+
+
 def test_parameters_that_are_passed_by_place_come_first_in_signatures(ttnn):
     targets = Targets(ttnn)
     others = set()

@@ -157,8 +157,14 @@ UNPUBLISHED: Final = {
 """Where ttnn keeps the classes that are not public under their recorded names."""
 
 
+BUILT_IN: Final = {"python.slice": "slice", "python.range": "range"}
+"""The built-in classes that an argument may have."""
+
+
 def class_path(kind: str, path: str) -> str:
     """Return the Python name of a class; NotExpressible if no framework defines it."""
+    if kind in BUILT_IN:
+        return BUILT_IN[kind]
     if not kind.startswith(FRAMEWORKS) or not _NAME.fullmatch(kind):
         raise NotExpressible(path, f"{kind} belongs to a program, not to ttnn or torch")
     if kind in UNPUBLISHED:
@@ -264,6 +270,8 @@ def _symbol(value: Symbol, path: str) -> str:
     kind, name = value.type, value.name
     if (kind, name) in _SHORT_SYMBOLS:
         return _SHORT_SYMBOLS[kind, name]
+    if kind == "python.Ellipsis":
+        return "..."
     if not _NAME.fullmatch(name):
         raise NotExpressible(path, f"{kind} has a member that is not a name: {name!a}")
     if kind == "ttnn.DataType" and name.lower() in _DTYPES:
@@ -380,6 +388,8 @@ NO_CONSTRUCTOR: Final = frozenset(
 """Classes whose objects get their fields after construction; no op of a model takes them."""
 
 RULES: Final[dict[str, Rule]] = {
+    "python.slice": _by_position("start", "stop", "step"),
+    "python.range": _by_position("start", "stop", "step"),
     "ttnn.CoreCoord": _by_position("x", "y"),
     "ttnn.CoreRange": _by_position("start", "end"),
     "ttnn.CoreRangeSet": _by_position("ranges"),
