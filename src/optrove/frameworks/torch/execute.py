@@ -41,6 +41,7 @@ from optrove.frameworks.torch.reference import (
     NOT_UNIQUE,
     RANGE_DEPENDENT,
     UNINITIALIZED,
+    Noise,
     ReferenceComparison,
     ReferenceProcess,
     References,
@@ -140,7 +141,7 @@ class TorchExecutor:
             self.references.close()
 
     def _reference(
-        self, job: Job, copies: bytes, dtypes: Mapping[Any, Any], noise: float
+        self, job: Job, copies: bytes, dtypes: Mapping[Any, Any], noise: Noise | None
     ) -> list[Any]:
         """Return the reference results of a Job, in the process that computes references.
 
@@ -580,10 +581,10 @@ class _Call:
                 seen.add(id(tensor))
                 yield tensor
 
-    def reference(self, dtypes: Mapping[Any, Any], noise: float) -> list[Any]:
+    def reference(self, dtypes: Mapping[Any, Any], noise: Noise | None) -> list[Any]:
         """Return the tensors of ``results`` of the same call on the CPU, with other dtypes.
 
-        The inputs differ from those of the call by a relative ``noise``.
+        The inputs differ from those of the call by the ``noise``.
         """
         if self._executor.references is not None:
             copies = io.BytesIO()
@@ -599,14 +600,15 @@ class _Call:
             for each, live in self.copies.items()
         }
         live, made = self._executor.rebuild(self._job, case, dtypes, known)
-        if noise:
+        if noise is not None:
             self._disturb(made.values(), noise)
         result = self.run(live)
         return [each.detach().resolve_conj().resolve_neg() for each in self.results(result, live)]
 
-    def _disturb(self, tensors: Iterable[Any], noise: float) -> None:
+    def _disturb(self, tensors: Iterable[Any], noise: Noise) -> None:
         """Change each number of tensors by about a part of itself."""
         torch, seen = self._torch, set()
+        generator = torch.Generator().manual_seed(noise.seed)
         for each in tensors:
             exact = not isinstance(each, torch.Tensor) or each.layout is not torch.strided
             if exact or not (each.is_floating_point() or each.is_complex()):
@@ -615,7 +617,7 @@ class _Call:
             if storage.data_ptr() not in seen:
                 seen.add(storage.data_ptr())
                 row = torch.empty(0, dtype=each.dtype).set_(storage)
-                row.mul_(1 + noise * torch.randn_like(row))
+                row.mul_(1 + noise.size * torch.empty_like(row).normal_(generator=generator))
 
     def _changed(self, live: dict[str, Any]) -> list[Any]:
         if not self._is_operation:

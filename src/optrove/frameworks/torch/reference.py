@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import logging
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from typing import TYPE_CHECKING, Any, Final
 
@@ -118,17 +118,25 @@ NOT_RANDOM_IF: Final = {"dropout_p": 0, "p": 0, "train": False, "training": Fals
 """Arguments with which operations that can draw random numbers, such as attention, draw none."""
 
 
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """A random change of inputs, by about ``size`` times each number; equal for equal seeds."""
+
+    size: float
+    seed: int
+
+
 class References:
     """The reference results of one call, each kind computed when it is first needed.
 
     ``run`` computes them with other dtypes in the place of the recorded ones, and returns a list
-    of tensors. Its second argument is the relative noise that it adds to the inputs.
+    of tensors. Its second argument is the noise that it adds to the inputs.
     """
 
     def __init__(
         self,
         torch: Any,
-        run: Callable[[Mapping[Any, Any], float], list[Any]],
+        run: Callable[[Mapping[Any, Any], Noise | None], list[Any]],
         *,
         independent: bool,
         range_dependent: bool = False,
@@ -157,9 +165,10 @@ class References:
         if dtype is None or isinstance(results, str):
             return None
         expected, found = results[number], None
-        for _ in range(_TRIALS):
+        for seed in range(_TRIALS):
+            noise = Noise(tolerance * NOISE, seed)
             try:
-                moved = self._run(wide_dtypes(self._torch, dtype), tolerance * NOISE)[number]
+                moved = self._run(wide_dtypes(self._torch, dtype), noise)[number]
             except Exception as error:  # noqa: BLE001 - as in _results; the plain tolerance decides then
                 _LOG.debug("no noise for the inputs: %s", error)
                 return None
@@ -180,7 +189,7 @@ class References:
     def _results(self, dtype: Any) -> list[Any] | str:
         if dtype not in self._found:
             try:
-                self._found[dtype] = self._run(wide_dtypes(self._torch, dtype), 0.0)
+                self._found[dtype] = self._run(wide_dtypes(self._torch, dtype), None)
             except Exception as error:  # noqa: BLE001 - torch may refuse a dtype in any way; the text is the reason
                 self._found[dtype] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         return self._found[dtype]
