@@ -239,7 +239,7 @@ class _Reads:
             return False
         if not thing.is_allocated():
             return False
-        chips = thing.device().get_num_devices()
+        chips: int = thing.device().get_num_devices()
         return chips == 1 or len(self._split(thing)) == chips
 
     def _on_host(self, tensor: Any) -> Any:
