@@ -302,6 +302,24 @@ def test_a_program_expects_the_errors_of_the_recording(tmp_path, raising_trove):
     assert "when it was recorded, it raised" in run_alone(tmp_path, *PYTEST, "program.py").stdout
 
 
+def test_a_call_that_python_cannot_write_is_left_out_unless_it_changes_its_inputs(tmp_path):
+    path, program = tmp_path / "trove.db", tmp_path / "program.py"
+    with optrove.trace(path, backend="torch", flow=True):
+        generator = torch.Generator()
+        drawn = torch.rand(2, 3, generator=generator)
+        total = drawn.exp().sum()
+        drawn.normal_(generator=generator)
+        drawn.add(total)
+    words = ("testgen", "--sequence", run_of(path), "-o", program, "--store", path)
+    assert "choose calls without it" in ask(*words, exit_code=2)
+    answer = ask(*words, "--calls", ":3", "--json")
+    assert answer["calls"] == 2
+    (left_out,) = answer["left_out"]
+    assert "a torch.Generator is made by the program" in left_out
+    assert "Left out: call 0 of torch.ops.aten.rand.generator" in program.read_text()
+    assert run_alone(tmp_path, "program.py").returncode == 0
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

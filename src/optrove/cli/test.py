@@ -161,7 +161,7 @@ def _write_sequence(
 ) -> None:
     from optrove.replay.sequence import plan_sequence, with_recorded_values
     from optrove.testgen.generate import program_data, program_document, write_program
-    from optrove.testgen.sequence_files import described, sequence_program
+    from optrove.testgen.sequence_files import described, writable_program
     from optrove.trove.opening import located, reading
 
     if output.suffix != ".py":
@@ -169,7 +169,7 @@ def _write_sequence(
     with reading(store, log_recovered) as reader:
         planned = plan_sequence(reader, name, choice)
     with with_recorded_values(located(store), planned, values) as sequence:
-        program = sequence_program(sequence, described(sequence))
+        program = writable_program(sequence, described(sequence))
         files = write_program(program, output)
     board = planned.run.environment.board
     show(

@@ -29,7 +29,7 @@ from optrove.replay.capsules import FROM_SEED
 from optrove.replay.device_choice import device_parameters
 from optrove.replay.planning import planned_cases
 from optrove.report.attempts import UNSAID, VERDICTS
-from optrove.report.document import Command, Item, Items, Paragraph, Section
+from optrove.report.document import Command, Item, Items, Paragraph, Section, paragraphs
 from optrove.report.wording import SHORT_ID, first_line, plural
 from optrove.serializer.hashes import placement_hash
 from optrove.testgen.cases import DrawnValues, Filling, RecordedCase
@@ -434,6 +434,7 @@ def program_document(
     yield Command(f"run it with: python {named}")
     if board is not None:
         yield Command(f"without a board: pytest {named} --optrove-board {board} --optrove-shadow")
+    yield from paragraphs(f"left out: {each}" for each in program.left_out)
 
 
 def program_data(program: SequenceProgram, files: Sequence[Path]) -> dict[str, Any]:
@@ -442,4 +443,5 @@ def program_data(program: SequenceProgram, files: Sequence[Path]) -> dict[str, A
         "file": str(files[0]),
         "values": str(files[1]) if len(files) > 1 else None,
         "calls": program.calls,
+        "left_out": list(program.left_out),
     }

@@ -198,11 +198,50 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True, slots=True)
 class SequenceProgram:
-    """A program of straight code; ``values`` are recorded tensors that it reads."""
+    """A program of straight code; ``values`` are recorded tensors that it reads.
+
+    ``left_out`` names the calls that cannot be written in Python, with the reason.
+    """
 
     text: str
     calls: int
     values: tuple[KeptTensor, ...]
+    left_out: tuple[str, ...] = ()
+
+
+class _Unwritable(NotReplayable):
+    """A case that cannot be written in Python."""
+
+    def __init__(self, each: SequenceCall, reason: str) -> None:
+        super().__init__(f"{reason}; choose calls without it")
+        self.case_id = each.planned.case_id
+        self.reason = reason
+
+
+def writable_program(
+    sequence: CallSequence, title: str, left_out: tuple[str, ...] = ()
+) -> SequenceProgram:
+    """Return the program of a sequence without the calls that cannot be written in Python.
+
+    Results of such a call come from outside. NotReplayable if no other call is left, or if such a
+    call writes to its inputs, so that others would get wrong values.
+    """
+    try:
+        return sequence_program(sequence, title, left_out=left_out)
+    except _Unwritable as fault:
+        unwritable = fault.case_id, fault.reason
+        removed = [each for each in sequence.calls if each.planned.case_id == fault.case_id]
+        if len(removed) == len(sequence.calls) or any(map(_is_in_place, removed)):
+            raise
+    case_id, reason = unwritable
+    more = f" (and {len(removed) - 1} more of its calls)" if len(removed) > 1 else ""
+    kept = [each.call.op_index for each in sequence.calls if each.planned.case_id != case_id]
+    return writable_program(sequence.only(kept), title, (*left_out, f"{reason}{more}"))
+
+
+def _is_in_place(each: SequenceCall) -> bool:
+    inputs = {number for _, number in each.step.inputs}
+    return any(number in inputs for _, number in each.step.outputs)
 
 
 def sequence_program(
@@ -212,31 +251,36 @@ def sequence_program(
     checked: bool = False,
     specs_of: int | None = None,
     imports: Sequence[str] = (),
+    left_out: Sequence[str] = (),
 ) -> SequenceProgram:
     """Return the program of a sequence; NotReplayable if a call cannot be written in Python.
 
     With ``checked``, it compares the results of all calls; with ``specs_of``, the specs of the
-    outputs of the call with this op_index. It imports modules that register operations of torch.
+    outputs of the call with this op_index. It imports modules that register operations of torch,
+    and names the calls that were left out.
     """
     of_torch = is_torch_op(sequence.calls[0].op)
     writer = (_TorchProgram if of_torch else _TtnnProgram)(sequence, checked=checked)
     writer.specs_of = specs_of
     writer.imports = tuple(imports)
+    writer.left_out = tuple(left_out)
     writer.prepare(sequence)
     for each in sequence.calls:
         writer.is_at_end = each is sequence.calls[-1]
         _add(writer, each)
-    return SequenceProgram(writer.text(title), len(sequence.calls), tuple(writer.values.values()))
+    values = tuple(writer.values.values())
+    return SequenceProgram(writer.text(title), len(sequence.calls), values, writer.left_out)
 
 
 def _add(writer: _Program, each: SequenceCall) -> None:
     try:
         writer.add(each)
     except NotExpressible as error:
-        raise NotReplayable(
+        reason = (
             f"call {each.call.op_index} of {each.op} cannot be written in Python: "
-            f"{error.path}: {error.reason}; choose calls without it"
-        ) from error
+            f"{error.path}: {error.reason}"
+        )
+        raise _Unwritable(each, reason) from error
 
 
 @dataclass(slots=True)
@@ -272,6 +316,7 @@ class _Program:
         self.is_checked = checked
         self.specs_of: int | None = None
         self.imports: tuple[str, ...] = ()
+        self.left_out: tuple[str, ...] = ()
         self._expects_errors = False
         self._users = _first_users(sequence)
         self._last = ""
@@ -387,6 +432,7 @@ class _Program:
             about,
             *(f"Python has to find the module {name}: see PYTHONPATH." for name in self.imports),
             *(f"Not recorded, and supplied: {each}." for each in supplied),
+            *(f"Left out: {each}." for each in self.left_out),
         ]
         wrapped = ["\n".join(textwrap.wrap(harmless(text), WIDTH - 1)) for text in texts]
         body = "\n\n".join([harmless(title), *wrapped])
