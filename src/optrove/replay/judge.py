@@ -395,13 +395,8 @@ def _measured(compared: Compared, name: str) -> Measurement:
     value = MEASURES[name](compared)
     if name != "pcc" or compared.tolerance is not None or compared.exact:
         return Measurement(name, value, output=compared.output)
-    passed = (not math.isnan(value) and value >= PCC) or _is_rounding(compared)
+    passed = not math.isnan(value) and value >= PCC
     return Measurement(name, value, PCC, passed, compared.output)
-
-
-def _is_rounding(compared: Compared) -> bool:
-    """Return whether results are off by rounding alone, which the PCC of near constants is not."""
-    return compared.rounded is not None and metrics.ulp(compared.rounded, compared.actual) <= 1
 
 
 _UNJUDGED: Final = "the mock board has no numbers for the module to judge"
