@@ -24,6 +24,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import UnsupportedOnMock
+from optrove.frameworks.probe_protocol import muted
 from optrove.frameworks.ttnn.probe.patching import members
 from optrove.frameworks.ttnn.signatures import SIGNATURE
 
@@ -52,7 +53,7 @@ PART_CALLS: Final = frozenset(
 
 # The methods of a tensor, and the ops, that read it from its device.
 READING_METHODS: Final = ("cpu", "to_list", "to_numpy", "to_torch", "item", "__repr__", "__str__")
-READING_OPS: Final = ("ttnn.from_device", "ttnn.dump_tensor")
+READING_OPS: Final = ("ttnn.from_device",)
 
 # How many tensors ``copy_device_to_host_tensor`` takes, and which options.
 _COPIED: Final = 2
@@ -244,8 +245,9 @@ class _Reads:
 
     def _on_host(self, tensor: Any) -> Any:
         """Return zeros with the spec and the topology of a tensor."""
-        host = self._allocate(tensor.spec, tensor.device())
-        self._set_topology(host, tensor.tensor_topology())
+        with muted():
+            host = self._allocate(tensor.spec, tensor.device())
+            self._set_topology(host, tensor.tensor_topology())
         return host
 
     def _reading(self, original: Any) -> Replacement:
