@@ -42,6 +42,18 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True)
+class Judged:
+    """What was found out about the numbers of one tensor, as plain text and numbers.
+
+    ``measured`` are metrics by name; every one of the ``faults`` makes the numbers wrong.
+    """
+
+    measured: tuple[tuple[str, float], ...] = ()
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Compared:
     """One tensor of the result with the golden function's answer, both as torch tensors.
 
@@ -49,6 +61,7 @@ class Compared:
     in. Values that were only moved have to be ``exact``. With a ``tolerance``, each element has to
     be close, relative to itself and to the size of all, up to ``slack``: a number, or one for each
     element. Without a tolerance, the PCC decides. Without values to compare, ``lacking`` says why.
+    Numbers that were ``judged`` where the call was made are not here.
     """
 
     output: int
@@ -59,6 +72,7 @@ class Compared:
     exact: bool = False
     tolerance: float | None = None
     slack: Any = 0.0
+    judged: Judged | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,6 +362,12 @@ def measure(
         if each.lacking is not None:
             lacking.append(f"output {each.output} was not compared: {each.lacking}")
             continue
+        if each.judged is not None:
+            judged = [item for item in each.judged.measured if item[0] in names]
+            measured += [Measurement(name, value, output=each.output) for name, value in judged]
+            failing += [f"output {each.output}: {fault}" for fault in each.judged.faults]
+            lacking += [f"output {each.output}: {note}" for note in each.judged.notes]
+            continue
         try:
             found = [
                 _measured(each, name)
