@@ -118,6 +118,29 @@ def test_numbers_are_counted_over_all_processes_of_xdist(pytester):
     assert line in spread.outlines
 
 
+@pytest.mark.torch
+def test_a_run_names_the_calls_that_hardware_numerics_do_not_model(pytester):
+    test = """
+        import ttnn, torch
+
+        def test_two():
+            device = ttnn.open_device(device_id=0)
+            half = ttnn.from_torch(
+                torch.rand(32, 32), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device
+            )
+            ttnn.var(ttnn.transpose(ttnn.exp(half), 0, 1), -1)
+            ttnn.close_device(device)
+    """
+    pytester.makepyfile(test)
+    options = ("--optrove-board", "n150", "--optrove-shadow")
+    line = "not modeled by hardware numerics, computed in float32 and rounded once"
+    ideal = pytester.runpytest_subprocess(*options)
+    assert line not in ideal.stdout.str()
+    for more in ((), ("-n", "2")):
+        done = pytester.runpytest_subprocess(*options, "--optrove-numerics", "hardware", *more)
+        assert f"{line}: 1 x ttnn.var" in done.stdout.str()
+
+
 @pytest.mark.skipif(Path("/dev/tenstorrent").exists(), reason="here is a real board to be found")
 def test_without_the_option_ttnn_looks_for_real_devices(project):
     result = project.runpytest_subprocess("-k", "test_add")

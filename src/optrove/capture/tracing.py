@@ -20,8 +20,9 @@ from optrove.capture.sinks import Observing
 from optrove.errors import AlreadyTracing, UnusableJournal
 from optrove.frameworks.import_hooks import when_imported
 from optrove.frameworks.probe_protocol import ATEN, CONFIG_UNPACKING
+from optrove.frameworks.ttnn.board.mock import device_in_use
 from optrove.journal.writer import Journal
-from optrove.model.records import TORCH_LIBRARIES, Scope, now
+from optrove.model.records import NOT_MODELED, TORCH_LIBRARIES, DeviceKind, Scope, now
 from optrove.serializer.records import record_to_builtins
 from optrove.serializer.text import write
 
@@ -143,7 +144,7 @@ class Tracing:
             with_board(self.run),
             finished_at=finished_at,
             exit_code=exit_code,
-            provenance=(*self.run.provenance, *self._libraries()),
+            provenance=(*self.run.provenance, *self._libraries(), *_not_modeled()),
         )
         end = {
             "finished_at": finished_at,
@@ -240,6 +241,17 @@ class Tracing:
         self._capsules = self._new_capsules()
         self.recorder.continue_in(self.journal, self._capsules)
         self.recorder.set_scope(self._scope)
+
+
+def _not_modeled() -> Facts:
+    """Return the calls that hardware numerics do not model, if they computed the numbers."""
+    if (device_in_use() or ("",))[0] is not DeviceKind.SHADOW:
+        return ()
+    from optrove.frameworks.ttnn.shadow.shadow import active_report
+
+    report = active_report()
+    counts = {} if report is None else {op: n for op, n in report.not_modeled.items() if n}
+    return ((NOT_MODELED, write(counts)),) if counts else ()
 
 
 def _after_fork(tracing: Tracing | None) -> None:

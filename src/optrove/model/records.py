@@ -19,7 +19,7 @@ from optrove.model.flow import Step  # noqa: TC001 - as above
 from optrove.model.values import Float, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 Counts: TypeAlias = tuple[tuple[str, int], ...]
 """The number of occurrences by name."""
@@ -175,6 +175,16 @@ class Accounting:
 
 
 TORCH_LIBRARIES: Final = "torch_libraries"
+NOT_MODELED: Final = "not_modeled_by_hardware_numerics"
+
+
+def not_modeled_texts(counts: Mapping[str, int]) -> list[str]:
+    """Return a line about calls that hardware numerics do not model, by op; none without any."""
+    ops = sorted((-count, op) for op, count in counts.items() if count)
+    if not ops:
+        return []
+    named = ", ".join(f"{-count} x {op}" for count, op in ops)
+    return [f"not modeled by hardware numerics, computed in float32 and rounded once: {named}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +194,8 @@ class Run:
     ``source`` is the program, with the model where it is known: ``path [HF_MODEL:name]``.
     A Run without ``finished_at`` was interrupted, or is still running. ``provenance`` are the
     facts that an imported file has about the execution: ``trace_uid``, ``pytest_args`` and others;
-    of a traced session TORCH_LIBRARIES, the modules that registered operations of torch, as JSON.
+    of a traced session TORCH_LIBRARIES, the modules that registered operations of torch, and
+    NOT_MODELED, calls by op that hardware numerics do not model, both as JSON.
     """
 
     id: str

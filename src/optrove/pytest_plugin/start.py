@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -250,12 +251,15 @@ class MockBoard:
         from optrove.frameworks.ttnn.shadow.shadow import report_lines
 
         causes: dict[str, tuple[int, int]] = {}
+        not_modeled: Counter[str] = Counter()
         for report in reports:
+            not_modeled.update(report["not_modeled"])
             for cause, (own, later) in report["causes"].items():
                 before = causes.get(cause, (0, 0))
                 causes[cause] = (before[0] + own, before[1] + later)
         terminalreporter.section("optrove: numbers on the mock board")
-        for line in report_lines(sum(report["computed"] for report in reports), causes):
+        computed = sum(report["computed"] for report in reports)
+        for line in report_lines(computed, causes, not_modeled):
             terminalreporter.line(line)
 
     def _hint(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -274,7 +278,11 @@ def _shadow_report() -> dict[str, Any] | None:
     if report is None:
         return None
     causes = {cause: list(counts) for cause, counts in report.by_cause().items()}
-    return {"computed": report.computed.total(), "causes": causes}
+    return {
+        "computed": report.computed.total(),
+        "causes": causes,
+        "not_modeled": dict(report.not_modeled),
+    }
 
 
 def start(config: pytest.Config) -> None:

@@ -10,6 +10,7 @@ by its op and arguments as they are written; a line that cannot be read counts a
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,7 +19,15 @@ from typing import TYPE_CHECKING, Final
 from optrove.journal import format as layout
 from optrove.model.case import Case
 from optrove.model.ops import Counting, LeftOut, OpCalls, add_up, is_listed
-from optrove.model.records import Accounting, Call, Counts, Run, TestOutcome
+from optrove.model.records import (
+    NOT_MODELED,
+    Accounting,
+    Call,
+    Counts,
+    Run,
+    TestOutcome,
+    not_modeled_texts,
+)
 from optrove.report.describe import argument_fields, argument_texts
 from optrove.report.document import (
     Column,
@@ -80,6 +89,8 @@ class TraceSummary:
     asserted: int = 0
     """The number of tests that failed in an assertion."""
     left: LeftOut = field(default_factory=LeftOut)
+    not_modeled: Counts = ()
+    """The calls that hardware numerics computed without a model, by op."""
 
 
 @dataclass(slots=True)
@@ -111,6 +122,7 @@ class _Sums:
     untraceable: Counter[str] = field(default_factory=Counter)
     tests: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    not_modeled: Counter[str] = field(default_factory=Counter)
     in_flight: list[tuple[Call, Case]] = field(default_factory=list)
 
     def add(self, op: str, case_id: str, *, nested: bool, raised: bool, calls: int = 1) -> None:
@@ -168,6 +180,7 @@ class _Sums:
             unclosed=self.unclosed,
             asserted=self.asserted,
             left=total.left,
+            not_modeled=_counts(self.not_modeled),
         )
 
 
@@ -191,6 +204,8 @@ def is_assertion(error: str) -> bool:
 def _add_journal(sums: _Sums, journal: JournalReader) -> None:
     sums.processes += 1
     sums.run = journal.run or sums.run
+    facts = {} if journal.run is None else dict(journal.run.provenance)
+    sums.not_modeled.update(json.loads(facts.get(NOT_MODELED, "{}")))
     if journal.ending is None:
         sums.unclosed += 1
     else:
@@ -270,6 +285,7 @@ def summary_document(summary: TraceSummary, counting: Counting | None = None) ->
     ):
         yield from paragraphs(f"{title}: {count:,}x {reason}" for reason, count in reasons)
     yield Paragraph(accounting_text(accounting))
+    yield from paragraphs(not_modeled_texts(dict(summary.not_modeled)))
     if summary.faults:
         items = [Item(count, text.splitlines()[0]) for text, count in summary.faults]
         yield Section(
@@ -342,6 +358,7 @@ def summary_data(summary: TraceSummary, counting: Counting | None = None) -> dic
         ],
         "in_flight": [_in_flight_data(*each) for each in summary.in_flight],
         "faults": dict(summary.faults),
+        "not_modeled": dict(summary.not_modeled),
         "lost": summary.lost,
         "processes": summary.processes,
         "unclosed": summary.unclosed,

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.ttnn.convert.memory import activation_parameters
 from optrove.frameworks.ttnn.shadow import arithmetic as unit
 from optrove.frameworks.ttnn.shadow.arithmetic import TILE, MatrixUnit, torch
+from optrove.frameworks.ttnn.shadow.expected_outputs import MOVES
 from optrove.frameworks.ttnn.shadow.golden_overrides import AFTER, BEFORE
 from optrove.frameworks.ttnn.shadow.vector_unit import (
     CUT,
@@ -34,6 +35,9 @@ from optrove.frameworks.ttnn.shadow.vector_unit import (
     tensor_power,
     xlogy,
 )
+
+if TYPE_CHECKING:
+    from collections import Counter
 
 PHASES: Final = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
 BLOCK_BITS: Final = {"BFLOAT8_B": 8, "BFLOAT4_B": 4}
@@ -88,9 +92,15 @@ HardwareFunction = Callable[[HardwareCall], Answer]
 
 
 class HardwareNumerics:
-    """Computes calls of one loaded ttnn as the hardware does, where it knows how."""
+    """Computes calls of one loaded ttnn as the hardware does, where it knows how.
 
-    def __init__(self, ttnn: Any, functions: Mapping[str, HardwareFunction]) -> None:
+    ``not_modeled`` counts, by op, the results that another function computed and that were rounded.
+    """
+
+    def __init__(
+        self, ttnn: Any, functions: Mapping[str, HardwareFunction], not_modeled: Counter[str]
+    ) -> None:
+        self.not_modeled = not_modeled
         self._ttnn = ttnn
         self._functions = functions
 
@@ -129,9 +139,19 @@ class HardwareNumerics:
         if found is not None:
             return found
         answer = golden()
+        self.not_modeled[name] += name not in MOVES and _is_rounded(answer, output)
         if output in BLOCK_BITS and isinstance(answer, torch.Tensor) and answer.dim():
             return pack(unit.nearest_even(answer.to(torch.float32)), output)
         return answer
+
+
+def _is_rounded(answer: Any, output: str) -> bool:
+    """Return whether an output cannot hold a result as it is, as when an op only moves data."""
+    if not isinstance(answer, torch.Tensor) or not answer.is_floating_point():
+        return False
+    return output == "FLOAT32" or not torch.equal(
+        answer.nan_to_num(), answer.to(torch.bfloat16).to(answer.dtype).nan_to_num()
+    )
 
 
 def _shard_width(tensor: Any) -> int | None:

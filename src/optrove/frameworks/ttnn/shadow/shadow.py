@@ -48,6 +48,7 @@ from optrove.frameworks.ttnn.shadow.transfers import (
     settled_call,
     shadow_calls,
 )
+from optrove.model.records import not_modeled_texts
 from optrove.settings import Numerics
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class Report:
 
     computed: Counter[str] = field(default_factory=Counter)
     missing: Counter[Missing] = field(default_factory=Counter)
+    not_modeled: Counter[str] = field(default_factory=Counter)
+    """Of hardware numerics: calls that were computed in float32 and rounded once."""
 
     def by_cause(self) -> dict[str, tuple[int, int]]:
         """Return by cause how many calls are without values, and how many calls after them."""
@@ -104,17 +107,22 @@ class Report:
 
     def lines(self) -> list[str]:
         """Return the report as text: the totals, then each cause with its counts."""
-        return report_lines(self.computed.total(), self.by_cause())
+        return report_lines(self.computed.total(), self.by_cause(), self.not_modeled)
 
 
-def report_lines(computed: int, causes: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Return how many op calls were computed, and why others were not, as text."""
+def report_lines(
+    computed: int, causes: Mapping[str, tuple[int, int]], not_modeled: Mapping[str, int]
+) -> list[str]:
+    """Return how many op calls were computed, and why others were not, as text.
+
+    Then the ops whose kernels hardware numerics do not model, if that is what computed them.
+    """
     total = sum(own + later for own, later in causes.values())
     lines = [f"{computed} op calls computed, {total} without numbers"]
     for cause, (own, later) in sorted(causes.items(), key=lambda item: -sum(item[1])):
         after = f"; {later} calls after it have none either" if later else ""
         lines.append(f"{own} x {cause}{after}" if own else f"{cause}{after}")
-    return lines
+    return [*lines, *not_modeled_texts(not_modeled)]
 
 
 def active_report() -> Report | None:
@@ -196,7 +204,7 @@ def _import_torch() -> Any:
         ) from error
 
 
-def _hardware(ttnn: Any, numerics: Numerics) -> Any:
+def _hardware(ttnn: Any, numerics: Numerics, report: Report) -> Any:
     """Return the arithmetic of the hardware; None for ideal numerics."""
     if numerics is Numerics.IDEAL:
         return None
@@ -204,7 +212,7 @@ def _hardware(ttnn: Any, numerics: Numerics) -> Any:
     from optrove.frameworks.ttnn.shadow.hardware import FUNCTIONS, HardwareNumerics
     from optrove.frameworks.ttnn.shadow.matrix_kernels import MATRIX_FUNCTIONS
 
-    return HardwareNumerics(ttnn, {**FUNCTIONS, **MATRIX_FUNCTIONS})
+    return HardwareNumerics(ttnn, {**FUNCTIONS, **MATRIX_FUNCTIONS}, report.not_modeled)
 
 
 class _Shadow:
@@ -213,7 +221,9 @@ class _Shadow:
     def __init__(self, ttnn: Any, torch: Any, numerics: Numerics) -> None:
         self.report = Report()
         self._ttnn = ttnn
-        self._expected = ExpectedOutputs(ttnn, torch, hardware=_hardware(ttnn, numerics))
+        self._expected = ExpectedOutputs(
+            ttnn, torch, hardware=_hardware(ttnn, numerics, self.report)
+        )
         self.mirrors = self._expected.mirrors
         self._golden = self._expected.golden
         self.traced = TracedCalls(ttnn, self.mirrors)
