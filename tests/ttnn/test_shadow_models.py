@@ -31,8 +31,7 @@ def test_executing_a_metal_trace_computes_it_from_its_present_inputs(ttnn, repor
     ttnn.multiply(inputs, 3.0, output_tensor=inputs)
     output = ttnn.matmul(viewed.reshape([64, 64]), weights)
     ttnn.end_trace_capture(device, trace, cq_id=0)
-    assert (ttnn.to_torch(output) == 3 * 128).all()
-    assert (ttnn.to_torch(inputs) == 3).all()
+    assert (ttnn.to_torch(inputs) == 1).all()
 
     host = put(torch.full((64, 64), 0.5), device=None)
     ttnn.copy_host_to_device_tensor(host, inputs)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from functools import wraps
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
@@ -65,75 +66,108 @@ Replacement = Callable[..., Any]
 Step = Callable[[], None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Trace:
+    """A metal trace: its device and command queue, what it does, and the tensors it writes."""
+
+    device: int
+    queue: int
+    steps: list[Step] = field(default_factory=list)
+    written: set[int] = field(default_factory=set)
+
+
 class MetalTraces:
     """The metal traces of a process on a mock board: what to do when one of them is executed."""
 
-    def __init__(self, trace_id: Callable[[int], Any]) -> None:
+    def __init__(self, trace_id: Callable[[int], Any], current_queue: Callable[[], Any]) -> None:
         self._trace_id = trace_id
+        self._current_queue = current_queue
         self._numbers = count()
-        self._capturing: dict[int, int] = {}
-        self._steps: dict[int, list[Step]] = {}
+        self._traces: dict[int, _Trace] = {}
+        self._capturing: dict[int, _Trace] = {}
         self.around: Callable[[], AbstractContextManager[None]] = nullcontext
-        """Entered while the steps of a trace are done again."""
+        """Entered while the steps of a trace are done."""
 
     @property
     def capturing(self) -> bool:
         """Whether some device captures a trace."""
         return bool(self._capturing)
 
-    def note(self, step: Step) -> None:
-        """Add a step to the traces that are being captured, to be done when they are executed."""
-        for number in self._capturing.values():
-            self._steps[number].append(step)
+    def captures(self, device: int, queue: Any = None) -> bool:
+        """Return whether a call for a device, in the current queue by default, is captured."""
+        trace = self._capturing.get(device)
+        return trace is not None and self._queue(queue) == trace.queue
 
-    def begin(self, mesh_device: Any, *, cq_id: Any = None) -> Any:  # noqa: ARG002 - ttnn's signature
-        """Begin to capture a trace; the calls that follow run as they are made."""
-        if mesh_device.id() in self._capturing:
+    def note(self, device: int, step: Step) -> None:
+        """Add a step to the trace that a device captures, to be done when that is executed."""
+        self._capturing[device].steps.append(step)
+
+    def written(self, device: int) -> set[int]:
+        """Return the ids of the tensors that calls of the trace in capture have written so far."""
+        return self._capturing[device].written
+
+    def begin(self, mesh_device: Any, *, cq_id: Any = None) -> Any:
+        """Begin to capture a trace of the calls that follow."""
+        device = mesh_device.id()
+        if device in self._capturing:
             raise RuntimeError("a trace is being captured on this device already")
         number = next(self._numbers)
-        self._capturing[mesh_device.id()] = number
-        self._steps[number] = []
+        self._capturing[device] = self._traces[number] = _Trace(device, self._queue(cq_id))
         return self._trace_id(number)
 
     def end(self, mesh_device: Any, trace_id: Any, *, cq_id: Any = None) -> None:  # noqa: ARG002 - ttnn's signature
         """End the capture of a trace."""
-        number = self._capturing.get(mesh_device.id())
-        if number is None or self._trace_id(number) != trace_id:
+        trace = self._capturing.get(mesh_device.id())
+        if trace is None or not any(trace is self._traces[each] for each in self._same(trace_id)):
             raise RuntimeError(f"{trace_id} is not being captured on this device")
         del self._capturing[mesh_device.id()]
 
     def execute(
         self,
-        mesh_device: Any,  # noqa: ARG002 - ttnn's signature
+        mesh_device: Any,
         trace_id: Any,
         *,
         cq_id: Any = None,  # noqa: ARG002 - ttnn's signature
         blocking: bool = True,  # noqa: ARG002 - ttnn's signature
     ) -> None:
-        """Do again what was noted while the trace was captured."""
-        steps = self._steps[self._number(trace_id)]
+        """Do what was noted while the trace was captured."""
+        trace = self._traces[self._number(mesh_device, trace_id)]
         with self.around():
-            for step in steps:
+            for step in trace.steps:
                 step()
 
-    def release(self, mesh_device: Any, trace_id: Any) -> None:  # noqa: ARG002 - ttnn's signature
+    def release(self, mesh_device: Any, trace_id: Any) -> None:
         """Forget a trace."""
-        del self._steps[self._number(trace_id)]
+        del self._traces[self._number(mesh_device, trace_id)]
+
+    def forget_device(self, device: int) -> None:
+        """Forget the traces of a device that was closed."""
+        self._capturing.pop(device, None)
+        self._traces = {key: trace for key, trace in self._traces.items() if trace.device != device}
 
     def is_capturing(self, mesh_device: Any) -> bool:
         """Return whether a device captures a trace."""
         return mesh_device.id() in self._capturing
 
-    def _number(self, trace_id: Any) -> int:
-        for number in self._steps:
-            if self._trace_id(number) == trace_id and number not in self._capturing.values():
+    def _queue(self, queue: Any) -> int:
+        return int(self._current_queue() if queue is None else queue)
+
+    def _same(self, trace_id: Any) -> list[int]:
+        return [number for number in self._traces if self._trace_id(number) == trace_id]
+
+    def _number(self, mesh_device: Any, trace_id: Any) -> int:
+        for number in self._same(trace_id):
+            trace = self._traces[number]
+            if trace.device == mesh_device.id() and trace is not self._capturing.get(trace.device):
                 return number
-        raise RuntimeError(f"there is no captured trace {trace_id}")
+        raise RuntimeError(f"there is no captured trace {trace_id} on this device")
 
 
 def replace_calls(ttnn: Any, runtime: Runtime) -> None:
     """Replace the calls of a loaded ttnn that a mock board cannot serve, under all their names."""
-    traces = MetalTraces(ttnn.MeshTraceId)
+    # No release has to have several queues.
+    queue = getattr(ttnn, "get_current_command_queue_id_for_thread", lambda: 0)
+    traces = MetalTraces(ttnn.MeshTraceId, queue)
     setattr(ttnn, TRACES_ATTRIBUTE, traces)
     replacements = {
         id(original): _as_if(original, replacement)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from optrove.frameworks.ttnn.shadow.golden import GoldenCall, GoldenFunctions, first_line, inherited
 from optrove.frameworks.ttnn.shadow.golden_overrides import with_bias_and_activation
-from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, HostMirrors, Missing
+from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, HostMirrors, Missing, Unwritten
 from optrove.frameworks.ttnn.shadow.prepared_weights import (
     REASON,
     WEIGHT_ARGUMENTS,
@@ -261,7 +261,7 @@ class ExpectedOutputs:
         """
         name = operation.python_fully_qualified_name
         if name in UNWRITTEN:
-            return Missing(name, "it allocates memory and nothing has written to it since")
+            return Unwritten(name, "it allocates memory and nothing has written to it since")
         keywords = {key: value for key, value in keywords.items() if key not in QUEUES}
         try:
             inputs = self.golden.tensors((arguments, keywords))
@@ -353,7 +353,7 @@ class ExpectedOutputs:
         lost = next((mirror for mirror in mirrors if isinstance(mirror, Missing)), None)
         if lost is not None:
             return inherited(name, lost)
-        shape = tuple(tensor.device().shape)
+        shape = tuple(self.mirrors.device(tensor).shape)
         groups = lines(shape, bound.get("cluster_axis"))
         known = [mirror.shards for mirror in mirrors if isinstance(mirror, HostMirror)]
         if sum(map(len, groups)) != len(known[0]):

@@ -239,7 +239,8 @@ class GoldenFunctions:
         """Add to the calls what the hardware's arithmetic depends on; shared calls stay shared."""
         if self._hardware is None:
             return calls
-        facts = self._hardware.facts(inputs, keywords)
+        devices = [self._mirrors.device(tensor) for tensor in inputs]
+        facts = self._hardware.facts(inputs, devices, keywords)
         known = {id(call): replace(call, facts=facts) for call in calls}
         return [known[id(call)] for call in calls]
 
@@ -380,7 +381,8 @@ class GoldenFunctions:
         only_reads = self._only_reads(operation)
         is_wide = operation.python_fully_qualified_name not in BLOCKS_NOT_WIDENED
         tensors = list(self.tensors((arguments, keywords)))
-        working = _working_chips(tensors, keywords.pop(CHIPS, None))
+        device = self._mirrors.device(tensors[0]) if tensors else None
+        working = _working_chips(device, keywords.pop(CHIPS, None))
         calls = []
         for chip in range(chips):
             # Not by id(): the shards of a host tensor are new objects whenever they are asked for.
@@ -514,9 +516,8 @@ def inherited(name: str, cause: Missing) -> Missing:
     return Missing(name, f"an input has no numbers since {root}", root)
 
 
-def _working_chips(tensors: list[Any], coordinates: Any) -> set[int] | None:
+def _working_chips(device: Any, coordinates: Any) -> set[int] | None:
     """Return the chips, numbered row by row, that an op was asked to run on; None for all."""
-    device = tensors[0].device() if tensors else None
     if coordinates is None or device is None:
         return None
     columns = list(device.shape)[-1]

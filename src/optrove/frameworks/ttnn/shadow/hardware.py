@@ -104,12 +104,15 @@ class HardwareNumerics:
         self._ttnn = ttnn
         self._functions = functions
 
-    def facts(self, tensors: list[Any], keywords: Mapping[str, Any]) -> CallFacts | None:
-        """Return the facts of a call; None if it has no tensor on a device."""
-        on_device = [tensor for tensor in tensors if tensor.device() is not None]
+    def facts(
+        self, tensors: list[Any], devices: list[Any], keywords: Mapping[str, Any]
+    ) -> CallFacts | None:
+        """Return the facts of a call, given each tensor's device; None without one."""
+        pairs = zip(tensors, devices, strict=True)
+        on_device = [tensor for tensor, device in pairs if device is not None]
         if not on_device:
             return None
-        device = on_device[0].device()
+        device = next(device for device in devices if device is not None)
         dram = self._ttnn.DRAM_MEMORY_CONFIG
         return CallFacts(
             device.arch().name.lower(),

@@ -8,6 +8,10 @@ A ttnn tensor takes neither weak references nor attributes. Its ``tensor_id`` is
 all aliases share it, so it is the key. Several ids may share one buffer (views, some in-place ops),
 which is why the buffer is kept too. A mirror is dropped when its tensor is deallocated, or when its
 buffer is gone: another one gets the address, or ttnn does not list it any more.
+
+A metal trace reads and writes addresses, also those of tensors that were freed since, or of other
+tensors that are there now. So the mirrors know, for tensors that traces hold (``HeldTensor``), what
+is at their addresses.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +56,11 @@ class PreparedMirror(Missing):
     plain: HostMirror = field(default=HostMirror(()), compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Unwritten(Missing):
+    """Memory that nothing has been written to since it was allocated."""
+
+
 MirrorOrMissing: TypeAlias = HostMirror | Missing
 
 UNSEEN = Missing(
@@ -75,6 +85,23 @@ CLOSED = Missing("ttnn", "its device was closed; read it before that")
 DEALLOCATED = Missing(
     "ttnn.deallocate",
     "it was deallocated, by ttnn.deallocate or by an op that frees its input; read it before that",
+)
+
+NOT_EXECUTED = Unwritten(
+    "ttnn.execute_trace",
+    "it is written by a metal trace, which was captured and not executed since: capturing computes "
+    "nothing; execute the trace first",
+)
+
+TRACED_OVER = Missing(
+    "ttnn.execute_trace",
+    "a metal trace wrote over it: its memory is the trace's own, which was free after the capture; "
+    "allocate before the capture what has to outlive executions",
+)
+
+REUSED = Missing(
+    "ttnn.execute_trace",
+    "the metal trace read memory that was freed, and that has held something else since",
 )
 
 # How much of tensors is kept whose buffer was deallocated by way of another tensor.
@@ -114,6 +141,16 @@ class _Address:
     address: int
 
 
+@dataclass(frozen=True, eq=False)
+class HeldTensor:
+    """A tensor on the device that a metal trace reads or writes, and what it was when captured."""
+
+    tensor: Any
+    device: Any
+    address: _Address
+    format: _Format
+
+
 class HostMirrors:
     """The mirrors of all tensors that were seen."""
 
@@ -124,6 +161,7 @@ class HostMirrors:
         self._mirrors: dict[int, MirrorOrMissing] = {}
         self._format_of: dict[int, _Format] = {}
         self._buffer_of: dict[int, int] = {}
+        self._address_of: dict[int, _Address] = {}
         self._tensors_of: defaultdict[int, set[int]] = defaultdict(set)
         self._buffer_at: dict[_Address, int] = {}
         self._gone: dict[int, Missing] = {}
@@ -133,17 +171,43 @@ class HostMirrors:
         self._bytes_since_sweep = 0
         self._sweeps = 0
         self._trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
-        # While a metal trace is executed: the mirrors of tensors that are deallocated inside it.
-        self._inside_trace: dict[int, MirrorOrMissing] | None = None
+        # The tensors of metal traces, for as long as these exist.
+        self._held: WeakValueDictionary[int, HeldTensor] = WeakValueDictionary()
+        self._is_executing = False
+        # What is at the addresses of held tensors, where no tensor that is alive says so; and those
+        # of them that some trace reads before it writes them.
+        self._memory: dict[_Address, tuple[_Format, MirrorOrMissing]] = {}
+        self._read_first: set[_Address] = set()
 
     @contextmanager
     def executing_trace(self) -> Iterator[None]:
-        """Give deallocated tensors mirrors inside the block, as a metal trace gives them memory."""
-        self._inside_trace = {}
+        """Let tensors of metal traces that were freed have mirrors inside the block."""
+        self._is_executing = True
         try:
             yield
         finally:
-            self._inside_trace = None
+            self._is_executing = False
+            read = self._read_first
+            self._memory = {key: value for key, value in self._memory.items() if key in read}
+
+    def hold(self, tensor: Any, *, is_read_first: bool) -> HeldTensor | None:
+        """Return what a metal trace needs to know of a tensor; None if it has no memory."""
+        held = self._held.get(tensor.tensor_id)
+        if held is None:
+            if not tensor.is_allocated() or tensor.buffer_unique_id() is None:
+                return None
+            if not self._held:
+                self._memory.clear()
+                self._read_first.clear()
+            held = HeldTensor(tensor, tensor.device(), _address(tensor), self._format(tensor))
+            self._held[tensor.tensor_id] = held
+        if is_read_first:
+            self._read_first.add(held.address)
+        return held
+
+    def held(self, identity: int) -> HeldTensor | None:
+        """Return what a metal trace holds of a tensor, given its id; None if none holds it."""
+        return self._held.get(identity)
 
     def __len__(self) -> int:
         return len(self._mirrors)
@@ -156,7 +220,8 @@ class HostMirrors:
         """Return the mirror of a tensor, or why it has none."""
         on_device = self.on_device(tensor)
         if on_device and not tensor.is_allocated():
-            return (self._inside_trace or {}).get(tensor.tensor_id, DEALLOCATED)
+            held = self._held.get(tensor.tensor_id) if self._is_executing else None
+            return DEALLOCATED if held is None else self._remembered(held)
         known = self._mirrors.get(tensor.tensor_id)
         if known is not None:
             return self._with_new_buffer(tensor) or known if on_device else known
@@ -174,18 +239,30 @@ class HostMirrors:
 
     def chips(self, tensor: Any) -> int:
         """Return how many chips hold a part of the tensor."""
-        return len(self._device_tensors(tensor))
+        held = self._held.get(tensor.tensor_id)
+        return len(self._device_tensors(tensor)) if held is None else held.format.chips
+
+    def device(self, tensor: Any) -> Any:
+        """Return the device of a tensor, also if a metal trace holds it and it was freed."""
+        held = self._held.get(tensor.tensor_id)
+        return tensor.device() if held is None else held.device
 
     def set(self, tensor: Any, mirror: MirrorOrMissing) -> None:
         """Set the mirror of a tensor, and leave others that share its buffer alone."""
         on_device = self.on_device(tensor)
         if on_device and not tensor.is_allocated():
-            if self._inside_trace is not None:
-                self._inside_trace[tensor.tensor_id] = mirror
+            held = self._held.get(tensor.tensor_id)
+            if self._is_executing and held is not None:
+                self._write_freed(held, mirror)
             return
         self._mirrors[tensor.tensor_id] = mirror
         if on_device:
             self._note_buffer(tensor)
+
+    def postpone(self, tensor: Any) -> None:
+        """Set the mirror of a tensor that a metal trace will write: what its memory has now."""
+        if self.on_device(tensor) and tensor.is_allocated() and not self.knows(tensor):
+            self.set(tensor, self._sharing(tensor) or NOT_EXECUTED)
 
     def write(self, tensor: Any, mirror: MirrorOrMissing, op: str) -> None:
         """Set the mirror of a tensor and of all others that share its buffer."""
@@ -217,6 +294,7 @@ class HostMirrors:
             if address.device == device:
                 self._drop(buffer, CLOSED)
                 del self._buffer_at[address]
+        self._memory = {key: each for key, each in self._memory.items() if key.device != device}
         self._give_back()
 
     def _give_back(self) -> None:
@@ -232,27 +310,50 @@ class HostMirrors:
         identity, buffer = tensor.tensor_id, tensor.buffer_unique_id()
         if buffer is None or self._buffer_of.get(identity, buffer) == buffer:
             return None
-        wanted = _Format(tensor.shape, tensor.dtype, self.chips(tensor))
-        sharing = self._tensors_of.get(buffer, set())
-        same = (self._mirrors[other] for other in sharing if self._format_of[other] == wanted)
-        mirror = next(same, REPLACED)
+        mirror = self._sharing(tensor) or REPLACED
         self._forget(identity)
         self.set(tensor, mirror)
         return mirror
+
+    def _sharing(self, tensor: Any) -> MirrorOrMissing | None:
+        """Return the mirror of another tensor of the same format on the buffer of a tensor."""
+        return self._at(tensor.buffer_unique_id(), self._format(tensor))
+
+    def _at(self, buffer: int | None, wanted: _Format) -> MirrorOrMissing | None:
+        others = self._tensors_of.get(buffer, set()) if buffer is not None else ()
+        same = (self._mirrors[other] for other in others if self._format_of[other] == wanted)
+        return next(same, None)
+
+    def _format(self, tensor: Any) -> _Format:
+        return _Format(tensor.shape, tensor.dtype, self.chips(tensor))
+
+    def _remembered(self, held: HeldTensor) -> MirrorOrMissing:
+        """Return what is at the address of a tensor that was freed."""
+        known = self._at(self._buffer_at.get(held.address), held.format)
+        if known is not None and not isinstance(known, Unwritten):
+            return known
+        form, mirror = self._memory.get(held.address, (None, None))
+        return mirror if mirror is not None and form == held.format else REUSED
+
+    def _write_freed(self, held: HeldTensor, mirror: MirrorOrMissing) -> None:
+        """Write to the address of a tensor that was freed, whatever is there now."""
+        self._memory[held.address] = (held.format, mirror)
+        for other in self._tensors_of.get(self._buffer_at.get(held.address, -1), ()):
+            same = self._format_of[other] == held.format
+            self._mirrors[other] = mirror if same else TRACED_OVER
 
     def _note_buffer(self, tensor: Any) -> None:
         """Note the buffer of a tensor; an earlier buffer at its address is gone."""
         buffer = tensor.buffer_unique_id()
         if buffer is None or 0 in tensor.shape:  # a view of a deallocated buffer, or no memory
             return
-        address = _Address(
-            tensor.device().id(), str(tensor.memory_config().buffer_type), tensor.buffer_address()
-        )
+        address = _address(tensor)
         earlier = self._buffer_at.get(address)
         if earlier is not None and earlier != buffer:
             self._drop(earlier)
         self._buffer_at[address] = buffer
-        self._format_of[tensor.tensor_id] = _Format(tensor.shape, tensor.dtype, self.chips(tensor))
+        self._format_of[tensor.tensor_id] = self._format(tensor)
+        self._address_of[tensor.tensor_id] = address
         self._buffer_of[tensor.tensor_id] = buffer
         self._tensors_of[buffer].add(tensor.tensor_id)
         self._bytes_since_sweep += self._format_of[tensor.tensor_id].bytes
@@ -287,11 +388,21 @@ class HostMirrors:
         self._gone[identity] = reason
 
     def _forget(self, identity: int) -> None:
-        self._mirrors.pop(identity, None)
+        mirror, form = self._mirrors.pop(identity, None), self._format_of.pop(identity, None)
         self._orphans.pop(identity, None)
-        self._format_of.pop(identity, None)
+        address = self._address_of.pop(identity, None)
         buffer = self._buffer_of.pop(identity, None)
+        if mirror is None or form is None or isinstance(mirror, Unwritten):
+            pass
+        elif address in self._read_first and self._buffer_at.get(address) == buffer:
+            # What was written last stays in the memory of a tensor that was freed.
+            self._memory[address] = (form, mirror)
         if buffer is not None:
             self._tensors_of[buffer].discard(identity)
             if not self._tensors_of[buffer]:
                 del self._tensors_of[buffer]
+
+
+def _address(tensor: Any) -> _Address:
+    memory = str(tensor.memory_config().buffer_type)
+    return _Address(tensor.device().id(), memory, tensor.buffer_address())

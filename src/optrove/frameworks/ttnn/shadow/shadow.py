@@ -254,6 +254,10 @@ class _Shadow:
         combined = partial(self._ruled, rule=self._transfers.combined)
         yield self._ttnn, "combine_device_tensors", combined
         yield self._ttnn, "aggregate_tensor", partial(self._ruled, rule=self._transfers.read)
+        # What all loaders of ttnn call: as_tensor reads numbers from its cache, not its argument.
+        extension = self._ttnn._ttnn.tensor  # noqa: SLF001 - it has no public name
+        loaded = partial(self._ruled, rule=self._transfers.loaded)
+        yield extension, "load_tensor_flatbuffer", loaded
         for name in ("close_device", "close_mesh_device"):
             yield self._ttnn, name, self._closing
         for name in PREPARE_FUNCTIONS:
@@ -347,6 +351,7 @@ class _Shadow:
             ]
             result = original(*arguments, **keywords)
             for device in devices:
+                self.traced.forget_device(device)
                 self.mirrors.forget_device(device)
             return result
 
@@ -374,6 +379,10 @@ class _Shadow:
         self, call: Any, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
         """Run an op on the board and set the mirrors of its outputs."""
+        self.traced.free_dropped()
+        device = self.traced.capturing_device(arguments, keywords)
+        if device is not None and operation.python_fully_qualified_name not in UNWRITTEN:
+            return self._capture(device, call, operation, arguments, keywords)
         inputs = list(self._golden.tensors((arguments, keywords)))
         early = any(self.mirrors.replaces(tensor) for tensor in inputs)
         before: Any = None
@@ -389,17 +398,39 @@ class _Shadow:
                         return  # ttnn itself has computed on the host
                     expected = self._expected.prepare(operation, arguments, keywords)
                 self._settle(operation, arguments, keywords, expected, result)
-                self.traced.note(self._repeat, operation, arguments, keywords, result)
 
         return settled_call(call, arguments, keywords, settle)
 
-    def _repeat(
+    def _capture(
+        self,
+        device: int,
+        call: Any,
+        operation: Any,
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+    ) -> Any:
+        """Run an op on the board, and compute it whenever its metal trace is executed."""
+        held = self.traced.hold(device, (operation, arguments, keywords))
+
+        def settle(result: Any) -> None:
+            with shadow_calls():
+                if not self._is_made_of_others(operation, result):
+                    self.traced.note(device, self._compute, held, result)
+
+        return settled_call(call, arguments, keywords, settle)
+
+    def _compute(
         self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], result: Any
     ) -> None:
-        """Compute the values of an op call again, as part of a metal trace."""
-        with shadow_calls():
-            expected = self._expected.prepare(operation, arguments, keywords)
-            self._settle(operation, arguments, keywords, expected, result)
+        """Compute the values of an op call when the metal trace is executed."""
+        expected = self._expected.prepare(operation, arguments, keywords)
+        self._settle(operation, arguments, keywords, expected, result)
+
+    def _is_made_of_others(self, operation: Any, result: Any) -> bool:
+        """Return whether an op is written in Python, of other ops that have set its outputs."""
+        if operation.is_cpp_operation:
+            return False
+        return all(self.mirrors.knows(tensor) for tensor in self._golden.tensors(result))
 
     def _settle(
         self,
@@ -411,6 +442,8 @@ class _Shadow:
     ) -> None:
         """Set the mirrors of all tensors that an op call has written."""
         self._invalidate_written(operation, arguments, keywords)
+        if result is not None and self._is_made_of_others(operation, result):
+            return
         inputs = list(self._golden.tensors((arguments, keywords)))
         self._note(operation, expected, result, inputs)
 

@@ -21,6 +21,7 @@ from optrove.frameworks.ttnn.shadow.host_mirrors import (
     HostMirrors,
     MirrorOrMissing,
     Missing,
+    Unwritten,
 )
 
 if TYPE_CHECKING:
@@ -31,11 +32,12 @@ __tracebackhide__ = True  # pytest shows the frames of the program, not those of
 
 Call = Callable[..., Any]
 
-# Arguments that put the results of from_torch, as_tensor and load_tensor on the device; without
-# them these stay on the host, where their values are real.
-TO_DEVICE = frozenset(
-    {"device", "memory_config", "cq_id", "queue_id", "cache_file_name", "enable_bfloat_opt"}
-)
+Form = Callable[[Any, Any], Any]
+"""Returns a host tensor in the form of another tensor."""
+
+# Arguments that put the result of from_torch on the device; without them it stays on the host,
+# where its values are real.
+TO_DEVICE = frozenset({"device", "memory_config", "cq_id", "queue_id", "enable_bfloat_opt"})
 
 # Arguments for tiles, which mirrors of most dtypes do without.
 IN_TILES = frozenset({"layout", "tile"})
@@ -102,6 +104,8 @@ class Transfers:
         self._traced = traced
         self._mirrors = mirrors
         self._golden = golden
+        # Host tensors whose memory is a file, which may be written again.
+        self._mapped: set[int] = set()
         self._from_host_shards = ttnn.from_host_shards
         self._reshape = getattr(ttnn.Tensor, "reshape", None)
         self.ops: dict[str, Callable[[Call, tuple[Any, ...], dict[str, Any]], Any]] = {
@@ -110,8 +114,9 @@ class Transfers:
             "ttnn.dump_tensor": self.read,
             "ttnn.to_device": self._to_device,
             "ttnn.from_torch": self._from_outside,
-            "ttnn.as_tensor": self._from_outside,
-            "ttnn.load_tensor": self._from_outside,
+            # They call from_torch or ``loaded``: a file may have other numbers than the argument.
+            "ttnn.as_tensor": _as_called,
+            "ttnn.load_tensor": _as_called,
             "ttnn.copy_host_to_device_tensor": partial(
                 self._overwrite, ("host_tensor", "device_tensor")
             ),
@@ -168,38 +173,44 @@ class Transfers:
         If it ``keeps`` the shape (``to``), the mirror stays as it is; otherwise the method is
         applied to the mirror as well (``reshape``).
         """
+        self._traced.free_dropped()
         mirror = self._mirrors.of(tensor)
         if not self._mirrors.on_device(tensor) and isinstance(mirror, HostMirror):
             tensor = self.readable(tensor)
+        form: Form | None = None if keeps else partial(_formed, call, arguments, keywords)
+        if call is self._reshape:  # on the host it does not move what is in tiles
+            form = self._reshaped
+        device = self._traced.capturing_device((tensor,), keywords)
+        held = None if device is None else self._traced.hold(device, (form, tensor))
 
         def settle(result: Any) -> None:
-            if isinstance(result, self._ttnn.Tensor):
-                form = None if keeps else partial(_with_arguments, call, arguments, keywords)
-                if call is self._reshape:  # on the host it does not move what is in tiles
-                    form = partial(self._reshaped, result)
+            if device is not None and held is not None and self._mirrors.on_device(result):
+                self._traced.note(device, self._move, held, result)
+            elif isinstance(result, self._ttnn.Tensor):
                 self._set_moved(form, tensor, mirror, result)
-                self._traced.note(self._repeat_moved, form, tensor, result)
 
         return settled_call(call, (tensor, *arguments), keywords, settle)
 
-    def _reshaped(self, like: Any, shard: Any) -> Any:
+    def _reshaped(self, shard: Any, like: Any) -> Any:
         """Return a host tensor in the shape of a tensor."""
         values = self._golden.unpack(shard).reshape(tuple(like.shape))
         return self._golden.pack(values, like)
 
-    def _repeat_moved(self, form: Call | None, tensor: Any, result: Any) -> None:
-        with shadow_calls():
-            self._set_moved(form, tensor, self._mirrors.of(tensor), result)
+    def _move(self, form: Form | None, tensor: Any, result: Any) -> None:
+        self._set_moved(form, tensor, self._mirrors.of(tensor), result)
 
     def _set_moved(
-        self, form: Call | None, tensor: Any, mirror: MirrorOrMissing, result: Any
+        self, form: Form | None, tensor: Any, mirror: MirrorOrMissing, result: Any
     ) -> None:
         """Set the mirror of a moved tensor; ``form`` gives the mirror its new shape."""
         if isinstance(mirror, Missing):
             self._mirrors.set(result, mirror)
         elif self._mirrors.on_device(result):
+            if form is None and not self._mirrors.on_device(tensor):
+                self._mirrors.set(result, self._on_device(tensor, result))
+                return
             if form is not None:
-                mirror = HostMirror(tuple([form(shard) for shard in mirror.shards]))
+                mirror = HostMirror(tuple([form(shard, result) for shard in mirror.shards]))
             own = self._mirrors.on_device(tensor)
             self._mirrors.set(result, self._spread(mirror, result, own=own))
 
@@ -207,8 +218,14 @@ class Transfers:
         """Set the mirrors of the parts of a tensor, chip by chip."""
         if self._mirrors.replaces(tensor):
             self._set_parted(tensor, parts)
-            self._traced.note(self._set_parted, tensor, parts)
+            self._note_shared(self._set_parted, tensor, parts)
         return parts
+
+    def _note_shared(self, step: Callable[..., None], source: Any, result: Any) -> None:
+        """Note a step of a trace that writes nothing: its result shares memory with its source."""
+        device = self._traced.capturing_device(source, {})
+        if device is not None:
+            self._traced.note(device, step, self._traced.hold(device, (source,)), result)
 
     def _set_parted(self, tensor: Any, parts: list[Any]) -> None:
         mirror = self._mirrors.of(tensor)
@@ -221,7 +238,7 @@ class Transfers:
         result = call(*arguments, **keywords)
         parts = list(self._golden.tensors((arguments, keywords)))
         self._set_combined(parts, result)
-        self._traced.note(self._set_combined, parts, result)
+        self._note_shared(self._set_combined, parts, result)
         return result
 
     def _set_combined(self, parts: list[Any], result: Any) -> None:
@@ -261,6 +278,28 @@ class Transfers:
             return call(*arguments, **keywords)  # ttnn says what is wrong
         return self.moved(call, tensor, rest, others, keeps=True)
 
+    def loaded(self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Load a tensor from a file, with the numbers of the file."""
+        tensor = call(*arguments, **keywords)
+        file_name, *_ = _first(arguments, keywords, "file_name")
+        with shadow_calls():
+            host = call(file_name) if self._mirrors.on_device(tensor) else tensor
+            self._mapped.add(host.tensor_id)
+            if host is not tensor:
+                self._mirrors.set(tensor, self._on_device(host, tensor))
+        return tensor
+
+    def _on_device(self, host: Any, target: Any) -> MirrorOrMissing:
+        """Return the mirror of ``target`` with the values of a tensor that is on the host."""
+        mirror = self._mirrors.of(host)
+        if host.tensor_id in self._mapped and isinstance(mirror, HostMirror):
+            mirror = HostMirror(tuple([self._copied(shard, shard) for shard in mirror.shards]))
+        return self._spread(mirror, target, own=False)
+
+    def _copied(self, shard: Any, like: Any) -> Any:
+        with muted():
+            return self._golden.pack(self._golden.unpack(shard), like)
+
     def _from_outside(
         self, call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
@@ -272,8 +311,6 @@ class Transfers:
     ) -> None:
         if not isinstance(result, self._ttnn.Tensor) or not self._mirrors.on_device(result):
             return
-        if self._mirrors.knows(result):
-            return  # as_tensor went through from_torch
         moving = TO_DEVICE
         if self._golden.layout(result) == self._ttnn.ROW_MAJOR_LAYOUT:
             moving = TO_DEVICE | IN_TILES
@@ -294,14 +331,26 @@ class Transfers:
         keywords: dict[str, Any],
     ) -> Any:
         """Copy a tensor into another one; ``names`` are the parameters of source and target."""
-        result = call(*arguments, **keywords)
         source, target = (
-            arguments[place] if len(arguments) > place else keywords[name]
+            arguments[place] if len(arguments) > place else keywords.get(name)
             for place, name in enumerate(names)
         )
+        self._traced.free_dropped()
+        tensors = all(isinstance(each, self._ttnn.Tensor) for each in (source, target))
+        on_device = tensors and all(map(self._mirrors.on_device, (source, target)))
+        # A transfer between the host and the device is no part of a trace.
+        device = self._traced.capturing_device(source, keywords) if on_device else None
+        if device is not None:
+            held = self._traced.hold(device, (source, target))
+            result = call(*arguments, **keywords)
+            self._traced.note(device, self._copy, held, target)
+            return result
+        result = call(*arguments, **keywords)
         self._set_copied(source, target)
-        self._traced.note(self._set_copied, source, target)
         return result
+
+    def _copy(self, source: Any, target: Any, _result: Any) -> None:
+        self._set_copied(source, target)
 
     def _set_copied(self, source: Any, target: Any) -> None:
         own = self._mirrors.on_device(source)
@@ -332,8 +381,7 @@ class Transfers:
         # Tiling has copied the values; a row-major host tensor may borrow the caller's memory.
         if same and (own or layout == self._ttnn.TILE_LAYOUT):
             return shard
-        with muted():
-            return self._golden.pack(self._golden.unpack(shard), target)
+        return self._copied(shard, target)
 
     def _as_specified(self, mirror: HostMirror, tensor: Any) -> HostMirror:
         """Return the mirror with the spec of the device tensor, as if it were read back."""
@@ -376,14 +424,20 @@ def _first(
     return keywords.get(name), (), {key: value for key, value in keywords.items() if key != name}
 
 
-def _with_arguments(
-    call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any], tensor: Any
+def _as_called(call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    return call(*arguments, **keywords)
+
+
+def _formed(
+    call: Call, arguments: tuple[Any, ...], keywords: dict[str, Any], tensor: Any, _like: Any
 ) -> Any:
     return call(tensor, *arguments, **keywords)
 
 
 def _no_numbers(tensor: Any, missing: Missing) -> NoNumbers:
     asked = f"the numbers of a {tensor.dtype} tensor of shape {tuple(tensor.shape)} were asked for"
+    if isinstance(missing, Unwritten):
+        return NoNumbers(f"{asked}, but it has none. {missing}", str(missing))
     if missing is DEALLOCATED:
         return NoNumbers(f"{asked}, but {missing.reason}")
     return NoNumbers(
