@@ -120,6 +120,10 @@ class NotReplayable(OptroveError):
     """A case cannot be rebuilt or run here; this says nothing about its operation."""
 
 
+class DeviceNotOpened(NotReplayable):
+    """A device could not be opened, and its process may be unable to open any other."""
+
+
 class UnusableWeights(OptroveError):
     """Weight files cannot be written, or their list cannot be read."""
 

@@ -1,4 +1,5 @@
 import json
+from math import prod
 
 import pytest
 
@@ -73,6 +74,47 @@ with optrove.mock_board(sys.argv[1]) as board:
 print("done")
 """
 
+PARTS = """
+import json, sys
+import optrove
+from optrove.model.records import DeviceParameters
+with optrove.mock_board(sys.argv[1]) as board:
+    import ttnn
+    from optrove.frameworks.ttnn.board.devices import Devices
+    devices = Devices(ttnn)
+    for shape in map(tuple, json.loads(sys.argv[2])):
+        for fabric in (None, "FABRIC_1D", "FABRIC_2D"):
+            devices.open(DeviceParameters(mesh_shape=shape, fabric_config=fabric))
+            assert tuple(devices.live.shape) == shape
+            tiles = {"dtype": ttnn.bfloat16, "layout": ttnn.TILE_LAYOUT, "device": devices.live}
+            tensor = ttnn.zeros([1, 1, 32, 64], **tiles)
+            assert tuple(ttnn.add(tensor, tensor).shape) == (1, 1, 32, 64)
+            axis = max(range(2), key=shape.__getitem__)
+            if shape[axis] > 1:
+                gathered = ttnn.all_gather(tensor, 3, cluster_axis=axis)
+                assert tuple(gathered.shape) == (1, 1, 32, 64 * shape[axis])
+    devices.close()
+print("done")
+"""
+
+UNFIT = """
+import optrove
+from optrove.errors import NotReplayable
+from optrove.model.records import DeviceParameters
+with optrove.mock_board("t3k"):
+    import ttnn
+    from optrove.frameworks.ttnn.board.devices import Devices
+    devices = Devices(ttnn)
+    devices.open(DeviceParameters(mesh_shape=(1, 8)))
+    try:
+        devices.open(DeviceParameters(mesh_shape=(5, 1, 1)))
+    except NotReplayable as error:
+        print(error)
+    devices.open(DeviceParameters(mesh_shape=(2, 2)))
+    print("x".join(map(str, devices.live.shape)), "opens")
+    devices.close()
+"""
+
 TOO_LARGE = """
 import contextlib, sys
 with contextlib.ExitStack() as stack:
@@ -144,6 +186,36 @@ def test_a_shard_grid_that_is_too_large_is_rejected_in_ttnn_s_own_words(run_pyth
     variables = prepare(BOARDS["n300"], tmp_path / "cache").variables()
     given = {name: value for name, value in variables.items() if value is not None}
     assert run_python(TOO_LARGE, "plain", LOGURU_LEVEL="ERROR", **given) == message
+
+
+def parts(board):
+    """The meshes that are a part of a board or all of it."""
+    shapes = [
+        (1, 1),
+        (1, 2),
+        (2, 1),
+        (2, 2),
+        (1, 4),
+        (2, 4),
+        (4, 2),
+        (1, 6),
+        (1, 8),
+        (4, 4),
+        (4, 8),
+    ]
+    return [shape for shape in shapes if prod(shape) <= board.chips]
+
+
+@every_multi_chip_board
+def test_every_part_of_a_board_opens_with_a_fabric_and_without(board, run_python):
+    shapes = json.dumps(parts(board))
+    assert run_python(PARTS, board.name, shapes) == "done\n"
+
+
+def test_a_mesh_that_no_mesh_of_all_chips_has_room_for_is_refused_before_it_is_opened(run_python):
+    said = run_python(UNFIT)
+    assert "a 5x1x1 mesh with FABRIC_1D could not be opened" in said
+    assert said.endswith("2x2 opens\n")
 
 
 @pytest.mark.parametrize("kind", ["hard-coded", "worker"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from optrove.errors import NotReplayable
+from optrove.errors import DeviceNotOpened, NotReplayable
 from optrove.frameworks.executor import Stage
 from optrove.frameworks.ttnn.board.devices import L1_SMALL
 from optrove.model.records import (
@@ -38,7 +38,7 @@ class JobExecutor:
         self._is_used = False
 
     def attempt(self, job: Job, case_id: str, on_stage: OnStage) -> Attempt:
-        """Return the Attempt at a Job; never raises for what a case can cause.
+        """Return the Attempt at a Job; DeviceNotOpened if this process has no more use.
 
         If the Job has several capsules, the case is executed with one after another until one
         does not pass.
@@ -61,6 +61,8 @@ class JobExecutor:
         try:
             executed, notes = self._execute(job, on_stage)
             judged = judge(begun, job, executed, notes)
+        except DeviceNotOpened:
+            raise
         except NotReplayable as error:
             return replace(begun, detail=str(error))
         measured, unmeasured = self._extras(job, judged, on_stage)

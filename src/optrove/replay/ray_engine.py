@@ -42,7 +42,7 @@ from optrove.replay.runner import (
     tasks_of,
     with_slow_dispatch,
 )
-from optrove.replay.workers import AHEAD, COMMAND, Loss, WorkerUnusable
+from optrove.replay.workers import AHEAD, COMMAND, Loss, OpenFailed, WorkerUnusable
 from optrove.serializer.hashes import placement_hash
 from optrove.serializer.records import record_from_builtins, record_to_builtins
 from optrove.serializer.text import Json, read, write
@@ -331,6 +331,9 @@ class Pool:
         task, message = actor.flight.popleft()
         if not actor.flight or not isinstance(reply, Attempt):
             self._take_back(actor)  # the batch has no more replies
+        if isinstance(reply, OpenFailed):
+            yield from self._not_opened(task, reply)
+            return
         again = with_slow_dispatch(task, reply)
         if again is not None:
             log(f"{task.job.case.op}: {reply}; it is tried with slow dispatch")
@@ -341,6 +344,18 @@ class Pool:
             log(f"{task.job.case.op}: {reply}")
         self._left -= 1
         yield attempt_from_reply(task, message.case_id, reply)
+
+    def _not_opened(self, task: Task, reply: OpenFailed) -> Iterator[Attempt]:
+        """Try a task in a new process; if one has failed, nothing runs on its device."""
+        if not reply.is_first:
+            self._backlog.put_back(task)
+            self._unsent += 1
+            return
+        others = self._backlog.drain(task)
+        self._unsent -= len(others)
+        for each in (task, *others):
+            self._left -= 1
+            yield attempt_from_reply(each, placement_hash(each.job.case), reply)
 
     def _set_aside(self, actor: _Actor, why: str, log: Log) -> None:
         """Give an actor no more tasks."""

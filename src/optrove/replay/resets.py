@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from optrove.errors import BadSetting
 from optrove.model.records import Attempt, DeviceKind, Outcome
 from optrove.replay.judge import RAN, machine_fault
-from optrove.replay.workers import WorkerProcess, WorkerUnusable, describe_exit
+from optrove.replay.workers import OpenFailed, WorkerProcess, WorkerUnusable, describe_exit
 from optrove.settings import RESET
 
 if TYPE_CHECKING:
@@ -200,15 +200,17 @@ def new_worker(setup: WorkerSetup, command: Sequence[str], health: BoardHealth) 
 def _reason_to_reset(reply: Reply) -> str | None:
     if isinstance(reply, WorkerUnusable):
         return None
-    if not isinstance(reply, Attempt):
+    if not isinstance(reply, Attempt | OpenFailed):
         return str(reply)
-    if reply.outcome is Outcome.HUNG:
+    if isinstance(reply, Attempt) and reply.outcome is Outcome.HUNG:
         return "an operation that hung"
     return "a fault of the machine" if _is_machine_fault(reply) else None
 
 
 def _is_machine_fault(reply: Reply) -> bool:
     """Return whether the machine failed, by its own message."""
+    if isinstance(reply, OpenFailed):
+        return machine_fault(reply.reason) is not None
     if not isinstance(reply, Attempt) or reply.outcome is not Outcome.NOT_RUN:
         return False
     return machine_fault(reply.detail or "") is not None

@@ -23,7 +23,15 @@ from optrove.replay.judge import judge_loss
 from optrove.replay.memory import MemoryBudget, available_memory, needed_memory
 from optrove.replay.messages import JobWriter, WorkerSetup
 from optrove.replay.resets import BoardHealth, new_worker, reset_command_words
-from optrove.replay.workers import AHEAD, COMMAND, BudgetOver, WorkerDied, WorkerUnusable
+from optrove.replay.workers import (
+    AHEAD,
+    COMMAND,
+    BudgetOver,
+    OpenFailed,
+    WorkerDied,
+    WorkerUnusable,
+)
+from optrove.serializer.hashes import placement_hash
 
 if TYPE_CHECKING:
     from optrove.model.records import Job
@@ -95,6 +103,18 @@ class Backlog:
         """Add a task at the end."""
         with self._lock:
             self._groups.setdefault((task.setup, task.key), deque()).append(task)
+
+    def drain(self, task: Task) -> list[Task]:
+        """Take and return all tasks that need the same device as this one.
+
+        Sweep modules open devices by themselves, each its own.
+        """
+        with self._lock:
+            group = self._groups.get((task.setup, task.key), deque())
+            same = [other for other in group if other.job.module == task.job.module]
+            left = [other for other in group if other.job.module != task.job.module]
+            self._groups[(task.setup, task.key)] = deque(left)
+        return same
 
     def put_back(self, task: Task) -> None:
         """Add a task that was taken and did not begin, before the others."""
@@ -280,6 +300,9 @@ class _Run:
             if isinstance(reply, BudgetOver) and reply.stage is None:
                 self._backlog.put_back(task)
                 return
+            if isinstance(reply, OpenFailed):
+                self._not_opened(task, message.case_id, reply)
+                return
             again = with_slow_dispatch(task, reply)
             if again is not None:
                 self._results.put(f"{task.job.case.op}: {reply}; it is tried with slow dispatch")
@@ -288,6 +311,15 @@ class _Run:
             if not isinstance(reply, WorkerUnusable):
                 self._results.put(f"{task.job.case.op}: {reply}")
         self._results.put(attempt_from_reply(task, message.case_id, reply))
+
+    def _not_opened(self, task: Task, case_id: str, reply: OpenFailed) -> None:
+        """Try a task in a new process; if one has failed, nothing runs on its device."""
+        if not reply.is_first:
+            self._backlog.put_back(task)
+            return
+        self._results.put(attempt_from_reply(task, case_id, reply))
+        for other in self._backlog.drain(task):
+            self._results.put(attempt_from_reply(other, placement_hash(other.job.case), reply))
 
     def _process(self, number: int, task: Task) -> AnyWorker:
         process = self._processes.get(number)

@@ -17,7 +17,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.errors import BadData, BadTarget, NotReplayable
+from optrove.errors import BadData, BadTarget, DeviceNotOpened, NotReplayable
 from optrove.frameworks.executor import Stage, refuse_inert
 from optrove.frameworks.installed import LoadedTables, loaded_tables
 from optrove.frameworks.ttnn.board.devices import ALONE, Devices
@@ -159,13 +159,15 @@ class ModuleExecution:
         self._device: _Device | None = None
 
     def attempt(self, job: Job, case_id: str, on_stage: OnStage) -> Attempt:
-        """Return the Attempt at a Job; never raises for what a module can cause."""
+        """Return the Attempt at a Job; DeviceNotOpened if this process has no more use."""
         begun = replace(self._setup.not_run(job, case_id), started_at=now())
         try:
             module = self._module(job)
             device = self._opened(module, job, on_stage)
             on_stage(Stage.MAKING)
             arguments = passed_arguments(module, self._arguments(module, job))
+        except DeviceNotOpened:
+            raise
         except (NotReplayable, BadTarget, BadData) as error:
             return replace(begun, detail=str(error))
         on_stage(Stage.CALLING)
@@ -313,7 +315,7 @@ def _by_fixture(module: ModuleType, make: Any) -> tuple[Iterator[Any], Any]:
         given = next(fixture)
     except (Exception, SystemExit) as error:
         where = traceback_of(error, Path(str(module.__file__)))
-        raise NotReplayable(
+        raise DeviceNotOpened(
             f"{FIXTURE} of {module.__file__} could not open a device: {error_line(error)}\n{where}"
         ) from error
     return fixture, given[0] if isinstance(given, (tuple, list)) else given

@@ -21,7 +21,7 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
-from optrove.errors import NotReplayable, OptroveError
+from optrove.errors import DeviceNotOpened, NotReplayable, OptroveError
 from optrove.frameworks.installed import LoadedTables, torch_deferred
 from optrove.frameworks.ttnn.board.table import find_board
 from optrove.model.ops import VECTORS
@@ -78,12 +78,17 @@ class Worker:
             enter(sim_board(setup.board))
 
     def attempt(self, job: Job, case_id: str, on_stage: OnStage) -> Attempt:
-        """Return the Attempt at a Job, whatever goes wrong."""
+        """Return the Attempt at a Job, whatever goes wrong with it.
+
+        DeviceNotOpened if its device is at fault: then no more Job should run in this process.
+        """
         framework = job.case.op.partition(".")[0]
         try:
             if framework not in self._executions:
                 self._executions[framework] = self._new_execution(framework)
             return self._executions[framework].attempt(job, case_id, on_stage)
+        except DeviceNotOpened:
+            raise
         except OptroveError as error:
             return self._setup.not_run(job, case_id, str(error))
         except Exception:  # noqa: BLE001 - the worker's border: a fault of the replay itself costs one Job and is reported in full
@@ -116,7 +121,10 @@ class Worker:
 
 
 def serve(channel: Channel, stages: Stages, kind: type[Worker] = Worker) -> None:
-    """Set up the worker as the first message says, then execute Jobs until the pipe is closed."""
+    """Set up the worker as the first message says, then execute Jobs until the pipe is closed.
+
+    After a device that could not be opened it ends, since ttnn may keep some of its chips.
+    """
     _, content = channel.receive()
     setup = record_from_builtins(content, WorkerSetup)
     # A plain mock board computes no numbers; the few cases that mention torch import it.
@@ -130,9 +138,13 @@ def serve(channel: Channel, stages: Stages, kind: type[Worker] = Worker) -> None
             channel.send("unable", str(error))
             return
         channel.send("ready", content=True)
-        for _, content in channel.messages():
+        for count, (_, content) in enumerate(channel.messages()):
             job, case_id = read_job(content)
-            answer = attempt_to_json(worker.attempt(job, case_id, stages.enter), job)
+            try:
+                answer = attempt_to_json(worker.attempt(job, case_id, stages.enter), job)
+            except DeviceNotOpened as error:
+                channel.send("not opened", {"reason": str(error), "is_first": count == 0})
+                return
             # Before the answer: this Job is not to blame for anything that happens later.
             stages.clear()
             channel.send("attempt", answer)
@@ -184,10 +196,15 @@ def run_in_process(
     kind = every[0].device_kind if every else DeviceKind.HOST
     name = None if board is None else find_board(board).name
     with ExitStack() as stack:
-        worker = Worker(WorkerSetup(run_id or uuid.uuid4().hex, kind, name), stack)
+        setup = WorkerSetup(run_id or uuid.uuid4().hex, kind, name)
+        worker = Worker(setup, stack)
         worker.prepare()
         for job in every:
-            yield worker.attempt(job, placement_hash(job.case), lambda _: None)
+            case_id = placement_hash(job.case)
+            try:
+                yield worker.attempt(job, case_id, lambda _: None)
+            except DeviceNotOpened as error:
+                yield setup.not_run(job, case_id, str(error))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from optrove.frameworks.ttnn.execute.files import remove_files_of
 from optrove.model.records import OUT_OF_BUDGET, Attempt
 from optrove.replay.fork_server import ForkedProcess, fork_servers, is_forked
 from optrove.replay.messages import Channel, Stages, attempt_from_json, stages_file
-from optrove.serializer.records import record_to_builtins
+from optrove.serializer.records import record_from_builtins, record_to_builtins
 from optrove.settings import PASSIVE_THREADS, with_defaults
 
 if TYPE_CHECKING:
@@ -89,6 +89,20 @@ class WorkerUnusable:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenFailed:
+    """A worker could not open the device of a Job, and ended.
+
+    If this was its first Job (``is_first``), another process would fare no better.
+    """
+
+    reason: str
+    is_first: bool
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass(frozen=True, slots=True)
 class BudgetOver:
     """The time of the whole sweep was over before a worker answered, which was killed."""
 
@@ -98,7 +112,7 @@ class BudgetOver:
         return f"{OUT_OF_BUDGET}its time was over {_when(self.stage)}; the process was killed"
 
 
-Loss: TypeAlias = WorkerDied | WorkerTimeout | WorkerUnusable | BudgetOver
+Loss: TypeAlias = WorkerDied | WorkerTimeout | WorkerUnusable | OpenFailed | BudgetOver
 Reply: TypeAlias = Attempt | Loss
 
 
@@ -164,11 +178,20 @@ class WorkerProcess:
         else:
             self._sent.clear()
             self._unsent = None
-            self._abandon()
+            if isinstance(reply, OpenFailed):
+                self._let_end()
+            else:
+                self._abandon()
         return reply
 
     def end(self) -> None:
         """Let the worker close its devices and end; kill it if it does not."""
+        self._let_end()
+        self._log.close()
+        self._stages.close()
+        self._shared.close()
+
+    def _let_end(self) -> None:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -178,9 +201,6 @@ class WorkerProcess:
             except subprocess.TimeoutExpired:
                 self._kill_process()
             self._process = None
-        self._log.close()
-        self._stages.close()
-        self._shared.close()
 
     def kill(self) -> None:
         """Kill the worker, whatever it does; callable from any thread."""
@@ -254,9 +274,11 @@ class WorkerProcess:
             if not self._channel.wait(min(left, remaining, _LOOK_SECONDS, seconds / 4)):
                 continue
             try:
-                _, content = self._channel.receive()
+                kind, content = self._channel.receive()
             except (EOFError, OSError):
                 return self._died(self._stages.read()[0])
+            if kind == "not opened":
+                return record_from_builtins(content, OpenFailed)
             return attempt_from_json(content, job)
 
     def _died(self, stage: Stage | None) -> WorkerDied:

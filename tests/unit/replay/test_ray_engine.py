@@ -11,7 +11,13 @@ from optrove.model.values import DeviceRef, Int
 from optrove.replay.messages import JobWriter, WorkerSetup
 from optrove.replay.ray_engine import Slot, read_reply, resource_for
 from optrove.replay.runner import tasks_of
-from optrove.replay.workers import BudgetOver, WorkerDied, WorkerTimeout, WorkerUnusable
+from optrove.replay.workers import (
+    BudgetOver,
+    OpenFailed,
+    WorkerDied,
+    WorkerTimeout,
+    WorkerUnusable,
+)
 from optrove.serializer.records import record_to_builtins
 from optrove.serializer.text import write
 
@@ -85,6 +91,15 @@ def test_a_slot_answers_batch_after_batch_until_its_worker_is_lost():
         (over,) = replies(slot, job("hang"), job("add", 8), seconds=1.0)
         assert isinstance(over, BudgetOver)
         assert isinstance(replies(slot, job("add", 9))[0], Attempt)
+
+
+def test_a_slot_whose_worker_cannot_open_a_device_gets_another_worker():
+    case = Case("odd.add", (("device", DeviceRef("odd.Device", (5, 5))),))
+    unopenable = Job(case, DeviceKind.HOST)
+    with slot_with(ODD) as slot:
+        assert replies(slot, unopenable, job("add")) == [OpenFailed("device 1 is not active", True)]
+        assert isinstance(replies(slot, job("add"))[0], Attempt)
+        assert replies(slot, unopenable) == [OpenFailed("device 1 is not active", False)]
 
 
 @pytest.mark.slow

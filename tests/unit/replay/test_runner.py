@@ -114,6 +114,31 @@ def test_a_device_that_does_not_open_is_not_the_operations_failure(mesh, words):
     assert words in lost.detail
 
 
+def on_mesh(number, *mesh):
+    arguments = (("a", Int(number)), ("device", DeviceRef("odd.Device", mesh)))
+    return Job(Case("odd.add", arguments), DeviceKind.HOST)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_failed_opening_costs_a_worker_and_the_cases_of_that_device_alone(workers):
+    jobs = [on_mesh(number, 5, 5) for number in range(20)]
+    jobs += [on_mesh(number, 2, 2) for number in range(30)]
+    jobs += [on_mesh(number, 3, 3) for number in range(10)]
+    attempts = {each.case_id: each for each in run(jobs, workers)}
+    details = [attempts[placement_hash(each.case)].detail for each in jobs]
+    assert details == ["device 1 is not active"] * 20 + [None] * 40
+    # Each worker process that tried to open the device was the last to try it.
+    pids = {each.outputs for each in attempts.values() if each.outcome is Outcome.PASSED}
+    assert len(pids) <= 2 * workers
+
+
+def test_a_device_that_a_used_process_cannot_open_is_opened_by_a_new_one():
+    jobs = [on_mesh(number, 2, 2) for number in range(5)] + [on_mesh(0, 4, 4), on_mesh(1, 4, 4)]
+    attempts = run(jobs)
+    assert Counter(each.outcome for each in attempts) == {Outcome.PASSED: len(jobs)}
+    assert len({each.outputs for each in attempts}) == 2
+
+
 def test_an_operation_that_refuses_is_rejected_in_its_own_words():
     (attempt,) = run([job("refuse")])
     assert attempt.outcome is Outcome.REJECTED

@@ -1,12 +1,17 @@
-"""Open ttnn devices as they were recorded, and keep the last one open."""
+"""Open ttnn devices as they were recorded, and keep the last one open.
+
+Where chips are reached through other chips, as on N300 and T3K, ttnn starts a fabric on all chips
+or not at all: a smaller mesh with a fabric is a submesh of one that has all chips.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
+from operator import le
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.errors import NotReplayable
+from optrove.errors import DeviceNotOpened, NotReplayable
 from optrove.model.causes import ttnn_problem
 from optrove.model.records import HARMLESS
 
@@ -35,6 +40,7 @@ class Devices:
     def __init__(self, ttnn: ModuleType) -> None:
         self._ttnn: Any = ttnn
         self._live: Any = None
+        self._parent: Any = None
         self._opened: DeviceParameters | None = None
         self._notes: tuple[str, ...] = ()
 
@@ -44,23 +50,31 @@ class Devices:
         return self._live
 
     def open(self, wanted: DeviceParameters) -> tuple[str, ...]:
-        """Have a device open with these parameters; NotReplayable where ttnn refuses.
+        """Have a device open with these parameters; NotReplayable without enough chips.
 
-        Return notes about parameters that were supplied.
+        DeviceNotOpened where ttnn refuses: it may have left some chips open, which it then refuses
+        to open or to close. Return notes about parameters that were supplied.
         """
         wanted, notes = completed(wanted)
         if self._opened == wanted:
             return (*notes, *self._notes)
-        self.close()
+        self._check_chips(wanted)
         try:
+            self.close()
             self._live = self._open_on_some_axis(wanted)
         except (RuntimeError, ValueError, TypeError, KeyError) as error:
             self._disable_fabric()
             problem = ttnn_problem(str(error))
             reason = str(error) if problem is None else f"{problem}\n{error}"
-            raise NotReplayable(f"{_title(wanted)} could not be opened: {reason}") from error
+            raise DeviceNotOpened(f"{_title(wanted)} could not be opened: {reason}") from error
         self._opened = wanted
         return (*notes, *self._notes)
+
+    def _check_chips(self, wanted: DeviceParameters) -> None:
+        there = self._ttnn.get_num_devices()
+        if prod(wanted.mesh_shape or ALONE) > there:
+            chips = "is 1 chip" if there == 1 else f"are {there} chips"
+            raise NotReplayable(f"{_title(wanted)} could not be opened: there {chips} here")
 
     def _open_on_some_axis(self, wanted: DeviceParameters) -> Any:
         """Open a device, with the dispatch axis of this board if it has not the recorded one."""
@@ -74,7 +88,7 @@ class Devices:
                 raise
             live = self._open(replace(wanted, dispatch_axis=None))
         own = "dispatch along this board's own axis"
-        self._notes = (f"{HARMLESS}{own}, recorded by {wanted.dispatch_axis}",)
+        self._notes += (f"{HARMLESS}{own}, recorded by {wanted.dispatch_axis}",)
         return live
 
     def tidy(self) -> None:
@@ -89,9 +103,12 @@ class Devices:
 
     def close(self) -> None:
         """Close what is open, and put the fabric back."""
-        live, self._live, self._opened = self._live, None, None
+        live, parent = self._live, self._parent
+        self._live = self._parent = self._opened = None
+        for mesh in (live, parent):
+            if mesh is not None:
+                self._ttnn.close_mesh_device(mesh)
         if live is not None:
-            self._ttnn.close_mesh_device(live)
             self._disable_fabric()
 
     def _disable_fabric(self) -> None:
@@ -100,13 +117,30 @@ class Devices:
     def _open(self, wanted: DeviceParameters) -> Any:
         ttnn = self._ttnn
         shape = wanted.mesh_shape or ALONE
-        found = ttnn.get_num_devices()
-        if prod(shape) > found:
-            there = "is 1 chip" if found == 1 else f"are {found} chips"
-            raise ValueError(f"there {there} here")
+        parent = shape
         if wanted.fabric_config is not None:
+            parent = self._parent_shape(shape)
             ttnn.set_fabric_config(ttnn.FabricConfig[wanted.fabric_config])
-        return ttnn.open_mesh_device(ttnn.MeshShape(*shape), **self._keywords(wanted))
+        mesh = ttnn.open_mesh_device(ttnn.MeshShape(*parent), **self._keywords(wanted))
+        if parent == shape:
+            return mesh
+        self._parent = mesh
+        whole = "x".join(map(str, parent))
+        self._notes += (f"{HARMLESS}a part of the {whole} mesh of all chips",)
+        return mesh.create_submesh(ttnn.MeshShape(*shape))
+
+    def _parent_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the mesh of which one with a fabric is a part; its own shape if it is none."""
+        ttnn = self._ttnn
+        chips = ttnn.get_num_devices()
+        if prod(shape) == chips or ttnn.get_num_pcie_devices() == chips:
+            return shape
+        rows, columns = ttnn._ttnn.multi_device.SystemMeshDescriptor().shape()  # noqa: SLF001 - the only way to it
+        shapes = ((rows, columns), (columns, rows), (1, chips), (chips, 1))
+        for parent in shapes:
+            if len(shape) == len(parent) and all(map(le, shape, parent)):
+                return parent
+        raise ValueError(f"it does not fit into the {rows}x{columns} mesh of all {chips} chips")
 
     def _keywords(self, wanted: DeviceParameters) -> dict[str, Any]:
         ttnn = self._ttnn
