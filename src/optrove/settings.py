@@ -63,6 +63,7 @@ TRACE_DIRECTORY = Variable("TTNN_OPERATION_TRACE_DIR", "--trace-params: director
 MASTER = Variable("TTNN_MASTER_JSON_PATH", "sweep modules: master file or trove to load from")
 RESET = Variable("TT_SMI_RESET_COMMAND", "resets a board on which an op hangs: 'tt-smi -r 0'")
 RAY = Variable("RAY_ADDRESS", "Ray cluster of --engine ray  [default: the local one]")
+CI = Variable("CI", "set: long output never goes through a pager")
 INDEX = Variable("PIP_INDEX_URL", "package index of optrove bisect  [default: PyPI]")
 
 VARIABLES = tuple(each for each in tuple(globals().values()) if isinstance(each, Variable))

@@ -22,6 +22,7 @@ from optrove.cli.options import (
     log_recovered,
     model_option,
     nested_option,
+    raised_option,
     recorded_on,
     run_option,
     store_option,
@@ -47,6 +48,7 @@ _PROPERTIES: Final = (
 @model_option
 @recorded_on("--board")
 @run_option
+@raised_option
 @all_ops_option
 @nested_option
 @store_option
@@ -62,6 +64,7 @@ def ops(*, store: str | None, as_json: bool, **chosen: Any) -> None:
     Example:
       optrove ops
       optrove ops --model llama --board n300
+      optrove ops --raised
       optrove ops --json | jq '.[] | select(.replayable < 1)'
     """
     from optrove.report.listings import ops_data, ops_document

@@ -20,16 +20,15 @@ from optrove.cli.options import (
     show,
     store_option,
 )
-from optrove.interop.formats import FORMATS
+from optrove.interop.formats import FORMATS, SUPERSET, WRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_SUPERSET: Final = "superset"
 _FORMAT_LINES: Final = "\n    ".join(
     (
         *(f"{each.name:14} {each.about}" for each in FORMATS if each.is_written),
-        f"{_SUPERSET:14} a directory: SQL views, and a bundle for Apache Superset",
+        f"{SUPERSET:14} a directory: SQL views, and a bundle for Apache Superset",
     )
 )
 
@@ -45,8 +44,8 @@ _FORMAT_LINES: Final = "\n    ".join(
     \b
     Example:
       optrove export ttnn_operations_master.json
-      optrove export matmul.txt --format text --op matmul --model llama
-      optrove export calls.jsonl --format jsonl --run 1f3a
+      optrove export matmul.txt --op matmul --model llama
+      optrove export calls.jsonl --run 1f3a
       optrove export public.json --scrub
       optrove export bi --format superset --install
     """
@@ -55,10 +54,8 @@ _FORMAT_LINES: Final = "\n    ".join(
 @click.option(
     "--format",
     "form",
-    type=click.Choice((*(each.name for each in FORMATS if each.is_written), _SUPERSET)),
-    default="master",
-    show_default=True,
-    help="What to write.",
+    type=click.Choice(WRITTEN),
+    help="What to write  [default: by the suffix of FILE: .json master, .jsonl jsonl, .txt text]",
 )
 @op_option
 @model_option
@@ -68,15 +65,16 @@ _FORMAT_LINES: Final = "\n    ".join(
 @click.option("--install", is_flag=True, help="superset: also create the views in the trove.")
 @store_option
 @json_option
-def export(*, file: str, form: str, store: str | None, as_json: bool, **given: Any) -> None:
+def export(*, file: str, form: str | None, store: str | None, as_json: bool, **given: Any) -> None:
     """Write cases, or the calls of runs, to a file."""
-    from optrove.interop.exporting import export_to
+    from optrove.interop.exporting import export_to, format_of
     from optrove.trove.opening import reading
     from optrove.trove.query import CaseFilters
 
     scrub, install = given.pop("scrub"), given.pop("install")
     chosen = CaseFilters(**given)
-    if form == _SUPERSET:
+    form = form or format_of(file)
+    if form == SUPERSET:
         _refuse(scrub or chosen != CaseFilters(), "superset has views of all runs, and no data")
         _export_bi(store, file, install=install, as_json=as_json)
         return
@@ -103,7 +101,7 @@ def _export_bi(store: str | None, directory: str, *, install: bool, as_json: boo
 
     exported = export_bi(store, directory, log_recovered, install=install)
     sql, bundle = str(exported.sql), str(exported.bundle)
-    data = {"file": directory, "format": _SUPERSET, "views": sql, "bundle": bundle}
+    data = {"file": directory, "format": SUPERSET, "views": sql, "bundle": bundle}
     views = "created in the trove" if install else "create them with --install"
     texts = (
         f"views:  {sql} ({views})",

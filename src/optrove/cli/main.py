@@ -19,6 +19,7 @@ from optrove.cli import (
     test,
     without_hardware,
 )
+from optrove.cli.options import NO_PAGER
 from optrove.errors import OptroveError
 from optrove.settings import VARIABLES
 from optrove.version import __version__
@@ -59,6 +60,14 @@ class Commands(click.Group):
                     [(each.name or "", each.get_short_help_str(_WHOLE)) for each in commands]
                 )
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Accept --no-pager behind the command, too."""
+        own = args[: args.index("--")] if "--" in args else args
+        if NO_PAGER in own:
+            at = own.index(NO_PAGER)
+            args = [NO_PAGER, *args[:at], *args[at + 1 :]]
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -79,10 +88,21 @@ class Commands(click.Group):
             ctx.exit(2)
 
 
+def _set_pager(context: click.Context, _: click.Parameter, given: bool) -> None:  # noqa: FBT001 - click's
+    context.meta[NO_PAGER] = given
+
+
 @click.group(
     cls=Commands, epilog=_ENVIRONMENT, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.version_option(__version__, prog_name="optrove", message="%(prog)s %(version)s")
+@click.option(
+    NO_PAGER,
+    is_flag=True,
+    expose_value=False,
+    callback=_set_pager,
+    help="Print long output at once, as for a pipe; also behind a command.",
+)
 def main() -> None:
     """Record every op call of real models, keep each case once, query and replay them.
 

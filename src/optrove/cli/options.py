@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from optrove.settings import NUMERICS, Numerics, environment
+from optrove.settings import CI, NUMERICS, Numerics, environment, unset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,6 +27,7 @@ COULD_NOT: Final = 2
 INTERRUPTED: Final = 130
 """Exit codes."""
 
+NO_PAGER: Final = "--no-pager"
 _BATCH: Final = 200
 _SIZE: Final = re.compile(r"[0-9]{1,18}")
 
@@ -40,6 +41,7 @@ all_ops_option = click.option(
     "--all-ops", is_flag=True, help="Also count ops that only move data, such as to_device."
 )
 nested_option = click.option("--nested", is_flag=True, help="Also count calls made by other ops.")
+raised_option = click.option("--raised", is_flag=True, help="Only calls that raised an error.")
 op_option = click.option("--op", "name", metavar="OP", help="Only this op; * is a wildcard.")
 model_option = click.option(
     "--model", metavar="NAME", help="Only calls by this model; a part of its name is enough."
@@ -74,15 +76,23 @@ def echo_document(nodes: Iterable[Node]) -> None:
     from optrove.report.draw_text import draw_text
 
     rest = draw_text(nodes, table_width())
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and _may_wait():
         height = shutil.get_terminal_size().lines
         first = list(islice(rest, height))
         if len(first) == height:
-            click.echo_via_pager(f"{line}\n" for line in chain(first, rest))
+            # As git has it: less ends at the end of a short text, and leaves it on the screen.
+            with environment(unset({"LESS": "FRX"})):
+                click.echo_via_pager(f"{line}\n" for line in chain(first, rest))
             return
         rest = iter(first)
     while batch := list(islice(rest, _BATCH)):
         click.echo("\n".join(batch))
+
+
+def _may_wait() -> bool:
+    """Return whether a pager may wait for a key: --no-pager and CI say that nobody is there."""
+    context = click.get_current_context(silent=True)
+    return CI.value is None and not (context and context.meta.get(NO_PAGER))
 
 
 def echo_list(items: Iterable[Any]) -> None:
@@ -175,6 +185,7 @@ def case_filters(*board: str, of_runs: bool = False) -> Callable[[_Command], _Co
         model_option,
         recorded_on(*board),
         run_option,
+        raised_option,
         nested_option,
         click.option("--all-ops", is_flag=True, help="With *: also ops that only move data."),
     )

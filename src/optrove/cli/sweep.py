@@ -177,7 +177,7 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
         "exported": _export(found, result_dest),
         "interrupted": interrupted,
     }
-    document = totals_document(found) if summary else results_document(found, store)
+    document = totals_document(found, store) if summary else results_document(found, store)
     stored = Paragraph(f"stored as run {found.run.id[:SHORT_ID]} of {place}")
     show(
         chain([Paragraph(title(found.run))], document, [stored]),

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from optrove.testgen.shrink_sequence import ShrunkSequence
 
 ZIP: Final = ".zip"
-_ONE_CASE: Final = "name one op, or one case by its id; optrove show OP lists the ids"
 
 
 @click.command()
@@ -230,10 +229,11 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
 
     It tries fewer arguments, interleaved memory, one chip, and smaller and fewer dimensions. A
     simpler call counts if it has the same outcome and the same message, ignoring numbers. CASE is
-    the beginning of a case's id, or an op, which stands for its most called case. It runs on the
-    same device as in "optrove replay". With --values capsule, it has the recorded inputs with which
-    it fails; smaller tensors have the values around the most extreme one. If the reproducer cannot
-    be written, the result is still shown.
+    the beginning of a case's id, or an op, which stands for its most called case among those whose
+    last stored attempt failed, if there are any. It runs on the same device as in "optrove replay".
+    With --values capsule, it has the recorded inputs with which it fails; smaller tensors have the
+    values around the most extreme one. If the reproducer cannot be written, the result is still
+    shown.
 
     With --calls, --test or --last, the argument is a RUN that was traced with --flow. Its calls are
     executed as one program, each trial in a new process, with fewer and fewer calls, until none can
@@ -252,7 +252,7 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
     """
     from optrove.replay.capsules import SEED, with_values
     from optrove.replay.device_choice import check_device, group_by_device, resolve_device
-    from optrove.replay.planning import cases_named
+    from optrove.replay.planning import case_to_shrink
     from optrove.replay.sequence import CallChoice
     from optrove.testgen.shrink import Limits, shrunk_data, shrunk_document
     from optrove.testgen.shrink import shrink as shrink_case
@@ -268,7 +268,7 @@ def shrink(  # noqa: PLR0913 - one for each option of the command
         return
     with reading(store, log_recovered) as reader:
         asked = CaseFilters(name=name)
-        cases, _ = cases_named(reader, asked, every=False, seed=seed, advice=_ONE_CASE)
+        cases = case_to_shrink(reader, asked, *target[:2], seed=seed)
     check_device(cases, *target)
     file: Path | None = None
     fault: Exception | None = None

@@ -12,8 +12,8 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from optrove.errors import NotFound, UnusableResults
-from optrove.interop.formats import FORMATS
+from optrove.errors import BadTarget, NotFound, UnusableResults
+from optrove.interop.formats import FORMATS, WRITTEN
 from optrove.journal.families import exact_call
 from optrove.model.ops import op_pattern
 from optrove.model.records import Query, RunKind, matches_filter
@@ -53,6 +53,24 @@ def export_to(
     with scrubbed(reader) as clean:
         # The scrubbed trove may have other names for the same things.
         return _export(clean.reader, file, chosen, clean.query(query))
+
+
+def format_of(file: str) -> str:
+    """Return the name of the format that the suffix of a file means; BadTarget if it means none.
+
+    What goes to stdout is a master file.
+    """
+    suffix = Path(file).suffix
+    by_suffix = {each.suffix: each.name for each in FORMATS if each.is_written and each.suffix}
+    if file == STDOUT:
+        return by_suffix[".json"]
+    if suffix not in by_suffix:
+        meant = ", ".join(f"{suffix} is {name}" for suffix, name in by_suffix.items())
+        raise BadTarget(
+            f"the name {file!r} does not tell the format to write ({meant}); "
+            f"add --format with one of: {', '.join(WRITTEN)}"
+        )
+    return by_suffix[suffix]
 
 
 def _export(reader: TroveReader, file: str, form: Format, query: Query) -> Exported:

@@ -7,6 +7,7 @@ takes its choices and help texts from the table, so that a format imports its mo
 
 from __future__ import annotations
 
+import codecs
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from optrove.serializer.text import Json
 
 _BEGINNING: Final = 100
+_JSON_BEGINNINGS: Final = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""Byte order marks: what follows may be JSON in an encoding that has to be changed."""
 
 
 class Candidate:
@@ -77,7 +80,12 @@ class Candidate:
     def _parts(self) -> tuple[Json, Sequence[Unreadable]]:
         from optrove.interop.fidelity import parse_parts
 
-        return (None, ()) if self.is_directory else parse_parts(self.path.read_bytes())
+        if self.is_directory:
+            return None, ()
+        text = self.path.read_bytes()
+        if not text.startswith(_JSON_BEGINNINGS) and text.lstrip()[:1] not in (b"{", b"["):
+            raise BadData.at("$", UNKNOWN_FILE)
+        return parse_parts(text)
 
 
 class Format(Protocol):
@@ -94,6 +102,8 @@ class Format(Protocol):
     """Whether it is written to the path of a directory; else to a stream."""
     is_written: ClassVar[bool] = True
     """Whether ``export`` writes it."""
+    suffix: ClassVar[str] = ""
+    """The suffix of files that ``export`` writes in this format unless ``--format`` is given."""
 
     def detect(self, file: Candidate) -> bool:
         """Return whether a file has this format."""
@@ -112,6 +122,7 @@ class TextFormat(Format):
     """One line per case, sorted."""
 
     name = "text"
+    suffix = ".txt"
     file = "a text export"
     about = "one line per case, sorted: for git, and for diff"
 
@@ -139,6 +150,7 @@ class OpLineFormat(Format):
     """One line of JSON per call."""
 
     name = "jsonl"
+    suffix = ".jsonl"
     file = "op lines (--jsonl, --ops-jsonl)"
     about = "one line per call, as --ops-jsonl writes them"
     of_calls = True
@@ -195,6 +207,7 @@ class MasterFormat(Format):
     """The JSON that tt-metal's sweeps load."""
 
     name = "master"
+    suffix = ".json"
     file = "a master JSON of tt-metal"
     about = "the JSON that tt-metal's sweeps load"
 
@@ -306,8 +319,16 @@ FORMATS: Final[tuple[Format, ...]] = (
 )
 """The formats in the order of detection; the last ones have to parse the whole file."""
 
+SUPERSET: Final = "superset"
+"""The export for BI tools, which is no format of a file."""
+
+WRITTEN: Final = (*(each.name for each in FORMATS if each.is_written), SUPERSET)
+"""The values of ``export --format``."""
+
 FILES: Final = ", ".join(each.file for each in FORMATS)
 """The files of these formats, as messages and help texts list them."""
+
+UNKNOWN_FILE: Final = f"a file of no known format; import one of: {FILES}"
 
 OWN_FILES: Final = "a directory of journals, a trove"
 """The files of optrove that can be imported as well."""
@@ -339,4 +360,4 @@ def _unknown(file: Candidate) -> str:
         return f"a directory without parameter files; their names are like {name}"
     if isinstance(file.document, dict) and "operation_name" in file.document:
         return f"one parameter file of many; import its directory: {file.path.parent}"
-    return f"not a file that can be imported; import one of: {FILES}"
+    return UNKNOWN_FILE

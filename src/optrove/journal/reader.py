@@ -187,6 +187,10 @@ class JournalReader:
         """Return the reason why calls have no case."""
         return str(self._lines.plain["reason"][number]["text"])
 
+    def error(self, number: int) -> str:
+        """Return the text of an exception; empty for zero, which stands for an unknown one."""
+        return str(self._lines.plain["error"][number]["text"]) if number else ""
+
     def case(self, number: int) -> DescribedCase:
         """Return a case by its number."""
         case = self._described.get(number)

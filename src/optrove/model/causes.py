@@ -8,6 +8,9 @@ from typing import Final
 DIFFERS: Final = "not as recorded: "
 """The beginning of a line about a difference between the replayed and the recorded call."""
 
+LOST_OBJECT: Final = "an object of "
+"""The beginning of the text of a value that was not recorded, in such a line."""
+
 _INFORMATION: Final = re.compile(r"^info:\s*$", re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\b(?:nan|-?inf)\b")
@@ -32,6 +35,17 @@ def ttnn_problem(text: str) -> str | None:
     _, *message = _INFORMATION.split(text, maxsplit=1)
     lines = (line.strip() for part in message for line in part.splitlines())
     return next(filter(None, lines), None)
+
+
+def error_line(text: str) -> str:
+    """Return a recorded error as one line: the problem, then the place in ttnn that reports it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    problem = ttnn_problem(text)
+    if problem is not None and problem not in lines[0]:
+        kind, _, place = lines[0].partition(": ")
+        return f"{kind}: {problem} ({place})"
+    # The text of an exception may begin in a new line.
+    return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
 
 
 def without_numbers(text: str) -> str:

@@ -498,7 +498,8 @@ class Query:
     ``op`` may be a pattern with ``*``; ``matches_filter`` compares the texts. The fields about
     tensors (``dtype`` to ``argument``, the name of the parameter) have to match one and the same
     tensor; -1 in a shape is any size. Ops that only move data, and the vectors of sweep modules,
-    which no model calls, match only with ``data_movement`` and ``vectors``.
+    which no model calls, match only with ``data_movement`` and ``vectors``. With ``raised``, only
+    calls that raised count.
     """
 
     op: str | None = None
@@ -514,6 +515,7 @@ class Query:
     mesh: tuple[int, ...] | None = None
     argument: str | None = None
     replayable: bool | None = None
+    raised: bool = False
     outermost_only: bool = True
     data_movement: bool = False
     vectors: bool = False

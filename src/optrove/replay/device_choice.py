@@ -110,6 +110,12 @@ def group_by_device(
             target = _target(planned, kind, board)
         groups.setdefault(target, []).append(planned)
     if torch is not None and not any(each.op.startswith("torch.") for each in cases):
+        options = [each for each in TorchTarget.parse(torch).options() if each.startswith("--")]
+        if "--device" not in options:
+            raise NotReplayable(
+                f"{', '.join(options)}: only for cases of torch, and all selected ones are of "
+                f"ttnn; leave it out (ttnn's results are compared with ttnn's golden functions)"
+            )
         near = get_close_matches(torch, ("hw", "mock", "shadow", "sim"), n=1)
         meant = f"did you mean {near[0]}?" if near else "no case of torch is selected."
         raise NotReplayable(

@@ -18,6 +18,7 @@ from optrove.model.records import (
     DeviceKind,
     DeviceParameters,
     Job,
+    Outcome,
 )
 from optrove.model.values import Null
 from optrove.serializer.described import case_of
@@ -225,6 +226,40 @@ def cases_named(
         for planned in planned_cases(reader, query, seed=seed, timeout_ns=timeout_ns)
     )
     return cases, sum(answer.cases for answer in answers)
+
+
+def case_to_shrink(
+    reader: TroveReader,
+    asked: CaseFilters,
+    kind: DeviceKind | None,
+    board: str | None,
+    *,
+    seed: int = 0,
+) -> tuple[PlannedJob, ...]:
+    """Return the one case that matches; of an op, the most called that is known to fail.
+
+    Cases count whose last attempt on this device failed, then those that failed elsewhere. If none
+    did, it is the most called case.
+    """
+    advice = "name one op, or one case by its id; optrove show OP lists the ids"
+    cases, count = cases_named(reader, asked, every=False, seed=seed, advice=advice)
+    if count == 1:
+        return cases
+    (answer,) = select_recorded(reader, asked)
+    ids = tuple(row.case_id for row in reader.cases(answer.query))
+    failed = [
+        key
+        for key, attempt in reader.last_attempts_at(ids).items()
+        if attempt.outcome not in (Outcome.PASSED, Outcome.NOT_RUN)
+    ]
+    here = {
+        case_id
+        for case_id, on, device in failed
+        if (kind is None or device == kind.value) and (board is None or on == board)
+    }
+    known = here or {case_id for case_id, _, _ in failed}
+    first = next((case_id for case_id in ids if case_id in known), None)
+    return cases if first is None else tuple(planned_by_id(reader, (first,), seed=seed))
 
 
 def cases_in_lines(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from optrove.model.causes import DIFFERS, without_numbers, without_pcc
+from optrove.model.causes import DIFFERS, LOST_OBJECT, without_numbers, without_pcc
 from optrove.model.ops import VECTORS, is_vector
 from optrove.model.records import BESIDE, HARMLESS, REFUSED, VALUES_OF, DeviceKind, Outcome
 from optrove.model.torch_target import TorchTarget
@@ -253,9 +254,25 @@ def refusals(group: Iterable[Cause]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(note for note in notes if note.startswith(REFUSED)))
 
 
-def differing(attempts: Iterable[AttemptedCase]) -> int:
-    """Return the number of calls that differed from the recorded ones."""
-    return sum(bool(remarks_of(each.attempt).differences) for each in attempts)
+def told_differences(attempts: Iterable[AttemptedCase]) -> Counts:
+    """Return the differences between replayed and recorded calls, each with a number of cases.
+
+    They are grouped by argument, with one example. The notes tell about values that were not
+    recorded, and about arguments that were left out.
+    """
+    counted: Counter[str] = Counter()
+    examples: dict[str, str] = {}
+    for each in attempts:
+        for line in remarks_of(each.attempt).differences:
+            place, _, values = line.partition(_RECORDED)
+            if not values.startswith(LOST_OBJECT) and not _LEFT_OUT.search(line):
+                counted[place] += 1
+                examples.setdefault(place, line)
+    return tuple((DIFFERS + examples[place], count) for place, count in counted.most_common())
+
+
+_RECORDED: Final = ": recorded "
+_LEFT_OUT: Final = re.compile(r"^argument arg\d+: .*, replayed without$")
 
 
 def is_beside(attempt: Attempt) -> bool:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from optrove.model.case import obstacles
+from optrove.model.causes import error_line
 from optrove.model.differences import differences, is_same_json, json_parts, path_step
 from optrove.model.records import CallOutcome
 from optrove.model.values import key_step
@@ -16,7 +17,7 @@ from optrove.report.describe import argument_fields, argument_texts, value_text
 from optrove.report.document import Field, Fields, Paragraph, Section, paragraphs
 from optrove.report.listings import left_out_texts, machine_data
 from optrove.report.shards import write_pictures
-from optrove.report.wording import SHORT_ID, first_line, plural
+from optrove.report.wording import SHORT_ID, plural
 from optrove.serializer.described import case_of
 from optrove.serializer.text import read, write
 from optrove.serializer.wire import decode
@@ -56,7 +57,7 @@ def cases_document(
         others = reader.families(answer.op)
         for each in _shown(reader, answer, shown, by_run=True):
             files = () if pictures is None else write_pictures(each.row, pictures)
-            raised = _recorded_error(reader, each)
+            raised = "".join(_raised(reader, each)) or None
             yield configuration_section(each, files, others.get(each.row.case_id), raised)
         if shown.number is None:
             yield from paragraphs(left_out_texts(query.left_out_of(reader, (answer,))))
@@ -67,7 +68,8 @@ def cases_data(reader: TroveReader, answers: Sequence[OpCases], shown: Shown) ->
     for answer in answers:
         others = reader.families(answer.op)
         for each in _shown(reader, answer, shown, by_run=False):
-            raised = _recorded_error(reader, each)
+            some, error = _raised(reader, each)
+            raised = None if some else error or None
             yield configuration_data(each, others.get(each.row.case_id), raised)
 
 
@@ -79,12 +81,18 @@ def _shown(
     return islice(query.configurations(reader, answer.query, by_run=by_run), shown.limit)
 
 
-def _recorded_error(reader: TroveReader, configuration: Configuration) -> str | None:
-    """Return the error of a case that never returned; None for others."""
-    outcomes = {each.outcome for each in configuration.executions}
-    if CallOutcome.RETURNED in outcomes or CallOutcome.RAISED not in outcomes:
-        return None
-    return recorded_error(reader.executions([configuration.row.case_id]))
+def _raised(reader: TroveReader, configuration: Configuration) -> tuple[str, str]:
+    """Return how many calls of a case raised if others did not, and the error; empty if none."""
+    calls: Counter[CallOutcome | None] = Counter()
+    for each in configuration.executions:
+        calls[each.outcome] += each.count
+    if not calls[CallOutcome.RAISED]:
+        return "", ""
+    executions = tuple(reader.executions([configuration.row.case_id]))
+    error = next((each.error for each in executions if each.error is not None), "")
+    never = recorded_error(executions) is not None and not calls[CallOutcome.RETURNED]
+    some = "" if never else f"{calls[CallOutcome.RAISED]:,} of {calls.total():,} calls, "
+    return some, error
 
 
 def heading(op: str, *, cases: int, every: int) -> tuple[Paragraph, ...]:
@@ -101,8 +109,7 @@ def configuration_section(
 ) -> Section:
     """Return one configuration; ``pictures`` are files that were written of it.
 
-    ``others`` are cases whose calls count as those of this one, ``raised`` is the recorded error of
-    a case that never returned.
+    ``others`` are cases whose calls count as those of this one, ``raised`` is the recorded error.
     """
     row = configuration.row
     case = case_of(row.content)
@@ -127,9 +134,9 @@ def configuration_section(
 
 
 def raised_text(raised: str | None) -> Iterator[Node]:
-    """Yield the first line of the recorded error of a case that never returned."""
+    """Yield the reason of the recorded error of a case."""
     if raised is not None:
-        yield Fields((Field("raised when recorded", first_line(raised)),))
+        yield Fields((Field("raised when recorded", error_line(raised)),))
 
 
 def others_text(others: CaseFamily | None) -> Iterator[Node]:

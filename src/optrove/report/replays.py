@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Final
 
+from optrove.model.causes import error_line
 from optrove.model.ops import is_data_movement
 from optrove.model.records import DeviceKind, Outcome
 from optrove.report.attempts import (
@@ -15,12 +16,12 @@ from optrove.report.attempts import (
     cause_data,
     causes,
     counts_of,
-    differing,
     is_as_recorded,
     lowest_pcc,
     refusals,
     remarks_of,
     supplied,
+    told_differences,
     worth_telling,
 )
 from optrove.report.describe import argument_fields, value_text
@@ -37,7 +38,7 @@ from optrove.report.document import (
     paragraphs,
     table,
 )
-from optrove.report.wording import SHORT_ID, clipped, first_line, number, percent, plural
+from optrove.report.wording import SHORT_ID, clipped, number, percent, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -133,7 +134,7 @@ def _attempt_section(attempted: AttemptedCase, case: Case) -> Section:
         kind = "scaled" if attempted.scaled_from else "recorded"
         parts.append(Paragraph(f"the traced replay is the {kind} case{how}"))
     if attempted.raised is not None:
-        error = first_line(attempted.raised)
+        error = error_line(attempted.raised)
         parts.append(Fields((Field("when it was recorded, it raised", error),)))
     return Section(f"{attempted.op}: case {attempt.case_id[:SHORT_ID]}{calls}", tuple(parts))
 
@@ -229,14 +230,10 @@ def _item(group: Sequence[Cause], command: Rerun) -> Item:
 
 def note_section(attempts: Sequence[AttemptedCase]) -> Iterator[Section]:
     """Yield what was supplied or changed for cases, or not compared, with counts; or nothing."""
-    items = [Item(count, text) for text, count in worth_telling(attempts)]
-    other = differing(attempts)
-    if other:
-        words = "the call differs from the recorded one in some part (--json shows it)"
-        items.insert(0, Item(other, words))
-    if items:
-        most = _MAX_NOTES + bool(other)
-        yield Section("supplied, changed, or not compared", (first_items(items, most),))
+    told = (*told_differences(attempts), *worth_telling(attempts))
+    if told:
+        items = [Item(count, text) for text, count in told]
+        yield Section("supplied, changed, or not compared", (first_items(items, _MAX_NOTES),))
 
 
 def board_data(

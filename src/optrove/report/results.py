@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import islice
@@ -27,10 +28,13 @@ from optrove.report.document import (
     IDLE,
     Cell,
     Column,
+    Command,
+    Item,
     Paragraph,
     Section,
     Share,
     count_cell,
+    first_items,
     paragraphs,
     table,
 )
@@ -282,6 +286,7 @@ WORDS: Final = {
 """Outcomes and other states of cases, in words."""
 
 _MAX_SLOW: Final = 5
+_MAX_CAUSES: Final = 5
 _MAX_OPS: Final = 25
 _OPS: Final = (
     Column("op", flexible=True, code=True),
@@ -351,8 +356,11 @@ def results_document(found: RunResults, store: str | None) -> Iterator[Node]:
         yield Paragraph(f"{left} not attempted yet: optrove sweep --resume")
 
 
-def totals_document(found: RunResults) -> Iterator[Node]:
-    """Yield the totals of a run, those of each op, and notes: every row adds up."""
+def totals_document(found: RunResults, store: str | None) -> Iterator[Node]:
+    """Yield the totals of a run, those of each op, why cases failed, and notes.
+
+    Every row adds up. ``store`` is the trove that the command at the end names.
+    """
     summary = summed(found)
     yield table(
         (Column("op", flexible=True), Column("cases", right=True), Column("of which")),
@@ -361,6 +369,20 @@ def totals_document(found: RunResults) -> Iterator[Node]:
     yield Paragraph(counted(summary))
     yield from paragraphs(summary_notes(summary))
     yield from paragraphs(left_out_by_reason(found.left_out))
+    if summary.causes:
+        items = [
+            Item(each.count, f"{each.op} {WORDS[each.outcome.value]}: {each.text}")
+            for each in sorted(summary.causes, key=lambda each: -each.count)
+        ]
+        words = ["optrove", "results", found.run.id[:SHORT_ID]]
+        words += [] if store is None else ["--store", store]
+        yield Section(
+            "why",
+            (
+                first_items(items, _MAX_CAUSES, "causes"),
+                Command(f"every cause with a command that replays it: {shlex.join(words)}"),
+            ),
+        )
     yield from note_section(found.results)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.journal import format as layout
 from optrove.model.case import Case
+from optrove.model.causes import error_line
 from optrove.model.ops import Counting, LeftOut, OpCalls, add_up, is_listed
 from optrove.model.records import (
     NOT_MODELED,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
     from optrove.journal.reader import JournalReader
     from optrove.report.document import Cell, Node
-    from optrove.serializer.op_lines import OpLine
+    from optrove.serializer.op_lines import OpError, OpLine
     from optrove.serializer.text import Json
 
 LOST: Final = "the journal could not be written"
@@ -59,6 +60,7 @@ UNREADABLE: Final = "a line that cannot be read"
 _ASSERTION: Final = re.compile(r"(^|: )(AssertionError\b|assert\b)")
 _MAX_IN_FLIGHT: Final = 8
 _MAX_FAULTS: Final = 8
+_REST: Final = "(--json lists all)"
 _COLUMNS: Final = (
     Column("op"),
     *(Column(name, right=True) for name in ("cases", "calls", "raised")),
@@ -91,6 +93,8 @@ class TraceSummary:
     left: LeftOut = field(default_factory=LeftOut)
     not_modeled: Counts = ()
     """The calls that hardware numerics computed without a model, by op."""
+    errors: Counts = ()
+    """The errors that calls raised, each with the op that raised it, in one line."""
 
 
 @dataclass(slots=True)
@@ -123,18 +127,23 @@ class _Sums:
     tests: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     not_modeled: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
     in_flight: list[tuple[Call, Case]] = field(default_factory=list)
 
-    def add(self, op: str, case_id: str, *, nested: bool, raised: bool, calls: int = 1) -> None:
-        """Count calls of one case."""
+    def add(
+        self, op: str, case_id: str, *, nested: bool, error: str | None = None, calls: int = 1
+    ) -> None:
+        """Count calls of one case; ``error`` is what they raised, None if they did not."""
         own = self.ops.get(op) or self.ops.setdefault(op, _OpSums())
         if nested:
             own.nested_calls += calls
             own.nested_cases.add(case_id)
             return
         own.calls += calls
-        own.raised += calls if raised else 0
         own.cases.add(case_id)
+        if error is not None:
+            own.raised += calls
+            self.errors[f"{op}: {error_line(error) or 'an error without a text'}"] += calls
 
     def see(self, case_id: str) -> None:
         """Count a case that is described completely: the first of a new one is stored."""
@@ -181,6 +190,7 @@ class _Sums:
             asserted=self.asserted,
             left=total.left,
             not_modeled=_counts(self.not_modeled),
+            errors=_counts(self.errors),
         )
 
 
@@ -218,7 +228,7 @@ def _add_journal(sums: _Sums, journal: JournalReader) -> None:
         if result.outcome is TestOutcome.FAILED and is_assertion(result.error or ""):
             sums.asserted += 1
     ids = journal.case_ids()
-    for (word, _, _, outcome), counted in journal.tallies.items():
+    for (word, _, ending, outcome), counted in journal.tallies.items():
         number, kind = layout.number_of(word), layout.kind_of(word)
         if kind == layout.FILTERED:
             sums.filtered[journal.reason(number)] += counted.calls
@@ -227,8 +237,9 @@ def _add_journal(sums: _Sums, journal: JournalReader) -> None:
             sums.untraceable[journal.reason(number)] += counted.calls
             continue
         op, case_id = journal.op(number), ids[number]
-        nested, raised = layout.depth_of(word) > 0, outcome == layout.RAISED
-        sums.add(op, case_id, nested=nested, raised=raised, calls=counted.calls)
+        nested = layout.depth_of(word) > 0
+        error = journal.error(ending) if outcome == layout.RAISED else None
+        sums.add(op, case_id, nested=nested, error=error, calls=counted.calls)
         if kind == layout.OPAQUE:
             opaque = ", ".join(sorted(set(journal.opaque(number))))
             sums.untraceable[f"{op} holds {opaque}"] += counted.calls
@@ -250,10 +261,14 @@ def summarize_lines(lines: Iterable[OpLine | BadLine], known: Container[str] = (
             continue
         processes.add((line.run_id, line.process))
         case_id = _case_id(line)
-        sums.add(line.op, case_id, nested=line.depth > 0, raised=line.error is not None)
+        sums.add(line.op, case_id, nested=line.depth > 0, error=_error_text(line.error))
         sums.see(case_id)
     sums.processes = len(processes)
     return sums.summary()
+
+
+def _error_text(error: OpError | None) -> str | None:
+    return None if error is None else f"{error.type}: {error.message}"
 
 
 def _case_id(line: OpLine) -> str:
@@ -278,6 +293,9 @@ def summary_document(summary: TraceSummary, counting: Counting | None = None) ->
     if called:
         yield table(_COLUMNS, called)
     yield from paragraphs(left_out_texts(found.left))
+    if summary.errors:
+        errors = [Item(count, text) for text, count in summary.errors]
+        yield Section("errors that calls raised", (first_items(errors, _MAX_FAULTS, _REST),))
     accounting = summary.accounting
     for title, reasons in (
         ("filtered", accounting.filtered),
@@ -290,7 +308,7 @@ def summary_document(summary: TraceSummary, counting: Counting | None = None) ->
         items = [Item(count, text.splitlines()[0]) for text, count in summary.faults]
         yield Section(
             f"tracer faults, which the target did not notice: {_total(summary.faults):,}",
-            (first_items(items, _MAX_FAULTS, "(--json lists all)"),),
+            (first_items(items, _MAX_FAULTS, _REST),),
         )
 
 
@@ -357,6 +375,7 @@ def summary_data(summary: TraceSummary, counting: Counting | None = None) -> dic
             for each in summary.ops
         ],
         "in_flight": [_in_flight_data(*each) for each in summary.in_flight],
+        "errors": dict(summary.errors),
         "faults": dict(summary.faults),
         "not_modeled": dict(summary.not_modeled),
         "lost": summary.lost,

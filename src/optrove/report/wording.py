@@ -38,11 +38,6 @@ def place_text(kind: str, board: str | None) -> str:
     return kind if board is None else f"{kind} {board}"
 
 
-def first_line(text: str) -> str:
-    """Return the first line of a text; empty for an empty one."""
-    return text.partition("\n")[0].rstrip("\r")
-
-
 def percent(share: float, digits: int = 1) -> str:
     """Return a share in percent; only all is 100%, and only nothing is 0%."""
     if not 0 < share < 1:

@@ -22,6 +22,7 @@ from optrove.frameworks.kept_tensors import kept_tensor, save_tensors
 from optrove.frameworks.ttnn.board.table import BOARDS
 from optrove.frameworks.ttnn.execute.files import place_of_file
 from optrove.frameworks.ttnn.execute.invoking import CallNames
+from optrove.model.causes import error_line
 from optrove.model.records import DeviceKind
 from optrove.model.torch_target import TorchTarget
 from optrove.model.values import tensors_in
@@ -30,7 +31,7 @@ from optrove.replay.device_choice import device_parameters
 from optrove.replay.planning import planned_cases
 from optrove.report.attempts import UNSAID, VERDICTS
 from optrove.report.document import Command, Item, Items, Paragraph, Section, paragraphs
-from optrove.report.wording import SHORT_ID, first_line, plural
+from optrove.report.wording import SHORT_ID, plural
 from optrove.serializer.hashes import placement_hash
 from optrove.testgen.cases import DrawnValues, Filling, RecordedCase
 from optrove.testgen.files import INTEGER, MARK, UntestableCase, generate
@@ -95,7 +96,7 @@ def cases_to_test(
 
 
 def _raised_text(error: str) -> str:
-    return f"raised when it was recorded: {first_line(error)}"
+    return f"raised when it was recorded: {error_line(error)}"
 
 
 def recorded_cases(cases: Iterable[PlannedJob]) -> Iterator[RecordedCase]:

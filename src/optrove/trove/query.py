@@ -165,6 +165,7 @@ _FILTERS: Final = {
     "memory": "--memory",
     "shape": "--shape",
     "mesh": "--mesh",
+    "raised": "--raised",
 }
 _NO_MATCH: Final = "no case matches: "
 _ANY_SIZE: Final = -1
@@ -181,11 +182,11 @@ def explain_empty(reader: TroveReader, bases: Sequence[Query], filters: Query) -
     current = tuple(bases)
     for field, option in _FILTERS.items():
         value = getattr(filters, field)
-        if value is None:
+        if value is None or value is False:
             continue
         narrowed = tuple(replace(base, **{field: value}) for base in current)
         count = sum(map(reader.count, narrowed))
-        name = f"{option} {_spelled(value)}"
+        name = option if value is True else f"{option} {_spelled(value)}"
         if not count:
             steps.append(f"none with {name}{_found(reader, current, field)}")
             return NotFound(_NO_MATCH + ", ".join(steps))
@@ -227,7 +228,7 @@ def _spelled(value: str | tuple[int, ...]) -> str:
 def _found(reader: TroveReader, bases: Sequence[Query], field: str) -> str:
     """Return the values that exist instead, among the cases that the earlier filters left."""
     cases = [row.case_id for base in bases for row in islice(reader.cases(base), _EXAMINED)]
-    if field in ("run_id", "model"):
+    if field in ("run_id", "model", "raised"):
         return ""
     if field == "board":
         executions = reader.executions(cases[:_EXAMINED])
@@ -282,6 +283,7 @@ class CaseFilters:
     memory: str | None = None
     shape: tuple[int, ...] | None = None
     mesh: tuple[int, ...] | None = None
+    raised: bool = False
     nested: bool = False
     all_ops: bool = False
 
@@ -464,6 +466,7 @@ def query_of(reader: TroveReader, asked: CaseFilters) -> Query:
         memory=asked.memory,
         shape=asked.shape,
         mesh=asked.mesh,
+        raised=asked.raised,
         outermost_only=not asked.nested,
         data_movement=asked.all_ops,
         vectors=asked.all_ops,
@@ -518,4 +521,5 @@ def counts_for(execution: ExecutionRow, query: Query) -> bool:
         and matches_filter("model", query.model, model_label(execution))
         and matches_filter("board", query.board, execution.board)
         and (execution.outermost or not query.outermost_only)
+        and (execution.outcome is CallOutcome.RAISED or not query.raised)
     )

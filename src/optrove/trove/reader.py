@@ -557,15 +557,13 @@ ANY_SIZE: Final = -1
 """Stands for any size in a shape."""
 
 _ENVIRONMENT: Final = "JOIN environments e ON e.key = r.environment_key"
-_WITHIN_TEST: Final = """(
+_USES: Final = """
     SELECT g.run_key, x.case_key, sum(x.calls) AS calls,
         sum(CASE WHEN x.outermost THEN x.calls ELSE 0 END) AS outermost_calls
     FROM executions x
     JOIN recordings g ON g.key = x.recording_key
-    JOIN scopes s ON s.key = x.scope_key
-    WHERE s.test_id = :test_id
-    GROUP BY g.run_key, x.case_key
-)"""
+    LEFT JOIN scopes s ON s.key = x.scope_key
+"""
 _REPLAYABLE: Final = "sum(CASE WHEN c.replayable THEN 1 ELSE 0 END)"
 _RUN_KEYS: Final = "SELECT r.key FROM runs r"
 _TENSORS: Final = "SELECT 1 FROM case_tensors t WHERE t.case_key = c.key"
@@ -580,9 +578,9 @@ class QuerySql:
         """Translate a Query; ``ops`` are the names that its pattern matches, if it has one."""
         self.parameters: dict[str, object] = {}
         self._uses = "usage"
-        if query.test_id is not None:
-            self.parameters["test_id"] = query.test_id
-            self._uses = _WITHIN_TEST
+        executions = list(self._execution_conditions(query))
+        if executions:
+            self._uses = f"({_USES} {_where(executions)} GROUP BY g.run_key, x.case_key)"
         self._counted = "outermost_calls" if query.outermost_only else "calls"
         self._of_runs = list(self._run_conditions(query))
         self._of_ops = list(self._op_conditions(query, ops))
@@ -648,6 +646,12 @@ class QuerySql:
             yield f"lower(coalesce(r.model, r.source)) = {self._bound(query.model.lower())}"
         if query.board is not None:
             yield f"lower(e.board) = {self._bound(query.board.lower())}"
+
+    def _execution_conditions(self, query: Query) -> Iterator[str]:
+        if query.test_id is not None:
+            yield f"s.test_id = {self._bound(query.test_id)}"
+        if query.raised:
+            yield "x.outcome = 'raised'"
 
     def _op_conditions(self, query: Query, ops: Sequence[str] | None) -> Iterator[str]:
         if ops is not None:

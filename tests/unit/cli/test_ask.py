@@ -421,10 +421,11 @@ def test_asking_in_a_process_of_its_own_imports_nothing_slow(trove):
         assert done.stderr == "[]\n"
 
 
-def on_a_terminal(trove, *words, lines):
+def on_a_terminal(trove, *words, lines, pager="sed s/^/paged:/", **variables):
     """Return the output of a command on a terminal of so many lines; paged lines are marked."""
     master, slave = pty.openpty()
-    environment = {**os.environ, "PAGER": "sed s/^/paged:/", "LINES": str(lines), "COLUMNS": "80"}
+    environment = {name: value for name, value in os.environ.items() if name not in ("CI", "LESS")}
+    environment |= {"PAGER": pager, "LINES": str(lines), "COLUMNS": "80", **variables}
     command = [sys.executable, "-m", "optrove", *words, "--store", str(trove)]
     with subprocess.Popen(command, stdout=slave, stdin=slave, env=environment) as process:
         os.close(slave)
@@ -445,10 +446,85 @@ def test_a_list_that_is_longer_than_the_screen_goes_through_the_pager(trove):
     assert all(line.startswith("paged:") for line in shown)
 
 
+def test_nobody_has_to_press_a_key(trove):
+    for words, variables in (
+        (("show", "*", "--no-pager"), {}),
+        (("--no-pager", "show", "*"), {}),
+        (("show", "*"), {"CI": "true"}),
+    ):
+        shown = on_a_terminal(trove, *words, lines=20, **variables)
+        assert shown[0] == "Operation: ttnn.add"
+        assert len(shown) > 20
+
+
+def test_less_ends_by_itself_where_the_text_fits_unless_the_user_has_set_it(trove, tmp_path):
+    pager = tmp_path / "pager"
+    pager.write_text("#!/bin/sh\ncat > /dev/null\necho less=$LESS\n")
+    pager.chmod(0o755)
+    assert on_a_terminal(trove, "show", "*", lines=20, pager=str(pager)) == ["less=FRX"]
+    own = on_a_terminal(trove, "show", "*", lines=20, pager=str(pager), LESS="-S")
+    assert own == ["less=-S"]
+
+
 def test_a_list_that_fits_goes_straight_to_the_screen_and_is_cut_to_its_width(trove):
     shown = on_a_terminal(trove, "ops", lines=40)
     assert shown[0].startswith("op ")
     assert max(map(len, shown)) <= 80
+
+
+@pytest.fixture
+def raising(tmp_path):
+    """A trove with an op whose calls raise for some arguments, for one of them not always."""
+    tracing = Tracing(tmp_path / "journals", run_of("raising", "raising.py"))
+
+    def refuse(number):
+        if number < 0:
+            raise RuntimeError(f"TT_THROW @ a.cpp:1: x\ninfo:\nno {number}\nbacktrace:\n --- b")
+
+    def sometimes(number):
+        returned.append(number)
+        refuse(number if len(returned) > 1 else -number)
+
+    returned = []
+    calls = [(refuse, "add", number) for number in (1, -2, -2, 3)]
+    calls += [(sometimes, "mul", 4)] * 2 + [(refuse, "sub", 5)]
+    tracing.start()
+    for function, op, number in calls:
+        with contextlib.suppress(RuntimeError):
+            perform(tracing.recorder, fake_op(f"fake.{op}"), function, number)
+    tracing.stop(0)
+    path = tmp_path / "trove.db"
+    commands.run("trace", "--from", tmp_path / "journals", "--store", path)
+    return path
+
+
+def test_calls_that_raised_are_found_with_their_reason(raising):
+    def ask(*words):
+        return commands.ask(*words, "--store", raising)
+
+    rows = ask("ops", "--raised", "--json")
+    assert {row["op"]: (row["cases"], row["calls"]) for row in rows} == {
+        "fake.add": (1, 2),
+        "fake.mul": (1, 1),
+    }
+    shown = ask("show", "add", "--raised")
+    assert "Configurations: 1 of 3" in shown
+    assert "  raised when recorded: RuntimeError: no -2 (TT_THROW @ a.cpp:1: x)\n" in shown
+    (case,) = ask("show", "add", "--raised", "--json")
+    assert case["recorded_error"].endswith("backtrace:\n --- b")
+    assert "raised when recorded: 1 of 2 calls, RuntimeError: no -4" in ask("show", "mul")
+    assert ask("show", "mul", "--json")[0]["recorded_error"] is None
+    refusal = commands.ask("show", "sub", "--raised", "--store", raising, exit_code=2)
+    assert "1 case of fake.sub, none with --raised" in refusal
+
+
+def test_a_trace_says_what_its_calls_raised(raising):
+    shown = commands.ask("trace", "--from", raising.parent / "journals", "--store", raising)
+    assert "errors that calls raised:\n  2x fake.add: RuntimeError: no -2 (TT_THROW" in shown
+    data = commands.ask(
+        "trace", "--from", raising.parent / "journals", "--store", raising, "--json"
+    )
+    assert sum(data["errors"].values()) == 3
 
 
 def test_a_reader_that_stops_early_is_no_fault(trove):

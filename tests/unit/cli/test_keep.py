@@ -131,13 +131,13 @@ def test_another_trove_is_imported():
 @pytest.mark.parametrize("form", ["master", "text"])
 def test_what_is_exported_is_imported_the_same(form):
     make_trove("a.db", LLAMA_IMPORT, RESNET_IMPORT)
-    output = ask("export", "out", "--format", form, "--store", "a.db", "--json")
-    assert output == {"file": "out", "format": form, "cases": 13, "calls": 225, "notes": []}
-    ask("import", "out", "--store", "b.db", "--json")
+    output = ask("export", "out.json", "--format", form, "--store", "a.db", "--json")
+    assert output == {"file": "out.json", "format": form, "cases": 13, "calls": 225, "notes": []}
+    ask("import", "out.json", "--store", "b.db", "--json")
     assert run("diff", "a.db", "b.db", "--all-ops").exit_code == 0
     ask("export", "again", "--format", form, "--store", "b.db", "--json")
     if form == "text":
-        assert Path("again").read_bytes() == Path("out").read_bytes()
+        assert Path("again").read_bytes() == Path("out.json").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -152,23 +152,23 @@ def test_what_is_exported_is_imported_the_same(form):
 )
 def test_what_is_exported_can_be_chosen(chosen, cases, calls):
     make_trove("a.db", LLAMA_IMPORT, RESNET_IMPORT)
-    written = ask("export", "out", *chosen, "--store", "a.db", "--json")
+    written = ask("export", "out.json", *chosen, "--store", "a.db", "--json")
     assert (written["cases"], written["calls"]) == (cases, calls)
 
 
 def test_an_export_that_would_be_empty_is_an_error_and_writes_nothing():
     make_trove("a.db", LLAMA_IMPORT)
-    output = refused("export", "out", "--op", "add", "--store", "a.db")
+    output = refused("export", "out.json", "--op", "add", "--store", "a.db")
     assert "no op here is called 'add'" in output
-    assert not Path("out").exists()
+    assert not Path("out.json").exists()
 
 
 def test_imports_have_no_calls_to_export_one_by_one():
     make_trove("a.db", LLAMA_IMPORT)
     assert "--format master or text" in refused(
-        "export", "out", "--format", "jsonl", "--store", "a.db"
+        "export", "out.json", "--format", "jsonl", "--store", "a.db"
     )
-    assert not Path("out").exists()
+    assert not Path("out.json").exists()
 
 
 def test_an_export_goes_to_stdout_when_asked():
@@ -183,7 +183,7 @@ def test_an_export_goes_to_stdout_when_asked():
 def test_a_file_that_cannot_be_written_is_reported():
     make_trove("a.db", LLAMA_IMPORT)
     Path("file").touch()
-    assert "cannot be written" in refused("export", "file/out", "--store", "a.db")
+    assert "cannot be written" in refused("export", "file/out.json", "--store", "a.db")
 
 
 def test_troves_are_merged_in_any_order():
@@ -259,3 +259,42 @@ def test_a_trace_is_exported_as_its_program_passed_the_arguments(options):
     assert config["optrove"]["arguments"] == {"a": 1, "b": 2}
     (execution,) = config["executions"]
     assert execution["trace_uid"] == "1f" * 16  # tt-metal's database requires one
+
+
+def test_the_suffix_of_a_file_tells_its_format():
+    make_trove(Path("t.db"), LLAMA_IMPORT)
+    for file, form in (("a.json", "master"), ("a.txt", "text"), ("-", "master")):
+        done = run("export", file, "--store", "t.db", "--json")
+        assert done.exit_code == 0
+        told = done.stderr if file == "-" else done.stdout
+        assert json.loads(told)["format"] == form
+    assert Path("a.txt").read_text() != Path("a.json").read_text()
+
+
+@pytest.mark.parametrize("file", ["calls.xyz", "calls", "calls.db"])
+def test_a_file_whose_suffix_tells_no_format_is_not_written(file):
+    make_trove(Path("t.db"), LLAMA_IMPORT)
+    refusal = refused("export", file, "--store", "t.db")
+    assert f"the name {file!r} does not tell the format" in refusal
+    assert "text, jsonl, op-inputs, params, op-inputs-json, master, superset" in refusal
+    assert not Path(file).exists()
+    assert run("export", file, "--store", "t.db", "--format", "text").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (bytes(range(256)) * 4, "a file of no known format"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(64), "a file of no known format"),
+        (b"hello\n", "a file of no known format"),
+        (b"op,cases\nadd,1\n", "a file of no known format"),
+        ('{"a": "\u00e4"}'.encode("latin-1"), "save it as UTF-8"),
+        ('{"operations": {}}'.encode("utf-16"), "save it as UTF-8"),
+        (b'{"operations": {', "is the file complete?"),
+    ],
+)
+def test_a_file_that_is_not_understood_is_described_as_what_it_is(content, said):
+    Path("file").write_bytes(content)
+    refusal = refused("import", "file")
+    assert said in refusal
+    assert ("import one of: " in refusal) is (said == "a file of no known format")

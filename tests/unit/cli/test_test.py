@@ -1,9 +1,14 @@
 import pytest
 
 import commands
+from executed_runs import ADDS, id_of, make_executed
 from optrove.model.case import Case
+from optrove.model.records import DeviceKind, Query
 from optrove.model.values import Int, Opaque
+from optrove.replay.planning import case_to_shrink
 from optrove.serializer.described import describe_case
+from optrove.trove.opening import reading
+from optrove.trove.query import CaseFilters
 from small_trove import (
     LLAMA_IMPORT,
     LLAMA_RUN,
@@ -133,7 +138,33 @@ class TestTestgen:
         assert "the nearest: ttnn.matmul" in ask("testgen", "matmull", exit_code=2)
 
 
+@pytest.fixture
+def executed(tmp_path):
+    path = make_executed(tmp_path / "executed.db")
+    with reading(str(path), print) as reader:
+        yield lambda *target: case_to_shrink(reader, CaseFilters(name="add"), *target)[0].case_id
+
+
 class TestShrink:
+    def test_takes_the_most_called_case_that_is_known_to_fail(self, executed):
+        # In its last run the third one had wrong numbers; the fourth did not run.
+        assert executed(DeviceKind.SHADOW, "n150") == id_of(ADDS[2])
+        assert executed(DeviceKind.MOCK, "p150") == id_of(ADDS[2])
+        assert executed(None, None) == id_of(ADDS[2])
+
+    def test_takes_the_most_called_case_if_none_is_known_to_fail(self, trove):
+        with reading(str(trove), print) as reader:
+            (planned,) = case_to_shrink(reader, CaseFilters(name="matmul"), None, "n150")
+            first = next(reader.cases(Query(op="ttnn.matmul")))
+        assert planned.case_id == first.case_id
+
+    def test_options_for_torch_are_refused_for_ttnn_by_their_names(self, trove):
+        for words in (["--import", "mine"], ["--compile", "inductor"], ["--map", "cuda=cpu"]):
+            for command in ("replay", "shrink"):
+                named = (command, "matmul", "--board", "n150", *words, "--store", trove)
+                error = commands.ask(*named, exit_code=2)
+                assert f"{words[0]}: only for cases of torch" in error
+
     def test_an_unknown_board_or_case_is_an_error(self, ask):
         assert "n150" in ask("shrink", "matmul", "--board", "n151", exit_code=2)
         error = ask("shrink", "0123456789ab", "--board", "n150", exit_code=2)

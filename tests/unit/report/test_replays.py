@@ -218,7 +218,7 @@ def test_the_answer_of_a_board_names_causes_commands_and_what_was_supplied():
     assert "  2x no bank 8" in lines or "  2x no bank 9" in lines
     assert any(line.strip().startswith("replay ") for line in lines)
     assert lines[-2:] == [
-        "  1x the call differs from the recorded one in some part (--json shows it)",
+        f"  1x not as recorded: {DIFFERENCE}",
         f"  1x {FABRIC}",
     ]
 

@@ -118,16 +118,28 @@ def test_durations_are_shown_by_powers_of_ten():
     ]
 
 
-@pytest.mark.parametrize("document", [lambda found: results_document(found, None), totals_document])
+@pytest.mark.parametrize("document", [results_document, totals_document])
 def test_what_was_supplied_or_changed_for_cases_is_told(document):
     fabric = "no fabric was recorded; the mesh was opened with FABRIC_1D"
     noted = replace(result(), attempt=replace(result().attempt, notes=(fabric,)))
     found = RunResults(run("run"), (result(), noted, noted))
-    lines = drawn_lines(document(found))
+    lines = drawn_lines(document(found, None))
     first = lines.index("supplied, changed, or not compared:")
     assert lines[first + 1] == f"  2x {fabric}"
     found = RunResults(run("run"), (result(),))
-    assert not any("supplied" in line for line in drawn_lines(document(found)))
+    assert not any("supplied" in line for line in drawn_lines(document(found, None)))
+
+
+def test_totals_name_causes_and_the_command_that_shows_all_of_them():
+    refused = [result(Outcome.REJECTED, f"no {number}") for number in ("bank", "core", "core")]
+    found = RunResults(run("run"), (result(), *refused))
+    lines = drawn_lines(totals_document(found, "my trove.db"))
+    first = lines.index("why:")
+    assert lines[first + 1].startswith("  2x ")
+    assert lines[first + 1].endswith("rejected: no core")
+    assert any("optrove results run --store 'my trove.db'" in line for line in lines)
+    passed = RunResults(run("run"), (result(),))
+    assert "why:" not in drawn_lines(totals_document(passed, None))
 
 
 def test_nothing_that_ran_is_reported_as_such():
