@@ -22,6 +22,7 @@ from optrove.frameworks.ttnn.board.mock_calls import CHIPS
 from optrove.frameworks.ttnn.shadow.golden_overrides import (
     IDLE,
     IMAGES_OR_ROWS,
+    UNKNOWABLE,
     call_facts,
     golden_adapter,
     golden_override,
@@ -118,6 +119,7 @@ NOT_WIDENED = frozenset(
         "ttnn.asin",
         "ttnn.atanh",
         "ttnn.bitcast",
+        "ttnn.grid_sample",
         "ttnn.logit",
         "ttnn.softshrink",
         "ttnn.transformer.attention_softmax",
@@ -206,12 +208,14 @@ class GoldenFunctions:
         name = operation.python_fully_qualified_name
         function = self.function(operation)
         if function is None:
-            return Missing(name, "it has no golden function")
+            return Missing(name, UNKNOWABLE.get(name, "it has no golden function"))
         ignored = ignored_argument(name, keywords)
         if ignored is not None:
             return Missing(name, f"its golden function ignores the argument {ignored}")
         outputs = getattr(operation, "output_tensor_kwarg_names", OUTPUT_ARGUMENTS)
-        keywords = self._blanked(keywords, (*outputs, *unread))
+        blank = {*outputs, *unread}
+        keywords = self._blanked(keywords, blank)
+        arguments = self._blanked_by_place(operation, arguments, blank)
         inputs = list(self.tensors((arguments, keywords)))
         for tensor in inputs:
             mirror = self._mirrors.of(tensor)
@@ -367,6 +371,24 @@ class GoldenFunctions:
         targets = {name: keywords[name] for name in names if keywords.get(name) is not None}
         return {**keywords, **mapped(self._blank, targets)}
 
+    def _blanked_by_place(
+        self, operation: Any, arguments: tuple[Any, ...], names: set[str]
+    ) -> tuple[Any, ...]:
+        """Do the same for arguments without names, if every way to call the op has it there."""
+        ways = [
+            each.positional
+            for each in self._signatures.of(operation)
+            if len(each.positional) >= len(arguments)
+        ]
+        return tuple(
+            self._blank(argument)
+            if isinstance(argument, self._ttnn.Tensor)
+            and ways
+            and all(way[place] in names for way in ways)
+            else argument
+            for place, argument in enumerate(arguments)
+        )
+
     def _blank(self, target: Any) -> Any:
         if not isinstance(target, self._ttnn.Tensor):
             return target
@@ -446,6 +468,8 @@ class GoldenFunctions:
         if not isinstance(value, torch.Tensor):
             return value
         narrow = value.dtype in (torch.bfloat16, torch.float16)
+        if value.dtype in (torch.uint16, torch.uint32):  # for which torch has few functions
+            return value.to(torch.int64)
         return value.to(torch.float32) if narrow else value.clone()
 
     def _run(self, operation: Any, call: GoldenCall, outputs: list[Any]) -> Any:

@@ -26,6 +26,8 @@ GoldenOverride = Callable[..., Any]
 TILE: Final = 32
 LARGEST_FLOAT: Final = 3.4028234663852886e38
 L1_ALIGNMENT: Final = 16
+HIDDEN_SIZE: Final = 5120
+"""The one width that ttnn's multiplication for state spaces takes."""
 CHANNELS: Final = 8
 """Channels that are moved last are filled up to a multiple of this."""
 
@@ -357,13 +359,14 @@ def part_of_cache(input_tensor: Any, *, seq_len_start: int, seq_len_end: int) ->
 
 
 def multiply_repeated(a: Any, b: Any) -> Any:
-    """Multiply columns that repeat as a whole by columns that repeat one by one."""
-    width = TILE * max(a.shape[-1] // TILE if a.shape[-1] > TILE else 0, b.shape[-1])
+    """Multiply columns that repeat as a whole by columns that repeat one by one.
+
+    Either may have been repeated before: the op takes one hidden size only.
+    """
+    width = TILE * HIDDEN_SIZE
     if a.shape[-1] == TILE:
-        a = a.repeat(1, 1, 1, width // TILE)
-    if b.shape[-1] < width:
-        b = b.repeat_interleave(TILE, dim=-1)
-    return a * b
+        a = a.repeat(1, 1, 1, HIDDEN_SIZE)
+    return a * (b if b.shape[-1] == width else b.repeat_interleave(TILE, dim=-1))
 
 
 def sum_groups(input: Any) -> Any:  # noqa: A002 - ttnn's own name
@@ -571,19 +574,31 @@ def activated(numbers: Any, activation: Any) -> Any:
     """
     if activation is None or activation == "":
         return numbers
-    parameters = activation_parameters(activation) if hasattr(activation, "op_type") else ()
-    kind = getattr(activation, "op_type", activation)
+    kind, parameters = _kind_and_parameters(activation)
     name = str(getattr(kind, "name", kind)).lower()
     if name in PARAMETERS_OF_ACTIVATIONS and parameters:
         return PARAMETERS_OF_ACTIVATIONS[name](numbers, *parameters)
+    if parameters and name not in ACTIVATIONS_WITH_MODES:
+        raise ValueError(f"the parameters {parameters} of the activation {name} are not known here")
     known = import_module("ttnn.operations.activations").get_golden_function_for_activation
     try:
         function = known(kind)
     except RuntimeError:  # it is no activation of linear layers, but may be an op
-        function = getattr(getattr(import_module("ttnn"), name, None), "golden_function", None)
+        op = NAMES_OF_ACTIVATIONS.get(name, name)
+        function = getattr(getattr(import_module("ttnn"), op, None), "golden_function", None)
         if function is None:
             raise
-    return function(numbers)
+    answer = function(numbers)
+    return answer.float() if answer.dtype == import_module("torch").bool else answer
+
+
+def _kind_and_parameters(activation: Any) -> tuple[Any, list[float]]:
+    """Return what an activation does: it may be an object, a name, or a tuple of both."""
+    if isinstance(activation, (tuple, list)):
+        return activation[0], list(activation[1:])
+    if hasattr(activation, "op_type"):
+        return activation.op_type, activation_parameters(activation)
+    return activation, []
 
 
 def with_own_activations(
@@ -627,17 +642,60 @@ def _torch_function(name: str, *names: str) -> Callable[..., Any]:
     return compute
 
 
+def _where(numbers: Any, condition: Any, other: Any) -> Any:
+    return import_module("torch").where(condition, numbers, other)
+
+
 # Kinds of activations whose parameters change the result by more than its precision.
 PARAMETERS_OF_ACTIVATIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "leaky_relu": _torch_function("leaky_relu", "negative_slope"),
+    "prelu_sfpu": _torch_function("leaky_relu", "negative_slope"),
     "elu": _torch_function("elu", "alpha"),
     "celu": _torch_function("celu", "alpha"),
     "hardtanh": _torch_function("hardtanh", "min_val", "max_val"),
-    "clamp_tss": _torch_function("hardtanh", "min_val", "max_val"),
+    "clamp_tss": lambda numbers, least, most: numbers.clamp(least, most),
     "softplus": _torch_function("softplus", "beta", "threshold"),
+    "softshrink": _torch_function("softshrink", "lambd"),
+    "hardshrink": _torch_function("hardshrink", "lambd"),
+    "threshold": _torch_function("threshold", "threshold", "value"),
     "relu_max": lambda numbers, most: numbers.clamp(0, most),
     "relu_min": lambda numbers, least: numbers.clamp(max(least, 0)),
     "power": lambda numbers, exponent: numbers**exponent,
+    "power_iterative": lambda numbers, exponent: numbers**exponent,
+    "rpow": lambda numbers, base: base**numbers,
+    "add_unary_sfpu": lambda numbers, other: numbers + other,
+    "sub_unary_sfpu": lambda numbers, other: numbers - other,
+    "mul_unary_sfpu": lambda numbers, other: numbers * other,
+    "div_unary_sfpu": lambda numbers, other: numbers / other,
+    "rsub": lambda numbers, other: other - numbers,
+    "rdiv": lambda numbers, other: other / numbers,
+    "fmod": lambda numbers, other: numbers.fmod(other),
+    "remainder": lambda numbers, other: numbers.remainder(other),
+    "maximum": lambda numbers, other: numbers.clamp(min=other),
+    "minimum": lambda numbers, other: numbers.clamp(max=other),
+    "fill": lambda numbers, value: numbers * 0 + value,
+    "heaviside": lambda numbers, value: _where((numbers > 0).float(), numbers != 0, value),
+    "unary_eq": lambda numbers, other: (numbers == other).float(),
+    "unary_ne": lambda numbers, other: (numbers != other).float(),
+    "unary_gt": lambda numbers, other: (numbers > other).float(),
+    "unary_ge": lambda numbers, other: (numbers >= other).float(),
+    "unary_lt": lambda numbers, other: (numbers < other).float(),
+    "unary_le": lambda numbers, other: (numbers <= other).float(),
+    "softcap": lambda numbers, most: most * (numbers / most).tanh(),
+}
+
+# Kinds whose parameters choose how exactly they are computed.
+ACTIVATIONS_WITH_MODES: Final = frozenset(
+    {"exp", "gelu", "erf", "erfc", "rsqrt", "sqrt", "sigmoid", "log", "log2", "log10", "log1p"}
+    | {"tanh", "recip"}
+)
+
+# Kinds that ttnn's ops have another name for.
+NAMES_OF_ACTIVATIONS: Final[Mapping[str, str]] = {
+    "recip": "reciprocal",
+    "logical_not_unary": "logical_not",
+    "logsigmoid": "log_sigmoid",
+    "abs_int32": "abs",
 }
 
 
@@ -659,6 +717,26 @@ def root_mean_square_norm(
     if weight is not None:
         result = result * weight.reshape(-1)[:width]
     return result if bias is None else result + bias.reshape(-1)[:width]
+
+
+def root_mean_square_norm_with_activation(
+    input_tensor: Any,
+    epsilon: float = 1e-5,
+    weight: Any = None,
+    bias: Any = None,
+    residual_input_tensor: Any = None,
+    *,
+    activation: Any = None,
+) -> Any:
+    """Divide rows by their root mean square, then apply an activation."""
+    norm = root_mean_square_norm(
+        input_tensor,
+        weight,
+        epsilon=epsilon,
+        bias=bias,
+        residual_input_tensor=residual_input_tensor,
+    )
+    return activated(norm, activation)
 
 
 def squares(
@@ -859,6 +937,70 @@ def _adaptive(pool: str) -> GoldenOverride:
     return compute
 
 
+def sample_grid(  # noqa: PLR0913 - the arguments of the op
+    input_tensor: Any,
+    grid: Any,
+    *,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool = False,
+    use_precomputed_grid: bool = False,
+    batch_output_channels: bool = False,
+    grid_batching_factor: int | None = None,
+) -> Any:
+    """Return what images [batch, row, column, channel] have at the points of a grid.
+
+    The last dimension of the grid has one or more points: their x and y, or what was computed of
+    them before. Their outputs go into the rows, or into the channels.
+    """
+    torch = import_module("torch")
+    size = 6 if use_precomputed_grid and mode == "bilinear" else 2
+    batch, rows, columns = grid.shape[:3]
+    points = grid.reshape(batch, rows, -1, size)
+    if use_precomputed_grid:
+        answer = _sampled_before(input_tensor.float(), points)
+    else:
+        images = input_tensor.permute(0, 3, 1, 2).float()
+        answer = torch.nn.functional.grid_sample(
+            images, points.float(), mode, padding_mode, align_corners
+        ).permute(0, 2, 3, 1)
+    factor = grid_batching_factor or points.shape[2] // columns
+    if not batch_output_channels:
+        return answer
+    return answer.reshape(batch, rows, -1, input_tensor.shape[-1] * factor)
+
+
+def _sampled_before(images: Any, points: Any) -> Any:
+    """Return images at points: row and column, as bits, then the weights of the four next pixels.
+
+    Without weights it is the one pixel.
+    """
+    torch = import_module("torch")
+    batch, height, width, channels = images.shape
+    row, column = points[..., :2].contiguous().view(torch.int16).to(torch.int64).unbind(-1)
+    weights = points[..., 2:].float()
+
+    def pixels(rows: Any, columns: Any) -> Any:
+        inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
+        places = rows.clamp(0, height - 1) * width + columns.clamp(0, width - 1)
+        chosen = places.reshape(batch, -1, 1).expand(-1, -1, channels)
+        values = images.reshape(batch, -1, channels).gather(1, chosen)
+        return values.reshape(*places.shape, channels) * inside[..., None]
+
+    if not weights.shape[-1]:
+        return pixels(row, column)
+    corners = [(row + down, column + right) for down in (0, 1) for right in (0, 1)]
+    parts = zip(corners, weights.split(1, dim=-1), strict=True)
+    return sum(weight * pixels(*corner) for corner, weight in parts)
+
+
+def deformable_attention(value: Any, grid: Any, attn: Any, *, align_corners: bool = False) -> Any:
+    """Sum what images have at the points of each query, weighted: [batch, query, channel]."""
+    batch, queries, points = attn.shape
+    sampled = sample_grid(value, grid, align_corners=align_corners)
+    return (sampled.reshape(batch, queries, points, -1) * attn[..., None].float()).sum(2)
+
+
 def latent_attention(  # noqa: PLR0913 - the arguments of the op
     input_tensor_q: Any,
     input_tensor_k: Any,
@@ -991,6 +1133,7 @@ OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
     "ttnn.tanhshrink": tanhshrink,
     "ttnn.topk": largest_first,
     "ttnn.avg_pool2d": average_pool,
+    "ttnn.grid_sample": sample_grid,
     "ttnn.max_pool2d": max_pool,
     "ttnn.adaptive_avg_pool2d": _adaptive("adaptive_avg_pool2d"),
     "ttnn.adaptive_max_pool2d": _adaptive("adaptive_max_pool2d"),
@@ -1005,11 +1148,13 @@ OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
     "ttnn.experimental.conv3d": volume_convolution,
     "ttnn.experimental.prepare_conv3d_weights": volume_filters,
     "ttnn.experimental.create_qkv_heads": split_grouped_heads,
+    "ttnn.experimental.dit_rms_norm_unary_fused": root_mean_square_norm_with_activation,
     "ttnn.experimental.dropout": dropout,
     "ttnn.experimental.fast_reduce_nc": sum_over,
     "ttnn.experimental.group_attn_matmul": multiply_heads,
     "ttnn.experimental.hc_sum_reduce": sum_groups,
     "ttnn.experimental.intimg": integral_image,
+    "ttnn.experimental.multi_scale_deformable_attn": deformable_attention,
     "ttnn.experimental.nlp_concat_heads": concat_heads,
     "ttnn.experimental.nlp_concat_heads_decode": concat_heads_decode,
     "ttnn.experimental.nlp_create_qkv_heads": split_heads,
@@ -1238,6 +1383,7 @@ def with_edges(*arguments: Any, **keywords: Any) -> AdaptedCall:
     keywords = {name: value for name, value in keywords.items() if name != "conv_config"}
     if "weight_tensor" in keywords and "in_channels" in keywords:
         keywords["weight_tensor"] = _with_all_channels(**keywords)
+        keywords |= _as_rows(**keywords)
     if mode == "zeros":
         return AdaptedCall(arguments, keywords)
     height, width = keywords["input_height"], keywords["input_width"]
@@ -1254,6 +1400,32 @@ def with_edges(*arguments: Any, **keywords: Any) -> AdaptedCall:
         "padding": (0, 0),
     }
     return AdaptedCall(arguments, keywords | changed)
+
+
+def _as_rows(  # noqa: PLR0913 - the arguments of the op
+    *,
+    input_tensor: Any,
+    kernel_size: Any,
+    batch_size: int,
+    input_height: int,
+    input_width: int,
+    stride: Any = (1, 1),
+    padding: Any = (0, 0),
+    **others: Any,  # noqa: ARG001 - the rest of a convolution's arguments
+) -> dict[str, Any]:
+    """Return the sizes of rows that are not those of the images, but which ttnn only multiplies.
+
+    A filter of one pixel sees no neighbors, so that ttnn takes as many rows as there are.
+    """
+    rows = math.prod(input_tensor.shape[:-1])
+    is_product = {*_numbers(kernel_size), *_numbers(stride)} == {1} and not any(_numbers(padding))
+    if not is_product or rows == batch_size * input_height * input_width:
+        return {}
+    return {"batch_size": 1, "input_height": rows, "input_width": 1}
+
+
+def _numbers(sizes: Any) -> tuple[int, ...]:
+    return (sizes,) if isinstance(sizes, int) else tuple(sizes)
 
 
 def _with_all_channels(
@@ -1327,6 +1499,14 @@ ADAPTERS: Final[Mapping[str, Adapter]] = {
 }
 
 
+# Ops that nothing can compute beforehand, and why.
+UNKNOWABLE: Final[Mapping[str, str]] = {
+    "ttnn.generic_op": (
+        "it runs kernels that the program brings with it, in C++ for the device, which torch "
+        "cannot compute"
+    )
+}
+
 MISSING: Final = "ttnn has no golden function"
 
 # Golden functions of ttnn that are wrong or partial; of all other ops above, ttnn has none.
@@ -1361,6 +1541,7 @@ FAULTY: Final[Mapping[str, str]] = {
         "wrong: if padding is given for four sides, it counts padding that "
         "count_include_pad=False leaves out; partial: needs a file of tt-metal's tests"
     ),
+    "ttnn.grid_sample": "partial: needs a file of tt-metal's tests",
     "ttnn.max_pool2d": "partial: needs a file of tt-metal's tests",
     "ttnn.adaptive_avg_pool2d": "partial: needs a file of tt-metal's tests",
     "ttnn.adaptive_max_pool2d": "partial: needs a file of tt-metal's tests",
