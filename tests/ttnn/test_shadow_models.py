@@ -1,10 +1,14 @@
 """Numbers that tests of real models need: each test is a fault that one of them has shown."""
 
+from contextlib import suppress
+
 import pytest
 import torch
 
 from optrove.errors import NoNumbers
 from optrove.frameworks.ttnn.shadow.golden_overrides import (
+    ACTIVATIONS_WITH_MODES,
+    activated,
     as_conv2d,
     average_pool,
     fill_pages,
@@ -12,6 +16,7 @@ from optrove.frameworks.ttnn.shadow.golden_overrides import (
     in_pages,
     latent_attention,
     max_pool,
+    multiply_repeated,
     scatter,
     split_heads_of_shards,
     squares_and_sums,
@@ -722,3 +727,168 @@ print("done")
 
 def test_a_product_of_parts_that_are_gathered(run_python):
     assert run_python(GATHERED) == "done\n"
+
+
+WITH_PARAMETERS = {
+    "ADD_UNARY_SFPU": ((7,), lambda x: x + 7),
+    "SUB_UNARY_SFPU": ((6,), lambda x: x - 6),
+    "MUL_UNARY_SFPU": ((5,), lambda x: x * 5),
+    "DIV_UNARY_SFPU": ((4,), lambda x: x / 4),
+    "RSUB": ((4,), lambda x: 4 - x),
+    "RDIV": ((4,), lambda x: 4 / x),
+    "POWER": ((3,), lambda x: x**3),
+    "RPOW": ((3,), lambda x: 3**x),
+    "MAXIMUM": ((0.5,), lambda x: x.clamp(min=0.5)),
+    "MINIMUM": ((0.5,), lambda x: x.clamp(max=0.5)),
+    "UNARY_GT": ((0.5,), lambda x: (x > 0.5).float()),
+    "UNARY_EQ": ((0.5,), lambda x: (x == 0.5).float()),
+    "HEAVISIDE": ((0.25,), lambda x: torch.heaviside(x, torch.tensor(0.25))),
+    "THRESHOLD": ((0.5, 9), lambda x: torch.where(x > 0.5, x, 9)),
+    "SOFTSHRINK": ((0.75,), lambda x: x - x.clamp(-0.75, 0.75)),
+    "HARDSHRINK": ((0.75,), lambda x: torch.where(x.abs() > 0.75, x, 0)),
+    "FMOD": ((0.75,), lambda x: torch.fmod(x, 0.75)),
+    "REMAINDER": ((0.75,), lambda x: torch.remainder(x, 0.75)),
+    "CLAMP_TSS": ((-0.5, 0.75), lambda x: x.clamp(-0.5, 0.75)),
+    "PRELU_SFPU": ((0.5,), lambda x: torch.where(x > 0, x, x / 2)),
+    "SOFTCAP": ((2,), lambda x: 2 * torch.tanh(x / 2)),
+    "FILL": ((3,), lambda x: torch.full_like(x, 3)),
+}
+"""Kinds of activations with parameters, and what they do to numbers."""
+
+
+def test_activations_of_binary_ops_have_their_parameters(ttnn, report, put):
+    numbers = torch.tensor([-2, -1, -0.5, 0, 0.5, 0.75, 1, 3]).repeat(32, 4)
+    ones = put(torch.ones(32, 32), ttnn.float32)
+    for name, (parameters, expected) in WITH_PARAMETERS.items():
+        kind = getattr(ttnn.UnaryOpType, name)
+        for activation in (ttnn.UnaryWithParam(kind, *map(float, parameters)), (kind, *parameters)):
+            answer = activated(numbers.clone(), activation)
+            assert torch.allclose(answer, expected(numbers)), name
+    for name in ("ADD_UNARY_SFPU", "MUL_UNARY_SFPU", "POWER"):
+        kind = getattr(ttnn.UnaryOpType, name)
+        (parameter,), expected = WITH_PARAMETERS[name]
+        left = put(numbers, ttnn.float32)
+        after = ttnn.multiply(left, ones, activations=[ttnn.UnaryWithParam(kind, parameter)])
+        before = ttnn.multiply(
+            left, ones, input_tensor_a_activations=[ttnn.UnaryWithParam(kind, parameter)]
+        )
+        for output in (after, before):
+            assert torch.allclose(ttnn.to_torch(output), expected(numbers)), name
+    assert not report.missing
+
+
+def test_no_activation_ignores_its_parameters(ttnn):
+    """What is not known raises: an answer that does without the parameter would be wrong."""
+    numbers = torch.tensor([-2, -0.25, 0, 0.25, 0.3, 0.5, 1.3, 30])
+    silent = []
+    for name, kind in ttnn.UnaryOpType.__members__.items():
+        if name.lower() in ACTIVATIONS_WITH_MODES:
+            continue
+        answers = []
+        for parameters in ((0.25,), (0.375,), (0.25, 0.3), (0.25, 0.35)):
+            with suppress(ValueError, TypeError, RuntimeError):
+                answers.append(activated(numbers, ttnn.UnaryWithParam(kind, *parameters)).tolist())
+        if len(answers) > 1 and all(each == answers[0] for each in answers):
+            silent.append(name)
+    assert not silent
+
+
+def test_a_convolution_of_single_pixels_takes_all_rows(ttnn, report, device):
+    rows, filters = torch.randn(1, 1, 64, 32), torch.randn(64, 32, 1, 1)
+    sizes = {"batch_size": 1, "input_height": 7, "input_width": 7}  # not 64
+    output = ttnn.conv2d(
+        input_tensor=ttnn.from_torch(rows, ttnn.bfloat16, device=device),
+        weight_tensor=ttnn.from_torch(filters),
+        device=device,
+        in_channels=32,
+        out_channels=64,
+        kernel_size=(1, 1),
+        stride=(1, 1),
+        padding=(0, 0),
+        **sizes,
+    )
+    assert near(read(ttnn, output), rows @ filters[..., 0, 0].T)
+    assert not report.missing
+
+
+def test_columns_that_were_repeated_before_are_not_repeated_again():
+    narrow, wide = torch.randn(1, 1, 2, 32), torch.randn(1, 1, 2, 32 * 5120)
+    hidden = torch.randn(1, 1, 2, 5120)
+    repeated = narrow.repeat(1, 1, 1, 5120)
+    one_by_one = hidden.repeat_interleave(32, dim=-1)
+    assert torch.equal(multiply_repeated(narrow, hidden), repeated * one_by_one)
+    assert torch.equal(multiply_repeated(wide, hidden), wide * one_by_one)
+    assert torch.equal(multiply_repeated(narrow, wide), repeated * wide)
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "uint16", "bfloat16"])
+def test_places_that_are_not_zero_are_found_in_every_dtype(ttnn, report, device, dtype):
+    numbers = torch.tensor([0, 3, 0, 7] + [0] * 28).reshape(1, 1, 1, 32)
+    numbers = numbers.to(torch.bfloat16 if dtype == "bfloat16" else torch.int32)
+    tensor = ttnn.from_torch(numbers, getattr(ttnn, dtype), device=device)
+    count, places = ttnn.nonzero(tensor)
+    assert ttnn.to_torch(count).flatten()[0] == 2
+    assert ttnn.to_torch(places).flatten()[:8].tolist() == [0, 0, 0, 1, 0, 0, 0, 3]
+
+
+def test_grids_are_sampled_without_files_of_tt_metal(ttnn, report, device):
+    images = torch.randn(1, 8, 8, 32).bfloat16()
+    grid = torch.rand(1, 4, 8, 2) * 2.4 - 1.2  # some points are outside
+    expected = torch.nn.functional.grid_sample(
+        images.permute(0, 3, 1, 2).float(), grid, align_corners=False
+    ).permute(0, 2, 3, 1)
+    here = ttnn.from_torch(images, device=device)
+    host = ttnn.from_torch(grid, ttnn.float32)
+    plain = ttnn.grid_sample(here, ttnn.from_torch(grid, ttnn.float32, device=device))
+    assert near(read(ttnn, plain), expected)
+    packed = ttnn.from_torch(grid.reshape(1, 4, 4, 4), ttnn.float32, device=device)
+    assert near(read(ttnn, ttnn.grid_sample(here, packed)), expected)
+    channels = ttnn.grid_sample(here, packed, batch_output_channels=True)
+    assert near(read(ttnn, channels), expected.reshape(1, 4, 4, 64))
+    before = ttnn.prepare_grid_sample_grid(host, [1, 8, 8, 32], output_dtype=ttnn.bfloat16)
+    computed = ttnn.grid_sample(here, ttnn.to_device(before, device), use_precomputed_grid=True)
+    assert torch.allclose(read(ttnn, computed), expected, atol=0.05)
+    assert not report.missing
+
+
+def test_deformable_attention_weighs_the_points_of_each_query(ttnn, report, device):
+    value = torch.randn(2, 8, 8, 32).bfloat16()
+    grid = (torch.rand(2, 16 * 4, 1, 2) * 2 - 1).bfloat16()
+    weights = torch.softmax(torch.randn(2, 16, 4), dim=-1).bfloat16()
+    put = [ttnn.from_torch(each, device=device) for each in (value, grid, weights)]
+    for align in (False, True):
+        output = ttnn.experimental.multi_scale_deformable_attn(*put, align_corners=align)
+        points = torch.nn.functional.grid_sample(
+            value.permute(0, 3, 1, 2).float(), grid.float(), align_corners=align
+        )
+        sampled = points.squeeze(-1).mT.reshape(2, 16, 4, 32)
+        assert near(read(ttnn, output), torch.einsum("nqpd,nqp->nqd", sampled, weights.float()))
+
+
+def test_a_norm_is_followed_by_its_fused_activation(ttnn, report, put):
+    rows, weight = torch.randn(1, 1, 32, 64), torch.randn(1, 64)
+    norm = torch.nn.functional.rms_norm(rows, (64,), weight[0], eps=1e-5)
+    for activation, expected in (
+        (None, norm),
+        ("silu", torch.nn.functional.silu(norm)),
+        (ttnn.UnaryOpType.GELU, torch.nn.functional.gelu(norm)),
+    ):
+        output = ttnn.experimental.dit_rms_norm_unary_fused(
+            put(rows), weight=put(weight), activation=activation
+        )
+        assert torch.allclose(read(ttnn, output), expected, atol=0.1, rtol=0.05)
+
+
+def test_kernels_of_the_program_have_no_numbers_and_the_reason_says_so(ttnn, report, put):
+    source, target = put(torch.ones(32, 32)), put(torch.ones(32, 32))
+    core = ttnn.CoreCoord(0, 0)
+    kernel = ttnn.KernelDescriptor(
+        kernel_source="void kernel_main() {}",
+        source_type=ttnn.KernelDescriptor.SourceType.SOURCE_CODE,
+        core_ranges=ttnn.CoreRangeSet([ttnn.CoreRange(core, core)]),
+        config=ttnn.ReaderConfigDescriptor(),
+    )
+    program = ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[])
+    output = ttnn.generic_op([source, target], program)
+    with pytest.raises(NoNumbers, match="kernels that the program brings with it"):
+        ttnn.to_torch(output)

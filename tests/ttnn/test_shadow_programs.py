@@ -344,3 +344,17 @@ def test_a_damaged_cache_is_made_anew_from_the_argument(ttnn, report, device, tm
             given, ttnn.bfloat16, device=device, cache_file_name=tmp_path / "weights", **options
         )
         assert torch.equal(ttnn.to_torch(weights), numbers)
+
+
+def test_an_output_that_is_passed_by_place_is_not_read(ttnn, report, device, full, number):
+    cores = ttnn.CoreGrid(y=1, x=2)
+    wide, narrow = (
+        ttnn.create_sharded_memory_config((64, 64), cores, strategy)
+        for strategy in (ttnn.ShardStrategy.HEIGHT, ttnn.ShardStrategy.WIDTH)
+    )
+    source = ttnn.to_memory_config(full(3), wide)
+    target = ttnn.to_memory_config(full(0), narrow)
+    empty = ttnn.allocate_tensor_on_device(target.spec, device)
+    for output in (target, empty):
+        ttnn.reshard(source, narrow, output)
+        assert number(output) == 3
