@@ -92,6 +92,10 @@ class UnusableTrove(OptroveError):
     """The trove cannot be read or written: no permission, no space, locked, or no server."""
 
 
+class NoSpace(UnusableTrove):
+    """There is no space left on the disk of a trove."""
+
+
 class TookTooLong(UnusableTrove):
     """A query took longer than its time limit."""
 

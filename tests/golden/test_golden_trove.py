@@ -1,7 +1,8 @@
 """Troves of every version must open for ever.
 
 Each file is the dump of a trove, as ``sqlite3.Connection.iterdump`` gives it, with a traced run, an
-imported one and attempts; from version 2 on with a sweep and calls of a run configuration, too.
+imported one and attempts; from version 2 on with a sweep and calls of a run configuration, too;
+from version 4 on with the processes that executed the sweep.
 """
 
 import sqlite3
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from optrove.model.records import CallOutcome, Outcome, Query
-from optrove.model.trove import Added
+from optrove.model.trove import Added, RunState
 from optrove.serializer.described import case_of, describe_case
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
@@ -95,3 +96,5 @@ def test_its_sweep_can_be_read_and_continued(place):
     assert attempts[planned[0].case_id].outcome is Outcome.REJECTED
     assert attempts[planned[1].case_id].notes == ("a mask was supplied",)
     assert (row.planned, row.complete) == (3, False)
+    assert row.progress.state is RunState.UNKNOWN
+    assert row.progress.alive_at in (None, "2026-01-03T03:04:08.000000Z")

@@ -160,6 +160,9 @@ _DUMPED = {
     "planned": """
         SELECT r.run_id, p.place, c.case_id, p.suite, p.device_kind, p.board
         FROM planned p JOIN runs r ON r.key = p.run_key JOIN cases c ON c.key = p.case_key""",
+    "sessions": """
+        SELECT r.run_id, s.begun_at, s.process, s.alive_at, s.ending
+        FROM sessions s JOIN runs r ON r.key = s.run_key""",
     "measurements": """
         SELECT a.attempt_id, m.place, m.name, m.value, m.threshold, m.passed, m.output
         FROM measurements m JOIN attempts a ON a.key = m.attempt_key""",

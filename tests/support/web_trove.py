@@ -18,6 +18,7 @@ from optrove.model.records import (
 from optrove.model.trove import PlannedCase
 from optrove.serializer.described import describe_case
 from optrove.trove.place import place_of
+from optrove.trove.sessions import new_session
 from optrove.trove.trove import open_trove
 from small_trove import LLAMA_CASES, LLAMA_IMPORT, RESNET_IMPORT, imported, run_of
 from trove_rows import case, memory, shard, tensor
@@ -136,7 +137,7 @@ def begin_sweep(trove, tried):
         PlannedCase(describe_case(one).case_id, DeviceKind.SHADOW, "n300")
         for one, _ in SOFTMAX_CASES
     ]
-    trove.add_sweep(run, Sweep(), plan)
+    trove.add_sweep(run, Sweep(), plan, session=new_session())
     trove.add_attempts(
         run,
         attempts_at(run, [(one, (Outcome.PASSED, 0.999, 7)) for one, _ in SOFTMAX_CASES[:tried]]),

@@ -163,6 +163,7 @@ FIRST_VERSION = {
     "config_calls": ("DROP TABLE config_calls",),
     "planned": ("DROP TABLE planned",),
     "sweeps": ("DROP TABLE sweeps",),
+    "sessions": ("DROP TABLE sessions",),
     "attempts": (
         "ALTER TABLE attempts DROP COLUMN notes",
         "DROP INDEX ix_attempts_run",

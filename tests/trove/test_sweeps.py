@@ -7,7 +7,7 @@ import pytest
 from optrove.errors import BadData
 from optrove.model.ops import is_listed
 from optrove.model.records import DeviceKind, Outcome, Query, RunKind, Sweep, SweepModule
-from optrove.model.trove import Added, PlannedCase
+from optrove.model.trove import Added, PlannedCase, RunProgress, RunState
 from optrove.serializer.described import describe_case
 from optrove.trove.reader import open_reader
 from optrove.trove.trove import open_trove
@@ -74,7 +74,10 @@ def test_a_run_tells_how_far_its_sweep_is(swept):
     with swept.reader() as reader:
         (row,) = reader.runs("sweep")
         assert (row.planned, dict(row.attempts)) == (2, {"passed": 1, "rejected": 1})
-        assert row.complete
+        assert row.progress == RunProgress(RunState.UNKNOWN, 2, 2)
+    swept.add_attempts(replace(RUN, finished_at="2026-01-02T03:05:00.000000Z"), ())
+    with swept.reader() as reader:
+        assert reader.runs("sweep")[0].complete
         assert reader.attempted("sweep") == {ADD_ID, VECTOR_ID}
         assert {each.notes for each in reader.attempts("sweep")} == {(), ("one", "two")}
         ((notes,),) = reader.connection.rows(

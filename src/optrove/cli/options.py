@@ -49,6 +49,9 @@ model_option = click.option(
 run_option = click.option(
     "--run", metavar="RUN", help="Only calls in this run; the beginning of its id is enough."
 )
+resume_option = click.option(
+    "--resume", is_flag=True, help="Continue a run with these options that ended early."
+)
 seed_option = click.option(
     "--seed",
     metavar="N",

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from dataclasses import replace as changed
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -28,6 +30,7 @@ from optrove.cli.options import (
     numerics_option,
     op_option,
     residency_option,
+    resume_option,
     run_option,
     running_options,
     scale_option,
@@ -42,14 +45,16 @@ from optrove.cli.progress import case_progress
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from optrove.model.records import AttemptedCase
+    from optrove.model.case import Case
+    from optrove.model.records import AttemptedCase, Counts, DeviceKind, Sweep
+    from optrove.model.trove import RunProgress
     from optrove.replay.check_board import AdaptedPlan
     from optrove.replay.device_choice import TargetDevice
     from optrove.replay.environments import Environments, Release
     from optrove.replay.planning import PlannedJob
-    from optrove.replay.runner import Workers
     from optrove.replay.sequence import CallChoice
     from optrove.report.document import Node
+    from optrove.sweep.sweeping import Engine, SweepRun
     from optrove.trove.place import Place
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -57,14 +62,21 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @dataclass(slots=True)
 class ReplaySession:
-    """Cases by device, and the attempts at them; ``place`` is the trove that stores them."""
+    """Cases by device, and the attempts at them; ``place`` is the trove that stores them.
+
+    ``begun`` is the Run in the trove if it was resumed; ``done`` are then its earlier attempts.
+    """
 
     groups: Mapping[TargetDevice, Sequence[PlannedJob]]
     source: str
     place: Place | None = None
     store: str | None = None
+    request: Sweep | None = None
+    begun: SweepRun | None = None
+    left_out: Counts = ()
     done: list[AttemptedCase] = field(default_factory=list)
     interrupted: bool = False
+    progress: RunProgress | None = None
 
     @property
     def planned(self) -> list[PlannedJob]:
@@ -74,16 +86,21 @@ class ReplaySession:
     @property
     def runs(self) -> list[str]:
         """The ids of the runs in the trove."""
-        from optrove.replay.replay import stored_runs
+        return [] if self.begun is None else [self.begun.run.id]
 
-        return stored_runs(self.place, self.done)
+    @property
+    def first_case(self) -> Case:
+        """The case of the first attempt."""
+        from optrove.serializer.described import case_of
+
+        first = self.done[0]
+        jobs = (each.job for each in self.planned if each.case_id == first.attempt.case_id)
+        return next((job.case for job in jobs), None) or case_of(first.content)
 
     @property
     def ran(self) -> bool:
         """Whether any case ran."""
-        from optrove.model.records import Outcome
-
-        return any(each.attempt.outcome is not Outcome.NOT_RUN for each in self.done)
+        return any(each.ran for each in self.done)
 
     @property
     def exit_code(self) -> int:
@@ -92,33 +109,59 @@ class ReplaySession:
             return INTERRUPTED
         return 0 if all(each.passed for each in self.done) else FAILED
 
-    def execute(self, jobs: int | Workers | None, what: str, begin: str = "") -> None:
+    def execute(
+        self, jobs: int | None, what: str, begin: str = "", engine: Engine | None = None
+    ) -> None:
         """Execute all cases and show the progress; an interrupt leaves the rest as not run.
 
-        The lines that name the devices begin with ``begin``.
+        The lines that name the devices begin with ``begin``. The default ``engine`` are processes
+        of this machine.
         """
-        from optrove.replay.replay import replay_cases, unattempted
+        from optrove.model.trove import RunProgress, RunState
+        from optrove.replay.replay import unattempted
+        from optrove.sweep.planning import LOCAL
+        from optrove.sweep.sweeping import engine_named, finished, swept
 
         for target in self.groups:
             reason = "" if target.reason is None else f": {target.reason}"
             log(f"{begin}on {target}{reason}")
-        total = len(self.planned)
-        with case_progress(total, what) as progress:
-            attempts = replay_cases(
-                self.groups, self.place, self.source, workers=jobs, log=progress.log
-            )
+        total = len(self.planned) + len(self.done)
+        with case_progress(len(self.planned), what) as progress, ExitStack() as stack:
+            engine = engine or stack.enter_context(engine_named(LOCAL))
             try:
-                for attempted in attempts:
-                    self.done.append(attempted)
-                    progress.advance(passed=attempted.passed, ran=attempted.ran)
+                for begun in self._begin():
+                    place = None if self.begun is None else self.place
+                    attempts = stack.enter_context(
+                        closing(swept(begun, place, engine, jobs=jobs, log=progress.log))
+                    )
+                    for attempted in attempts:
+                        self.done.append(attempted)
+                        progress.advance(passed=attempted.passed, ran=attempted.ran)
             except KeyboardInterrupt:
                 self.interrupted = True
-            finally:
-                attempts.close()
+        state = RunState.INTERRUPTED if self.interrupted else RunState.COMPLETE
+        self.progress = RunProgress(state, len(self.done), total)
+        if self.begun is not None and self.place is not None:
+            self.progress = finished(self.place, self.begun.run).progress
         if self.interrupted:
-            count = len(self.done)
             self.done += unattempted(self.groups, self.done)
-            log(f"interrupted, {count:,} of {total:,} done")
+
+    def _begin(self) -> list[SweepRun]:
+        """Return what is to be executed; its plan is in the trove, if that can be written."""
+        from optrove.errors import UnusableTrove
+        from optrove.model.records import RunKind, Sweep
+        from optrove.sweep.sweeping import begin, unstored
+        from optrove.sweep.vectors import SweepPlan
+
+        if self.begun is None and self.place is not None:
+            where = {each.case_id: target for target in self.groups for each in self.groups[target]}
+            plan = SweepPlan(tuple(self.planned), self.left_out, where=where)
+            try:
+                request = self.request or Sweep()
+                self.begun = begin(self.place, request, plan, self.source, RunKind.REPLAY)
+            except UnusableTrove as error:
+                log(f"the results are not stored: {error}")
+        return unstored(self.groups, self.source) if self.begun is None else [self.begun]
 
     def command(self, done: AttemptedCase) -> str | None:
         """Return the command that replays a case again; None if it is not in a trove."""
@@ -128,6 +171,14 @@ class ReplaySession:
         if self.place is None and not is_beside(done.attempt):
             return None
         return replay_command(done.attempt, self.store)
+
+    def state(self) -> Iterator[Node]:
+        """Yield the state of the run, unless all of it was done."""
+        from optrove.report.results import state_paragraph
+
+        if self.progress is not None:
+            run = None if self.begun is None else self.begun.run
+            yield from state_paragraph(self.progress, run)
 
     def kept(self) -> Iterator[Node]:
         """Yield the runs that were written to the trove."""
@@ -145,13 +196,76 @@ class ReplaySession:
             "runs": self.runs,
             "store": None if self.place is None else str(self.place),
             "interrupted": self.interrupted,
+            "complete": self.progress is not None and self.progress.complete,
+            "state": None if self.progress is None else self.progress.state.value,
+            "attempted": None if self.progress is None else self.progress.done,
             "ttnn_version": version_of("ttnn"),
         }
+
+
+def _resumed(
+    store: str | None, place: Place | None, request: Sweep, kind: str
+) -> ReplaySession | None:
+    """Return the unfinished run with the same options, and its attempts; None without one."""
+    from optrove.replay.planning import planned_by_id
+    from optrove.report.results import results_of
+    from optrove.sweep.sweeping import resumed, resumed_text
+    from optrove.trove.opening import reading
+
+    with reading(store, log_recovered) as reader:
+        begun = resumed(reader, request, kind)
+        done = () if begun is None else results_of(reader, begun.run).results
+        known = {
+            each.case_id: each
+            for each in planned_by_id(reader, (one.attempt.case_id for one in done))
+        }
+    if begun is None:
+        log(f"there is no such {kind} to resume; starting a new one")
+        return None
+    log(resumed_text(begun))
+    groups: dict[TargetDevice, list[PlannedJob]] = {}
+    for planned in begun.left.vectors:
+        groups.setdefault(begun.left.where[planned.case_id], []).append(planned)
+    before = [
+        changed(each, recorded_on=facts.board, raised=facts.raised)
+        for each in done
+        if (facts := known[each.attempt.case_id])
+    ]
+    left_out = begun.sweep.left_out
+    source = begun.run.source
+    return ReplaySession(groups, source, place, store, request, begun, left_out, before)
+
+
+def _request(
+    name: str | None,
+    chosen: dict[str, Any],
+    target: tuple[DeviceKind | None, str | None, str | None],
+    values: str,
+    running: Mapping[str, Any],
+    *,
+    every: bool = True,
+) -> Sweep:
+    """Return the options of the command as they are stored with the run."""
+    from optrove.model.records import Sweep
+    from optrove.sweep.planning import filters_of
+    from optrove.trove.query import CaseFilters
+
+    filters = filters_of(CaseFilters(**chosen))
+    return Sweep(
+        targets=() if name is None else (name,),
+        filters=(*filters, *(() if every or name is None else (("most_called", str(True)),))),
+        device_kind=target[0],
+        board=target[1],
+        torch=target[2],
+        values=values,
+        **running,
+    )
 
 
 @click.command()
 @click.argument("name", metavar="[OP|CASE|RUN]", required=False)
 @click.option("--all", "every", is_flag=True, help="All cases, not only the most called one.")
+@resume_option
 @click.option("--jsonl", metavar="FILE", type=_FILE, help="Take the case from a file of op lines.")
 @click.option(
     "--index",
@@ -172,6 +286,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     *,
     name: str | None,
     every: bool,
+    resume: bool,
     jsonl: Path | None,
     index: int | None,
     call_range: tuple[int | None, int | None] | None,
@@ -234,7 +349,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
             call_choice(call_range, test_id, last),
             (mock_board, values, store),
             chosen,
-            unused=(every, jsonl, index, scale, jobs),
+            unused=(every, resume, jsonl, index, scale, jobs),
             running={
                 "seed": seed,
                 "timeout_ns": nanoseconds(timeout),
@@ -244,32 +359,40 @@ def replay(  # noqa: PLR0913 - one for each option of the command
         )
     name = "*" if name is None and jsonl is None and every else name
     kind, torch = take_device(chosen)
-    _check(name, jsonl, index, chosen, every=every)
+    _check(name, jsonl, index, chosen, every=every, resume=resume)
     target = (*resolve_device(kind, mock_board), torch)
     running: dict[str, Any] = {"seed": seed, "timeout_ns": nanoseconds(timeout)}
-    if jsonl is not None:
-        cases = cases_in_lines(jsonl, None if every else index or 0, **running)
-    else:
-        cases = _in_trove(store, {"name": name, **chosen}, every=every, **running)
-    if residency:
-        if jsonl is not None or scale is not None:
-            raise click.UsageError("--residency is for cases of a trove, as they were recorded")
-        cases = _beside(store, cases)
-    place = located(store) if jsonl is None and scale is None else None
-    if residency:
-        # Results beside other tensors are not those of the case alone.
-        place = None
     values = values or SEED
-    if values != SEED and (jsonl is not None or scale is not None):
+    as_recorded = jsonl is None and scale is None
+    if residency and not as_recorded:
+        raise click.UsageError("--residency is for cases of a trove, as they were recorded")
+    if values != SEED and not as_recorded:
         raise click.UsageError("--values capsule is for cases of a trove, as they were recorded")
-    check_device(cases, *target)
-    with with_values(located(store), cases, values) as valued:
-        groups = _scaled(group_by_device(valued, *target), scale)
-        done = ReplaySession(groups, f"replay {name or jsonl}", place, store)
+    # Results beside other tensors are not those of the case alone.
+    place = located(store) if as_recorded and not residency else None
+    request = _request(name, chosen, target, values, running, every=every)
+    done = _resumed(store, place, request, "replay") if resume else None
+    if done is None:
+        if jsonl is not None:
+            cases = cases_in_lines(jsonl, None if every else index or 0, **running)
+        else:
+            cases = _in_trove(store, {"name": name or "*", **chosen}, every=every, **running)
+        if residency:
+            cases = _beside(store, cases)
+        check_device(cases, *target)
+        with with_values(located(store), cases, values if place is None else SEED) as valued:
+            groups = _scaled(group_by_device(valued, *target), scale)
+            done = ReplaySession(groups, f"replay {name or jsonl}", place, store, request)
+            done.execute(jobs, "replaying")
+    else:
         done.execute(jobs, "replaying")
     kept = done.kept() if len(done.done) > 1 else ()
     show(
-        chain(replay_document(done.done, done.planned[0].job.case, done.command), kept),
+        chain(
+            done.state(),
+            replay_document(done.done, done.first_case, done.command),
+            kept,
+        ),
         lambda: {**board_data(done.done, (), done.command), **done.data()},
         as_json=as_json,
     )
@@ -342,7 +465,12 @@ def _check(
     chosen: Mapping[str, object],
     *,
     every: bool,
+    resume: bool,
 ) -> None:
+    if resume and jsonl is not None:
+        raise click.UsageError("--resume is for cases of a trove; leave out --jsonl")
+    if resume and name is None:
+        return
     if (name is None) == (jsonl is None):
         raise click.UsageError(
             "name an op or a case of the trove, or give --all or --jsonl FILE"
@@ -376,6 +504,7 @@ def _in_trove(
 @op_option
 @model_option
 @run_option
+@resume_option
 @click.option("--adapt", is_flag=True, help="Adapt failing cases to the board, and try again.")
 @click.option(
     "--device",
@@ -392,6 +521,7 @@ def _in_trove(
 def check_board(  # noqa: PLR0913 - one for each option of the command
     *,
     board: str,
+    resume: bool,
     adapt: bool,
     device: str,
     scale: str | None,
@@ -426,6 +556,8 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
       optrove check-board p150 --model llama --jobs 8 --json
     """
     from optrove.frameworks.ttnn.board.table import find_board
+    from optrove.model.records import CHECK_BOARD
+    from optrove.replay.capsules import SEED
     from optrove.replay.check_board import (
         adapted_data,
         adapted_document,
@@ -439,20 +571,28 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
 
     name = find_board(board).name
     kind, _ = resolve_device(device, name)
-    with reading(store, log_recovered) as reader:
-        groups, left_out = plan_for_board(
-            reader, CaseFilters(**chosen), name, kind, seed=seed, timeout_ns=nanoseconds(timeout)
-        )
     if residency and scale is not None:
         raise click.UsageError("--residency is for cases as they were recorded: leave out --scale")
-    if residency:
-        groups = {target: list(_beside(store, cases)) for target, cases in groups.items()}
     place = located(store) if scale is None and not residency else None
-    done = ReplaySession(_scaled(groups, scale), f"check-board {name}", place, store)
+    if resume and place is None:
+        raise click.UsageError("--resume continues stored results: leave out --scale, --residency")
+    running: dict[str, Any] = {"seed": seed, "timeout_ns": nanoseconds(timeout)}
+    request = _request(None, chosen, (kind, name, None), SEED, running)
+    done = _resumed(store, place, request, CHECK_BOARD) if resume else None
+    if done is None:
+        with reading(store, log_recovered) as reader:
+            groups, left_out = plan_for_board(reader, CaseFilters(**chosen), name, kind, **running)
+        if residency:
+            groups = {target: list(_beside(store, cases)) for target, cases in groups.items()}
+        source = f"{CHECK_BOARD} {name}"
+        done = ReplaySession(_scaled(groups, scale), source, place, store, request)
+        done.left_out = left_out
+    left_out = done.left_out
     done.execute(jobs, f"checking {name}")
     adapted = _adapted(done, name, jobs) if adapt and not done.interrupted else None
     show(
         chain(
+            done.state(),
             board_document(done.done, left_out, done.command),
             adapted_document(*adapted) if adapted else chips_document(done.planned, name),
             done.kept(),
@@ -706,8 +846,8 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
         audit_counts,
         audit_data,
         audit_document,
-        audit_workers,
         cases_to_audit,
+        run_audits,
     )
     from optrove.replay.device_choice import group_by_device, resolve_device
     from optrove.trove.opening import reading
@@ -719,7 +859,7 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
         )
     groups = group_by_device(planned, *target)
     done = ReplaySession(_scaled(groups, "small" if device == "sim" else None), "audit-goldens")
-    done.execute(audit_workers(jobs, len(done.planned)), "auditing")
+    done.execute(jobs, "auditing", engine=run_audits)
     replaced = replaced_goldens()
     show(
         audit_document(done.done, replaced),

@@ -23,6 +23,7 @@ from optrove.cli.options import (
     log,
     log_recovered,
     nanoseconds,
+    resume_option,
     running_options,
     show,
     store_option,
@@ -106,7 +107,7 @@ def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float 
     type=click.IntRange(min=1),
     help="At most N cases; for modules, a random sample.",
 )
-@click.option("--resume", is_flag=True, help="Continue an interrupted sweep.")
+@resume_option
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @click.option("--summary", is_flag=True, help="Show only totals, ops and notes.")
 @click.option("--perf", is_flag=True, help="Measure the duration of a warm call.")
@@ -246,7 +247,7 @@ def _planned(asked_sweep: Sweep, asked: CaseFilters, store: str | None) -> Sweep
 
 def _resumed(store: str | None, asked: Sweep) -> SweepRun | None:
     from optrove.errors import NoTrove
-    from optrove.sweep.sweeping import resumed
+    from optrove.sweep.sweeping import resumed, resumed_text
     from optrove.trove.opening import reading
 
     try:
@@ -257,19 +258,17 @@ def _resumed(store: str | None, asked: Sweep) -> SweepRun | None:
     if found is None:
         log("there is no such sweep to resume; starting a new one")
         return None
-    left = len(found.left.vectors)
-    name = f"run {found.run.id[:SHORT_ID]} ({found.run.source})"
-    log(f"resuming {name}: {left:,} of {left + found.done:,} cases are left")
+    log(resumed_text(found))
     return found
 
 
 def _begin(place: Place, asked: Sweep, plan: SweepPlan) -> SweepRun:
-    from optrove.sweep.sweeping import begin
+    from optrove.sweep.sweeping import begin, sweep_source
 
     for where in dict.fromkeys(plan.where[each.case_id] for each in plan.vectors):
         why = "" if where.reason is None else f": {where.reason}"
         log(f"on {where}{why}")
-    return begin(place, asked, plan)
+    return begin(place, asked, plan, sweep_source(asked))
 
 
 def _execute(begun: SweepRun, place: Place, execute: Engine, jobs: int | None) -> bool:

@@ -210,6 +210,12 @@ class Run:
     provenance: Facts = ()
 
 
+def kind_of(run: Run) -> str:
+    """Return the kind of a Run; one of ``optrove check-board`` is stored as a replay."""
+    checks = run.kind is RunKind.REPLAY and run.source.startswith(f"{CHECK_BOARD} ")
+    return CHECK_BOARD if checks else run.kind.value
+
+
 @dataclass(frozen=True, slots=True)
 class CallSite:
     """The line of user code that made a call."""

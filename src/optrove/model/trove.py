@@ -255,7 +255,7 @@ class Fidelity:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCase:
-    """A Case in the plan of a sweep: the device to execute it on, and its suite.
+    """A Case in the plan of a Run: the device to execute it on, and its suite.
 
     ``op`` and the number of recorded ``calls`` are known where the plan was read from a trove.
     """
@@ -362,6 +362,69 @@ class ExecutionRow:
     longest_ns: int | None = None
 
 
+class RunState(Enum):
+    """Whether all of a Run was done, and if not, why; ``trove.sessions.state_of`` decides it."""
+
+    RUNNING = "running"
+    COMPLETE = "complete"
+    INTERRUPTED = "interrupted"
+    OUT_OF_BUDGET = "out_of_budget"
+    DISK_FULL = "disk_full"
+    FAILED = "failed"
+    """An error of the machine or of optrove ended it."""
+    KILLED = "killed"
+    """Its process is gone, and did not tell why."""
+    INCOMPLETE = "incomplete"
+    """It ended, but one of its processes or calls did not, or a part of it is elsewhere."""
+    UNKNOWN = "unknown"
+    """Its process cannot be seen from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A process that executes the cases of a Run; ``ending`` is None until it ends in order.
+
+    ``process`` is empty where the system does not tell it.
+    """
+
+    begun_at: str
+    process: str
+    alive_at: str
+    ending: RunState | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Tells it from the other Sessions of its Run."""
+        return self.begun_at, self.process
+
+    @property
+    def rank(self) -> tuple[bool, str, str]:
+        """Decides between two accounts of the same Session: the greater one is kept."""
+        ending = "" if self.ending is None else self.ending.value
+        return self.ending is not None, self.alive_at, ending
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """The state of a Run, and how much of its plan was done.
+
+    ``planned`` is None for a Run without a plan, ``alive_at`` the last sign of life of its process.
+    """
+
+    state: RunState
+    done: int = 0
+    planned: int | None = None
+    alive_at: str | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the Run was done."""
+        return self.state is RunState.COMPLETE
+
+
+ALL_DONE: Final = RunProgress(RunState.COMPLETE)
+
+
 @dataclass(frozen=True, slots=True)
 class RunRow:
     """One Run of a trove with its totals; ``left`` are the calls and cases that these leave out."""
@@ -371,18 +434,23 @@ class RunRow:
     calls: int
     cases: int
     tests: Counts = ()
-    complete: bool = True
-    """Whether all of its processes and calls ended normally, and its whole plan was executed."""
     attempts: Counts = ()
     """The number of its Attempts by Outcome."""
-    planned: int | None = None
-    """The number of Cases in the plan of a sweep."""
     left: LeftOut = field(default_factory=LeftOut)
     ops: int = 0
-    ended: bool = True
-    """Whether all of its processes and calls ended normally."""
+    progress: RunProgress = ALL_DONE
     key: int = field(default=0, compare=False)
     """Its number within the trove."""
+
+    @property
+    def planned(self) -> int | None:
+        """The number of Cases in its plan; None without a plan."""
+        return self.progress.planned
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it was done."""
+        return self.progress.complete
 
 
 class OpRunRow(NamedTuple):

@@ -27,8 +27,7 @@ from optrove.model.values import TensorSpec, walk
 from optrove.replay.execute import JobExecutor
 from optrove.replay.judge import headline, measure
 from optrove.replay.planning import planned_cases
-from optrove.replay.replay import default_workers
-from optrove.replay.runner import Workers
+from optrove.replay.runner import run_jobs
 from optrove.replay.worker import Worker, main
 from optrove.report.attempts import UNSAID, measurement_data
 from optrove.report.document import (
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from optrove.model.case import Case
     from optrove.model.records import Attempt, AttemptedCase, Job
     from optrove.replay.planning import PlannedJob
+    from optrove.replay.runner import Workers
     from optrove.report.document import Node, Row
     from optrove.serializer.text import Json
     from optrove.trove.reader import TroveReader
@@ -207,9 +207,9 @@ def cases_to_audit(
     return cases
 
 
-def audit_workers(jobs: int | None, cases: int) -> Workers:
-    """Return the worker processes of an audit."""
-    return Workers(jobs or default_workers(cases), COMMAND)
+def run_audits(jobs: Iterable[Job], *, workers: Workers, **options: Any) -> Iterator[Attempt]:
+    """Yield the audit of each Job, as ``run_jobs`` yields Attempts."""
+    return run_jobs(jobs, workers=replace(workers, command=COMMAND), **options)
 
 
 _SOUND: Final = "sound"

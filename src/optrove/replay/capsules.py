@@ -10,7 +10,7 @@ from optrove.errors import NotFound
 from optrove.trove.capsules import capsules_of, local_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from optrove.model.capsules import Capsule
     from optrove.replay.planning import PlannedJob
@@ -35,15 +35,21 @@ def with_values(
     if values == SEED:
         yield tuple(cases)
         return
+    found = check_values(place, cases)
+    every = [capsule for capsules in found.values() for capsule in capsules]
+    with local_tensors(place, every) as directory:
+        yield tuple(_with_capsules(each, str(directory), found) for each in cases)
+
+
+def check_values(place: Place, cases: Iterable[PlannedJob]) -> dict[str, list[Capsule]]:
+    """Return the capsules of cases, by case id; NotFound without any."""
     found = capsules_of(place, (each.case_id for each in cases))
     if not found:
         raise NotFound(
             f"the trove {place} has no capsule of these cases; record their values with "
             f"optrove trace --capsule OP, or leave out --values"
         )
-    every = [capsule for capsules in found.values() for capsule in capsules]
-    with local_tensors(place, every) as directory:
-        yield tuple(_with_capsules(each, str(directory), found) for each in cases)
+    return found
 
 
 def _with_capsules(

@@ -6,27 +6,26 @@ import os
 import sys
 import time
 import uuid
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.capture.runs import new_run
-from optrove.errors import NotReplayable, UnusableTrove
+from optrove.errors import NoSpace, NotReplayable, UnusableTrove
 from optrove.frameworks.ttnn.board.table import BOARDS
-from optrove.model.records import CHECK_BOARD, Attempt, AttemptedCase, RunKind, now
+from optrove.model.records import OUT_OF_BUDGET, Attempt, AttemptedCase, RunKind, now
+from optrove.model.trove import RunState
 from optrove.replay.messages import WorkerSetup
 from optrove.replay.planning import planned_line
-from optrove.replay.runner import run_jobs
 from optrove.serializer.op_lines import op_line_from_builtins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from optrove.model.records import Run
+    from optrove.model.trove import Session
     from optrove.replay.device_choice import TargetDevice
     from optrove.replay.planning import PlannedJob
-    from optrove.replay.runner import Log, Workers
-    from optrove.trove.place import Place
     from optrove.trove.trove import Trove
 
 _BATCH_SIZE: Final = 500
@@ -49,96 +48,61 @@ def exit_code(*, ran: bool, well: bool) -> int:
     return _COULD_NOT if not ran else 0 if well else _FAILED
 
 
-class AttemptWriter:
-    """Writes the Attempts of a Run to a trove, in batches."""
+class _AttemptWriter:
+    """Writes the Attempts of a Run to a trove, in batches, with the last sign of life."""
 
-    def __init__(self, trove: Trove, run: Run) -> None:
+    def __init__(self, trove: Trove, run: Run, session: Session) -> None:
         self._trove = trove
         self._run = run
+        self._session = session
         self._waiting: list[Attempt] = []
         self._written = time.monotonic()
-        self._failed = False
-        # For check-board, a case that did not run is one that was not accepted.
-        self._ran = run.source.startswith(f"{CHECK_BOARD} ")
+        self.done = 0
 
-    def add(self, attempted: AttemptedCase) -> None:
+    def add(self, attempt: Attempt) -> None:
         """Write an Attempt, now or with later ones."""
-        self._failed = self._failed or not attempted.passed
-        self._ran = self._ran or attempted.ran
-        self._waiting.append(attempted.attempt)
+        self.done += not (attempt.detail or "").startswith(OUT_OF_BUDGET)
+        self._waiting.append(attempt)
         if len(self._waiting) >= _BATCH_SIZE or time.monotonic() - self._written >= _SECONDS:
             self.flush()
 
-    def flush(self) -> None:
-        """Write the Attempts that wait."""
+    def flush(self, ending: RunState | None = None) -> None:
+        """Write the Attempts that wait, and how the Session ended."""
         waiting, self._waiting = self._waiting, []
-        self._trove.add_attempts(self._run, waiting)
+        self._trove.add_attempts(
+            self._run, waiting, replace(self._session, alive_at=now(), ending=ending)
+        )
         self._written = time.monotonic()
-
-    def finish(self) -> None:
-        """Record that the Run has ended, with the exit code of a command that made no other."""
-        code = exit_code(ran=self._ran, well=not self._failed)
-        ended = replace(self._run, finished_at=now(), exit_code=code)
-        self._trove.add_attempts(ended, ())
 
 
 @contextmanager
 def attempt_writer(
-    place: Place | None, run: Run, log: Log
-) -> Iterator[Callable[[AttemptedCase], None]]:
-    """Give a function that stores the Attempts of a Run in the trove at ``place``.
+    trove: Trove, run: Run, session: Session, planned: int
+) -> Iterator[Callable[[Attempt], None]]:
+    """Give a function that stores the Attempts of a Run, as many as are ``planned``.
 
-    At the end of the block the trove has all of them, even after an exception; without one, the
-    Run counts as finished. If the trove cannot be written, nothing is stored and ``log`` gets a
-    line. With None as ``place`` nothing is stored.
+    At the end of the block the trove has all of them, even after an exception, and knows how the
+    Session ended: with fewer Attempts and no exception, it was out of budget.
     """
-    if place is None:
-        yield lambda _: None
-        return
-    from optrove.trove.trove import open_trove
-
-    with ExitStack() as stack:
+    writer = _AttemptWriter(trove, run, session)
+    ending = RunState.FAILED
+    try:
+        yield writer.add
+        ending = RunState.COMPLETE if writer.done >= planned else RunState.OUT_OF_BUDGET
+    except (GeneratorExit, KeyboardInterrupt):
+        ending = RunState.INTERRUPTED
+        raise
+    except NoSpace:
+        ending = RunState.DISK_FULL
+        raise
+    finally:
         try:
-            trove = stack.enter_context(open_trove(place, create=False))
-            trove.add_attempts(run, ())
+            writer.flush(ending)
         except UnusableTrove as error:
-            log(f"the results are not stored: {error}")
-            yield lambda _: None
-            return
-        writer = AttemptWriter(trove, run)
-        try:
-            yield writer.add
-        finally:
-            writer.flush()
-        writer.finish()
-
-
-def replay_cases(
-    groups: Mapping[TargetDevice, Sequence[PlannedJob]],
-    place: Place | None,
-    source: str,
-    *,
-    workers: int | Workers | None = None,
-    log: Log = lambda _: None,
-) -> Generator[AttemptedCase, None, None]:
-    """Replay all cases and yield each as soon as it is done, in one Run per device.
-
-    ``source`` names the Runs. Attempts that were yielded are in the trove at ``place`` even when
-    the iterator is closed early; with None they are not stored. ``log`` gets a line when a worker
-    process is lost or results cannot be stored.
-    """
-    for target, cases in groups.items():
-        by_id = {planned.case_id: planned for planned in cases}
-        jobs = [replace(planned.job, device_kind=target.device_kind) for planned in cases]
-        count = default_workers(len(cases)) if workers is None else workers
-        run = new_replay_run(target, source)
-        with attempt_writer(place, run, log) as store:
-            for attempt in run_jobs(
-                jobs, board=target.board, workers=count, log=log, run_id=run.id
-            ):
-                attempted = by_id[attempt.case_id].attempted(attempt)
-                store(attempted)
-                yield attempted
+            # The ending alone may find room where the Attempts did not.
+            with suppress(UnusableTrove):
+                writer.flush(RunState.DISK_FULL if isinstance(error, NoSpace) else RunState.FAILED)
+            raise
 
 
 def default_workers(cases: int) -> int:
@@ -159,17 +123,6 @@ def unattempted(
                 job = replace(planned.job, device_kind=target.device_kind)
                 detail = "interrupted before it was tried"
                 yield planned.attempted(setup.not_run(job, planned.case_id, detail))
-
-
-def stored_runs(place: Place | None, done: Iterable[AttemptedCase]) -> list[str]:
-    """Return the ids of the Runs of these results that the trove has."""
-    from optrove.trove.reader import open_reader
-
-    ids = dict.fromkeys(each.attempt.run_id for each in done)
-    if place is None:
-        return []
-    with open_reader(place) as reader:
-        return [run_id for run_id in ids if reader.find_run(run_id)]
 
 
 def new_replay_run(target: TargetDevice, source: str, kind: RunKind = RunKind.REPLAY) -> Run:

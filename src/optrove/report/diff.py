@@ -26,13 +26,13 @@ from optrove.model.records import Query
 from optrove.model.trove import CaseRow
 from optrove.report.describe import argument_changes, argument_fields
 from optrove.report.document import Change, Column, Paragraph, Section, count_cell, table
-from optrove.report.results import EXECUTED
 from optrove.report.wording import SHORT_ID, plural
 from optrove.serializer.described import case_of
 from optrove.serializer.text import read
 from optrove.trove.opening import reading
 from optrove.trove.place import is_sqlite_file
 from optrove.trove.query import ambiguous, model_named, models_meant, near, run_named
+from optrove.trove.sessions import EXECUTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -10,7 +10,7 @@ from optrove.model.ops import Amount, LeftOut, is_listed
 from optrove.model.records import DeviceKind, RunKind
 from optrove.model.trove import board_text
 from optrove.report.document import Column, Paragraph, paragraphs, table
-from optrove.report.wording import SHORT_ID, moment, percent, place_text, plural
+from optrove.report.wording import SHORT_ID, moment, percent, place_text, plural, progress_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -227,7 +227,7 @@ def _passed(counts: Counts) -> str:
 
 def _state(row: RunRow) -> str:
     if not row.complete:
-        return "incomplete"
+        return progress_text(row.progress)
     # The column of passed cases shows failures.
     usual = (None, 0, _SOME_FAILED) if _executed(row) else (None, 0)
     return "" if row.run.exit_code in usual else f"exit {row.run.exit_code}"
@@ -247,6 +247,8 @@ def _run_data(row: RunRow) -> Json:
         "finished_at": run.finished_at,
         "exit_code": run.exit_code,
         "complete": row.complete,
+        "state": row.progress.state.value,
+        "alive_at": row.progress.alive_at,
         "calls": row.calls,
         "cases": row.cases,
         "left_out": left_out_data(row.left),

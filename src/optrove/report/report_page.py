@@ -59,7 +59,6 @@ from optrove.report.listings import source_text
 from optrove.report.memory import memory_section, run_memory
 from optrove.report.releases import compare_with, release_document
 from optrove.report.results import (
-    EXECUTED,
     NOT_ATTEMPTED,
     WORDS,
     XFAILED,
@@ -86,9 +85,11 @@ from optrove.report.wording import (
     percent,
     place_text,
     plural,
+    progress_text,
 )
 from optrove.serializer.described import case_of
 from optrove.trove.opening import reading
+from optrove.trove.sessions import EXECUTED
 from optrove.version import __version__
 
 if TYPE_CHECKING:
@@ -545,7 +546,7 @@ def _traced_sums(found: TracedRun) -> Iterator[str]:
     if accounting.observed:
         yield accounting_text(accounting)
     if not found.row.complete:
-        yield "incomplete: a process of this run did not end normally"
+        yield f"{progress_text(found.row.progress)}: a process of this run did not end normally"
 
 
 def _traced_ops(found: TracedRun) -> Table:

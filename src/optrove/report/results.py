@@ -11,7 +11,8 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from optrove.errors import NotFound
-from optrove.model.records import E2E_NS, DeviceKind, RunKind, TestOutcome, time_of
+from optrove.model.records import CHECK_BOARD, E2E_NS, DeviceKind, TestOutcome, kind_of, time_of
+from optrove.model.trove import ALL_DONE, RunState
 from optrove.model.values import Float
 from optrove.report.attempts import (
     VERDICTS,
@@ -39,15 +40,25 @@ from optrove.report.document import (
     table,
 )
 from optrove.report.replays import cause_sections, left_out_by_reason, note_section
-from optrove.report.wording import SHORT_ID, duration, moment, number, percent, place_text, plural
+from optrove.report.wording import (
+    SHORT_ID,
+    duration,
+    moment,
+    number,
+    percent,
+    place_text,
+    plural,
+    progress_text,
+)
 from optrove.serializer.wire import encode
 from optrove.trove.query import run_named
+from optrove.trove.sessions import EXECUTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from optrove.model.records import Attempt, AttemptedCase, Counts, Run, SweepModule
-    from optrove.model.trove import PlannedCase
+    from optrove.model.trove import PlannedCase, RunProgress
     from optrove.report.attempts import Cause
     from optrove.report.document import Node, Table
     from optrove.serializer.text import Json
@@ -72,15 +83,12 @@ class RunResults:
     repeated: int = 0
     left_out: Counts = ()
     modules: tuple[SweepModule, ...] = ()
+    progress: RunProgress = ALL_DONE
 
     @property
     def planned(self) -> int:
         """The number of planned cases."""
         return len(self.results) + len(self.waiting)
-
-
-EXECUTED: Final = (RunKind.REPLAY, RunKind.SWEEP)
-"""The kinds of runs in which cases are executed."""
 
 
 def run_meant(reader: TroveReader, name: str | None) -> Run:
@@ -106,21 +114,23 @@ def results_of(reader: TroveReader, run: Run) -> RunResults:
             attempts += 1
             # The last of several Attempts at a case counts.
             results[each.attempt.case_id] = each
+        (row,) = reader.runs(run.id)
         rest = tuple(reader.waiting(run.id))
         sweep = reader.sweep(run.id)
-    if not results and not rest:
+    if not results and not rest and row.progress.planned is None:
         raise NotFound(
             f"nothing was executed in run {run.id[:SHORT_ID]}, whose kind is {run.kind.value!r}; "
             f"name a run of optrove sweep, replay or check-board, or show the calls of this one: "
             f"optrove report {run.id[:SHORT_ID]}"
         )
     return RunResults(
-        run=run,
+        run=row.run,
         results=tuple(results.values()),
         waiting=rest,
         repeated=attempts - len(results),
         left_out=() if sweep is None else sweep.left_out,
         modules=() if sweep is None else sweep.modules,
+        progress=row.progress,
     )
 
 
@@ -329,6 +339,7 @@ def counted(summary: Summary) -> str:
 def results_document(found: RunResults, store: str | None) -> Iterator[Node]:
     """Yield the results of a run; ``store`` is the trove that commands name."""
     summary = summed(found)
+    yield from state_paragraph(found.progress, found.run)
     yield Paragraph(counted(summary))
     if summary.share is None:
         yield Paragraph("no case ran, so nothing is known about any operation")
@@ -351,9 +362,21 @@ def results_document(found: RunResults, store: str | None) -> Iterator[Node]:
     slow = slowest(found.results, _MAX_SLOW)
     if len(found.results) > 1 and slow:
         yield Section("slowest", (cases_table(slow),))
-    if found.waiting:
-        left = plural(len(found.waiting), "case")
-        yield Paragraph(f"{left} not attempted yet: optrove sweep --resume")
+
+
+def state_paragraph(progress: RunProgress, run: Run | None) -> Iterator[Paragraph]:
+    """Yield the state of a run that is not complete, and the command that continues it.
+
+    ``run`` is None if it is not in a trove.
+    """
+    if progress.complete:
+        return
+    advice = ""
+    if run is not None and progress.planned and progress.state is not RunState.RUNNING:
+        board = run.environment.board if kind_of(run) == CHECK_BOARD else None
+        words = ("optrove", kind_of(run), *([] if board is None else [board]), "--resume")
+        advice = f"; continue with: {' '.join(words)}"
+    yield Paragraph(f"{progress_text(progress)}{advice}")
 
 
 def totals_document(found: RunResults, store: str | None) -> Iterator[Node]:
@@ -366,6 +389,7 @@ def totals_document(found: RunResults, store: str | None) -> Iterator[Node]:
         (Column("op", flexible=True), Column("cases", right=True), Column("of which")),
         [(op, each.planned, counts_text(each.counts)) for op, each in summary.ops.items()],
     )
+    yield from state_paragraph(found.progress, found.run)
     yield Paragraph(counted(summary))
     yield from paragraphs(summary_notes(summary))
     yield from paragraphs(left_out_by_reason(found.left_out))
@@ -489,6 +513,8 @@ def results_data(found: RunResults, store: str | None) -> dict[str, Json]:
         "board": environment.board,
         "ttnn_version": environment.ttnn_version,
         "planned": summary.planned,
+        "complete": found.progress.complete,
+        "state": found.progress.state.value,
         "counts": dict(summary.counts),
         "views": dict(summary.views),
         "left_out": dict(found.left_out),

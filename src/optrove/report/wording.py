@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.model.records import DeviceKind
 from optrove.model.torch_target import TorchTarget
+from optrove.model.trove import RunState
 
 if TYPE_CHECKING:
     from optrove.model.records import Counts
+    from optrove.model.trove import RunProgress
 
 SHORT_ID: Final = 12
 """The number of shown digits of an id; commands take any unique beginning."""
@@ -66,6 +68,19 @@ def duration(ns: float) -> str:
     if minutes < _HOUR:
         return f"{minutes}:{seconds:02} min"
     return f"{minutes // _HOUR}:{minutes % _HOUR:02} h"
+
+
+def progress_text(progress: RunProgress) -> str:
+    """Return the state of a run in words: ``incomplete, 14 of 355, interrupted``."""
+    state = progress.state
+    if progress.complete:
+        return "complete"
+    begin = "running" if state is RunState.RUNNING else "incomplete"
+    counts = [] if progress.planned is None else [f"{progress.done:,} of {progress.planned:,}"]
+    why = [] if begin == state.value else [state.value.replace("_", " ")]
+    if state is RunState.UNKNOWN and progress.alive_at is not None:
+        why.append(f"last sign of life {moment(progress.alive_at)} UTC")
+    return ", ".join([begin, *counts, *why])
 
 
 def moment(text: str) -> str:

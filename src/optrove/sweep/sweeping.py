@@ -1,40 +1,41 @@
-"""Run a sweep, resume an interrupted one, and write its result files."""
+"""Execute Runs of cases whose plan is in a trove, and resume those that ended early."""
 
 from __future__ import annotations
 
 import json
 import time
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from optrove.errors import BadTarget
 from optrove.model.ops import ANY, VECTORS
-from optrove.model.records import OUT_OF_BUDGET, DeviceKind, Job, RunKind, Sweep, now
-from optrove.model.trove import PlannedCase
-from optrove.replay.capsules import with_values
+from optrove.model.records import DeviceKind, Job, RunKind, Sweep, now
+from optrove.model.trove import PlannedCase, RunState
+from optrove.replay.capsules import SEED, check_values, with_values
 from optrove.replay.device_choice import TargetDevice
 from optrove.replay.judge import MEASURES
 from optrove.replay.planning import PlannedJob, planned_by_id
-from optrove.replay.replay import AttemptWriter, default_workers, exit_code, new_replay_run
+from optrove.replay.replay import attempt_writer, default_workers, exit_code, new_replay_run
 from optrove.replay.runner import Workers, run_jobs
 from optrove.report.results import results_of
 from optrove.report.results_files import exported
-from optrove.report.wording import SHORT_ID
+from optrove.report.wording import SHORT_ID, progress_text
 from optrove.serializer.described import case_of
 from optrove.sweep.planning import FILE, IN_PROCESS, LOCAL, RAY, VECTOR_ID, plan_sweep
 from optrove.sweep.vector_files import EXPORT, write_file
 from optrove.sweep.vectors import SweepPlan, file_digest, file_stem, planned_vector
 from optrove.trove.query import CaseFilters
+from optrove.trove.sessions import new_session
 from optrove.trove.trove import open_trove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from optrove.model.records import Attempt, AttemptedCase, Run
-    from optrove.model.trove import RunRow
+    from optrove.model.trove import RunRow, Session
     from optrove.report.results import RunResults
     from optrove.trove.place import Place
     from optrove.trove.reader import TroveReader
@@ -48,29 +49,43 @@ _GROWTH: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class SweepRun:
-    """A sweep whose plan is in a trove: what is left of the plan, and how many cases are done."""
+    """A Run whose plan is in a trove: what is left of the plan, and how many cases are done."""
 
     run: Run
     sweep: Sweep
     left: SweepPlan
     done: int = 0
+    session: Session = field(default_factory=new_session)
 
 
-def begin(place: Place, sweep: Sweep, plan: SweepPlan) -> SweepRun:
-    """Store the plan of a sweep in the trove, which is created if needed; execute nothing yet."""
+def sweep_source(sweep: Sweep) -> str:
+    """Return the words that name a sweep: its targets and filters."""
     whole = ANY if sweep.file is None else Path(sweep.file).name
     filters = [name if value == str(True) else f"{name}={value}" for name, value in sweep.filters]
-    source = " ".join(("sweep", *(sweep.targets or (whole,)), *filters))
-    run = new_replay_run(_common_device(plan), source, RunKind.SWEEP)
+    return " ".join(("sweep", *(sweep.targets or (whole,)), *filters))
+
+
+def begin(
+    place: Place, sweep: Sweep, plan: SweepPlan, source: str, kind: RunKind = RunKind.SWEEP
+) -> SweepRun:
+    """Store a Run and its plan in the trove, which is created if needed; execute nothing yet.
+
+    ``source`` names the Run.
+    """
+    run = new_replay_run(_common_device(plan), source, kind)
     sweep = replace(sweep, modules=plan.modules, left_out=plan.left_out)
     rows = []
     for each in plan.vectors:
         where = plan.where[each.case_id]
         rows.append(PlannedCase(each.case_id, where.device_kind, where.board, each.suite))
+    if sweep.values != SEED:
+        # Before there is a Run.
+        check_values(place, plan.vectors)
     with open_trove(place, create=True) as trove:
         cases = {each.case_id: each.job.case for each in plan.vectors}
-        trove.add_sweep(run, sweep, rows, cases)
-    return SweepRun(run, sweep, plan)
+        begun = SweepRun(run, sweep, plan)
+        trove.add_sweep(run, sweep, rows, cases, begun.session)
+    return begun
 
 
 def _common_device(plan: SweepPlan) -> TargetDevice:
@@ -90,35 +105,50 @@ def _by_device(
     return groups
 
 
+def unstored(groups: Mapping[TargetDevice, Sequence[PlannedJob]], source: str) -> list[SweepRun]:
+    """Return a Run for each device whose cases are executed without a trove."""
+    return [
+        SweepRun(
+            new_replay_run(target, source),
+            Sweep(),
+            SweepPlan(tuple(cases), where={each.case_id: target for each in cases}),
+        )
+        for target, cases in groups.items()
+    ]
+
+
 def swept(
     begun: SweepRun,
-    place: Place,
+    place: Place | None,
     execute: Engine,
     *,
     jobs: int | None = None,
     log: Callable[[str], object] = lambda _: None,
 ) -> Generator[AttemptedCase, None, None]:
-    """Execute what is left of a sweep on an engine, and yield each case as soon as it is done.
+    """Execute what is left of a Run on an engine, and yield each case as soon as it is done.
 
-    Everything yielded is in the trove when the iterator ends or is closed; if the process is
-    killed, all but the last second. The sweep's budget begins now; when it is used up, no new case
-    begins, and one that goes on is interrupted.
+    Everything yielded is in the trove when the iterator ends or is closed, and how it ended; if the
+    process is killed, all but the last second. The budget begins now; when it is used up, no new
+    case begins, and one that goes on is interrupted. With None as ``place`` nothing is stored.
     """
-    with (
-        with_values(place, begun.left.vectors, begun.sweep.values) as cases,
-        open_trove(place, create=False) as trove,
-    ):
+    engine = partial(execute, log=log, run_id=begun.run.id)
+    with ExitStack() as stack:
+        cases = begun.left.vectors
+        store: Callable[[Attempt], None] = _forget
+        if place is not None:
+            cases = stack.enter_context(with_values(place, cases, begun.sweep.values))
+            trove = stack.enter_context(open_trove(place, create=False))
+            store = stack.enter_context(attempt_writer(trove, begun.run, begun.session, len(cases)))
         begun = replace(begun, left=replace(begun.left, vectors=cases))
         by_id = {each.case_id: each for each in cases}
-        writer = AttemptWriter(trove, begun.run)
-        engine = partial(execute, log=log, run_id=begun.run.id)
-        try:
-            for attempt in _attempts(begun, engine, jobs):
-                attempted = by_id[attempt.case_id].attempted(attempt)
-                writer.add(attempted)
-                yield attempted
-        finally:
-            writer.flush()
+        for attempt in _attempts(begun, engine, jobs):
+            attempted = by_id[attempt.case_id].attempted(attempt)
+            store(attempted.attempt)
+            yield attempted
+
+
+def _forget(_: Attempt) -> None:
+    """Take the place of a function that stores an Attempt."""
 
 
 def _attempts(begun: SweepRun, execute: Engine, jobs: int | None) -> Iterator[Attempt]:
@@ -186,14 +216,11 @@ def engine_named(name: str) -> Iterator[Engine]:
 
 
 def finished(place: Place, run: Run) -> RunResults:
-    """Return the results of a sweep; mark it finished if nothing is left of it."""
+    """Return the results of a Run; mark it finished if nothing is left of it."""
     with open_trove(place, create=False) as trove:
         with trove.reader() as reader:
             found = results_of(reader, run)
-        interrupted = any(
-            (each.attempt.detail or "").startswith(OUT_OF_BUDGET) for each in found.results
-        )
-        if found.waiting or interrupted or found.run.finished_at is not None:
+        if not found.progress.complete or found.run.finished_at is not None:
             return found
         ended = replace(run, finished_at=now(), exit_code=sweep_exit_code(found))
         trove.add_attempts(ended, ())
@@ -208,17 +235,17 @@ def sweep_exit_code(found: RunResults) -> int:
     )
 
 
-def resumed(reader: TroveReader, sweep: Sweep) -> SweepRun | None:
-    """Return the newest sweep with the same options, an unfinished one first; None without one.
+def resumed(reader: TroveReader, sweep: Sweep, kind: str = "sweep") -> SweepRun | None:
+    """Return the newest Run with the same options, an unfinished one first; None without one.
 
-    Without any options it is the newest unfinished sweep, whatever its options. Budget and engine
-    are those of ``sweep``.
+    Without any options it is the newest unfinished Run of its kind, whatever its options. Budget
+    and engine are those of ``sweep``. BadTarget while another process executes the Run.
     """
     asked = _options(sweep)
     every = [
         (row, stored)
-        for row in reader.runs()
-        if row.run.kind is RunKind.SWEEP and (stored := reader.sweep(row.run.id)) is not None
+        for row in reader.runs(chosen={"kind": kind})
+        if (stored := reader.sweep(row.run.id)) is not None
     ]
     same = [each for each in every if _options(each[1]) == asked]
     unfinished = [each for each in same if _is_unfinished(each[0])]
@@ -233,8 +260,15 @@ def resumed(reader: TroveReader, sweep: Sweep) -> SweepRun | None:
     return None
 
 
+def resumed_text(begun: SweepRun) -> str:
+    """Return what is resumed, in words."""
+    left = len(begun.left.vectors)
+    name = f"run {begun.run.id[:SHORT_ID]} ({begun.run.source})"
+    return f"resuming {name}: {left:,} of {left + begun.done:,} cases are left"
+
+
 def _is_unfinished(row: RunRow) -> bool:
-    return not row.complete or row.run.finished_at is None
+    return not row.complete
 
 
 def _options(sweep: Sweep) -> Sweep:
@@ -243,7 +277,12 @@ def _options(sweep: Sweep) -> Sweep:
 
 
 def _resumed(reader: TroveReader, row: RunRow, stored: Sweep, sweep: Sweep) -> SweepRun:
-    """Return the rest of a sweep with its Jobs; BadTarget if these cannot be made any more."""
+    """Return the rest of a Run with its Jobs; BadTarget if these cannot be made any more."""
+    if row.progress.state is RunState.RUNNING:
+        raise BadTarget(
+            f"run {row.run.id[:SHORT_ID]} ({row.run.source}) is {progress_text(row.progress)}, in "
+            f"another process; wait for it, or end that process first"
+        )
     done = reader.attempted(row.run.id)
     left = [each for each in reader.planned(row.run.id) if each.case_id not in done]
     if stored.source in (EXPORT, FILE):

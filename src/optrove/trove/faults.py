@@ -7,7 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from optrove.errors import NewerTrove, NotATrove, NoTrove, OptroveError, TookTooLong, UnusableTrove
+from optrove.errors import (
+    NewerTrove,
+    NoSpace,
+    NotATrove,
+    NoTrove,
+    OptroveError,
+    TookTooLong,
+    UnusableTrove,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +40,7 @@ class Rule:
 SQLITE_RULES: Final = (
     Rule("locked", "another process is writing to it and did not finish", "try again later"),
     Rule("busy", "another process is writing to it and did not finish", "try again later"),
-    Rule("full", "there is no space left on its disk", "make room and try again"),
+    Rule("full", "there is no space left on its disk", "make room and try again", NoSpace),
     Rule("readonly", "it cannot be written", "get the rights, or copy it elsewhere"),
     Rule(
         "unable to open",
@@ -58,7 +66,9 @@ POSTGRES_RULES: Final = (
     Rule("40001", "other transactions were in the way", "try again later", Conflict),
     Rule("40P01", "other transactions were in the way", "try again later", Conflict),
     Rule("55P03", "another process is writing to it and did not finish", "try again later"),
-    Rule("53100", "there is no space left on the server's disk", "make room and try again"),
+    Rule(
+        "53100", "there is no space left on the server's disk", "make room and try again", NoSpace
+    ),
     Rule("25006", "its server is read-only", "write to the primary server"),
     Rule("42501", "the user may not do that", "ask for the rights (optrove roles)"),
     Rule("28", "the server refused the user or the password", "correct the URL"),

@@ -25,6 +25,7 @@ from optrove.trove.recordings import (
     StoredRun,
     StoredSweep,
 )
+from optrove.trove.sessions import session_from, write_sessions
 from optrove.trove.writing import (
     write_attempts,
     write_missing_cases,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from optrove.model.trove import Removed
+    from optrove.model.trove import Removed, Session
     from optrove.trove.database import Connection
     from optrove.trove.opening import Recovered
 
@@ -83,6 +84,11 @@ WHERE x.recording_key = :key
 """
 _SWEEP_RANKS: Final = """
 SELECT r.run_id, s.plan_id, s.content FROM sweeps s JOIN runs r ON r.key = s.run_key
+"""
+_SESSIONS: Final = """
+SELECT r.run_id, s.begun_at, s.process, s.alive_at, s.ending
+FROM sessions s JOIN runs r ON r.key = s.run_key
+ORDER BY r.run_id, s.begun_at, s.process
 """
 _ATTEMPT_IDS: Final = """
 SELECT a.attempt_id FROM attempts a JOIN runs r ON r.key = a.run_key
@@ -187,6 +193,13 @@ class TroveParts:
             return StoredSweep(plan_id, content, tuple(planned))
         return None
 
+    def sessions(self) -> dict[str, list[Session]]:
+        """Return the Sessions of all Runs, by the ids of these."""
+        found: dict[str, list[Session]] = {}
+        for run_id, *session in self._connection.rows(_SESSIONS):
+            found.setdefault(run_id, []).append(session_from(session))
+        return found
+
     def attempt_ids(self, run_id: str) -> list[str]:
         """Return the ids of the Attempts of a Run."""
         return [found for (found,) in self._connection.rows(_ATTEMPT_IDS, {"run_id": run_id})]
@@ -227,6 +240,7 @@ class MissingParts:
     recordings: tuple[tuple[int, RecordingHead], ...] = ()
     sweep: StoredSweep | None = None
     attempt_ids: tuple[str, ...] = ()
+    sessions: tuple[Session, ...] = ()
 
     @property
     def calls(self) -> int:
@@ -243,13 +257,15 @@ class MissingParts:
         return _PER_PART * parts + rows
 
     def pieces(self) -> Iterator[MissingParts]:
-        """Yield the parts one by one, in the order in which to add them."""
+        """Yield the parts one by one, in the order in which to add them; Sessions come last."""
         for each in self.recordings:
             yield MissingParts(self.run, recordings=(each,))
         if self.sweep is not None:
             yield MissingParts(self.run, sweep=self.sweep)
         for batch in batches(self.attempt_ids, ATTEMPTS_PER_BATCH):
             yield MissingParts(self.run, attempt_ids=tuple(batch))
+        if self.sessions:
+            yield MissingParts(self.run, sessions=self.sessions)
 
 
 def merge(connection: Connection, parts: TroveParts) -> Added:
@@ -282,6 +298,7 @@ def add_parts(
     added, case_ids = Added(runs=runs), set[str]()
     run_keys: dict[str, int] = {}
     for each in missing:
+        write_sessions(connection, keys[each.run.run_id], each.sessions)
         for key, head in each.recordings:
             recording = parts.recording(key, head, each.run)
             added += write_recording(connection, recording)
@@ -310,6 +327,7 @@ class Held:
         self.runs = {run.run_id: run.rank for run in parts.runs()}
         self.recordings = {(head.run_id, head.process): head.rank for _, head in parts.heads()}
         self.sweeps = parts.sweep_ranks()
+        self.sessions = parts.sessions()
 
 
 def missing_parts(connection: Connection, parts: TroveParts, held: Held) -> Iterator[MissingParts]:
@@ -319,7 +337,7 @@ def missing_parts(connection: Connection, parts: TroveParts, held: Held) -> Iter
         rank = held.recordings.get((head.run_id, head.process))
         if rank is None or rank < head.rank:
             recordings.setdefault(head.run_id, []).append((key, head))
-    sweeps = parts.sweep_ranks()
+    sweeps, sessions = parts.sweep_ranks(), parts.sessions()
     for run in list(parts.runs()):
         known = held.runs.get(run.run_id)
         sweep = parts.sweep(run.run_id) if run.run_id in sweeps else None
@@ -328,11 +346,17 @@ def missing_parts(connection: Connection, parts: TroveParts, held: Held) -> Iter
         offered = parts.attempt_ids(run.run_id)
         # The id of an Attempt is also made from that of its Run.
         attempted = {} if known is None else keys_of(connection, "attempts", offered)
+        ranks = {each.key: each.rank for each in held.sessions.get(run.run_id, ())}
         missing = MissingParts(
             run=run,
             recordings=tuple(recordings.get(run.run_id, ())),
             sweep=sweep,
             attempt_ids=tuple(each for each in offered if each not in attempted),
+            sessions=tuple(
+                each
+                for each in sessions.get(run.run_id, ())
+                if each.key not in ranks or ranks[each.key] < each.rank
+            ),
         )
         if known is None or known < run.rank or missing != MissingParts(run):
             yield missing

@@ -57,6 +57,7 @@ from optrove.model.trove import (
 from optrove.trove import schema
 from optrove.trove.database import OpenedTrove, batches, connect, keys_of
 from optrove.trove.faults import foreign, newer, no_trove
+from optrove.trove.sessions import progress_of, session_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from optrove.model.flow import Flow
     from optrove.model.ops import Counting
     from optrove.model.records import Call, Counts, Query
+    from optrove.model.trove import Session
     from optrove.trove.database import Connection
     from optrove.trove.place import Place
 
@@ -198,11 +200,25 @@ SELECT run_key, outcome, sum(attempts) FROM op_attempts
 WHERE run_key IN :keys GROUP BY run_key, outcome
 """
 
+RUN_INTERRUPTED: Final = """
+SELECT run_key, count(*) FROM attempts
+WHERE run_key IN :keys AND outcome = 'not_run' AND detail LIKE :interrupted
+GROUP BY run_key
+"""
+
 # Places are numbered from zero, so that the last one tells how many there are.
 RUN_PLANNED: Final = """
 SELECT s.run_key, coalesce((
     SELECT max(p.place) + 1 FROM planned p WHERE p.run_key = s.run_key), 0)
 FROM sweeps s WHERE s.run_key IN :keys
+"""
+
+SESSIONS: Final = """
+SELECT run_key, begun_at, process, alive_at, ending FROM sessions WHERE run_key IN :keys
+"""
+
+UNENDED: Final = """
+SELECT begun_at, process, alive_at, ending FROM sessions WHERE ending IS NULL
 """
 
 SWEEP: Final = """
@@ -882,24 +898,37 @@ class TroveReader(OpenedTrove):
             planned = dict(self._by_keys(RUN_PLANNED, keys))
             tests = counted(self._by_keys(RUN_TESTS, keys))
             attempts = counted(self._by_keys(RUN_ATTEMPTS, keys))
+            cut = {"interrupted": f"{OUT_OF_BUDGET}%"}
+            interrupted = dict(self._by_keys(RUN_INTERRUPTED, keys, **cut))
+            sessions: dict[int, list[Session]] = {}
+            for key, *session in self._by_keys(SESSIONS, keys):
+                sessions.setdefault(key, []).append(session_from(session))
+        runs = {key: run_from(content, environment) for key, content, environment, _ in rows}
         return tuple(
             RunRow(
-                run=run_from(content, environment),
+                run=runs[key],
                 machine=machine_from(machine),
                 cases=totals[key].amount.cases,
                 calls=totals[key].amount.calls,
                 ops=totals[key].amount.ops,
                 tests=tests.get(key, ()),
-                complete=bool(ended.get(key, 1))
-                and planned.get(key, 0) <= sum(count for _, count in attempts.get(key, ())),
-                ended=bool(ended.get(key, 1)),
                 attempts=attempts.get(key, ()),
-                planned=planned.get(key),
                 left=totals[key].left,
+                progress=progress_of(
+                    runs[key],
+                    sessions.get(key, ()),
+                    ended=bool(ended.get(key, 1)),
+                    done=sum(count for _, count in attempts.get(key, ())) - interrupted.get(key, 0),
+                    planned=planned.get(key),
+                ),
                 key=key,
             )
-            for key, content, environment, machine in rows
+            for key, _, _, machine in rows
         )
+
+    def unended(self) -> tuple[Session, ...]:
+        """Return the Sessions that have no ending: they go on, or were killed."""
+        return tuple(map(session_from, self._all(UNENDED)))
 
     def run_kinds(self) -> dict[str, int]:
         """Return the number of Runs of each kind."""

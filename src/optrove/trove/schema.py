@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optrove.trove.database import Connection
 
 FORMAT: Final = "optrove-trove"
-VERSION: Final = 3
+VERSION: Final = 4
 _DERIVED_SINCE: Final = 3
 """The version of the derived tables; a trove that is older has none of their rows."""
 

@@ -1,4 +1,4 @@
--- The tables of a trove, version 3, as SQLite reads them. For PostgreSQL, schema.py replaces
+-- The tables of a trove, version 4, as SQLite reads them. For PostgreSQL, schema.py replaces
 -- the type names by an explicit table, and copies the comments into the database.
 --
 -- A *_key is a number that is valid within one trove only; a *_id is a text that is the same in
@@ -13,6 +13,7 @@
 --         entries of run configurations
 --     3   derived: times of calls, sets of tensors and origins, counts and results of attempts;
 --         files of capsules
+--     4   plans of all Runs of cases, and the processes that execute them
 
 -- Facts about this database: its format and version, when and by which optrove it was created
 CREATE TABLE trove (
@@ -274,18 +275,18 @@ CREATE TABLE attempts (
 CREATE INDEX ix_attempts_run ON attempts (run_key, outcome);
 CREATE INDEX ix_attempts_case ON attempts (case_key, board, outcome);
 
--- Requests of sweeps; in the Run of a sweep each Case has at most one Attempt
+-- Requests of Runs with a plan; in such a Run each Case has at most one Attempt
 CREATE TABLE sweeps (
-    run_key INTEGER NOT NULL,  -- the Run that is a sweep
+    run_key INTEGER NOT NULL,  -- the Run
     plan_id TEXT NOT NULL,  -- hash of the plan: equal Cases on equal boards in equal order
     content TEXT NOT NULL,  -- the request, and the cases that were not planned, as canonical JSON
     PRIMARY KEY (run_key),
     FOREIGN KEY (run_key) REFERENCES runs (key) ON DELETE CASCADE
 );
 
--- The plans of sweeps: the Cases that each executed, or has still to execute
+-- The plans of Runs: the Cases that each executed, or has still to execute
 CREATE TABLE planned (
-    run_key INTEGER NOT NULL,  -- the Run that is a sweep
+    run_key INTEGER NOT NULL,  -- the Run
     place INTEGER NOT NULL,  -- number in the order of execution
     case_key INTEGER NOT NULL,  -- the Case to execute
     suite TEXT,  -- name of its suite, where it is a vector of a sweep module
@@ -297,6 +298,17 @@ CREATE TABLE planned (
     FOREIGN KEY (case_key) REFERENCES cases (key)
 ) WITHOUT ROWID;
 CREATE INDEX ix_planned_case ON planned (case_key);
+
+-- The processes that executed the plans of Runs, one after another
+CREATE TABLE sessions (
+    run_key INTEGER NOT NULL,  -- the Run
+    begun_at TEXT NOT NULL,  -- when it began with the Run, ISO 8601 in UTC
+    process TEXT NOT NULL,  -- boot of the machine, namespace, number and start of the process
+    alive_at TEXT NOT NULL,  -- its last sign of life, ISO 8601 in UTC
+    ending TEXT,  -- complete, interrupted, ...; NULL: still running, or killed
+    PRIMARY KEY (run_key, begun_at, process),
+    FOREIGN KEY (run_key) REFERENCES runs (key) ON DELETE CASCADE
+) WITHOUT ROWID;
 
 -- Measurements of Attempts
 CREATE TABLE measurements (

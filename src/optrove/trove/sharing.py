@@ -88,8 +88,8 @@ def _pieces(large: MissingParts) -> Iterator[MissingParts]:
     for name in ("finished_at", "exit_code"):
         content.pop(name, None)
     unfinished = large.run._replace(finished_at=None, content=write(content))
-    yield from replace(large, run=unfinished).pieces()
-    yield MissingParts(large.run)
+    yield from replace(large, run=unfinished, sessions=()).pieces()
+    yield MissingParts(large.run, sessions=large.sessions)
 
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")

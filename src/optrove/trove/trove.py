@@ -22,6 +22,7 @@ from optrove.trove.recordings import (
     stored_run,
     stored_sweep,
 )
+from optrove.trove.sessions import write_sessions
 from optrove.trove.views import make_views
 from optrove.trove.writing import (
     check_known,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from optrove.journal.reader import JournalReader
     from optrove.model.case import Case
     from optrove.model.records import Attempt, Run, Sweep
-    from optrove.model.trove import Imported, PlannedCase, Removed
+    from optrove.model.trove import Imported, PlannedCase, Removed, Session
     from optrove.trove.database import Connection
     from optrove.trove.merging import MissingParts
     from optrove.trove.place import Place
@@ -122,17 +123,20 @@ class Trove(OpenedTrove):
         """Add a Recording, which was made before the trove is locked, because that takes long."""
         return self._write(lambda connection: write_recording(connection, recording))
 
-    def add_attempts(self, run: Run, attempts: Iterable[Attempt]) -> int:
+    def add_attempts(
+        self, run: Run, attempts: Iterable[Attempt], session: Session | None = None
+    ) -> int:
         """Add Attempts at Cases that are in the trove; return how many are new.
 
-        Attempts that are equal in everything, their time included, are one. In the Run of a
-        sweep a Case has one Attempt: the first.
+        Attempts that are equal in everything, their time included, are one. In a Run with a plan
+        a Case has one Attempt: the first. ``session`` is that of the process that made them.
         """
         stored = [stored_attempt(attempt) for attempt in attempts]
         its_run = stored_run(run)
 
         def work(connection: Connection) -> int:
             run_key, _ = write_run(connection, its_run)
+            write_sessions(connection, run_key, () if session is None else (session,))
             return write_attempts(connection, ((run_key, each) for each in stored))
 
         return self._write(work)
@@ -143,8 +147,9 @@ class Trove(OpenedTrove):
         sweep: Sweep,
         planned: Iterable[PlannedCase],
         cases: Mapping[str, Case] = NO_CASES,
+        session: Session | None = None,
     ) -> Added:
-        """Add the Run of a sweep that begins, with its plan; adding it again changes nothing.
+        """Add a Run of cases that begins, with its plan; adding it again changes nothing.
 
         ``cases`` has by their ids those that the trove may not hold yet, such as vectors.
         BadData when a planned Case is neither in the trove nor in ``cases``.
@@ -154,6 +159,7 @@ class Trove(OpenedTrove):
 
         def work(connection: Connection) -> Added:
             run_key, runs = write_run(connection, its_run)
+            write_sessions(connection, run_key, () if session is None else (session,))
             known = keys_of(connection, "cases", ids)
             missing = sorted(ids - known.keys())
             check_known(name for name in missing if name not in cases)

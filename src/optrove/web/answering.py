@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from optrove.trove.reader import open_reader
+from optrove.trove.sessions import is_alive
 from optrove.version import __version__
 from optrove.web.page_request import CountCache, PageRequest
 from optrove.web.wording import FILTERS, address, share
@@ -21,6 +22,7 @@ from optrove.web.wording import FILTERS, address, share
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
+    from optrove.model.trove import Session
     from optrove.trove.place import Place
     from optrove.trove.reader import TroveReader
     from optrove.web.page_request import Page, PageView, Values
@@ -89,6 +91,7 @@ class TroveSite:
         self._watching = threading.Lock()
         self._counted: tuple[str, CountCache] | None = None
         self._counting = threading.Lock()
+        self._unended: tuple[str, tuple[Session, ...]] = ("", ())
         self._kept = AnswerCache()
         self._templates = _templates(place)
 
@@ -105,7 +108,9 @@ class TroveSite:
     def answer(self, page: Page, asked: Values) -> Answer:
         """Return a page, for people or for machines, as ``format`` says."""
         state = self._state()
-        key = (page.name, tuple(sorted(asked.items())), state)
+        # A process that is killed does not change the trove.
+        alive = tuple(map(is_alive, self._sessions(state)))
+        key = (page.name, tuple(sorted(asked.items())), state, alive)
         kept = self._kept.get(key)
         if kept is not None:
             return kept
@@ -123,6 +128,13 @@ class TroveSite:
     def _state(self) -> str:
         with self._watching:
             return self._watcher.connection.state()
+
+    def _sessions(self, state: str) -> tuple[Session, ...]:
+        """Return the Sessions without an ending, which are read when the trove has changed."""
+        with self._watching:
+            if self._unended[0] != state:
+                self._unended = state, self._watcher.unended()
+            return self._unended[1]
 
     def _view(self, page: Page, asked: Values, state: str) -> PageView:
         with self._reader() as reader:

@@ -66,7 +66,8 @@ class Run(TypedDict):
     started_at: str
     finished_at: str | None
     exit_code: int | None
-    state: Literal["running", "incomplete", "failed", "done"]
+    state: str
+    state_text: str
     cases: Count
     calls: Count
     ops: Count
@@ -394,6 +395,7 @@ class Progress(TypedDict):
     run_id: str
     kind: str
     state: str
+    state_text: str
     started_at: str
     finished_at: str | None
     planned: int | None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from html import escape
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, NotFound
-from optrove.model.records import CHECK_BOARD, Outcome, RunKind, TestOutcome
-from optrove.report.wording import duration
+from optrove.model.records import CHECK_BOARD, Outcome, RunKind, TestOutcome, kind_of
+from optrove.report.wording import duration, progress_text
 from optrove.serializer.records import record_to_builtins
 from optrove.serializer.text import read, write
 from optrove.trove.database import storable
@@ -18,7 +18,7 @@ from optrove.web.wording import address, cut, finite, plain
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from optrove.model.records import AttemptedCase, Run, TestResult
+    from optrove.model.records import AttemptedCase, TestResult
     from optrove.model.trove import RunRow
     from optrove.trove.reader import TroveReader
     from optrove.web import responses
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 EXECUTED: Final = ("sweep", "replay", CHECK_BOARD)
 """The kinds of runs that try cases."""
 _MAX_EXAMPLES: Final = 5
-_State: TypeAlias = Literal["running", "incomplete", "failed", "done"]
 
 
 def run_data(row: RunRow) -> responses.Run:
@@ -45,22 +44,17 @@ def run_data(row: RunRow) -> responses.Run:
         "started_at": run.started_at,
         "finished_at": run.finished_at,
         "exit_code": run.exit_code,
-        "state": _state(row),
+        "state": row.progress.state.value,
+        "state_text": progress_text(row.progress),
         "cases": row.cases,
         "calls": row.calls,
         "ops": row.ops,
         "planned": row.planned,
-        "complete": row.ended,
+        "complete": row.complete,
         "tests": dict(sorted(row.tests)),
         "attempts": in_order(attempts),
         "tried": sum(attempts.values()),
     }
-
-
-def kind_of(run: Run) -> str:
-    """Return the kind of a run; one of ``optrove check-board`` is stored as a replay."""
-    checks = run.kind is RunKind.REPLAY and run.source.startswith(f"{CHECK_BOARD} ")
-    return CHECK_BOARD if checks else run.kind.value
 
 
 def in_order(outcomes: Mapping[str, int]) -> dict[str, int]:
@@ -79,15 +73,6 @@ def named_run(reader: TroveReader, name: str) -> RunRow:
     if row is None:
         raise NotFound(f"no run here has the id {name[:80]!r}; all runs: /runs")
     return row
-
-
-def _state(row: RunRow) -> _State:
-    """Return the state of a run."""
-    if row.run.finished_at is None and kind_of(row.run) in EXECUTED:
-        return "running"
-    if not row.ended:
-        return "incomplete"
-    return "failed" if row.run.exit_code not in (None, 0) else "done"
 
 
 _KINDS: Final = (*(kind.value for kind in RunKind), CHECK_BOARD)
@@ -132,6 +117,7 @@ def progress_page(request: PageRequest) -> PageView:
         "run_id": data["run_id"],
         "kind": data["kind"],
         "state": data["state"],
+        "state_text": data["state_text"],
         "started_at": data["started_at"],
         "finished_at": data["finished_at"],
         "planned": data["planned"],

@@ -1,6 +1,7 @@
 import json
 import sqlite3
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,9 @@ from commands import ask, run
 from optrove.model.case import Case
 from optrove.model.records import DeviceKind, Outcome, RunKind
 from optrove.model.values import Int
-from optrove.replay import replay as replaying
 from optrove.replay.runner import Workers, run_jobs
 from optrove.serializer.hashes import placement_hash
+from optrove.sweep import sweeping
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 from small_trove import imported, make_trove, run_of
@@ -39,9 +40,9 @@ def trove(tmp_path, monkeypatch):
     """A trove of a framework that is all in the worker processes."""
 
     def run_oddly(jobs, *, workers, **options):
-        return run_jobs(jobs, workers=Workers(workers, ODD), **options)
+        return run_jobs(jobs, workers=replace(workers, command=ODD), **options)
 
-    monkeypatch.setattr(replaying, "run_jobs", run_oddly)
+    monkeypatch.setattr(sweeping, "run_jobs", run_oddly)
     monkeypatch.setenv("OPTROVE_STORE", str(tmp_path / "trove.db"))
     return make_trove(tmp_path / "trove.db", imported(run_of("1f3a" * 8, "demo.py"), CASES))
 
@@ -116,7 +117,7 @@ def test_an_interrupt_loses_nothing_and_the_rest_counts_as_not_run(trove, monkey
         attempts.close()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(replaying, "run_jobs", interrupted)
+    monkeypatch.setattr(sweeping, "run_jobs", interrupted)
     data = ask("replay", "*", "--all", "--json", exit_code=130)
     assert data["interrupted"]
     assert data["counts"]["not_run"] == len(CASES) - 1

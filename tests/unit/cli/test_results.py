@@ -35,7 +35,7 @@ def test_an_unfinished_sweep_says_so_and_how_to_go_on(trove):
     assert "75.0% passed of 4 cases that ran" in shown
     assert "expected failures: 1 failed as expected, 1 passed unexpectedly" in shown
     assert "left out: 4 invalid: odd width" in shown
-    assert "1 case not attempted yet: optrove sweep --resume" in shown
+    assert "incomplete, 4 of 5, unknown; continue with: optrove sweep --resume" in shown
 
 
 def test_runs_that_executed_cases_have_no_calls_to_compare_and_diff_says_what_does(trove):

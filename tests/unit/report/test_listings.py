@@ -3,7 +3,7 @@ from dataclasses import replace
 from drawn import drawn_lines
 from optrove.model.ops import Amount, LeftOut
 from optrove.model.records import RunKind
-from optrove.model.trove import Machine, OpRow, RunRow
+from optrove.model.trove import Machine, OpRow, RunProgress, RunRow, RunState
 from optrove.report.listings import ops_data, ops_document, runs_document
 from small_trove import run_of
 
@@ -97,4 +97,4 @@ def test_a_state_is_shown_where_the_passed_cases_do_not_show_it():
     assert "exit" not in runs_lines([failed])[1]
     interrupted = row("replay *", RunKind.REPLAY, 130, attempts=(("passed", 2),))
     assert "exit 130" in runs_lines([interrupted])[1]
-    assert "incomplete" in runs_lines([row("a", complete=False)])[1]
+    assert "incomplete" in runs_lines([row("a", progress=RunProgress(RunState.KILLED))])[1]

@@ -61,7 +61,7 @@ async function follow(box) {
   if (progress.state === "running") {
     setTimeout(() => follow(box), EVERY_MS);
   } else {
-    words.textContent += `; ${progress.state}`;
+    words.textContent += `; ${progress.state_text}`;
   }
 }
 
