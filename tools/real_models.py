@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 REPORT = "REAL_MODELS_REPORT"
+MOST = "REAL_MODELS_MOST"
+DONE = "REAL_MODELS_DONE"
 COLUMNS = ("passed", "PCC failed", "no numbers", "mock too", "other")
 
 # What comparison functions say; any other assertion is about something else than numbers.
@@ -65,6 +67,36 @@ class Suite:
 
 
 HUB = ("mockhf",)
+MORE = ("mockhf", "mockmore")
+DRAWN: tuple[tuple[str, str, str, dict[str, str]], ...] = (
+    ("gpt-oss-prefill", "galaxy", "demos/gpt_oss_d_p/tests/unit", {}),
+    ("ssd", "n150", "experimental/ssd/tests", {}),
+    ("deltanet", "p150", "experimental/gated_attention_gated_deltanet/tests", {}),
+    ("deepseek-prefill", "galaxy", "demos/deepseek_v3_d_p/tests/op_unit_tests", {}),
+    ("falcon40b", "t3k", "demos/t3000/falcon40b/tests", {}),
+    ("owl-vit", "n150", "demos/wormhole/owl_vit/tests", {}),
+    ("multimodal", "t3k", "tt_transformers/tests/multimodal", {"MESH_DEVICE": "T3K"}),
+    ("vgg-unet", "n150", "demos/vision/segmentation/vgg_unet/wormhole/tests/pcc", {}),
+    ("t5", "n150", "experimental/t5/tests", {}),
+    ("yolo-ops", "n150", "experimental/ops/quasar/tests/yolo_ops", {}),
+    ("lenet", "n150", "experimental/lenet/tests", {}),
+    ("vovnet", "n150", "experimental/vovnet/tests/pcc", {}),
+    ("swin-s", "n150", "experimental/swin_s/tests/pcc", {}),
+    ("mochi", "t3k", "tt_dit/tests/models/mochi", {}),
+    ("squeezenet", "n150", "experimental/squeezenet/tests", {}),
+    ("sentence-bert", "p150", "demos/blackhole/sentence_bert/tests/pcc", {}),
+    ("retinanet", "n150", "experimental/retinanet/tests/pcc", {}),
+    ("gpt-oss-ops", "galaxy", "demos/gpt_oss/tests/fused_op_unit_tests", {}),
+    ("swin", "n150", "experimental/swin/tests", {}),
+    ("qwen3-vl", "n150", "demos/qwen3_vl/tests", {"MESH_DEVICE": "N150"}),
+    ("panoptic-deeplab", "n150", "experimental/panoptic_deeplab/tests/pcc", {}),
+    ("gemma3", "n150", "demos/multimodal/gemma3/tests", {"MESH_DEVICE": "N150"}),
+    ("llama-quasar", "n150", "experimental/llama32_1b_quasar/tests/ops", {}),
+    ("resnet50-quasar", "n150", "demos/vision/classification/resnet50/quasar/tests/ops", {}),
+    ("dit-units", "t3k", "tt_dit/tests/unit", {}),
+)
+"""Directories of tests that were drawn by lot among those that compare numbers."""
+
 SUITES = (
     Suite("distilbert", "n150", ("tests/ttnn/integration_tests/distilbert",), HUB),
     Suite("efficientnet", "n150", ("models/experimental/efficientnetb0/tests/pcc",), HUB),
@@ -177,17 +209,98 @@ SUITES = (
         (),
         {"TTNN_CONFIG_OVERRIDES": '{"enable_fast_runtime_mode": false}'},
     ),
+    Suite("petr", "n150", ("models/experimental/petr/test/pcc",), MORE),
+    Suite(
+        "bevformer",
+        "n150",
+        ("models/experimental/bevformer/tests/pcc", "-k", "tiny or 900"),
+        MORE,
+    ),
+    Suite("pi0", "n150", ("models/experimental/pi0/tests/pcc",), MORE),
+    Suite("pi0-blackhole", "p150", ("models/experimental/pi0/tests/pcc",), MORE),
+    Suite(
+        "llama-mlp",
+        "n150",
+        tuple(f"models/tt_transformers/tests/test_{name}.py" for name in ("mlp", "rms_norm")),
+        ("mocktt",),
+        {"HF_MODEL": "{checkout}/" + LLAMA.replace("1B", "3B"), "MESH_DEVICE": "N150"},
+    ),
+    Suite("dit-linear", "n150", ("models/tt_dit/tests/unit/test_linear.py",)),
+    Suite("dit-norm", "n150", ("models/tt_dit/tests/unit/test_normalization.py",)),
+    Suite("tt-cnn", "n150", ("models/tt_cnn/tests",), MORE),
+    Suite("detr3d", "n150", ("models/experimental/detr3d/tests/pcc",), MORE),
+    Suite(
+        "mamba",
+        "n150",
+        tuple(
+            f"models/demos/wormhole/mamba/tests/test_mamba_{name}.py" for name in ("ssm", "block")
+        ),
+        MORE,
+    ),
+    Suite("uniad", "n150", ("models/experimental/uniad/tests/pcc",), (*MORE, "uniadfix")),
+    Suite("vadv2", "n150", ("models/experimental/vadv2/tests/pcc",), MORE),
+    Suite("minimax-m3", "galaxy", ("models/demos/minimax_m3/tests/unit",)),
+    Suite(
+        "sdxl",
+        "n150",
+        tuple(
+            f"models/demos/stable_diffusion_xl_base/tests/pcc/test_module_tt_{name}.py"
+            for name in ("attention", "resnetblock2d", "geglu", "embedding")
+        ),
+        MORE,
+    ),
+    Suite(
+        "sd14",
+        "n150",
+        ("models/demos/vision/generative/stable_diffusion/wormhole/tests/test_feedforward.py",),
+        MORE,
+    ),
+    Suite(
+        "deepseek-parts",
+        "t3k",
+        tuple(f"{DEEPSEEK}/test_{name}.py" for name in ("rms_norm", "moe_gate", "embedding")),
+        ("mockds",),
+        {"MESH_DEVICE": "T3K", "DEEPSEEK_V3_CACHE": "{out}/deepseek"},
+    ),
+    Suite("deepseek-b1", "p150", ("models/demos/deepseek_v3_b1/tests/unit_tests",)),
+    *(
+        Suite(
+            name, board, (f"models/{path}",), (*MORE, "mockcfg"), {"TT": "{checkout}", **variables}
+        )
+        for name, board, path, variables in DRAWN
+    ),
 )
 
 
 @dataclass(frozen=True)
 class Places:
-    """The directories of a run, and the time limit of a test in seconds."""
+    """The directories of a run, the seconds that a test may take, and how many tests to run."""
 
     checkout: Path
     plugins: Path
     out: Path
     limit: int
+    most: int
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep some tests, evenly spread, of which no run before this has begun."""
+    most = int(os.environ.get(MOST, "0")) or len(items)  # noqa: TID251 - set by this file
+    done = Path(os.environ.get(DONE, os.devnull)).read_text().splitlines()  # noqa: TID251 - likewise
+    step = max(len(items) / most, 1)
+    chosen = [items[int(index * step)] for index in range(min(most, len(items)))]
+    kept = [item for item in chosen if item.nodeid not in done]
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Write down the test that begins, so that a run after a crash leaves it out."""
+    path = os.environ.get(DONE)  # noqa: TID251 - set by this file
+    if path is not None:
+        with Path(path).open("a") as file:
+            file.write(nodeid + "\n")
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -238,23 +351,33 @@ def run(suite: Suite, places: Places, tests: list[str], *, shadow: bool) -> list
         *("--no-header", "--tb=short", f"--timeout={places.limit}"),
         *(tests or suite.arguments),
     ]
+    begun = places.out / f"{suite.name}.{kind}.begun"
+    begun.write_text("")
+    variables |= {DONE: str(begun), MOST: str(0 if tests else places.most)}
+    crashes: list[dict[str, Any]] = []
     with (places.out / f"{suite.name}.{kind}.log").open("w") as log:
-        done = subprocess.run(  # noqa: S603 - the tests that the user asks for
-            command,
-            cwd=places.checkout,
-            env=os.environ | variables,  # noqa: TID251 - the tests need the user's
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-    found = (
-        [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
-    )
+        while True:
+            before = begun.read_text()
+            done = subprocess.run(  # noqa: S603 - the tests that the user asks for
+                command,
+                cwd=places.checkout,
+                env=os.environ | variables,  # noqa: TID251 - the tests need the user's
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+            if done.returncode in (0, 1, 5) or begun.read_text() == before:
+                break
+            last = begun.read_text().splitlines()[-1]
+            crashes.append(_crash(last, done.returncode))
     if done.returncode not in (0, 1, 5):
-        found.append(
-            {"id": "", "outcome": "failed", "type": "Crash", "message": str(done.returncode)}
-        )
-    return found
+        crashes.append(_crash("", done.returncode))
+    lines = report.read_text().splitlines() if report.exists() else []
+    return [json.loads(line) for line in lines] + crashes
+
+
+def _crash(test: str, code: int) -> dict[str, Any]:
+    return {"id": test, "outcome": "failed", "type": "Crash", "message": f"exit code {code}"}
 
 
 def _filled(value: str, directories: dict[str, Path]) -> str:
@@ -290,6 +413,12 @@ def count(suite: Suite, places: Places) -> Counter[str]:
     return Counter(columns.values())
 
 
+def _own_suites(tests: list[str], board: str) -> list[Suite]:
+    """Return a suite for each file or directory, named after it."""
+    variables = {"TT": "{checkout}"}
+    return [Suite(Path(test).stem, board, (test,), (*MORE, "mockcfg"), variables) for test in tests]
+
+
 def main() -> None:
     """Run the suites and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -298,6 +427,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("real-models"))
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
     parser.add_argument("--limit", type=int, default=600, help="seconds for one test")
+    parser.add_argument("--tests", nargs="+", default=[], help="run these, not the suites")
+    parser.add_argument("--board", default="n150", help="of --tests")
+    parser.add_argument("--most", type=int, default=0, help="tests of a suite, evenly spread")
     asked = parser.parse_args()
     out = asked.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
@@ -305,10 +437,12 @@ def main() -> None:
     link = out / "gpt-oss-20b"  # the model is known by the name of its directory
     if config.is_dir() and not link.is_symlink():
         link.symlink_to(config)
-    places = Places(asked.checkout.absolute(), asked.plugins.absolute(), out, asked.limit)
+    places = Places(
+        asked.checkout.absolute(), asked.plugins.absolute(), out, asked.limit, asked.most
+    )
     print(f"{'test':15} {'board':8}", *(f"{name:>10}" for name in COLUMNS), flush=True)
     total: Counter[str] = Counter()
-    for suite in SUITES:
+    for suite in _own_suites(asked.tests, asked.board) or SUITES:
         if asked.only and suite.name not in asked.only:
             continue
         found = count(suite, places)

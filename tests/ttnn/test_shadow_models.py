@@ -892,3 +892,25 @@ def test_kernels_of_the_program_have_no_numbers_and_the_reason_says_so(ttnn, rep
     output = ttnn.generic_op([source, target], program)
     with pytest.raises(NoNumbers, match="kernels that the program brings with it"):
         ttnn.to_torch(output)
+
+
+def test_ops_for_other_hardware_compute_what_those_of_the_same_name_do(ttnn, report, put):
+    quasar = getattr(ttnn.experimental, "quasar", None)
+    if quasar is None:
+        pytest.skip("this release of ttnn has no such ops")
+    numbers = torch.randn(1, 1, 64, 64).bfloat16()
+    view = quasar.reshape(put(numbers), (1, 2, 32, 64))
+    assert torch.equal(ttnn.to_torch(view).flatten(), numbers.flatten())
+    part = quasar.slice(put(numbers), (0, 0, 0, 0), (1, 1, 32, 64))
+    assert torch.equal(ttnn.to_torch(part), numbers[:, :, :32])
+    product = quasar.linear(put(numbers), put(numbers), activation="relu")
+    expected = ttnn.linear(put(numbers), put(numbers), activation="relu")
+    assert torch.equal(ttnn.to_torch(product), ttnn.to_torch(expected))
+
+
+def test_an_activation_may_be_a_kind_with_its_parameters(ttnn, report, put):
+    a, b = torch.randn(2, 64, 64).bfloat16()
+    activation = (ttnn.UnaryOpType.GELU, False)
+    output = ttnn.experimental.minimal_matmul(put(a), put(b), fused_activation=activation)
+    expected = torch.nn.functional.gelu(a.float() @ b.float())
+    assert torch.equal(read(ttnn, output), expected.bfloat16())

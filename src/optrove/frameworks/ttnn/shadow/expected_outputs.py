@@ -18,9 +18,16 @@ from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from optrove.frameworks.ttnn.shadow.golden import GoldenCall, GoldenFunctions, first_line, inherited
+from optrove.frameworks.ttnn.shadow.golden import (
+    OUTPUT_ARGUMENTS,
+    GoldenCall,
+    GoldenFunctions,
+    first_line,
+    inherited,
+)
 from optrove.frameworks.ttnn.shadow.golden_overrides import with_bias_and_activation
 from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, HostMirrors, Missing, Unwritten
+from optrove.frameworks.ttnn.shadow.line_goldens import LINE_GOLDENS
 from optrove.frameworks.ttnn.shadow.prepared_weights import (
     REASON,
     WEIGHT_ARGUMENTS,
@@ -36,8 +43,23 @@ if TYPE_CHECKING:
 # Keywords that choose a command queue; no golden function takes them.
 QUEUES = frozenset({"queue_id", "cq_id"})
 
-# Ops that allocate memory without writing to it.
-UNWRITTEN = frozenset({"ttnn.empty", "ttnn.empty_like", "ttnn.allocate_tensor_on_device"})
+# Ops that write to no tensor, not even to those that they allocate.
+UNWRITTEN = frozenset(
+    {
+        *("ttnn.empty", "ttnn.empty_like", "ttnn.allocate_tensor_on_device", "ttnn.manual_seed"),
+        *(
+            f"ttnn.experimental.{name}"
+            for name in (
+                "dit_fused_distributed_groupnorm_create_stats_buffer",
+                "dit_fused_distributed_layernorm_create_stats_buffer",
+                "dit_fused_distributed_rmsnorm_create_stats_buffer",
+                "reduce_scatter_minimal_async_create_intermediate_buffer",
+                "reduce_scatter_minimal_direct_create_persistent_buffers",
+                "reduce_scatter_minimal_direct_create_staging_buffer",
+            )
+        ),
+    }
+)
 
 # Ops that never change the values of their input, though their output may share its buffer.
 MOVES = frozenset(
@@ -259,6 +281,7 @@ class ExpectedOutputs:
 
         Faults in the arguments are left to ttnn, which sees them next.
         """
+        operation = self.golden.plain(operation)
         name = operation.python_fully_qualified_name
         if name in UNWRITTEN:
             return Unwritten(name, "it allocates memory and nothing has written to it since")
@@ -266,10 +289,13 @@ class ExpectedOutputs:
         try:
             inputs = self.golden.tensors((arguments, keywords))
             several = any(self.mirrors.chips(tensor) > 1 for tensor in inputs)
+            unread = self.written(operation, arguments, keywords).keys() - READ_TOO
+            if name in LINE_GOLDENS:
+                bound = self._signatures.bind(operation, arguments, keywords)
+                return self._by_lines(operation, {key: bound[key] for key in bound.keys() - unread})
             parameters = self._signatures.parameters(operation) if several else ()
             if several and talks_between_chips(operation, parameters):
                 return self._collective(name, self._signatures.bind(operation, arguments, keywords))
-            unread = self.written(operation, arguments, keywords).keys() - READ_TOO
             if name in WEIGHT_ARGUMENTS:
                 return self._with_plain_weights(operation, arguments, keywords)
             return self.golden.prepare(operation, arguments, keywords, unread)
@@ -280,6 +306,7 @@ class ExpectedOutputs:
         self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> dict[str, Any]:
         """Return the arguments that this call writes to without returning them, by name."""
+        operation = self.golden.plain(operation)
         name = operation.python_fully_qualified_name
         candidates = written(name, self._signatures.parameters(operation))
         if not candidates:
@@ -296,6 +323,7 @@ class ExpectedOutputs:
         self, operation: Any, expected: Expectation, result: Any
     ) -> list[tuple[Any, list[Any] | Missing]]:
         """Return each tensor of the result with a torch tensor per chip, or one for all."""
+        operation = self.golden.plain(operation)
         if isinstance(expected, ChipResults):
             return [*expected.of(list(self.golden.tensors(result)))]
         if not isinstance(expected, WeightedCall):
@@ -308,6 +336,7 @@ class ExpectedOutputs:
         self, operation: Any, expected: Expectation, result: Any
     ) -> list[tuple[Any, MirrorOrMissing]]:
         """Return each tensor of the result with its mirror."""
+        operation = self.golden.plain(operation)
         name = operation.python_fully_qualified_name
         if isinstance(expected, ChipResults):
             return [
@@ -336,6 +365,28 @@ class ExpectedOutputs:
         keywords = {key: plain.get(id(value), value) for key, value in keywords.items()}
         calls = self.golden.prepare(operation, arguments, keywords)
         return WeightedCall(calls, tuple(prepared(name, each) for each in weights.values()))
+
+    def _by_lines(self, operation: Any, bound: dict[str, Any]) -> ChipResults | Missing:
+        """Return the results of an op that depends on the chips of each line, on each chip."""
+        name = operation.python_fully_qualified_name
+        used = {key: value for key, value in bound.items() if key not in OUTPUT_ARGUMENTS}
+        tensors = list(self.golden.tensors(used))
+        for tensor in tensors:
+            mirror = self.mirrors.of(tensor)
+            if isinstance(mirror, Missing):
+                return inherited(name, mirror)
+        shape = tuple(tensors[0].device().shape)
+        groups = lines(shape, bound.get("cluster_axis"))
+        count = max(map(self.mirrors.chips, tensors))
+        if count not in (1, math.prod(shape)):
+            return Missing(name, f"its input is on part of a mesh of {shape} only")
+        chips = self.golden.on_chips(math.prod(shape), used)
+        answers: list[Any] = [None] * len(chips)
+        for group in groups:
+            found = LINE_GOLDENS[name]([chips[chip] for chip in group], operation.golden_function)
+            for chip, answer in zip(group, found, strict=True):
+                answers[chip] = answer if isinstance(answer, list) else [answer]
+        return ChipResults(tuple(map(list, zip(*answers, strict=True))))
 
     def _collective(self, name: str, bound: dict[str, Any]) -> ChipResults | Missing:
         """Return the results of a collective on each chip, or why they are unknown."""

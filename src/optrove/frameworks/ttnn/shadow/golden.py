@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import inspect
 import math
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import dropwhile
+from operator import attrgetter
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -105,6 +106,9 @@ OUTPUT_ARGUMENTS = (
 
 SEED: Final = "seed"
 
+# Ops under this name have the arguments and the results of those without it.
+QUASAR: Final = "ttnn.experimental.quasar."
+
 # torch has no such format: ttnn's preprocessing has its own way to read it.
 EIGHT_BITS = "FP8_E4M3"
 
@@ -177,6 +181,17 @@ class GoldenFunctions:
                 return operation.golden_function  # type: ignore[no-any-return]
             self._functions[name] = found
         return self._functions[name]
+
+    def plain(self, operation: Any) -> Any:
+        """Return the op that computes the same as one that is written anew for other hardware."""
+        name = operation.python_fully_qualified_name
+        if not name.startswith(QUASAR):
+            return operation
+        path = name.removeprefix(QUASAR)
+        for home in (self._ttnn, self._ttnn.experimental):
+            with suppress(AttributeError):
+                return attrgetter(path)(home)
+        return operation
 
     def _golden_of(self, name: str) -> Callable[..., Any] | None:
         operation = self._ttnn
@@ -332,6 +347,20 @@ class GoldenFunctions:
     def pack_as(self, shard: Any, spec: Any) -> Any:
         """Return a host tensor with the values of another one and the given spec."""
         return self._from_torch(shard.to_torch().contiguous(), spec=spec)
+
+    def on_chips(self, count: int, live: Any) -> list[Any]:
+        """Return nested arguments for each chip, with torch tensors; equal shards are one."""
+        known: dict[int, Any] = {}
+
+        def value(chip: int, leaf: Any) -> Any:
+            if not isinstance(leaf, self._ttnn.Tensor):
+                return leaf
+            shard = self._shard(chip, leaf)
+            if shard.tensor_id not in known:
+                known[shard.tensor_id] = self.unpack(shard)
+            return known[shard.tensor_id]
+
+        return [mapped(partial(value, chip), live) for chip in range(count)]
 
     def unpack(self, shard: Any) -> Any:
         """Return a torch copy of a host tensor, narrow floats widened."""

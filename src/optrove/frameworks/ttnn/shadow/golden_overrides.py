@@ -1001,6 +1001,255 @@ def deformable_attention(value: Any, grid: Any, attn: Any, *, align_corners: boo
     return (sampled.reshape(batch, queries, points, -1) * attn[..., None].float()).sum(2)
 
 
+def multiplied(numbers: Any, weight: Any, bias: Any = None) -> Any:
+    """Multiply by weights and add a row; several inputs are joined in whole tiles of columns."""
+    torch = import_module("torch")
+    if isinstance(numbers, (list, tuple)):
+        pad = torch.nn.functional.pad
+        numbers = torch.cat([pad(part, (0, -part.shape[-1] % TILE)) for part in numbers], -1)
+    product = numbers @ weight.reshape(weight.shape[-2:])
+    return product if bias is None else product + bias.reshape(-1)
+
+
+def after_product(product: Any, options: Mapping[str, Any]) -> Any:
+    """Do what is fused with a product: activate, gate, scale and add, and divide into chunks."""
+    product = activated(product, options.get("fused_activation"))
+    if options.get("fuse_swiglu"):  # tiles of gates and of numbers by turns
+        gates, numbers = product.unflatten(-1, (-1, 2, TILE)).unbind(-2)
+        gates = import_module("torch").nn.functional.silu(gates)
+        product = (gates * numbers).flatten(-2)
+    residual, gate = (options.get(f"addcmul_input_tensor{place}") for place in (1, 2))
+    if residual is not None:
+        scalar = options.get("scalar") or options.get("fused_ternary_scalar") or 1.0
+        product = residual + scalar * product * gate
+    chunks, sizes = options.get("chunks"), options.get("chunk_sizes")
+    if not chunks:
+        return product
+    dim = options.get("dim", -1)
+    return list(product.split(list(sizes), dim) if sizes else product.chunk(chunks, dim))
+
+
+def minimal_product(
+    input_tensor: Any, weight_tensor: Any, *, bias_tensor: Any = None, **options: Any
+) -> Any:
+    """Multiply matrices, and do what is fused with it."""
+    return after_product(multiplied(input_tensor, weight_tensor, bias_tensor), options)
+
+
+def product_in_chunks(
+    input_tensor: Any, weight_tensor: Any, *, chunks: int = 1, **options: Any
+) -> Any:
+    """Multiply matrices, and divide the columns."""
+    return minimal_product(input_tensor, weight_tensor, chunks=chunks, **options)
+
+
+def product_and_sum(
+    matmul_input_tensor: Any,
+    matmul_weight_tensor: Any,
+    scalar: float,
+    addcmul_input_tensor1: Any,
+    addcmul_input_tensor2: Any,
+    bias_tensor: Any = None,
+) -> Any:
+    """Multiply matrices, gate and scale the product, and add it to a residual."""
+    product = multiplied(matmul_input_tensor, matmul_weight_tensor, bias_tensor)
+    return addcmul_input_tensor1 + scalar * product * addcmul_input_tensor2
+
+
+def sum_in_parts(input: Any, *, dim: int, split_output_width: int) -> Any:  # noqa: A002 - ttnn's own name
+    """Sum over a dimension, and divide the columns."""
+    return list(input.sum(dim=dim, keepdim=True).split(split_output_width, -1))
+
+
+def sum_of_experts(
+    input_tensor: Any,
+    dim: int,
+    *,
+    split_size: int,
+    output_memory_config: Any = None,  # noqa: ARG001 - it chooses where it computes
+) -> Any:
+    """Sum over a dimension, and divide the columns."""
+    return sum_in_parts(input_tensor, dim=dim, split_output_width=split_size)
+
+
+def part(
+    input_tensor: Any,
+    padded_slice_start: Iterable[int],
+    padded_slice_end: Iterable[int],
+    padded_slice_step: Iterable[int] | None = None,
+) -> Any:
+    """Return the numbers from one place to another."""
+    starts, ends = tuple(padded_slice_start), tuple(padded_slice_end)
+    steps = (1,) * len(starts) if padded_slice_step is None else tuple(padded_slice_step)
+    return input_tensor[tuple(map(slice, starts, ends, steps))]
+
+
+def places_of_largest(
+    input_tensor: Any,
+    *,
+    k: int,
+    valid_length: int | None = None,
+    **others: Any,
+) -> Any:
+    """Return the places of the largest numbers, largest first; none for minus infinity."""
+    if any(name.startswith("valid") for name in others):
+        raise ValueError("lengths that are in tensors are not supported")
+    torch = import_module("torch")
+    values, places = torch.topk(input_tensor[..., :valid_length], k, dim=-1, sorted=True)
+    return places.masked_fill(values == -math.inf, NOWHERE[1])
+
+
+def scores_of_groups(  # noqa: PLR0913 - the arguments of the op
+    q: Any,
+    k: Any,
+    *,
+    num_groups: int,
+    chunk_start_idx: int | None = None,
+    scale: float = 1.0,
+    block_size: int = 0,
+    cache_batch_idx: int | None = None,
+    kv_len: int | None = None,
+    **others: Any,
+) -> Any:
+    """Sum the products of queries and keys in each group of heads; of blocks, return the largest.
+
+    The block of a query itself is always the largest.
+    """
+    torch = import_module("torch")
+    products = q @ _keys(k, chunk_start_idx, cache_batch_idx, kv_len, others)
+    scores = _causal(products.unflatten(1, (num_groups, -1)).sum(2) * scale, chunk_start_idx)
+    if not block_size:
+        return scores
+    pooled = scores.unflatten(-1, (-1, block_size)).amax(-1)
+    rows = torch.arange(scores.shape[-2])
+    pooled[:, :, rows, (int(chunk_start_idx or 0) + rows) // block_size] = math.inf
+    return pooled
+
+
+def gated_scores(
+    q: Any,
+    k: Any,
+    weights: Any,
+    *,
+    chunk_start_idx: int | None = None,
+    cache_batch_idx: int | None = None,
+    kv_len: int | None = None,
+    **others: Any,
+) -> Any:
+    """Sum the positive products of queries and keys over all heads, each with its gate."""
+    products = q @ _keys(k, chunk_start_idx, cache_batch_idx, kv_len, others)
+    return _causal((products.relu() * weights).sum(1, keepdim=True), chunk_start_idx)
+
+
+def _keys(
+    keys: Any, start: int | None, slot: int | None, length: int | None, others: Mapping[str, Any]
+) -> Any:
+    if start is None or length is not None or others.keys() - {"seq_shard_axes"}:
+        raise ValueError("a start that depends on the chip, and parts of a cache, are unsupported")
+    chosen = keys if slot is None else keys[slot : slot + 1]
+    return chosen.transpose(-2, -1)
+
+
+def _causal(scores: Any, start: int | None) -> Any:
+    torch = import_module("torch")
+    rows, columns = (torch.arange(size) for size in scores.shape[-2:])
+    return scores.masked_fill(columns > int(start or 0) + rows[:, None], -math.inf)
+
+
+def experts_of_groups(  # noqa: PLR0913 - the arguments of the op
+    scores: Any,
+    bias: Any,
+    *,
+    n_groups: int = 8,
+    summed_experts_per_group: int = 2,
+    topk_groups: int = 4,
+    n_activated_experts: int = 8,
+    route_scale: float = 1.0,
+    epsilon: float = 1e-20,
+    stable_sort: bool = False,
+    score_func: str = "sigmoid",
+    weights_layout: Any = None,  # noqa: ARG001 - the layout of the output
+    padding_config: Any = None,
+) -> tuple[Any, Any]:
+    """Choose experts within the groups with the best ones; return their weights and numbers."""
+    if padding_config is not None or stable_sort:
+        raise ValueError("padding and stable sorting are not supported")
+    torch = import_module("torch")
+    activated_scores = (
+        scores.sigmoid() if score_func == "sigmoid" else torch.nn.functional.softplus(scores).sqrt()
+    )
+    grouped = (activated_scores + bias).unflatten(-1, (n_groups, -1))
+    best = grouped.topk(summed_experts_per_group, dim=-1).values.sum(-1)
+    chosen = torch.zeros_like(best).scatter(-1, best.topk(topk_groups, dim=-1).indices, 1)
+    allowed = grouped.masked_fill(chosen[..., None] == 0, -math.inf).flatten(-2)
+    experts = allowed.topk(n_activated_experts, dim=-1).indices
+    weights = activated_scores.gather(-1, experts)
+    weights = weights / (weights.sum(-1, keepdim=True) + epsilon) * route_scale
+    return weights, experts
+
+
+def count_of_experts(
+    input_tensor: Any, expert_mask: Any, n_routed_experts: int, num_experts_per_token: int
+) -> Any:
+    """Count how often each expert is chosen, if it is among those of this group."""
+    torch = import_module("torch")
+    chosen = input_tensor[..., :num_experts_per_token].to(torch.int64).flatten()
+    counts = torch.bincount(chosen, minlength=n_routed_experts)[:n_routed_experts]
+    return counts * (expert_mask.flatten()[:n_routed_experts] >= 0)
+
+
+def weighted_experts(
+    combine_output: Any,
+    weights: Any,
+    indices: Any = None,
+    expert_dispatch_table: Any = None,
+    *,
+    expert_dim: int = 3,
+    output_memory_config: Any = None,  # noqa: ARG001 - it chooses where it computes
+) -> Any:
+    """Sum the outputs of experts with their weights; those of other chips do not count."""
+    torch = import_module("torch")
+    factors = weights.reshape(combine_output.shape[:-1])[..., None]
+    counts = factors != 0
+    if indices is not None and expert_dispatch_table is not None:
+        table = expert_dispatch_table.flatten()
+        numbers = indices.reshape(combine_output.shape[:-1]).to(torch.int64)
+        counts = (table[numbers] != -1)[..., None]
+    return torch.where(counts, combine_output * factors, 0.0).sum(expert_dim)
+
+
+def ranked_router(
+    input_tensor: Any, *, weight_tensor: Any, bias_tensor: Any, k: int, num_experts: int
+) -> tuple[Any, Any]:
+    """Return the experts with the largest products, and the softmax of these."""
+    logits = multiplied(input_tensor, weight_tensor)[..., :num_experts] + bias_tensor
+    values, experts = logits.topk(k, dim=-1, sorted=True)
+    return experts, values.softmax(-1)
+
+
+def sums_and_squares(input_tensor: Any, recip_tensor: Any = None, **others: Any) -> Any:  # noqa: ARG001 - it is made of counts
+    """Return a tile of sums and one of sums of squares."""
+    parts = [_in_first_column(each, is_mean=False) for each in (input_tensor, input_tensor**2)]
+    return import_module("torch").cat(parts, -1)
+
+
+def norm_of_sums(
+    input_tensor: Any,
+    stats: Any,
+    *,
+    weight: Any = None,
+    bias: Any = None,
+    epsilon: float = 1e-5,
+) -> Any:
+    """Divide rows less their mean by their size, which follow from the sums of all chips."""
+    tiles = stats.unflatten(-1, (-1, 2, TILE))[..., 0]
+    count = input_tensor.shape[-1] * tiles.shape[-2]
+    mean, square = (tiles.sum(-2) / count).split(1, -1)
+    result = (input_tensor - mean) * (square - mean**2 + epsilon).rsqrt()
+    result = result if weight is None else result * weight.reshape(-1)
+    return result if bias is None else result + bias.reshape(-1)
+
+
 def latent_attention(  # noqa: PLR0913 - the arguments of the op
     input_tensor_q: Any,
     input_tensor_k: Any,
@@ -1142,6 +1391,22 @@ OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
     "ttnn.conv_transpose2d": transposed_convolution,
     "ttnn.experimental.rotary_embedding": rotate_halves,
     "ttnn.experimental.attn_matmul": multiply_heads,
+    "ttnn.experimental.deepseek_grouped_gate": experts_of_groups,
+    "ttnn.experimental.deepseek_moe_fast_reduce_nc": sum_of_experts,
+    "ttnn.experimental.deepseek_prefill.masked_bincount": count_of_experts,
+    "ttnn.experimental.deepseek_prefill.moe_grouped_topk": experts_of_groups,
+    "ttnn.experimental.deepseek_prefill.post_combine_reduce": weighted_experts,
+    "ttnn.experimental.dit_layernorm_post_allgather": norm_of_sums,
+    "ttnn.experimental.dit_layernorm_pre_allgather": sums_and_squares,
+    "ttnn.experimental.dit_minimal_matmul_addcmul_fused": product_and_sum,
+    "ttnn.experimental.fast_reduce_nc_split": sum_in_parts,
+    "ttnn.experimental.indexer_score_dsa": gated_scores,
+    "ttnn.experimental.indexer_score_msa": scores_of_groups,
+    "ttnn.experimental.minimal_matmul": minimal_product,
+    "ttnn.experimental.minimal_matmul_split": product_in_chunks,
+    "ttnn.experimental.padded_slice": part,
+    "ttnn.experimental.topk_large_indices": places_of_largest,
+    "ttnn.experimental.topk_router_gpt": ranked_router,
     "ttnn.experimental.attn_matmul_from_cache": multiply_heads_of_cache,
     "ttnn.experimental.convert_to_chw": channels_first,
     "ttnn.experimental.convert_to_hwc": channels_last,
@@ -1336,29 +1601,6 @@ def _without_empty(page_table: Any) -> Any:
     return pages
 
 
-def as_linear(
-    input_tensor: Any,
-    weight_tensor: Any,
-    *,
-    fuse_swiglu: bool = False,
-    **others: Any,  # noqa: ARG001 - what follows the product, and how it computes
-) -> AdaptedCall:
-    """Pass the arguments of a minimal matmul as those of a linear layer."""
-    if isinstance(input_tensor, (list, tuple)) or fuse_swiglu:
-        raise ValueError("several inputs and a fused swiglu are not supported")
-    return product_only(input_tensor, weight_tensor)
-
-
-def _finish_linear(answer: Any, keywords: Mapping[str, Any]) -> Any:
-    names = {"bias": "bias_tensor", "activation": "fused_activation"}
-    return with_bias_and_activation(answer, {own: keywords.get(names[own]) for own in names})
-
-
-def _in_chunks(answer: Any, keywords: Mapping[str, Any]) -> Any:
-    answer = _finish_linear(answer, keywords)
-    return list(answer.chunk(keywords.get("chunks", 1), dim=keywords.get("dim", -1)))
-
-
 def with_sums(
     input_tensor: Any, stats: Any, *, is_sharded: bool = False, **others: Any
 ) -> AdaptedCall:
@@ -1494,8 +1736,6 @@ ADAPTERS: Final[Mapping[str, Adapter]] = {
             "paged_flash_multi_latent_attention_decode",
         )
     },
-    "ttnn.experimental.minimal_matmul": Adapter("ttnn.matmul", as_linear, _finish_linear),
-    "ttnn.experimental.minimal_matmul_split": Adapter("ttnn.matmul", as_linear, _in_chunks),
 }
 
 
