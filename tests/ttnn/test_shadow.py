@@ -1,6 +1,9 @@
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,8 +18,14 @@ from optrove.frameworks.ttnn.shadow.expected_outputs import (
     UNWRITTEN,
     WRITTEN,
 )
-from optrove.frameworks.ttnn.shadow.golden_overrides import ADAPTERS, OVERRIDES
+from optrove.frameworks.ttnn.shadow.golden_overrides import (
+    ADAPTERS,
+    NO_TENSORS,
+    OVERRIDES,
+    WITHOUT_NUMBERS,
+)
 from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirrors
+from optrove.frameworks.ttnn.shadow.line_goldens import LINE_GOLDENS
 from optrove.frameworks.ttnn.shadow.shadow import active_report, is_shadow_call, shadow_numerics
 from optrove.frameworks.ttnn.signatures import Signatures
 
@@ -301,7 +310,10 @@ def test_torch_missing_names_the_extra(ttnn, monkeypatch):
 def test_the_tables_name_ops_that_exist(ttnn):
     registered = ttnn.query_registered_operations(include_experimental=True)
     known = {operation.python_fully_qualified_name: operation for operation in registered}
-    assert known.keys() >= MOVES | UNWRITTEN | WRITTEN.keys() | ONLY_IN_TRAINING
+    tables = MOVES | UNWRITTEN | WRITTEN.keys() | ONLY_IN_TRAINING | NO_TENSORS | {*LINE_GOLDENS}
+    assert known.keys() >= tables
+    for name in (name for names in WITHOUT_NUMBERS.values() for name in names):
+        assert any(each.startswith(name) for each in known)
     for name, parameters in WRITTEN.items():
         assert parameters <= Signatures().parameters(known[name])
     for name, stated in (*OVERRIDES.items(), *((n, a.adapt) for n, a in ADAPTERS.items())):
@@ -378,3 +390,14 @@ with optrove.mock_board("n300", shadow=True):
         print(reference.pcc(expected, ttnn.to_torch(output).float()))
     ttnn.close_device(device)
 """
+
+
+def test_the_docs_name_every_op_without_numbers(ttnn):
+    path = Path(__file__).parents[2] / "tools" / "model_ops.py"
+    specification = spec_from_file_location("model_ops", path)
+    tool = module_from_spec(specification)
+    sys.modules["model_ops"] = tool
+    specification.loader.exec_module(tool)
+    table = list(tool.markdown(tool.Numbers(ttnn)))
+    docs = (path.parents[1] / "docs" / "boards.md").read_text().splitlines()
+    assert [line for line in table if line not in docs] == [], "run tools/model_ops.py --docs"

@@ -100,6 +100,7 @@ MOVES = frozenset(
 # Parameters that an op writes to but does not return.
 WRITTEN: Mapping[str, frozenset[str]] = {
     "ttnn.batch_norm": frozenset({"running_mean", "running_var"}),
+    "ttnn.experimental.deepseek_prefill.moe_grouped_topk": frozenset({"biased_scores"}),
     "ttnn.generic_op": frozenset({"io_tensors"}),
     "ttnn.layer_norm_pre_all_gather": frozenset({"input_tensor"}),
     "ttnn.rms_norm_pre_all_gather": frozenset({"input_tensor"}),

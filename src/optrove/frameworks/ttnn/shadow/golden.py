@@ -23,7 +23,7 @@ from optrove.frameworks.ttnn.board.mock_calls import CHIPS
 from optrove.frameworks.ttnn.shadow.golden_overrides import (
     IDLE,
     IMAGES_OR_ROWS,
-    UNKNOWABLE,
+    WITHOUT_NUMBERS,
     call_facts,
     golden_adapter,
     golden_override,
@@ -223,7 +223,7 @@ class GoldenFunctions:
         name = operation.python_fully_qualified_name
         function = self.function(operation)
         if function is None:
-            return Missing(name, UNKNOWABLE.get(name, "it has no golden function"))
+            return Missing(name, f"it has no golden function{lacking(name)}")
         ignored = ignored_argument(name, keywords)
         if ignored is not None:
             return Missing(name, f"its golden function ignores the argument {ignored}")
@@ -552,6 +552,12 @@ class GoldenFunctions:
                 f"ttnn the shape {tuple(tensor.shape)}"
             )
         return None
+
+
+def lacking(name: str) -> str:
+    """Return why nothing computes an op that has no golden function, if there is a reason."""
+    reasons = (why for why, names in WITHOUT_NUMBERS.items() if name.startswith(names))
+    return next((f": {why}" for why in reasons), "")
 
 
 def mapped(change: Callable[[Any], Any], live: Any) -> Any:

@@ -1166,18 +1166,15 @@ def experts_of_groups(  # noqa: PLR0913 - the arguments of the op
     n_activated_experts: int = 8,
     route_scale: float = 1.0,
     epsilon: float = 1e-20,
-    stable_sort: bool = False,
-    score_func: str = "sigmoid",
-    weights_layout: Any = None,  # noqa: ARG001 - the layout of the output
-    padding_config: Any = None,
+    **others: Any,
 ) -> tuple[Any, Any]:
     """Choose experts within the groups with the best ones; return their weights and numbers."""
-    if padding_config is not None or stable_sort:
+    if others.get("padding_config") is not None or others.get("stable_sort"):
         raise ValueError("padding and stable sorting are not supported")
     torch = import_module("torch")
-    activated_scores = (
-        scores.sigmoid() if score_func == "sigmoid" else torch.nn.functional.softplus(scores).sqrt()
-    )
+    is_sigmoid = others.get("score_func", "sigmoid") == "sigmoid"
+    softplus = torch.nn.functional.softplus
+    activated_scores = scores.sigmoid() if is_sigmoid else softplus(scores).sqrt()
     grouped = (activated_scores + bias).unflatten(-1, (n_groups, -1))
     best = grouped.topk(summed_experts_per_group, dim=-1).values.sum(-1)
     chosen = torch.zeros_like(best).scatter(-1, best.topk(topk_groups, dim=-1).indices, 1)
@@ -1739,12 +1736,58 @@ ADAPTERS: Final[Mapping[str, Adapter]] = {
 }
 
 
-# Ops that nothing can compute beforehand, and why.
-UNKNOWABLE: Final[Mapping[str, str]] = {
-    "ttnn.generic_op": (
-        "it runs kernels that the program brings with it, in C++ for the device, which torch "
-        "cannot compute"
-    )
+_EXPERIMENTAL: Final = "ttnn.experimental"
+_PREFILL: Final = f"{_EXPERIMENTAL}.deepseek_prefill"
+
+# Ops that return cores, sizes or settings, or nothing; they write to no tensor that is read.
+NO_TENSORS: Final = frozenset(
+    {
+        "ttnn.test_hang_device_operation",
+        *(
+            f"{_EXPERIMENTAL}.{name}"
+            for name in (
+                *("can_use_fused_msda_from_offsets_l1_value", "get_moe_combine_cores"),
+                *("get_moe_tilize_drain_core", "get_moe_worker_mcast_bounding_box"),
+                *("get_weight_core_shard_maps", "get_weight_mem_configs", "prepare_generic_op"),
+                *("is_tensor_prefetcher_supported", "wait_for_cq_on_tensor_prefetcher"),
+                *("tensor_prefetcher_block_count_for_matmul_1d", "stop_tensor_prefetcher"),
+                *("create_global_circular_buffer_for_matmul_1d", "start_tensor_prefetcher"),
+                *("create_global_circular_buffer_for_tensor_prefetcher",),
+                *("create_prefetcher_pipes_for_tensor_prefetcher",),
+            )
+        ),
+    }
+)
+
+# Why nothing computes ops that ttnn has no golden function for: the beginnings of their names.
+WITHOUT_NUMBERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "it runs kernels that the program brings with it, in C++ for the device, which torch cannot "
+    "compute": ("ttnn.generic_op",),
+    "the data comes from, or goes to, where it cannot be seen: a socket, or part of a buffer": (
+        *("ttnn.copy_host_to_device_tensor_partial", f"{_EXPERIMENTAL}.send_"),
+        *(f"{_EXPERIMENTAL}.recv_", f"{_PREFILL}.inbound_", f"{_PREFILL}.outbound_"),
+        f"{_EXPERIMENTAL}.queue_tensor_prefetcher_request",
+    ),
+    "tokens go to the chips of their experts, in an order and with padding of the kernels' own": (
+        *(f"{_EXPERIMENTAL}.all_to_all_dispatch_metadata", f"{_EXPERIMENTAL}.moe_"),
+        *(f"{_EXPERIMENTAL}.selective_reduce_combine", f"{_PREFILL}.combine"),
+        *(f"{_PREFILL}.dispatch", f"{_PREFILL}.extract", f"{_PREFILL}.insert"),
+        *(f"{_PREFILL}.hybrid_", f"{_PREFILL}.moe_", f"{_PREFILL}.offset_cumsum"),
+        *(f"{_PREFILL}.unified_", f"{_PREFILL}.routed_", f"{_EXPERIMENTAL}.deepseek_moe_"),
+    ),
+    "its arguments or results are in a layout that only its kernels know": (
+        *(f"{_EXPERIMENTAL}.deepseek.", f"{_EXPERIMENTAL}.prepare_w"),
+        *(f"{_EXPERIMENTAL}.quantize_weights_via_host", f"{_EXPERIMENTAL}.matmul_decode"),
+        *(f"{_EXPERIMENTAL}.add_shared_expert_weights", f"{_PREFILL}.pack_scaled_fp8_kv_cache"),
+    ),
+    "chips exchange their edges, or matrices while they multiply them": (
+        *(f"{_EXPERIMENTAL}.neighbor_pad_", f"{_EXPERIMENTAL}.halo_scatter"),
+        *(f"{_EXPERIMENTAL}.slice_reshard_async", f"{_EXPERIMENTAL}.llama_"),
+        *(f"{_EXPERIMENTAL}.all_gather_concat", f"{_EXPERIMENTAL}.all_reduce_create_qkv_heads"),
+        *(f"{_EXPERIMENTAL}.strided_", f"{_EXPERIMENTAL}.ring_", f"{_EXPERIMENTAL}.all_to_all_"),
+        *(f"{_EXPERIMENTAL}.reduce_scatter_", f"{_EXPERIMENTAL}.all_gather_async_reversed"),
+    ),
+    "made for a test of ttnn itself": (f"{_EXPERIMENTAL}.test_",),
 }
 
 MISSING: Final = "ttnn has no golden function"
