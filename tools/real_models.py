@@ -325,8 +325,8 @@ def pytest_runtest_makereport(
         file.write(json.dumps(line) + "\n")
 
 
-def run(suite: Suite, places: Places, tests: list[str], *, shadow: bool) -> list[dict[str, Any]]:
-    """Run tests of a suite, or all of them; return what each reported."""
+def run(suite: Suite, places: Places, *, shadow: bool) -> list[dict[str, Any]]:
+    """Run the tests of a suite; return what each reported."""
     kind = "shadow" if shadow else "mock"
     report = places.out / f"{suite.name}.{kind}.jsonl"
     report.unlink(missing_ok=True)
@@ -349,11 +349,11 @@ def run(suite: Suite, places: Places, tests: list[str], *, shadow: bool) -> list
         *(part for plugin in plugins for part in ("-p", plugin)),
         *("-p", "no:cacheprovider", "-o", "addopts=", "--import-mode=importlib", "-q"),
         *("--no-header", "--tb=short", f"--timeout={places.limit}"),
-        *(tests or suite.arguments),
+        *suite.arguments,
     ]
     begun = places.out / f"{suite.name}.{kind}.begun"
     begun.write_text("")
-    variables |= {DONE: str(begun), MOST: str(0 if tests else places.most)}
+    variables |= {DONE: str(begun), MOST: str(places.most)}
     crashes: list[dict[str, Any]] = []
     with (places.out / f"{suite.name}.{kind}.log").open("w") as log:
         while True:
@@ -399,11 +399,11 @@ def column(test: dict[str, Any]) -> str:
 
 def count(suite: Suite, places: Places) -> Counter[str]:
     """Run a suite and return how many tests are in each column."""
-    tests = [test for test in run(suite, places, [], shadow=True) if test["outcome"] != "skipped"]
+    tests = [test for test in run(suite, places, shadow=True) if test["outcome"] != "skipped"]
     columns = {test["id"]: column(test) for test in tests}
     unclear = [test for test in tests if columns[test["id"]] == "other" and test["id"]]
     if unclear:
-        again = run(suite, places, [test["id"] for test in unclear], shadow=False)
+        again = run(suite, places, shadow=False)  # all of them: some need others before them
         alone = {test["id"]: test for test in again}
         for test in unclear:
             other = alone.get(test["id"], {"outcome": "passed"})
