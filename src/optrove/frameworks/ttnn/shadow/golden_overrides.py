@@ -946,7 +946,6 @@ def sample_grid(  # noqa: PLR0913 - the arguments of the op
     align_corners: bool = False,
     use_precomputed_grid: bool = False,
     batch_output_channels: bool = False,
-    grid_batching_factor: int | None = None,
 ) -> Any:
     """Return what images [batch, row, column, channel] have at the points of a grid.
 
@@ -964,7 +963,7 @@ def sample_grid(  # noqa: PLR0913 - the arguments of the op
         answer = torch.nn.functional.grid_sample(
             images, points.float(), mode, padding_mode, align_corners
         ).permute(0, 2, 3, 1)
-    factor = grid_batching_factor or points.shape[2] // columns
+    factor = points.shape[2] // columns
     if not batch_output_channels:
         return answer
     return answer.reshape(batch, rows, -1, input_tensor.shape[-1] * factor)
