@@ -56,6 +56,7 @@ from optrove.frameworks.argument_names import bind_by_place, bind_by_signature
 from optrove.frameworks.fingerprints import Fingerprints, NoFingerprint, Rule
 from optrove.frameworks.installed import loaded_tables
 from optrove.frameworks.probe_protocol import ATEN, CURRENT, MUTED, FlowProbe, ObservedOp
+from optrove.frameworks.torch.dynamo import leave_uncompiled
 from optrove.frameworks.torch.fast_path import flow_stream, native_dispatch
 from optrove.serializer.describe import DescriptionCache
 
@@ -654,9 +655,11 @@ class TorchProbe:
         self._ops = ObservedOps(torch, self.fingerprints, flow)
         self._switch = _Switch()
         self._make = _mode_maker(torch, self, level)
+        self._leave_uncompiled()
         self._installed: _Modes | None = None
         self._bootstrap: Any = None
         self._watched_bootstrap: Any = None
+        self._stacks = _ProgramStacks(torch)
 
     @property
     def faults(self) -> Counter[str]:
@@ -680,6 +683,7 @@ class TorchProbe:
         self._bootstrap = getattr(threading.Thread, _BOOTSTRAP)
         self._watched_bootstrap = self._watching(self._bootstrap)
         setattr(threading.Thread, _BOOTSTRAP, self._watched_bootstrap)
+        self._stacks.install()
         if not in_forks:
             os.register_at_fork(after_in_child=self._switch.turning_off())
 
@@ -691,6 +695,7 @@ class TorchProbe:
         # If another program has wrapped ours, ours stays and only passes calls on.
         if getattr(threading.Thread, _BOOTSTRAP) is self._watched_bootstrap:
             setattr(threading.Thread, _BOOTSTRAP, self._bootstrap)
+        self._stacks.remove()
         self._installed.pop()
         self._installed = None
 
@@ -708,6 +713,14 @@ class TorchProbe:
 
     def __exit__(self, *_: object) -> None:
         self.remove()
+
+    def _leave_uncompiled(self) -> None:
+        """Keep TorchDynamo off all that the C code and the handlers call."""
+        listener, ops = self._listener, self._ops
+        recording = (listener.begin, listener.end, listener.fail, listener.outputs, listener.site)
+        naming = (ops.function, ops.operation, self._resolve, self.fingerprints.call)
+        windows = (listener.flow_windows, listener.error)
+        leave_uncompiled(self._torch, (*recording, *naming, *windows), callees=True)
 
     def _push(self) -> _Modes:
         modes = _Modes(self._torch, *self._make())
@@ -762,6 +775,7 @@ class TorchProbe:
                 end(entered, result)
             return result
 
+        leave_uncompiled(self._torch, (handle, inside), callees=False)
         return handle
 
     def operation_handler(self, level: str) -> Callable[..., Any]:
@@ -796,6 +810,7 @@ class TorchProbe:
                 end(entered, result)
             return result
 
+        leave_uncompiled(self._torch, (handle, run), callees=False)
         state = listener.fast_path_state
         if level == ATEN and state is not None:
             native = native_dispatch(
@@ -809,6 +824,7 @@ class TorchProbe:
         def dispatch(operation: Any, types: Any, arguments: Any, keywords: Any) -> Any:
             return handle(operation, types, arguments, keywords, frame_above(2))
 
+        leave_uncompiled(self._torch, (dispatch,), callees=False)
         return dispatch
 
     def _resolve(self, operation: Any) -> ObservedOp | None:
@@ -846,6 +862,43 @@ class _Switch:
                 switch.turn(on=False)
 
         return turn_off
+
+
+_OURS: Final = f'  File "{Path(__file__).parents[2]}{os.sep}'
+_LAUNCHER: Final = f"{_OURS}tracing{os.sep}script.py"
+_IMPORT: Final = '  File "<frozen importlib'
+
+
+class _ProgramStacks:
+    """Keeps our frames out of the stacks that torch stores, as anomaly mode does."""
+
+    def __init__(self, torch: ModuleType) -> None:
+        self._home: Any = torch.fx.traceback
+        self._original = original = self._home.format_stack
+
+        def format_stack() -> list[str]:
+            return _of_program(original()[:-1])  # without the frame of this function
+
+        self._filtered = format_stack
+
+    def install(self) -> None:
+        """Replace torch's function that formats a stack."""
+        self._home.format_stack = self._filtered
+
+    def remove(self) -> None:
+        """Put torch's function back, unless another program has replaced ours."""
+        if self._home.format_stack is self._filtered:
+            self._home.format_stack = self._original
+
+
+def _of_program(stack: list[str]) -> list[str]:
+    """Return the entries of a formatted stack that it has without tracing."""
+    first = max(
+        (at + 1 for at, entry in enumerate(stack) if entry.startswith(_LAUNCHER)), default=0
+    )
+    while first and first < len(stack) and stack[first].startswith(_IMPORT):
+        first += 1
+    return [entry for entry in stack[first:] if not entry.startswith(_OURS)]
 
 
 class _Modes:
@@ -905,6 +958,7 @@ def _function_mode(torch: ModuleType, call: Callable[..., Any]) -> type:
                 return func(*args, **(kwargs or {}))
             return call(self, func, types, args, kwargs or {})
 
+    leave_uncompiled(torch, (FunctionMode.__torch_function__,), callees=False)
     return FunctionMode
 
 
@@ -931,6 +985,7 @@ def _operation_mode(torch: ModuleType, call: Any) -> type:
                 return func(*args, **(kwargs or {}))
             return call(func, types, args, kwargs or {})
 
+    leave_uncompiled(torch, (OperationMode.__torch_dispatch__,), callees=False)
     if not isinstance(call, FunctionType):
         # In C: torch calls it without a Python function in between.
         OperationMode.__torch_dispatch__ = call  # type: ignore[method-assign]  # as above
