@@ -129,16 +129,24 @@ def test_a_run_names_the_calls_that_hardware_numerics_do_not_model(pytester):
                 torch.rand(32, 32), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device
             )
             ttnn.var(ttnn.transpose(ttnn.exp(half), 0, 1), -1)
+            for width in (64, 96):
+                row = ttnn.from_torch(
+                    torch.rand(32, width), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device
+                )
+                ttnn.layer_norm(row)
             ttnn.close_device(device)
     """
     pytester.makepyfile(test)
     options = ("--optrove-board", "n150", "--optrove-shadow")
     line = "not modeled by hardware numerics, computed in float32 and rounded once"
+    outside = "1 modeled calls lie outside of the forms that agreed with the kernels"
     ideal = pytester.runpytest_subprocess(*options)
     assert line not in ideal.stdout.str()
+    assert "lie outside" not in ideal.stdout.str()
     for more in ((), ("-n", "2")):
         done = pytester.runpytest_subprocess(*options, "--optrove-numerics", "hardware", *more)
         assert f"{line}: 1 x ttnn.var" in done.stdout.str()
+        assert f"{outside}: 1 x ttnn.layer_norm" in done.stdout.str()
 
 
 @pytest.mark.skipif(Path("/dev/tenstorrent").exists(), reason="here is a real board to be found")

@@ -22,7 +22,7 @@ from optrove.frameworks.import_hooks import when_imported
 from optrove.frameworks.probe_protocol import ATEN, CONFIG_UNPACKING
 from optrove.frameworks.ttnn.board.mock import device_in_use
 from optrove.journal.writer import Journal
-from optrove.model.records import NOT_MODELED, TORCH_LIBRARIES, DeviceKind, Scope, now
+from optrove.model.records import NOT_COMPARED, NOT_MODELED, TORCH_LIBRARIES, DeviceKind, Scope, now
 from optrove.serializer.records import record_to_builtins
 from optrove.serializer.text import write
 
@@ -144,7 +144,7 @@ class Tracing:
             with_board(self.run),
             finished_at=finished_at,
             exit_code=exit_code,
-            provenance=(*self.run.provenance, *self._libraries(), *_not_modeled()),
+            provenance=(*self.run.provenance, *self._libraries(), *_hardware_facts()),
         )
         end = {
             "finished_at": finished_at,
@@ -243,15 +243,18 @@ class Tracing:
         self.recorder.set_scope(self._scope)
 
 
-def _not_modeled() -> Facts:
-    """Return the calls that hardware numerics do not model, if they computed the numbers."""
+def _hardware_facts() -> Facts:
+    """Return the calls that hardware numerics may have computed wrongly, if they are on."""
     if (device_in_use() or ("",))[0] is not DeviceKind.SHADOW:
         return ()
     from optrove.frameworks.ttnn.shadow.shadow import active_report
 
     report = active_report()
-    counts = {} if report is None else {op: n for op, n in report.not_modeled.items() if n}
-    return ((NOT_MODELED, write(counts)),) if counts else ()
+    if report is None:
+        return ()
+    found = {NOT_MODELED: report.not_modeled, NOT_COMPARED: report.not_compared}
+    counts = {fact: {op: n for op, n in each.items() if n} for fact, each in found.items()}
+    return tuple((fact, write(each)) for fact, each in counts.items() if each)
 
 
 def _after_fork(tracing: Tracing | None) -> None:

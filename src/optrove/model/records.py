@@ -176,15 +176,26 @@ class Accounting:
 
 TORCH_LIBRARIES: Final = "torch_libraries"
 NOT_MODELED: Final = "not_modeled_by_hardware_numerics"
+NOT_COMPARED: Final = "modeled_but_not_compared_with_kernels"
 
 
-def not_modeled_texts(counts: Mapping[str, int]) -> list[str]:
-    """Return a line about calls that hardware numerics do not model, by op; none without any."""
+def hardware_texts(not_modeled: Mapping[str, int], not_compared: Mapping[str, int]) -> list[str]:
+    """Return lines about calls that hardware numerics do not model, and that nobody compared."""
+    outside = sum(not_compared.values())
+    titles = {
+        "not modeled by hardware numerics, computed in float32 and rounded once": not_modeled,
+        f"{outside} modeled calls lie outside of the forms that agreed with the kernels": (
+            not_compared
+        ),
+    }
+    return [
+        f"{title}: {_by_op(counts)}" for title, counts in titles.items() if any(counts.values())
+    ]
+
+
+def _by_op(counts: Mapping[str, int]) -> str:
     ops = sorted((-count, op) for op, count in counts.items() if count)
-    if not ops:
-        return []
-    named = ", ".join(f"{-count} x {op}" for count, op in ops)
-    return [f"not modeled by hardware numerics, computed in float32 and rounded once: {named}"]
+    return ", ".join(f"{-count} x {op}" for count, op in ops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +206,8 @@ class Run:
     A Run without ``finished_at`` was interrupted, or is still running. ``provenance`` are the
     facts that an imported file has about the execution: ``trace_uid``, ``pytest_args`` and others;
     of a traced session TORCH_LIBRARIES, the modules that registered operations of torch, and
-    NOT_MODELED, calls by op that hardware numerics do not model, both as JSON.
+    NOT_MODELED and NOT_COMPARED, calls by op that hardware numerics do not model, or that lie
+    outside of what was compared with kernels, all as JSON.
     """
 
     id: str

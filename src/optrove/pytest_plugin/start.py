@@ -252,14 +252,16 @@ class MockBoard:
 
         causes: dict[str, tuple[int, int]] = {}
         not_modeled: Counter[str] = Counter()
+        not_compared: Counter[str] = Counter()
         for report in reports:
             not_modeled.update(report["not_modeled"])
+            not_compared.update(report["not_compared"])
             for cause, (own, later) in report["causes"].items():
                 before = causes.get(cause, (0, 0))
                 causes[cause] = (before[0] + own, before[1] + later)
         terminalreporter.section("optrove: numbers on the mock board")
         computed = sum(report["computed"] for report in reports)
-        for line in report_lines(computed, causes, not_modeled):
+        for line in report_lines(computed, causes, not_modeled, not_compared):
             terminalreporter.line(line)
 
     def _hint(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -282,6 +284,7 @@ def _shadow_report() -> dict[str, Any] | None:
         "computed": report.computed.total(),
         "causes": causes,
         "not_modeled": dict(report.not_modeled),
+        "not_compared": dict(report.not_compared),
     }
 
 

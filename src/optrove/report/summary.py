@@ -21,13 +21,14 @@ from optrove.model.case import Case
 from optrove.model.causes import error_line
 from optrove.model.ops import Counting, LeftOut, OpCalls, add_up, is_listed
 from optrove.model.records import (
+    NOT_COMPARED,
     NOT_MODELED,
     Accounting,
     Call,
     Counts,
     Run,
     TestOutcome,
-    not_modeled_texts,
+    hardware_texts,
 )
 from optrove.report.describe import argument_fields, argument_texts
 from optrove.report.document import (
@@ -93,6 +94,8 @@ class TraceSummary:
     left: LeftOut = field(default_factory=LeftOut)
     not_modeled: Counts = ()
     """The calls that hardware numerics computed without a model, by op."""
+    not_compared: Counts = ()
+    """The calls in forms that were not compared with kernels, or did not agree, by op."""
     errors: Counts = ()
     """The errors that calls raised, each with the op that raised it, in one line."""
 
@@ -127,6 +130,7 @@ class _Sums:
     tests: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     not_modeled: Counter[str] = field(default_factory=Counter)
+    not_compared: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     in_flight: list[tuple[Call, Case]] = field(default_factory=list)
 
@@ -190,6 +194,7 @@ class _Sums:
             asserted=self.asserted,
             left=total.left,
             not_modeled=_counts(self.not_modeled),
+            not_compared=_counts(self.not_compared),
             errors=_counts(self.errors),
         )
 
@@ -216,6 +221,7 @@ def _add_journal(sums: _Sums, journal: JournalReader) -> None:
     sums.run = journal.run or sums.run
     facts = {} if journal.run is None else dict(journal.run.provenance)
     sums.not_modeled.update(json.loads(facts.get(NOT_MODELED, "{}")))
+    sums.not_compared.update(json.loads(facts.get(NOT_COMPARED, "{}")))
     if journal.ending is None:
         sums.unclosed += 1
     else:
@@ -303,7 +309,7 @@ def summary_document(summary: TraceSummary, counting: Counting | None = None) ->
     ):
         yield from paragraphs(f"{title}: {count:,}x {reason}" for reason, count in reasons)
     yield Paragraph(accounting_text(accounting))
-    yield from paragraphs(not_modeled_texts(dict(summary.not_modeled)))
+    yield from paragraphs(hardware_texts(dict(summary.not_modeled), dict(summary.not_compared)))
     if summary.faults:
         items = [Item(count, text.splitlines()[0]) for text, count in summary.faults]
         yield Section(
@@ -378,6 +384,7 @@ def summary_data(summary: TraceSummary, counting: Counting | None = None) -> dic
         "errors": dict(summary.errors),
         "faults": dict(summary.faults),
         "not_modeled": dict(summary.not_modeled),
+        "not_compared": dict(summary.not_compared),
         "lost": summary.lost,
         "processes": summary.processes,
         "unclosed": summary.unclosed,

@@ -5,8 +5,8 @@
     torch.Tensor.add, torch.Tensor.T          level api: methods, operators, getters that compute
 
 At level ``aten`` one dispatch mode is on. It sees what the dispatcher runs, as any
-``TorchDispatchMode`` does, and changes nothing that the program can notice: fast paths of modules
-stay, results are the same to the last bit. Repeated calls are recorded in C.
+``TorchDispatchMode`` does. Fast paths of modules stay. As under any such mode, autograd sums
+gradients out of place. Repeated calls are recorded in C.
 
 Level ``api`` adds a function mode. It sees public functions, methods and operators; the operations
 that they run are recorded as their children. A function mode makes ``has_torch_function`` true for

@@ -8,7 +8,7 @@ kernels (``benchmarks/bench_numerics.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -44,6 +44,14 @@ BLOCK_BITS: Final = {"BFLOAT8_B": 8, "BFLOAT4_B": 4}
 NARROW: Final = frozenset({"BFLOAT16", *BLOCK_BITS})
 MODELED: Final = frozenset({*NEAREST, *CUT})
 CONVOLUTIONS: Final = frozenset({"ttnn.conv1d", "ttnn.conv2d"})
+
+MATMULS: Final = frozenset({"ttnn.matmul", "ttnn.linear"})
+ATTENTION: Final = frozenset({"ttnn.transformer.scaled_dot_product_attention"})
+
+# Compared, and less than 96 % of the bits were those of the kernels.
+FAR_FROM_KERNELS: Final = frozenset({"ttnn.conv1d", "ttnn.group_norm"})
+
+LARGEST_COMPARED: Final = 512
 
 # Above this ratio of height and width, ttnn multiplies matrices on a line of cores.
 NARROW_RATIO: Final = 8
@@ -82,6 +90,11 @@ class HardwareCall:
         found = [*self.arguments[: len(names)], *(self.keywords.get(name) for name in missing)]
         return [it.float() if isinstance(it, torch.Tensor) else it for it in found]
 
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Return the shapes of the tensors among the arguments."""
+        values = (*self.arguments, *self.keywords.values())
+        return [tuple(it.shape) for it in values if isinstance(it, torch.Tensor)]
+
     def has(self, *names: str) -> bool:
         """Return whether one of these keywords has a value."""
         return any(self.keywords.get(name) not in (None, False, [], "") for name in names)
@@ -94,13 +107,19 @@ HardwareFunction = Callable[[HardwareCall], Answer]
 class HardwareNumerics:
     """Computes calls of one loaded ttnn as the hardware does, where it knows how.
 
-    ``not_modeled`` counts, by op, the results that another function computed and that were rounded.
+    ``not_modeled`` counts, by op, the results that another function computed and that were rounded;
+    ``not_compared`` the results of models in forms that were not compared, or did not agree.
     """
 
     def __init__(
-        self, ttnn: Any, functions: Mapping[str, HardwareFunction], not_modeled: Counter[str]
+        self,
+        ttnn: Any,
+        functions: Mapping[str, HardwareFunction],
+        not_modeled: Counter[str],
+        not_compared: Counter[str],
     ) -> None:
         self.not_modeled = not_modeled
+        self.not_compared = not_compared
         self._ttnn = ttnn
         self._functions = functions
 
@@ -138,14 +157,35 @@ class HardwareNumerics:
         # A convolution rounds weights of the host to its own format.
         narrow = facts.is_narrow() or name in CONVOLUTIONS
         if function is not None and narrow and output in NARROW:
-            found = function(HardwareCall(facts, output, *values))
-        if found is not None:
-            return found
+            call = HardwareCall(facts, output, *values)
+            found = function(call)
+            if found is not None:
+                self.not_compared[name] += not agrees_with_kernels(name, facts, call.shapes())
+                return found
         answer = golden()
         self.not_modeled[name] += name not in MOVES and _is_rounded(answer, output)
         if output in BLOCK_BITS and isinstance(answer, torch.Tensor) and answer.dim():
             return pack(unit.nearest_even(answer.to(torch.float32)), output)
         return answer
+
+
+def agrees_with_kernels(name: str, facts: CallFacts, shapes: Iterable[tuple[int, ...]]) -> bool:
+    """Return whether calls of this form were compared with the kernels, and had their bits.
+
+    Docs: ``docs/numerics.md``. Element-wise ops were in any shape, matmuls with a program
+    configuration; other ops only in small shapes whose dimensions are powers of two.
+    """
+    if name in ELEMENTWISE or name == "ttnn.avg_pool2d":
+        return True
+    if name in MATMULS and facts.program is not None:
+        return True
+    if name in FAR_FROM_KERNELS or facts.shard_width is not None:
+        return False
+    if name in ATTENTION and facts.arch != "wormhole_b0":
+        return False
+    return all(
+        size <= LARGEST_COMPARED and size & (size - 1) == 0 for shape in shapes for size in shape
+    )
 
 
 def _is_rounded(answer: Any, output: str) -> bool:
@@ -562,7 +602,7 @@ BINARY: Final[Mapping[str, Callable[[Any, Any, str], Any]]] = {
 OF_TENSORS: Final = {"maximum": larger, "minimum": smaller, "xlogy": xlogy, "atan2": atan2}
 GATES: Final = {"glu": "sigmoid", "reglu": "relu", "geglu": "gelu_fast", "swiglu": "silu"}
 
-FUNCTIONS: Final[Mapping[str, HardwareFunction]] = {
+ELEMENTWISE: Final[Mapping[str, HardwareFunction]] = {
     "ttnn.typecast": typecast,
     **{
         f"ttnn.{name}{place}": partial(binary, compute=compute)
@@ -577,6 +617,11 @@ FUNCTIONS: Final[Mapping[str, HardwareFunction]] = {
     "ttnn.divide_": quotient_of,
     "ttnn.div": quotient_of,
     "ttnn.pow": power_of,
+    **{f"ttnn.{name}": partial(function_of, name=name) for name in MODELED - {"pow"}},
+}
+
+FUNCTIONS: Final[Mapping[str, HardwareFunction]] = {
+    **ELEMENTWISE,
     "ttnn.softmax": softmax,
     "ttnn.softmax_in_place": softmax,
     "ttnn.layer_norm": partial(norm, centers=True),
@@ -585,5 +630,4 @@ FUNCTIONS: Final[Mapping[str, HardwareFunction]] = {
     "ttnn.mean": partial(reduction, averages=True),
     "ttnn.matmul": matrix_product,
     "ttnn.linear": matrix_product,
-    **{f"ttnn.{name}": partial(function_of, name=name) for name in MODELED - {"pow"}},
 }

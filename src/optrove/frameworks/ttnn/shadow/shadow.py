@@ -48,7 +48,7 @@ from optrove.frameworks.ttnn.shadow.transfers import (
     settled_call,
     shadow_calls,
 )
-from optrove.model.records import not_modeled_texts
+from optrove.model.records import hardware_texts
 from optrove.settings import Numerics
 
 if TYPE_CHECKING:
@@ -93,6 +93,8 @@ class Report:
     missing: Counter[Missing] = field(default_factory=Counter)
     not_modeled: Counter[str] = field(default_factory=Counter)
     """Of hardware numerics: calls that were computed in float32 and rounded once."""
+    not_compared: Counter[str] = field(default_factory=Counter)
+    """Of hardware numerics: calls in forms that were not compared, or did not agree."""
 
     def by_cause(self) -> dict[str, tuple[int, int]]:
         """Return by cause how many calls are without values, and how many calls after them."""
@@ -107,22 +109,27 @@ class Report:
 
     def lines(self) -> list[str]:
         """Return the report as text: the totals, then each cause with its counts."""
-        return report_lines(self.computed.total(), self.by_cause(), self.not_modeled)
+        return report_lines(
+            self.computed.total(), self.by_cause(), self.not_modeled, self.not_compared
+        )
 
 
 def report_lines(
-    computed: int, causes: Mapping[str, tuple[int, int]], not_modeled: Mapping[str, int]
+    computed: int,
+    causes: Mapping[str, tuple[int, int]],
+    not_modeled: Mapping[str, int],
+    not_compared: Mapping[str, int],
 ) -> list[str]:
     """Return how many op calls were computed, and why others were not, as text.
 
-    Then the ops whose kernels hardware numerics do not model, if that is what computed them.
+    Then the calls of which hardware numerics may be wrong, if that is what computed them.
     """
     total = sum(own + later for own, later in causes.values())
     lines = [f"{computed} op calls computed, {total} without numbers"]
     for cause, (own, later) in sorted(causes.items(), key=lambda item: -sum(item[1])):
         after = f"; {later} calls after it have none either" if later else ""
         lines.append(f"{own} x {cause}{after}" if own else f"{cause}{after}")
-    return [*lines, *not_modeled_texts(not_modeled)]
+    return [*lines, *hardware_texts(not_modeled, not_compared)]
 
 
 def active_report() -> Report | None:
@@ -212,7 +219,8 @@ def _hardware(ttnn: Any, numerics: Numerics, report: Report) -> Any:
     from optrove.frameworks.ttnn.shadow.hardware import FUNCTIONS, HardwareNumerics
     from optrove.frameworks.ttnn.shadow.matrix_kernels import MATRIX_FUNCTIONS
 
-    return HardwareNumerics(ttnn, {**FUNCTIONS, **MATRIX_FUNCTIONS}, report.not_modeled)
+    functions = {**FUNCTIONS, **MATRIX_FUNCTIONS}
+    return HardwareNumerics(ttnn, functions, report.not_modeled, report.not_compared)
 
 
 class _Shadow:
