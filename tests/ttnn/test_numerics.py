@@ -46,6 +46,23 @@ def test_the_shadow_agrees_with_the_kernels(measured, case):
     assert found["pcc"] >= least["pcc"]
 
 
+def test_a_form_counts_as_compared_only_where_the_shadow_agreed_with_the_kernels(hidden_torch):
+    from optrove.frameworks.ttnn.shadow.hardware import CallFacts, agrees_with_kernels
+
+    facts = CallFacts("wormhole_b0", 8, ("BFLOAT16",), True, None, None, False)
+    lines = (ROOT / "tests" / "truth" / "manifest.jsonl").read_text().splitlines()
+    cases = {case["id"]: case for case in map(json.loads, lines)}
+    inside = []
+    for name, case in cases.items():
+        shapes = [shape for key, shape in case["shapes"].items() if key.startswith("input")]
+        if name in FIGURES and agrees_with_kernels(case["op"], facts, shapes):
+            inside.append(name)
+            assert FIGURES[name]["equal"] > 0.99, name
+    assert len(inside) > len(FIGURES) / 2
+    assert not agrees_with_kernels("ttnn.layer_norm", facts, [(1, 1, 32, 96)])
+    assert not agrees_with_kernels("ttnn.matmul", facts, [(1, 1, 32, 2048), (2048, 32)])
+
+
 def test_the_tool_goes_on_after_a_case_that_the_simulator_ends(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import bench_numerics as tool

@@ -1,5 +1,6 @@
 import csv
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,29 @@ def test_a_run_names_the_calls_that_hardware_numerics_do_not_model(pytester):
         done = pytester.runpytest_subprocess(*options, "--optrove-numerics", "hardware", *more)
         assert f"{line}: 1 x ttnn.var" in done.stdout.str()
         assert f"{outside}: 1 x ttnn.layer_norm" in done.stdout.str()
+
+
+@pytest.mark.torch
+def test_a_replay_says_which_calls_lie_outside_of_what_was_compared(pytester):
+    test = """
+        import ttnn, torch
+
+        def test_two():
+            device = ttnn.open_device(device_id=0)
+            for width in (64, 96):
+                row = ttnn.from_torch(
+                    torch.rand(32, width), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device
+                )
+                ttnn.layer_norm(row)
+            ttnn.close_device(device)
+    """
+    pytester.makepyfile(test)
+    pytester.runpytest_subprocess("--optrove-board", "n150", "--optrove-store", "trove.db")
+    replay = (sys.executable, "-m", "optrove", "replay", "ttnn.layer_norm", "--store", "trove.db")
+    replay = (*replay, "--all", "--board", "n150", "--device", "shadow")
+    note = "1x hardware numerics model this call, but its form was not compared"
+    assert note not in pytester.run(*replay).stdout.str()
+    assert note in pytester.run(*replay, "--numerics", "hardware").stdout.str()
 
 
 @pytest.mark.skipif(Path("/dev/tenstorrent").exists(), reason="here is a real board to be found")

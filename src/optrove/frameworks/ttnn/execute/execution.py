@@ -38,7 +38,12 @@ from optrove.frameworks.ttnn.probe.patching import PROBE_ATTRIBUTE
 from optrove.frameworks.ttnn.probe.probe import attach
 from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, Missing
 from optrove.frameworks.ttnn.shadow.prepared_weights import prepared
-from optrove.frameworks.ttnn.shadow.shadow import set_shadow_mirror
+from optrove.frameworks.ttnn.shadow.shadow import (
+    active_report,
+    hardware_notes,
+    hardware_totals,
+    set_shadow_mirror,
+)
 from optrove.model.records import REFUSED, RUNS_KERNELS, DeviceKind
 from optrove.model.values import (
     DeviceRef,
@@ -322,6 +327,8 @@ class TtnnExecutor:
     def _call(self, rebuilt: _Rebuilt) -> tuple[Executed, Any]:
         raised: Raised | None = None
         result: Any = None
+        report = active_report()
+        before = hardware_totals(report)
         started = time.perf_counter_ns()
         try:
             result = rebuilt.target.function(*rebuilt.arguments, **rebuilt.keywords)
@@ -331,15 +338,16 @@ class TtnnExecutor:
         except Exception as error:  # noqa: BLE001 - any exception is the operation's result; the caller judges it
             raised = Raised(type(error).__name__, str(error))
         duration = time.perf_counter_ns() - started
+        notes = (*rebuilt.notes, *hardware_notes(before, hardware_totals(report)))
         seen = self._recorder.take()
         if seen is None:
-            return Executed(raised=raised, notes=rebuilt.notes, duration_ns=duration), result
+            return Executed(raised=raised, notes=notes, duration_ns=duration), result
         executed = Executed(
             replayed=seen.case,
             named=tuple((rebuilt.named or _by_place(seen.order)).items()),
             outputs=seen.outputs,
             raised=raised,
-            notes=rebuilt.notes,
+            notes=notes,
             duration_ns=duration,
         )
         return executed, result

@@ -59,6 +59,8 @@ __tracebackhide__ = True  # pytest shows the frames of the program, not those of
 __all__ = [
     "Report",
     "active_report",
+    "hardware_notes",
+    "hardware_totals",
     "is_shadow_call",
     "report_lines",
     "set_shadow_mirror",
@@ -130,6 +132,20 @@ def report_lines(
         after = f"; {later} calls after it have none either" if later else ""
         lines.append(f"{own} x {cause}{after}" if own else f"{cause}{after}")
     return [*lines, *hardware_texts(not_modeled, not_compared)]
+
+
+def hardware_totals(report: Report | None) -> tuple[int, int]:
+    """Return how many calls hardware numerics did not model, and how many nobody compared."""
+    return (0, 0) if report is None else (report.not_modeled.total(), report.not_compared.total())
+
+
+def hardware_notes(before: tuple[int, int], after: tuple[int, int]) -> tuple[str, ...]:
+    """Return what to know about the numbers of a call, by the totals before and after it."""
+    notes = (
+        "hardware numerics do not model this call: computed in float32 and rounded once",
+        "hardware numerics model this call, but its form was not compared, or did not agree",
+    )
+    return tuple(note for note, old, new in zip(notes, before, after, strict=True) if new > old)
 
 
 def active_report() -> Report | None:
