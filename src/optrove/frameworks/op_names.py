@@ -6,19 +6,21 @@ listed methods and functions, and torch's operations. It never leads to another 
 framework has imported (``ttnn.os``), to a class, a private name, or a function for files.
 
 ``refusal`` judges a name by its parts alone, for programs that are written where the framework may
-be missing; ``ttnn_operation`` and ``torch_operation`` find the live object.
+be missing; tests compare it with everything that the installed releases have.
+``ttnn_operation`` and ``torch_operation`` find the live object.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from functools import lru_cache
 from operator import attrgetter
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotReplayable
-from optrove.frameworks.installed import import_ttnn
+from optrove.frameworks.installed import is_loaded
 from optrove.frameworks.torch.probe import GETTERS, OWN_SPACES, is_operation
 from optrove.frameworks.ttnn.probe.probe import METHODS, registered
 
@@ -74,27 +76,28 @@ _SPECIAL: Final = frozenset({"ttnn.Tensor.__getitem__", "ttnn.dump_tensor", "ttn
 
 _OTHERS: Final = re.compile(
     r"(attach|auto|begin|cb|close|command|compute|corerange|create|determine|disable|distributed?"
-    r"|dram|dump|enable|end|event|execute|fabric|get|has|init|light_metal|load|manage|num_cores"
+    r"|dump|enable|end|event|execute|fabric|get|has|init|light_metal|load|manage|num_cores"
     r"|open|prepare|query|record|register|release|replicate_tensor|reset|save|set|setup"
     r"|shard_tensor|split_work|start|stop|tracy|using|visualize|wait)_\w+"
     r"|\w+_(addresses|compute_config|composer|config_serialization|mapper|program_factory)"
     r"|is_(sharded|tensor_storage_on_device|trace_capture_active)"
     r"|(aggregate|combine_device)_tensors?|apply_device_delay|distribute|element_size"
+    r"|dram_group_norm_params_from_torch|synchronize_device"
     r"|from_host_shards|grid_to_cores|ispkg|logger|merge_program_descriptors|name|rgb_to_yuv"
     r"|root_dir|this_dir|tile_size|ttnn_dtype_to_torch_dtype|yuv_\w+"
     r"|u?int\d+|bfloat\w+|float32|fp8_\w+"
     # Modules that ttnn imports, and its own.
-    r"|builtins|cluster|comparison|contextlib|core|decorators|device|disaggregation|experimental"
-    r"|experimental_loader|functools|graph|graph_report|importlib|inspect|io|json|kv_cache"
+    r"|builtins|cluster|comparison|config_serialization|contextlib|core|decorators|device"
+    r"|disaggregation|distributed|experimental_loader|functools|graph|graph_report|importlib|inspect|io|json"
     r"|operation_tracer|operations|os|pathlib|pickle|pkgutil|profiler|reflection|runpy|shutil"
     r"|stack_trace_source|submodule|subprocess|sys|tempfile|tools|torch|torch_tracer|tracer"
-    r"|transformer|ttnn|types"
+    r"|ttnn|types"
 )
 """The names in ttnn's own module that are no operations."""
 
 _OTHER_EXPERIMENTAL: Final = re.compile(
-    r"create_prefetcher_pipe_space|rgb_to_yuv|yuv_\w+|deepseek\w*|disaggregation|fabric_mux|kda"
-    r"|layer_completion|moe_compute_utils|quasar|reload|tensor_prefetcher_matmul|transformer"
+    r"create_prefetcher_pipe_space|rgb_to_yuv|yuv_\w+|disaggregation|fabric_mux|layer_completion"
+    r"|moe_compute_utils|reload|tensor_prefetcher_matmul"
 )
 
 _NAME: Final = re.compile(r"[a-z][A-Za-z0-9_]*")
@@ -102,8 +105,9 @@ _PART: Final = re.compile(r"_?[A-Za-z][A-Za-z0-9_]*")
 _OPERATOR: Final = re.compile(r"__i?(and|or|xor|lshift|rshift)__")
 _NOT_SPACES: Final = frozenset(
     {"import_module", "load_library", "loaded_libraries", "prim", "profiler"}
+    | {"builtins", "ctypes", "importlib", "os", "posix", "runpy", "shutil", "subprocess", "sys"}
 )
-"""What ``torch.ops`` has besides namespaces of operations that compute."""
+"""What ``torch.ops`` has besides namespaces of operations that compute, and modules of Python."""
 
 _DISPATCHED: Final = 5
 """The parts of ``torch.ops.SPACE.NAME.OVERLOAD``."""
@@ -126,17 +130,22 @@ def refusal(op: str) -> str | None:
 def written_refusal(op: str) -> str | None:
     """Return why a generated program must not call ``op``; None if it may.
 
-    Where ttnn is installed, it decides about the names that it has; those that it lacks may be of
-    another release, and are judged as ``refusal`` does.
+    ttnn is not imported for it, since the board is chosen with that. Where it is loaded, a name of
+    something else in this release is refused, too.
     """
-    operations = _installed() if op.startswith("ttnn.") and _too_long(op) is None else None
-    if operations is None:
-        return refusal(op)
-    if ttnn_operation(*operations, op) is not None:
-        return None
-    exists = _walk_ttnn(operations[0], op.split(".")) is not None
-    why = f"{shown(op)} names no operation of ttnn: the installed ttnn has something else there"
-    return refusal(op) or (why if exists else None)
+    why = refusal(op)
+    if why is None and op.startswith("torch.") and not op.startswith(OPERATIONS):
+        # Such a name may lead to any function of torch.
+        return f"{shown(op)}: tests are written of the dispatcher's operations: trace with --level aten"
+    if why is not None or not op.startswith("ttnn.") or not is_loaded("ttnn"):
+        return why
+    ttnn, operations = _loaded()
+    leads_elsewhere = _walk_ttnn(ttnn, op.split(".")) is not None
+    if leads_elsewhere and ttnn_operation(ttnn, operations, op) is None:
+        return (
+            f"{shown(op)} names no operation of ttnn: the loaded release has something else there"
+        )
+    return None
 
 
 def shown(op: str) -> str:
@@ -159,7 +168,7 @@ def _of_ttnn(op: str) -> str | None:
     others = {"ttnn": _OTHERS, "ttnn.experimental": _OTHER_EXPERIMENTAL}.get(space)
     if not _NAME.fullmatch(last):
         return f"{shown(last)} is a class, private, or not a name"
-    if others is not None and others.fullmatch(last):
+    if op in _SPACES or (others is not None and others.fullmatch(last)):
         return f"{shown(last)} is a module or another function"
     return None
 
@@ -175,7 +184,9 @@ def _of_torch(op: str) -> str | None:
         return "it calls functions that are its arguments, not only tensors"
     if not op.startswith(OPERATIONS):
         return None
-    if len(parts) != _DISPATCHED or parts[2] in _NOT_SPACES or parts[4].startswith("_"):
+    if len(parts) > len(("torch", "ops")) and parts[2] in _NOT_SPACES:
+        return f"{shown(parts[2])} is no namespace of operations"
+    if len(parts) != _DISPATCHED or parts[4].startswith("_"):
         return "it is not of the form torch.ops.SPACE.NAME.OVERLOAD"
     return None
 
@@ -188,12 +199,9 @@ def _is_special(op: str, part: str) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _installed() -> tuple[Any, Mapping[str, Any]] | None:
-    """Import ttnn; return it and its operations by name, None if it is not installed."""
-    try:
-        ttnn: Any = import_ttnn()
-    except ImportError:
-        return None
+def _loaded() -> tuple[Any, Mapping[str, Any]]:
+    """Return the loaded ttnn, and its operations by name."""
+    ttnn: Any = sys.modules["ttnn"]
     return ttnn, operations_of(ttnn)
 
 

@@ -203,7 +203,9 @@ def class_path(kind: str, path: str) -> str:
     if kind in BUILT_IN:
         return BUILT_IN[kind]
     if not (_PARAMETERS.fullmatch(kind) or _ENUMS.fullmatch(kind)):
-        raise NotExpressible(path, f"{kind!a} is no class of ttnn or torch that arguments have")
+        raise NotExpressible(
+            path, f"{kind!a} belongs to a program, or is no class that arguments have"
+        )
     if kind in UNPUBLISHED:
         return f"ttnn._ttnn.{UNPUBLISHED[kind]}"
     quasar = kind.removeprefix("ttnn.experimental.quasar.")
@@ -334,7 +336,9 @@ def _struct(value: Struct, path: str) -> Expression:
     if value.type in NO_CONSTRUCTOR:
         raise NotExpressible(path, f"no constructor of {value.type} takes its fields")
     if value.type not in BUILT_IN and not _PARAMETERS.fullmatch(value.type):
-        raise NotExpressible(path, f"{value.type!a} is no class of parameters of ttnn or torch")
+        raise NotExpressible(
+            path, f"{value.type!a} belongs to a program, or is no class of parameters"
+        )
     kind = class_path(value.type, path)
     fields = dict(value.fields)
     usual = _by_position("value") if fields.keys() == {"value"} else _by_name

@@ -14,7 +14,6 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from optrove.frameworks.input_values import way_to_draw
-from optrove.frameworks.op_names import OPERATIONS
 from optrove.frameworks.torch.domains import domain_of
 from optrove.frameworks.torch.probe import OWN_SPACES
 from optrove.frameworks.torch.reference import DATA_DEPENDENT, NOT_UNIQUE, UNINITIALIZED, last_name
@@ -245,10 +244,6 @@ class _Writer:
 
     def text(self) -> str:
         """Return the call and its outputs; NotExpressible if a part cannot be written."""
-        op = self._recorded.case.op
-        if not op.startswith(OPERATIONS):
-            reason = "tests are written of the dispatcher's operations: trace with --level aten"
-            raise NotExpressible("$.op", f"{op}: {reason}")
         placed = [name for name in self._arguments if _PLACE.fullmatch(name)]
         placed.sort(key=lambda name: int(name[3:]))
         given = "".join(f"{self._argument(name)}, " for name in placed)
