@@ -136,7 +136,7 @@ def written_refusal(op: str) -> str | None:
     why = refusal(op)
     if why is None and op.startswith("torch.") and not op.startswith(OPERATIONS):
         # Such a name may lead to any function of torch.
-        return f"{shown(op)}: tests are written of the dispatcher's operations: trace with --level aten"
+        return f"{op}: tests are written of the dispatcher's operations: trace with --level aten"
     if why is not None or not op.startswith("ttnn.") or not is_loaded("ttnn"):
         return why
     ttnn, operations = _loaded()
