@@ -213,7 +213,7 @@ def is_expected(kind, name):
 
 @pytest.mark.parametrize("op", OPS, ids=range(len(OPS)))
 def test_no_program_calls_what_is_no_op(op, usual):
-    one = case(op, arg0=f"touch {MARKER}")
+    one = case(op, a=f"touch {MARKER}")
     (left,) = generate([RecordedCase(placement_hash(one), one)]).left_out
     assert re.search(REFUSED, left.reason)
     assert left.reason.isascii()
@@ -291,11 +291,14 @@ def test_facts_about_a_case_become_no_code(one, more, standalone, usual):
 
 
 def hostile_files(directory):
-    """Write the files that others may send; return their paths."""
+    """Write the files that others may send; return their paths.
+
+    Arguments have names, so that ttnn is not imported to find these.
+    """
     value = f"touch {directory / MARKER}"
     ops = ("ttnn.os.system", "ttnn.operations.core.os.system", f"ttnn.add(); {CODE} #")
     configured = {
-        op: {"configurations": [masters.configuration({"arg0": value}, number=number)]}
+        op: {"configurations": [masters.configuration({"a": value}, number=number)]}
         for number, op in enumerate(ops, 1)
     }
     about = {"models": ["m"], "last_updated": "2026-03-08 13:48:13"}
@@ -312,7 +315,9 @@ def hostile_files(directory):
     known = {"run_id": "run", "test_nodeid": None, "module": None, "output": None}
     lines.write_text(
         "".join(
-            json.dumps({**known, "op_index": at, "op_name": op, "inputs": [value], "kwargs": {}})
+            json.dumps(
+                {**known, "op_index": at, "op_name": op, "inputs": [], "kwargs": {"a": value}}
+            )
             + "\n"
             for at, op in enumerate(ops)
         )
@@ -323,14 +328,14 @@ def hostile_files(directory):
         content = {
             "operation_id": number,
             "operation_name": op,
-            "args": [{"position": 0, "value": value}],
-            "kwargs": {},
+            "args": [],
+            "kwargs": {"a": value},
         }
         path = parameters / f"{number}_ttnn_add_20260115_104616_{345670 + number}.json"
         path.write_text(json.dumps(content))
     trove = make_trove(
         directory / "sent.db",
-        imported(run_of("ab" * 16, f'"""\n{CODE}'), [(case(op, arg0=value), 1) for op in OPS]),
+        imported(run_of("ab" * 16, f'"""\n{CODE}'), [(case(op, a=value), 1) for op in OPS]),
     )
     return {"master": master, "log": log, "lines": lines, "parameters": parameters, "trove": trove}
 
