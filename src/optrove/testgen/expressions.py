@@ -510,6 +510,7 @@ def _handle(value: Handle, path: str) -> Expression:
 _MAX_CHARS: Final = 60
 """The longest configuration that stands where it is used; longer ones become constants."""
 
+_NOT_IN_NAMES: Final = re.compile(r"\W+", re.ASCII)
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SUFFIXES: Final = ("_PROGRAM_CONFIG", "_KERNEL_CONFIG", "_CONFIG")
 
@@ -528,7 +529,7 @@ class Constants:
         expression = expression_of(value, path)
         if len(flat(expression)) <= _MAX_CHARS:
             return expression
-        base = name = _constant_name(value)
+        base = name = _NOT_IN_NAMES.sub("_", _constant_name(value))
         number = 1
         while name in self._expressions:
             number += 1

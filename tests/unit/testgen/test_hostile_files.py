@@ -91,6 +91,16 @@ OPS = [
     f"torch.ops.aten.add.Tensor(); {CODE} #",
 ]
 
+NAMED_BY_CODE = Struct(
+    "ttnn.FooConfig",
+    (
+        ("buffer_type", Symbol("python.Ellipsis", f"X = {CODE}\nY")),
+        ("memory_layout", Symbol("ttnn.TensorMemoryLayout", "INTERLEAVED")),
+        ("more", Text("x" * 60)),
+    ),
+)
+"""A configuration that is long enough to become a constant."""
+
 CASES = [
     replace(ADD, arguments=(*ADD.arguments, (f"x=1, **{CODE}, y", Int(1)))),
     replace(ADD, arguments=(*ADD.arguments, (f"x\n{CODE}", Int(1)))),
@@ -108,6 +118,7 @@ CASES = [
     case("ttnn.add", a=tensor(32, 32), b=Symbol("torch.memory_format", "load")),
     case("ttnn.add", a=tensor(32, 32), b=Symbol("torch.dtype", "hub.load")),
     case("ttnn.add", a=tensor(32, 32), b=Callable(CODE)),
+    case("ttnn.add", a=tensor(32, 32), b=NAMED_BY_CODE),
     case("ttnn.add", a=tensor(32, 32), b=Handle("ttnn.os.system", Struct("x", ()))),
     case("ttnn.add", a=tensor(32, 32, dtype=f"bfloat16, {CODE}"), b=1),
     case("ttnn.add", a=tensor(32, 32, dtype="os.system"), b=1),
