@@ -188,7 +188,7 @@ def test_the_examples_run_with_only_the_import_line_changed(place, tmp_path):
     assert {each.job.timeout_ns for each in sigmoid.vectors} == {60 * 10**9}
 
     write_vectors(adding, tmp_path / "adding.json")
-    again = vectors_from_file(tmp_path / "adding.json", Sweep())
+    again = vectors_from_file(tmp_path / "adding.json", Sweep(), "adding", place / "adding.py")
     assert again.vectors == adding.vectors
 
     jobs = [each.job for each in (*sigmoid.vectors, *again.vectors)]

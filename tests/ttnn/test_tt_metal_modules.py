@@ -110,7 +110,7 @@ def test_the_vectors_of_a_file_are_those_of_the_module(module, tmp_path):
     assert len(found.vectors) == 2
     assert {where.board for where in found.where.values()} == {"n300"}
     write_vectors(found, tmp_path / "v.json")
-    again = vectors_from_file(tmp_path / "v.json", sweep)
+    again = vectors_from_file(tmp_path / "v.json", sweep, "mine", module)
     assert (again.vectors, again.where) == (found.vectors, found.where)
 
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -301,17 +302,19 @@ def _sweep_name(file: Path, document: dict[str, dict[str, Json]]) -> str:
 
 
 def _module_file(file: Path, document: dict[str, dict[str, Json]], sweep_name: str) -> Path:
-    """Return the file of the module of a file's vectors; BadTarget if it does not exist."""
-    tags = [each.get("tag") for suite in document.values() for each in suite.values()]
-    said = next((tag.get("module") for tag in tags if isinstance(tag, dict)), None)
-    if isinstance(said, str) and Path(said).is_file():
-        return Path(said)
+    """Return the file of the module of a file's vectors, by its name; BadTarget without one.
+
+    The file never chooses what is run: a path in it is only named in the error.
+    """
     found = module_file(sweep_name)
     if found is None:
-        place = f"its file {said}" if said else "a file of that name below a directory sweeps"
+        tags = [each.get("tag") for suite in document.values() for each in suite.values()]
+        said = next((tag.get("module") for tag in tags if isinstance(tag, dict)), None)
+        named = said if isinstance(said, str) and said.isprintable() else "FILE.py"
         raise BadTarget(
-            f"the vectors in {file} belong to module {sweep_name}, but {place} does not exist; "
-            f"name the file: optrove sweep FILE.py --file-path {file}"
+            f"the vectors in {file} belong to module {sweep_name}, which is not below a directory "
+            f"sweeps here; a file does not choose what is run: if you trust the module, "
+            f"name it: optrove sweep {shlex.quote(named)} --file-path {file}"
         )
     return found
 
@@ -422,6 +425,9 @@ class _DocumentReader:
             self.faults += [
                 Fault(f"{path}.job{each.path[1:]}", each.problem) for each in error.faults
             ]
+            return
+        if job.module is not None:
+            self.faults.append(Fault(f"{path}.job.module", "a file does not choose what is run"))
             return
         if placement_hash(job.case) != case_id:
             self.faults.append(

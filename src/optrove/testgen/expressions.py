@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from optrove.frameworks.op_names import written_refusal
 from optrove.model.values import (
     Bool,
     Bytes,
@@ -124,8 +125,7 @@ def _lines(expression: Expression, indent: int, suffix: str) -> Sequence[str]:
     return [*lines, f"{margin}{expression.closing}{suffix}"]
 
 
-FRAMEWORKS: Final = ("ttnn.", "torch.")
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+_MEMBER: Final = re.compile(r"_?[A-Za-z][A-Za-z0-9_]*")
 
 
 class NotExpressible(Exception):
@@ -161,12 +161,51 @@ BUILT_IN: Final = {"python.slice": "slice", "python.range": "range"}
 """The built-in classes that an argument may have."""
 
 
+_PARAMETERS: Final = re.compile(
+    r"ttnn\.((experimental\.quasar|disaggregation)\.)?"
+    r"[A-Z]\w*?(Coefficients|Config|ConfigDescriptor|Coord|Coordinate|Geometry|Grid|Group|GroupIndex"
+    r"|Id|Location|Override|Params|Range|RangeSet|Set|Spec|WithParam)|"
+    r"ttnn\.(MeshShape|NdShardSpec|PlacementReplicate|PlacementShard|Rank|SemaphoreDescriptor|Shape"
+    r"|Size|SocketConnection|TensorTopology|Tile|TileDescriptor|VectorUInt32"
+    r"|VectorUnpackToDestMode)|torch\.(device|Size|return_types\.[a-z]\w*)",
+    re.ASCII,
+)
+"""The classes of parameters: their constructors only take facts, and touch nothing else."""
+
+_ENUMS: Final = re.compile(
+    r"ttnn\.((experimental\.(quasar|fabric_mux)|disaggregation|cluster|graph|operations\.ccl"
+    r"|KernelDescriptor|Op2DSliceConfig)\.)?[A-Z]\w*"
+    r"|torch\.(qscheme|nn\.attention\.SDPBackend|distributed\.ReduceOp)",
+    re.ASCII,
+)
+_CONSTANTS: Final = re.compile(
+    r"(strided|jagged|_mkldnn|sparse_\w+|contiguous_format|preserve_format|channels_last(_3d)?)",
+    re.ASCII,
+)
+"""The names of torch's layouts and memory formats."""
+
+_DTYPE: Final = re.compile(
+    r"ttnn\.(bfloat\w+|u?int\d+|float\d+|fp8_\w+)"
+    r"|torch\.(bool|half|float|double|short|int|long|cfloat|cdouble|chalf"
+    r"|(b?float|complex|[qu]?u?int|bits|quint)\d\w*)",
+    re.ASCII,
+)
+
+
+def harmless(text: str) -> str:
+    """Return recorded text that cannot end the docstring or comment in which it stands."""
+    plain = "".join(letter if letter.isprintable() else " " for letter in text)
+    return plain.replace("\\", "/").replace('"', "'")
+
+
 def class_path(kind: str, path: str) -> str:
-    """Return the Python name of a class; NotExpressible if no framework defines it."""
+    """Return the Python name of a class or enum; NotExpressible if no framework defines it."""
     if kind in BUILT_IN:
         return BUILT_IN[kind]
-    if not kind.startswith(FRAMEWORKS) or not _NAME.fullmatch(kind):
-        raise NotExpressible(path, f"{kind} belongs to a program, not to ttnn or torch")
+    if not (_PARAMETERS.fullmatch(kind) or _ENUMS.fullmatch(kind)):
+        raise NotExpressible(
+            path, f"{kind!a} belongs to a program, or is no class that arguments have"
+        )
     if kind in UNPUBLISHED:
         return f"ttnn._ttnn.{UNPUBLISHED[kind]}"
     quasar = kind.removeprefix("ttnn.experimental.quasar.")
@@ -272,20 +311,23 @@ def _symbol(value: Symbol, path: str) -> str:
         return _SHORT_SYMBOLS[kind, name]
     if kind == "python.Ellipsis":
         return "..."
-    if not _NAME.fullmatch(name):
-        raise NotExpressible(path, f"{kind} has a member that is not a name: {name!a}")
+    if not _MEMBER.fullmatch(name.removeprefix("torch.")):
+        raise NotExpressible(path, f"{kind!a} has a member that is not a name: {name!a}")
     if kind == "ttnn.DataType" and name.lower() in _DTYPES:
         return f"ttnn.{name.lower()}"
     if kind == "torch.dtype":
         return dtype(f"torch.{name.removeprefix('torch.')}", path)
     if kind in ("torch.memory_format", "torch.layout"):
-        return f"torch.{name.removeprefix('torch.')}"
+        constant = name.removeprefix("torch.")
+        if not _CONSTANTS.fullmatch(constant):
+            raise NotExpressible(path, f"{kind} has no member {name!a}")
+        return f"torch.{constant}"
     return f"{class_path(kind, path)}.{name}"
 
 
 def dtype(name: str, path: str) -> str:
     """Return a dtype as an expression: ``ttnn.bfloat16``, ``torch.float32``."""
-    if not name.startswith(FRAMEWORKS) or not _NAME.fullmatch(name):
+    if not _DTYPE.fullmatch(name):
         raise NotExpressible(path, f"{name!a} is not a dtype of ttnn or torch")
     return name
 
@@ -293,6 +335,10 @@ def dtype(name: str, path: str) -> str:
 def _struct(value: Struct, path: str) -> Expression:
     if value.type in NO_CONSTRUCTOR:
         raise NotExpressible(path, f"no constructor of {value.type} takes its fields")
+    if value.type not in BUILT_IN and not _PARAMETERS.fullmatch(value.type):
+        raise NotExpressible(
+            path, f"{value.type!a} belongs to a program, or is no class of parameters"
+        )
     kind = class_path(value.type, path)
     fields = dict(value.fields)
     usual = _by_position("value") if fields.keys() == {"value"} else _by_name
@@ -305,6 +351,13 @@ def _struct(value: Struct, path: str) -> Expression:
 
 def _field(fields: Fields, name: str, path: str) -> Expression:
     return expression_of(fields[name], f"{path}.fields{key_step(name)}")
+
+
+def check_op(op: str) -> None:
+    """Raise NotExpressible for what is not the name of an operation: no program may call it."""
+    why = written_refusal(op)
+    if why is not None:
+        raise NotExpressible("$.op", why)
 
 
 def check_name(name: str, path: str) -> None:
@@ -457,6 +510,7 @@ def _handle(value: Handle, path: str) -> Expression:
 _MAX_CHARS: Final = 60
 """The longest configuration that stands where it is used; longer ones become constants."""
 
+_NOT_IN_NAMES: Final = re.compile(r"\W+", re.ASCII)
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SUFFIXES: Final = ("_PROGRAM_CONFIG", "_KERNEL_CONFIG", "_CONFIG")
 
@@ -475,7 +529,7 @@ class Constants:
         expression = expression_of(value, path)
         if len(flat(expression)) <= _MAX_CHARS:
             return expression
-        base = name = _constant_name(value)
+        base = name = _NOT_IN_NAMES.sub("_", _constant_name(value))
         number = 1
         while name in self._expressions:
             number += 1

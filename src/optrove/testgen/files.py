@@ -44,7 +44,6 @@ from optrove.model.values import (
 from optrove.report.wording import SHORT_ID, plural
 from optrove.testgen.cases import DrawnValues, Filling, GroupedCases, grouped, holds_tensors
 from optrove.testgen.expressions import (
-    FRAMEWORKS,
     SEMAPHORE,
     WIDTH,
     Bracket,
@@ -53,9 +52,11 @@ from optrove.testgen.expressions import (
     NotExpressible,
     call,
     check_name,
+    check_op,
     dtype,
     expression_of,
     formatted,
+    harmless,
     prefixed,
     quoted,
     row,
@@ -87,7 +88,6 @@ _NOQA: Final = ("FBT001", "FBT003", "PLR0913", "PLR0917", "RUF100", "S101", "TID
 _NOQA_ERRORS: Final = ("ARG001", "B017", "BLE001", "PT011")
 """Those that tests of calls which have to raise break: errors of any class, an unused device."""
 
-_OP: Final = re.compile(r"ttnn(\.[A-Za-z_][A-Za-z0-9_]*)+")
 _BOARD: Final = re.compile(r"[a-z0-9-]+")
 _USES_FILE: Final = (
     "it names a file of the model, which a test must not touch; "
@@ -210,14 +210,10 @@ def _fault(recorded: RecordedCase) -> UntestableCase | None:
 def _check(recorded: RecordedCase) -> None:
     """Raise NotExpressible for a case that no Python makes."""
     op = recorded.case.op
+    check_op(op)
     if is_torch_op(op):
         check_torch(recorded)
         return
-    if not _OP.fullmatch(op):
-        known = op.startswith(FRAMEWORKS)
-        raise NotExpressible(
-            "$.op", f"{op} is not an op of ttnn" if known else f"{op!a} is not an op"
-        )
     if recorded.file is not None:
         raise NotExpressible(recorded.file, _USES_FILE)
     for name, _ in recorded.case.arguments:
@@ -349,8 +345,8 @@ def _standalone_file(group: GroupedCases) -> TestFile:
         [test, _refusal([group])],
         parts.main(name),
     )
-    values = "" if only.kept_from is None else f"_call_{only.kept_from}"
-    file = f"test_{_stem(group.op)}_{only.case_id[:_CASE]}{values}.py"
+    values = "" if only.kept_from is None else f"_call_{only.kept_from:d}"
+    file = f"test_{_stem(group.op)}_{_NOT_IN_IDS.sub('_', only.case_id[:_CASE])}{values}.py"
     return TestFile(file, group.op, text, 1, _board([group]), kept_values([only]))
 
 
@@ -478,12 +474,6 @@ def _left_out_comment(left_out: Iterable[UntestableCase]) -> str:
     return "\n".join([title, *lines]) if lines else ""
 
 
-def harmless(text: str) -> str:
-    """Return recorded text that cannot end the docstring or comment in which it stands."""
-    plain = "".join(letter if letter.isprintable() else " " for letter in text)
-    return plain.replace("\\", "/").replace('"', "'")
-
-
 def open_lines(device: DeviceParameters, variable: str) -> list[str]:
     """Return the statements that open a device."""
     lines = []
@@ -495,7 +485,7 @@ def open_lines(device: DeviceParameters, variable: str) -> list[str]:
         "worker_l1_size": device.worker_l1_size,
         "num_command_queues": device.command_queues,
     }
-    keywords: list[Expression] = [f"{name}={size}" for name, size in sizes.items() if size]
+    keywords: list[Expression] = [f"{name}={size:d}" for name, size in sizes.items() if size]
     if device.dispatch_axis is not None:
         axis = f"axis=ttnn.DispatchCoreAxis.{device.dispatch_axis}"
         keywords.append(f"dispatch_core_config=ttnn.DispatchCoreConfig({axis})")
@@ -610,7 +600,7 @@ class CaseWriter:
             marks = ["marks=crashes_on_mock"] if _is_crashing(recorded) else []
             rows.append(call("pytest.param", *values, *marks, f"id={quoted(own_id)}"))
             calls = "" if recorded.calls is None else f", {plural(recorded.calls, 'call')}"
-            comments.append(f"Case {recorded.case_id[:SHORT_ID]}{calls}")
+            comments.append(harmless(f"Case {recorded.case_id[:SHORT_ID]}{calls}"))
         table = Bracket("[", tuple(rows), "]", comments=tuple(comments))
         return call("@pytest.mark.parametrize", names, table)
 

@@ -60,8 +60,12 @@ from optrove.testgen.expressions import (
     Bracket,
     NotExpressible,
     call,
+    check_name,
+    check_op,
+    dtype,
     expression_of,
     formatted,
+    harmless,
     prefixed,
     quoted,
     row,
@@ -72,7 +76,6 @@ from optrove.testgen.files import (
     CaseWriter,
     UsedParts,
     close_lines,
-    harmless,
     open_lines,
     template_parts,
 )
@@ -93,7 +96,7 @@ if TYPE_CHECKING:
     from optrove.testgen.expressions import Expression
 
 _INDENT: Final = 4
-_NAME: Final = re.compile(r"\W+")
+_NAME: Final = re.compile(r"[^A-Za-z0-9_]+")
 _PCC: Final = 0.99
 _IMPORTS: Final = """\
 import json
@@ -274,6 +277,7 @@ def sequence_program(
 
 def _add(writer: _Program, each: SequenceCall) -> None:
     try:
+        check_op(each.op)
         writer.add(each)
     except NotExpressible as error:
         reason = (
@@ -296,6 +300,8 @@ class _Names:
         base = _NAME.sub("_", base).strip("_").lower() or "tensor"
         if keyword.iskeyword(base):
             base += "_"
+        if not base.isidentifier():
+            base = f"tensor_{base}"
         self._taken[base] += 1
         name = f"{base}_{self._taken[base]}"
         self.every.add(name)
@@ -465,7 +471,9 @@ class _Program:
 def _site(each: SequenceCall) -> str:
     """Return a comment with the line of the model that made a call; empty if it is unknown."""
     site = each.call.call_site
-    return "" if site is None else f"# {harmless(site.file.rpartition('/')[2])}:{site.line}"
+    if site is None:
+        return ""
+    return harmless(f"# {site.file.rpartition('/')[2]}:{site.line:d}")
 
 
 def _first_users(sequence: CallSequence) -> dict[int, SequenceCall]:
@@ -574,9 +582,10 @@ class _TtnnProgram(_Program):
                 if path == recorded.file
                 else self._value(value, each, inputs, (filling, argument.name, path))
             )
-            items.append(
-                item if argument.keyword is None else prefixed(f"{argument.keyword}=", item)
-            )
+            if argument.keyword is not None:
+                check_name(argument.keyword, "$.arguments")
+                item = prefixed(f"{argument.keyword}=", item)
+            items.append(item)
         self._all_cores = self._all_cores or any(
             isinstance(part, Handle) and part.type == SEMAPHORE and part.recipe is None
             for _, part in recorded.case.parts()
@@ -772,7 +781,7 @@ class _TorchProgram(_Program):
     def _specs_of(self, each: SequenceCall) -> Expression:
         specs = [spec for value in each.call.outputs for spec in tensors_in(value)]
         return row(
-            tuple_of([str(spec.shape), spec.dtype, str(spec.placement.strides)])
+            tuple_of([str(spec.shape), dtype(spec.dtype, "$.outputs"), str(spec.placement.strides)])
             for spec in specs
             if isinstance(spec.placement, TorchPlacement)
         )
@@ -798,7 +807,7 @@ class _TorchProgram(_Program):
             raise NotExpressible(path, "a conjugated or negated tensor from outside")
         kept = self.keep(capsules, spec, as_storage=True)
         values = [] if kept is None else [f"recorded_values()[{quoted(kept.name)}]"]
-        facts = (spec.shape, spec.dtype, placement.strides, placement.offset)
+        facts = (spec.shape, dtype(spec.dtype, path), placement.strides, placement.offset)
         return call("make", *map(str, facts), str(length), *values)
 
     def text(self, title: str) -> str:
@@ -839,7 +848,7 @@ def _joined(blocks: Iterable[str]) -> str:
 
 def _named(name: str, item: Expression) -> Expression:
     """Return an argument by name; one that is a word of Python, such as ``from``, in a mapping."""
-    if not name.isidentifier():
+    if not name.isidentifier() or not name.isascii():
         raise NotExpressible("$.arguments", f"{name!a} cannot be the name of an argument in Python")
     if keyword.iskeyword(name):
         return Bracket(f"**{{{quoted(name)}: ", (item,), "}")

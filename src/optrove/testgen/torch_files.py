@@ -27,7 +27,14 @@ from optrove.model.values import (
     tensors_in,
 )
 from optrove.report.wording import SHORT_ID, plural
-from optrove.testgen.expressions import NotExpressible, expression_of, flat, quoted
+from optrove.testgen.expressions import (
+    NotExpressible,
+    dtype,
+    expression_of,
+    flat,
+    harmless,
+    quoted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +43,6 @@ if TYPE_CHECKING:
     from optrove.model.values import Value
     from optrove.testgen.cases import RecordedCase
 
-_OP: Final = re.compile(r"torch\.ops(\.[A-Za-z_][A-Za-z0-9_]*){3}")
 _PLACE: Final = re.compile(r"arg(\d+)")
 _INTEGERS: Final = re.compile(r"torch\.(u?int|bool)")
 _DRAWN: Final = frozenset(
@@ -105,12 +111,12 @@ def torch_file(cases: Sequence[RecordedCase], mark: str, *, standalone: bool) ->
         *(f"Python has to find the module {name}: see PYTHONPATH." for name in target.imports),
         *sorted({note for each in cases for note in each.notes}),
     ]
-    body = "\n\n".join(texts)
+    body = "\n\n".join(map(harmless, texts))
     imports = _KEPT_IMPORTS + _IMPORTS if kept else _IMPORTS
     imports += "import torch\n" if standalone else "import pytest\nimport torch\n"
     reader = "\n\n\n".join(kept_reader(shaped=False)) + "\n\n\n" if kept else ""
     return (
-        f'"""{title}\n\n{body}\n"""\n\n'
+        f'"""{harmless(title)}\n\n{body}\n"""\n\n'
         f"# ruff: noqa\n{imports}\n"
         f"{reader}"
         f"{_operation(op, target, standalone=standalone)}"
@@ -202,8 +208,9 @@ def _operation(op: str, target: TorchTarget, *, standalone: bool) -> str:
 
 def torch_file_name(op: str, case_id: str | None = None) -> str:
     """Return the name of the file of an operation, or of one of its cases."""
-    stem = re.sub(r"\W", "_", op.removeprefix("torch.ops."))
-    return f"test_torch_{stem}{'' if case_id is None else f'_{case_id[:SHORT_ID]}'}.py"
+    stem = op.removeprefix("torch.ops.")
+    case = "" if case_id is None else f"_{case_id[:SHORT_ID]}"
+    return re.sub(r"\W", "_", f"test_torch_{stem}{case}") + ".py"
 
 
 def _ids(cases: Sequence[RecordedCase]) -> list[str]:
@@ -237,10 +244,6 @@ class _Writer:
 
     def text(self) -> str:
         """Return the call and its outputs; NotExpressible if a part cannot be written."""
-        op = self._recorded.case.op
-        if not _OP.fullmatch(op):
-            reason = "tests are written of the dispatcher's operations: trace with --level aten"
-            raise NotExpressible("$.op", f"{op}: {reason}")
         placed = [name for name in self._arguments if _PLACE.fullmatch(name)]
         placed.sort(key=lambda name: int(name[3:]))
         given = "".join(f"{self._argument(name)}, " for name in placed)
@@ -294,7 +297,8 @@ class _Writer:
             "negative": placement.negative or None,
         }
         more = "".join(f", {key}={each}" for key, each in options.items() if each is not None)
-        return f"Spec({spec.shape}, {spec.dtype}{more})"
+        kind = dtype(spec.dtype, f"$.arguments.{name}{path}")
+        return f"Spec({spec.shape}, {kind}{more})"
 
     def _outputs(self) -> str:
         if self._recorded.error is not None:
@@ -303,7 +307,7 @@ class _Writer:
         if outputs is None or last_name(self._recorded.case.op) in DATA_DEPENDENT:
             return "None"
         rows = [
-            f"({spec.shape}, {spec.dtype}, {spec.placement.strides})"
+            f"({spec.shape}, {dtype(spec.dtype, '$.outputs')}, {spec.placement.strides})"
             for value in outputs
             for spec in tensors_in(value)
             if isinstance(spec.placement, TorchPlacement)

@@ -49,11 +49,12 @@ def sweep(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_vectors_are_executed_resumed_and_read_from_files(sweep, tmp_path):
     sweep("sized.py", "--suite-name", "xfail_odd", "-o", "odd.json", command="vectors")
-    data = sweep("--file-path", "odd.json", "--json")
+    data = sweep("sized.py", "--file-path", "odd.json", "--json")
     assert (data["planned"], data["views"]) == (2, {"xfailed": 1, "xpassed": 1})
     chosen = data["cases"][0]["case_id"]
     # Executed in the process of the command, which then has a board.
-    words = ["--file-path", "odd.json", "--vector-id", chosen[:12], "--store", "trove.db", "--json"]
+    words = ["sized.py", "--file-path", "odd.json", "--vector-id", chosen[:12]]
+    words += ["--store", "trove.db", "--json"]
     command = [sys.executable, "-m", "optrove", "sweep", *words]
     one = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     assert [each["case_id"] for each in one["cases"]] == [chosen]
@@ -113,7 +114,7 @@ def test_a_sample_of_many_vectors_is_executed_and_the_rest_counted(sweep, tmp_pa
     assert skipped[0]["detail"] == "the module skips it: Skipping: too slow for this machine"
     wrong = [each["cause"] for each in data["causes"] if each["outcome"] == "numerics"]
     assert wrong == ["PCC is below the threshold of the module"]
-    fewer = sweep("--file-path", "many.json", "--limit", "2", "--dry-run", "--json")
+    fewer = sweep("many.py", "--file-path", "many.json", "--limit", "2", "--dry-run", "--json")
     assert (fewer["planned"], fewer["left_out"]) == (2, {"beyond --limit": 3})
 
 

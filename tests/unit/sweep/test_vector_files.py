@@ -1,5 +1,7 @@
 import ast
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -113,22 +115,21 @@ def test_recorded_cases_are_exported_by_hardware_and_mesh_and_read_back(tmp_path
     assert [each.job.seed for each in only.vectors] == [3]
 
 
-def test_the_vectors_of_a_module_know_their_file(tmp_path, module):
+def test_a_file_does_not_choose_which_module_is_run(tmp_path, module):
     vectors = own(
         module, 1, 2, odd=Set(frozenset({Int(3)})), shape=(1, 32), words=["relu", None], scale=1.5
     )
     write_vectors(vectors, tmp_path / "v.json")
-    found = vectors_from_file(tmp_path / "v.json", Sweep())
+    own_file = tmp_path / "mine.py"
+    named = rf"does not choose what is run: .* optrove sweep {re.escape(str(own_file))} --file-path"
+    with pytest.raises(BadTarget, match=named):
+        vectors_from_file(tmp_path / "v.json", Sweep())
+    found = vectors_from_file(tmp_path / "v.json", Sweep(), "mine", own_file)
     assert found.vectors == vectors.vectors
     assert [(each.name, each.digest) for each in found.modules] == [("mine", module.digest)]
-    (tmp_path / "mine.py").rename(tmp_path / "moved.py")
-    with pytest.raises(
-        BadTarget, match=r"belong to module mine, but its file .* does not exist; name the file"
-    ):
-        vectors_from_file(tmp_path / "v.json", Sweep())
     sweep = Sweep(timeout_ns=2_000_000_000)
     (tmp_path / "sweeps").mkdir()
-    (tmp_path / "moved.py").rename(tmp_path / "sweeps" / "mine.py")
+    own_file.rename(tmp_path / "sweeps" / "mine.py")
     elsewhere = tmp_path / "sweeps" / "mine.py"
     job = vectors_from_file(tmp_path / "v.json", sweep, "mine", elsewhere).vectors[0].job
     assert (job.module, job.timeout_ns) == (str(elsewhere), 2_000_000_000)
@@ -207,9 +208,14 @@ def test_files_of_tt_metal_are_read(tmp_path, module, monkeypatch):
     assert [each.suffix for each in found.groups] == [".hw_n300.mesh_1x2"]
 
 
-def test_a_module_of_a_directory_that_fails_is_left_out_unless_it_is_asked_for(tmp_path, module):
+def test_a_module_of_a_directory_that_fails_is_left_out_unless_it_is_asked_for(
+    tmp_path, module, monkeypatch
+):
     directory = tmp_path / "vectors_export"
     export_vectors(own(module, 1), directory)
+    (tmp_path / "sweeps").mkdir()
+    Path(module.path).rename(tmp_path / "sweeps" / "mine.py")
+    monkeypatch.chdir(tmp_path)
     lost = {"nightly": {"0c": {"size": 3, "sweep_name": "lost"}}}
     (directory / "lost.json").write_text(json.dumps(lost))
     found = vectors_from_file(directory, Sweep())
@@ -217,18 +223,27 @@ def test_a_module_of_a_directory_that_fails_is_left_out_unless_it_is_asked_for(t
     assert (len(found.vectors), count) == (1, 1)
     assert reason.startswith("of lost: the vectors in")
     for path, name in ((directory, "lost"), (directory / "lost.json", None)):
-        with pytest.raises(BadTarget, match="belong to module lost, but a file of that name"):
+        with pytest.raises(BadTarget, match="belong to module lost, which is not below"):
             vectors_from_file(path, Sweep(), name)
     (directory / "mine.json").unlink()
     with pytest.raises(BadTarget, match="belong to module lost"):
         vectors_from_file(directory, Sweep())
 
 
+def test_a_vector_of_an_op_has_no_module_to_run(tmp_path, module):
+    document = vector_document(SweepPlan((recorded(32),)))
+    (vector,) = document["model_traced"].values()
+    vector["job"]["module"] = module.path
+    with pytest.raises(BadData, match="does not choose what is run"):
+        read_vectors(document)
+
+
 def test_exporting_again_keeps_other_suites_and_removes_what_is_gone(tmp_path, module):
     export_vectors(own(module, 1, 2), tmp_path / "out")
     export_vectors(own(module, 3, suite="weekly"), tmp_path / "out")
-    assert len(vectors_from_file(tmp_path / "out", Sweep()).vectors) == 3
-    weekly = vectors_from_file(tmp_path / "out", Sweep(suite="weekly"))
+    where = ("mine", Path(module.path))
+    assert len(vectors_from_file(tmp_path / "out", Sweep(), *where).vectors) == 3
+    weekly = vectors_from_file(tmp_path / "out", Sweep(suite="weekly"), *where)
     assert [each.suite for each in weekly.vectors] == ["weekly"]
     export_vectors(SweepPlan((recorded(32), recorded(64, "galaxy"))), tmp_path / "out")
     export_vectors(SweepPlan((recorded(32),)), tmp_path / "out")

@@ -3,8 +3,8 @@
 A case runs on its recorded device or on that of a TorchTarget, as it is or compiled, and its
 numbers are compared with the same operation in float64 on the CPU (``reference.py``).
 
-Names come from recordings, so they reach only the operations that torch lists: functions that
-``__torch_function__`` can override, and operations of the dispatcher.
+``optrove.frameworks.op_names`` decides what a name reaches: functions that ``__torch_function__``
+can override, and operations of the dispatcher.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
 from itertools import takewhile
-from operator import attrgetter
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, NotReplayable
@@ -25,15 +23,10 @@ from optrove.frameworks.chain import Chain
 from optrove.frameworks.executor import Compared, Executed, Raised, Stage, refuse_inert
 from optrove.frameworks.input_values import TorchInputs
 from optrove.frameworks.kept_tensors import KeptValues
+from optrove.frameworks.op_names import OPERATIONS, TORCH_METHODS, torch_operation
 from optrove.frameworks.probe_protocol import API, ATEN, LEVELS, SingleCallRecorder, muted
 from optrove.frameworks.torch.domains import domain_of
-from optrove.frameworks.torch.probe import (
-    GETTERS,
-    OWN_SPACES,
-    Signatures,
-    TorchProbe,
-    is_operation,
-)
+from optrove.frameworks.torch.probe import Signatures, TorchProbe
 from optrove.frameworks.torch.reference import (
     DATA_DEPENDENT,
     INDEXING,
@@ -66,26 +59,17 @@ from optrove.serializer.describe import Describer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from types import ModuleType
 
     from optrove.frameworks.executor import OnStage
     from optrove.model.records import DeviceParameters, Job
     from optrove.model.values import Value
     from optrove.serializer.tables import Tables
 
-FILES: Final = frozenset({"from_file", "load", "save"})
-"""Operations that read or write files, which a replay must not touch."""
-
 READS_GRAD_MODE: Final = frozenset({"mkldnn_rnn_layer"})
 """Operations below autograd that return one more tensor if gradients are enabled."""
 
-UNLISTED: Final = frozenset({"torch.autograd.backward", "torch.autograd.grad"})
-"""Functions that can be overridden but are missing in torch's list."""
-
 _TIMED_SECONDS: Final = 0.05
-
-OPERATIONS: Final = "torch.ops."
-HIGHER_ORDER: Final = "torch.ops.higher_order."
-METHODS: Final = "torch.Tensor."
 
 
 class TorchExecutor:
@@ -329,7 +313,7 @@ class TorchExecutor:
         functions take nothing by name, and separate sizes are not a list of sizes.
         """
         places = sorted((n for n in live if n[:3] == "arg" and n[3:].isdigit()), key=_number)
-        method = op.startswith(METHODS)
+        method = op.startswith(TORCH_METHODS)
         first = ["self"] if method and "self" in live else []
         if op.startswith(OPERATIONS):
             # By place as far as possible: torch.compile cannot pass a keyword such as ``from``.
@@ -370,37 +354,7 @@ class TorchExecutor:
 
     def find(self, op: str) -> Any:
         """Return the operation ``op``; NotReplayable if torch has no such operation."""
-        if FILES & set(op.split(".")):
-            raise NotReplayable(f"{op} reads or writes a file, which a replay does not touch")
-        if op.startswith(HIGHER_ORDER):
-            raise NotReplayable(f"{op} calls functions that are its arguments, not only tensors")
-        last = op.rpartition(".")[2]
-        live = self._walk(op)
-        if op.startswith(OPERATIONS) and isinstance(live, self.torch._ops.OpOverload):  # noqa: SLF001 - this class has no public name
-            return live
-        if op.startswith(METHODS) and last in GETTERS:
-            return attrgetter(last)
-        listed = _is_in(live, self._examples) or op in UNLISTED
-        if not (listed or self._is_builtin(op, last)) or not is_operation(last):
-            space = op.split(".")[2] if op.startswith(OPERATIONS) else "aten"
-            hint = "" if space in OWN_SPACES else "; --import MODULE imports what registers it"
-            raise NotReplayable(f"the installed torch has no operation called {op}{hint}")
-        return live
-
-    def _is_builtin(self, op: str, last: str) -> bool:
-        """Return whether a name is an ATen function; those that create tensors are only there."""
-        builtins = self.torch._C._VariableFunctions  # noqa: SLF001 - the class that holds them all
-        return op == f"torch.{last}" and last in dir(builtins)
-
-    def _walk(self, op: str) -> Any:
-        first, *parts = op.split(".")
-        live: Any = self.torch if first == "torch" else None
-        for part in parts:
-            foreign = isinstance(live, ModuleType) and not live.__name__.startswith("torch")
-            if live is None or foreign:
-                return None
-            live = getattr(live, part, None)
-        return live
+        return torch_operation(self.torch, self._examples, op)
 
 
 def is_composite(op: str) -> bool:
@@ -418,13 +372,6 @@ def is_composite(op: str) -> bool:
     full = f"{space}::{name}" + ("" if overload == "default" else f".{overload}")
     found: bool = torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd")  # noqa: SLF001 - has no public name
     return found
-
-
-def _is_in(live: Any, known: Mapping[Any, Any]) -> bool:
-    try:
-        return live in known
-    except TypeError:  # it has no hash, so it is not in the mapping
-        return False
 
 
 def _number(name: str) -> int:

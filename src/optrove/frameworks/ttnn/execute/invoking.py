@@ -1,7 +1,6 @@
 """Find an operation by its recorded name, and how to pass its arguments.
 
-Names come from recordings, so they reach operations only: neither modules that ttnn has imported,
-nor its private parts.
+``optrove.frameworks.op_names`` decides what a name reaches.
 """
 
 from __future__ import annotations
@@ -16,6 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 from optrove.errors import NotReplayable
 from optrove.frameworks.argument_names import signature_of
 from optrove.frameworks.installed import import_ttnn
+from optrove.frameworks.op_names import (
+    FUNCTIONS,
+    TTNN_METHODS,
+    operations_of,
+    refusal,
+    ttnn_operation,
+)
 from optrove.frameworks.ttnn.execute.missing_arguments import MissingArguments
 from optrove.frameworks.ttnn.execute.positional_arguments import (
     argument_passing,
@@ -23,15 +29,11 @@ from optrove.frameworks.ttnn.execute.positional_arguments import (
     positional_names,
 )
 from optrove.frameworks.ttnn.execute.typed_arguments import ArgumentTypes
-from optrove.frameworks.ttnn.probe.probe import METHODS, registered
 from optrove.frameworks.ttnn.signatures import Overload, Signatures, bind_all, overloads_of
 from optrove.model.case import Case
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-
-_OPERATIONS: Final = "ttnn.operations."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,8 @@ class Targets:
 
     def __init__(self, ttnn: ModuleType) -> None:
         self._ttnn: Any = ttnn
-        self._operations = {each.python_fully_qualified_name: each for each in registered(ttnn)}
+        self._operations = operations_of(ttnn)
         self.signatures = Signatures()
-        kinds = (self._ttnn.decorators.FastOperation, self._ttnn.decorators.Operation)
-        self._kinds: tuple[type, ...] = kinds
         self._types = ArgumentTypes.of(ttnn)
         self._known: dict[str, Target] = {}
 
@@ -87,16 +87,15 @@ class Targets:
         return target
 
     def _find(self, op: str) -> Target:
-        if op in self._operations:
-            return self._operation(self._operations[op])
-        live = self._walk(op)
-        if op.startswith("ttnn.Tensor.") and op.rpartition(".")[2] in METHODS and live is not None:
+        live = ttnn_operation(self._ttnn, self._operations, op)
+        if live is None:
+            missing = f"the installed ttnn has no operation called {op}"
+            raise NotReplayable(refusal(op) or f"{missing}{self._hint(op)}")
+        if op.startswith(TTNN_METHODS) and op not in self._operations:
             return Target(live, overloads_of(live), types=self._types)
-        if isinstance(live, self._kinds):
-            return self._operation(live)
-        if isinstance(live, FunctionType) and live.__module__.startswith(_OPERATIONS):
+        if op in FUNCTIONS and isinstance(live, FunctionType):
             return Target(live, (), inspect.signature(live))
-        raise NotReplayable(f"the installed ttnn has no operation called {op}{self._hint(op)}")
+        return self._operation(live)
 
     def _operation(self, operation: Any) -> Target:
         overloads = self.signatures.of(operation)
@@ -104,31 +103,9 @@ class Targets:
         signature = None if overloads else signature_of(inside)
         return Target(operation, overloads, signature, operation, inside, self._types)
 
-    def _walk(self, op: str) -> Any:
-        """Follow a name through ttnn's own modules; None if it leads elsewhere."""
-        first, *parts = op.split(".")
-        live: Any = self._ttnn if first == "ttnn" else None
-        for part in parts:
-            if not _is_own(live, self._ttnn.Tensor):
-                return None
-            live = getattr(live, part, None)
-            if live is self._ttnn:  # its modules import it; no operation has such a name
-                return None
-        return live
-
     def _hint(self, op: str) -> str:
         close = get_close_matches(op, self._operations, n=3)
         return f"; close to it: {', '.join(close)}" if close else ""
-
-
-def _is_own(live: Any, tensor: type) -> bool:
-    """Return whether names may be looked up in an object: a module of ttnn, or ttnn.Tensor."""
-    if live is tensor:
-        return True
-    # Namespaces of ttnn are modules, or plain objects of its own classes.
-    if isinstance(live, ModuleType):
-        return live.__name__.partition(".")[0] == "ttnn"
-    return type(live).__module__.partition(".")[0] == "ttnn" and not isinstance(live, type)
 
 
 def spread(
