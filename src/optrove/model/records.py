@@ -340,6 +340,14 @@ class TestResult:
         object.__setattr__(self, "properties", by_name(self.properties, self.test_id))
 
 
+class Inputs(Enum):
+    """The inputs that a case of torch is called with: random ones, edge inputs, or both."""
+
+    RANDOM = "random"
+    EDGES = "edges"
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A Case to execute, with device kind, seed, metrics and time limit.
@@ -362,6 +370,7 @@ class Job:
     recorded_on: str | None = None
     capsules: tuple[Capsule, ...] = ()
     flow: Step | None = None
+    inputs: Inputs = Inputs.ALL
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ over all elements is involved: a large element never excuses a small one.
 
 from __future__ import annotations
 
-from math import sqrt
+from math import isfinite, sqrt
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -79,7 +79,7 @@ def misfits(actual: Any, expected: Any, bound: Any) -> Any:
 
 def share_of(terms: int, dtype: Any) -> float:
     """Return SHARE for sums of so many terms: their own rounding adds up, in float32 at best."""
-    return SHARE * (1 + sqrt(terms) * min(1.0, 2.0**-23 / torch.finfo(dtype).eps))
+    return SHARE * (1 + sqrt(terms) * min(1.0, 2.0**-23 / float(torch.finfo(dtype).eps)))
 
 
 def bounded(actual: Any, expected: Any, moves: Iterable[Any], share: float) -> tuple[Any, Any]:
@@ -124,4 +124,5 @@ def shown_misfit(actual: Any, expected: Any, bound: Any, wrong: Any) -> str:
     place = tuple(int(n) for n in torch.unravel_index(torch.tensor(worst), found.shape))
     one, other, limit = (float(each.reshape(-1)[worst]) for each in (found, wide, bound))
     count = f"{int(wrong.sum()):,} of {wrong.numel():,} elements wrong"
-    return f"element {place} is {one:.6g}, expected {other:.6g} within {limit:.2g}; {count}"
+    within = f" within {limit:.2g}" if isfinite(other) else ""
+    return f"element {place} is {one:.6g}, expected {other:.6g}{within}; {count}"
