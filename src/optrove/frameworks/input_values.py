@@ -85,6 +85,13 @@ def whole(drawing: Drawing) -> Any:
     )
 
 
+def nonzero(drawing: Drawing) -> Any:
+    """Return whole numbers from one to the bound."""
+    return drawing.torch.randint(
+        1, max(2, drawing.below), drawing.shape, generator=drawing.generator
+    )
+
+
 def distinct(drawing: Drawing) -> Any:
     """Return whole numbers below the bound; none repeats before all are used."""
     torch, size, count = drawing.torch, max(1, drawing.below), prod(drawing.shape)
@@ -287,7 +294,7 @@ class TorchInputs:
         draw, below = way_to_draw(name, self._arguments, integers=integers)
         domain = self._domain(name, self._path, integers)
         draw, below = domain or (draw, below)
-        self._may_be_any = domain is None and draw in (normal, whole)
+        self._may_be_any = draw in (normal, nonzero) or (domain is None and draw is whole)
         return draw(Drawing(self._torch, self._generator, shape, below))
 
     def _make(self, spec: TensorSpec, name: str) -> Any:

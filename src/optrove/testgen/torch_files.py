@@ -40,7 +40,17 @@ _OP: Final = re.compile(r"torch\.ops(\.[A-Za-z_][A-Za-z0-9_]*){3}")
 _PLACE: Final = re.compile(r"arg(\d+)")
 _INTEGERS: Final = re.compile(r"torch\.(u?int|bool)")
 _DRAWN: Final = frozenset(
-    {"normal", "whole", "distinct", "ends", "longest", "positive", "share", "positive_definite"}
+    {
+        "normal",
+        "whole",
+        "nonzero",
+        "distinct",
+        "ends",
+        "longest",
+        "positive",
+        "share",
+        "positive_definite",
+    }
 )
 _KEPT_IMPORTS: Final = """\
 import json

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import inspect
-import re
 import time
 import warnings
 from contextlib import ExitStack, contextmanager
@@ -31,7 +30,7 @@ from optrove.frameworks.input_values import TorchInputs
 from optrove.frameworks.kept_tensors import KeptValues
 from optrove.frameworks.probe_protocol import API, ATEN, LEVELS, SingleCallRecorder, muted
 from optrove.frameworks.torch.court import Answer, Court, RemoteCourt, Shape
-from optrove.frameworks.torch.domains import domain_of
+from optrove.frameworks.torch.domains import DIVISIONS, domain_of
 from optrove.frameworks.torch.edges import MOST, Edge, EdgeKind, edged, edges_for, spaced
 from optrove.frameworks.torch.probe import (
     GETTERS,
@@ -86,10 +85,13 @@ READS_GRAD_MODE: Final = frozenset({"mkldnn_rnn_layer"})
 UNLISTED: Final = frozenset({"torch.autograd.backward", "torch.autograd.grad"})
 """Functions that can be overridden but are missing in torch's list."""
 
-_NO_EDGES: Final = re.compile(
-    r"linalg|cholesky|svd|eig|qr|lu_|lstsq|solve|inverse|logdet|orgqr|ormqr|ctc_loss|multinomial"
-)
-"""Operations on matrices that have to be regular, and on numbers that have to be shares."""
+_NO_EDGES: Final = frozenset(
+    {
+        "cholesky", "ctc", "det", "eig", "eigh", "geqrf", "inverse", "linalg", "logdet", "lstsq",
+        "lu", "multinomial", "orgqr", "ormqr", "qr", "slogdet", "solve", "svd",
+    }
+)  # fmt: skip
+"""Words in names of operations on matrices that have to be regular, or on probabilities."""
 
 _TIMED_SECONDS: Final = 0.05
 
@@ -628,7 +630,7 @@ class TorchCall:
         return live
 
     def _alter(self, edge: Edge) -> Alter:
-        pointwise = self._has_tag("pointwise")
+        pointwise = self.is_pointwise
 
         def alter(row: Any, generator: Any) -> Any:
             whole = not row.dtype.is_floating_point
@@ -648,9 +650,13 @@ class TorchCall:
             if alike and spec.placement == second.placement and other not in written:
                 yield one, other
 
-    def _has_tag(self, name: str) -> bool:
-        tag = getattr(self._torch.Tag, name, None)
-        return self._is_operation and tag in self._function.tags
+    @property
+    def is_pointwise(self) -> bool:
+        """Return whether each element follows from those at its place; torch does not tag all."""
+        if not self._is_operation:
+            return False
+        tagged = self._torch.Tag.pointwise in self._function.tags
+        return tagged or last_name(self.job.case.op) in DIVISIONS
 
     def edges(self, *, compiled: bool) -> list[Edge]:
         """Return the edges with which the call is made again."""
@@ -663,10 +669,14 @@ class TorchCall:
         )
         if not aten or odd or not specs or elements > MOST or self.is_on_meta:
             return []
-        if self.is_carried or self.job.capsules or _NO_EDGES.search(last_name(self.job.case.op)):
+        if (
+            self.is_carried
+            or self.job.capsules
+            or _NO_EDGES & {*last_name(self.job.case.op).split("_")}
+        ):
             return []
         floats = [prod(s.shape) for s in specs if "float" in s.dtype and 0 not in s.shape]
-        pointwise = self._has_tag("pointwise")
+        pointwise = self.is_pointwise
         lengths = floats or [prod(s.shape) for s in specs if pointwise and 0 not in s.shape]
         found = edges_for(
             lengths, numbers=bool(lengths), special=bool(floats), pairs=any(self._pairs())
@@ -721,7 +731,7 @@ class TorchCall:
 
     def terms(self) -> int:
         """Return how many numbers the sums of the operation have at most."""
-        if self._has_tag("pointwise"):
+        if self.is_pointwise:
             return 1
         outputs = [s for _, v in _numbered(self.job.outputs) for s in _tensor_specs(v)]
         least = max(1, min((prod(spec.shape) for spec in outputs), default=1))
