@@ -113,6 +113,9 @@ def judge(begun: Attempt, job: Job, executed: Executed, notes: tuple[str, ...] =
         differing = case_differences(job.case, executed.replayed, executed.named)
         supplied += [f"not as recorded: {line}" for line in differing]
     if executed.raised is not None:
+        if job.raises is not None and job.raises.partition(":")[0] == executed.raised.type:
+            note = f"{HARMLESS}it raises {executed.raised.type}, as it did when it was recorded"
+            return replace(begun, outcome=Outcome.PASSED, notes=(note, *supplied))
         outcome, detail = classify(executed.raised)
         if executed.excuse is not None:
             outcome, detail = Outcome.NOT_RUN, f"{executed.excuse}\n{detail}"
@@ -127,6 +130,8 @@ def judge(begun: Attempt, job: Job, executed: Executed, notes: tuple[str, ...] =
         wrong = []
     measured, failing, lacking = measure(executed.compared, job.metrics or tuple(MEASURES))
     failing += executed.faults
+    if job.raises is not None:
+        wrong = [*wrong, f"it returned; when it was recorded, it raised {job.raises}"]
     outcome = Outcome.NUMERICS if failing else Outcome.PASSED
     return replace(
         begun,

@@ -93,6 +93,10 @@ _NO_EDGES: Final = frozenset(
 )  # fmt: skip
 """Words in names of operations on matrices that have to be regular, or on probabilities."""
 
+_REFUSED: Final = (
+    "torch's own kernel refuses these inputs, which were made from the seed, in the same way"
+)
+
 _TIMED_SECONDS: Final = 0.05
 
 OPERATIONS: Final = "torch.ops."
@@ -166,6 +170,9 @@ class TorchExecutor:
         executed, result, draws = self._called(call, live)
         if job.flow is not None:
             self._chain.end(job.flow, call.made, tensors_in(self.torch, [result]))
+        if executed.raised is not None and court is not self._local and not call.is_carried:
+            usual = court.error(call.job, None)
+            return replace(executed, excuse=_REFUSED if usual == executed.raised.type else None)
         if executed.raised is not None or executed.replayed is None:
             return executed
         run: Callable[[dict[str, Any]], Any] = call.run
@@ -179,8 +186,21 @@ class TorchExecutor:
             described = describe_outputs(self._tables(), live, result)
             executed = replace(executed, outputs=described)
         on_stage(Stage.READING)
-        lacking = call.why_incomparable(random=draws)
-        answer = call.answer(result, live, compiled=self.target.compiler is not None)
+        return self._judged(executed, call, (result, live), run, random=draws)
+
+    def _judged(
+        self,
+        executed: Executed,
+        call: TorchCall,
+        returned: tuple[Any, dict[str, Any]],
+        run: Callable[[dict[str, Any]], Any],
+        *,
+        random: bool,
+    ) -> Executed:
+        """Return what was executed with all that is to be said of it; ``run`` calls it again."""
+        court, compiled = self._court_of(call), self.target.compiler is not None
+        lacking = call.why_incomparable(random=random)
+        answer = call.answer(*returned, compiled=compiled)
         if lacking is None and not answer.tensors:
             lacking = "it returns no numbers and changes no argument"
         if lacking is not None:
@@ -188,14 +208,13 @@ class TorchExecutor:
             compared = tuple(Compared(number, lacking=lacking) for number in range(count))
             return replace(executed, compared=compared)
         faults = self._changes(court, call, None)
-        if job.inputs is not Inputs.EDGES:
+        if call.job.inputs is not Inputs.EDGES:
             executed = replace(executed, compared=court.verdict(call.job, None, answer))
         failed = any(each.judged and each.judged.faults for each in executed.compared)
-        if job.inputs is not Inputs.RANDOM and not failed:
-            edges = call.edges(compiled=self.target.compiler is not None)
-            faults += tuple(
-                fault for edge in edges for fault in self._edge_faults(court, call, edge, run)
-            )
+        if call.job.inputs is not Inputs.RANDOM and not failed:
+            edges = call.edges(compiled=compiled)
+            found = (self._edge_faults(court, call, edge, run) for edge in edges)
+            faults += tuple(fault for each in found for fault in each)
         return replace(executed, faults=faults)
 
     def _court_of(self, call: TorchCall) -> Judging:
@@ -601,7 +620,7 @@ class TorchCall:
                     for each, tensor in self.made.items()
                     if isinstance(tensor, self._torch.Tensor)
                 }
-        written = [each for each in tensors_in(self._torch, self._changed(live))]
+        written = list(tensors_in(self._torch, self._changed(live)))
         memory = {each.untyped_storage().data_ptr() for each in written if self._is_plain(each)}
         self._before = [
             (name, each, bytes_of(each))
@@ -661,19 +680,7 @@ class TorchCall:
     def edges(self, *, compiled: bool) -> list[Edge]:
         """Return the edges with which the call is made again."""
         specs = [s for s in self._specs() if isinstance(s.placement, TorchPlacement)]
-        aten = self._is_operation and self.job.case.op.startswith(ATEN_OPERATIONS)
-        elements = sum(prod(spec.shape) for spec in specs)
-        odd = any(
-            type(s.placement) is not TorchPlacement or s.placement.layout != "strided"
-            for s in specs
-        )
-        if not aten or odd or not specs or elements > MOST or self.is_on_meta:
-            return []
-        if (
-            self.is_carried
-            or self.job.capsules
-            or _NO_EDGES & {*last_name(self.job.case.op).split("_")}
-        ):
+        if not self._takes_edges(specs):
             return []
         floats = [prod(s.shape) for s in specs if "float" in s.dtype and 0 not in s.shape]
         pointwise = self.is_pointwise
@@ -683,6 +690,20 @@ class TorchCall:
         )
         kinds = (EdgeKind.FINITE, EdgeKind.SPECIAL) if compiled else tuple(EdgeKind)
         return [edge for edge in found if edge.kind in kinds]
+
+    def _takes_edges(self, specs: list[TensorSpec]) -> bool:
+        """Return whether any numbers and any layout are inputs of the operation."""
+        job = self.job
+        aten = self._is_operation and job.case.op.startswith(ATEN_OPERATIONS)
+        if not aten or _NO_EDGES & {*last_name(job.case.op).split("_")}:
+            return False
+        if self.is_on_meta or self.is_carried or job.flow is not None or job.capsules:
+            return False
+        dense = all(
+            type(spec.placement) is TorchPlacement and spec.placement.layout == "strided"
+            for spec in specs
+        )
+        return bool(specs) and dense and sum(prod(spec.shape) for spec in specs) <= MOST
 
     def _is_plain(self, tensor: Any) -> bool:
         plain = isinstance(tensor, self._torch.Tensor) and not tensor.is_nested
