@@ -235,9 +235,7 @@ class TorchExecutor:
             except Exception as error:  # noqa: BLE001 - the operation may raise anything; the caller judges it
                 raised = Raised(type(error).__name__, str(error))
             duration = time.perf_counter_ns() - started
-        draws = bytes(before.untyped_storage()) != bytes(
-            self.torch.get_rng_state().untyped_storage()
-        )
+        draws = bytes_of(before) != bytes_of(self.torch.get_rng_state())
         seen = self._witness.take()
         if seen is None:
             return Executed(raised=raised, duration_ns=duration), result, draws

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import io
+import warnings
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -93,7 +94,9 @@ def unpacked(torch: Any, raw: RawTensors) -> list[Any]:
     found = []
     for part in raw.parts:
         if isinstance(part, bytes):
-            found.append(torch.load(io.BytesIO(part), weights_only=True))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that checking a sparse tensor takes time
+                found.append(torch.load(io.BytesIO(part), weights_only=True))
             continue
         key = part.buffer, part.dtype
         if key not in rows and raw.buffers[part.buffer]:
