@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import re
 import time
 import warnings
 from contextlib import ExitStack, contextmanager
@@ -93,6 +94,9 @@ _NO_EDGES: Final = frozenset(
 )  # fmt: skip
 """Words in names of operations on matrices that have to be regular, or on probabilities."""
 
+_OF_VALUES: Final = re.compile(r"IndexError|out of (bounds|range)|ZeroDivision")
+"""Errors about the numbers in tensors; random ones may be no index."""
+
 _REFUSED: Final = (
     "torch's own kernel refuses these inputs, which were made from the seed, in the same way"
 )
@@ -170,9 +174,10 @@ class TorchExecutor:
         executed, result, draws = self._called(call, live)
         if job.flow is not None:
             self._chain.end(job.flow, call.made, tensors_in(self.torch, [result]))
-        if executed.raised is not None and court is not self._local and not call.is_carried:
-            usual = court.error(call.job, None)
-            return replace(executed, excuse=_REFUSED if usual == executed.raised.type else None)
+        if executed.raised is not None and not call.is_carried:
+            ours = court is self._local and not _OF_VALUES.search(str(executed.raised))
+            refused = not ours and court.error(call.job, None) == executed.raised.type
+            return replace(executed, excuse=_REFUSED if refused else None)
         if executed.raised is not None or executed.replayed is None:
             return executed
         run: Callable[[dict[str, Any]], Any] = call.run
