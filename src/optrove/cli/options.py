@@ -208,6 +208,15 @@ values_option = click.option(
     help="Take inputs from the seed, or from a capsule.",
 )
 
+inputs_option = click.option(
+    "--inputs",
+    type=click.Choice(("random", "edges", "all")),
+    default="all",
+    show_default=True,
+    help="Call torch ops with random inputs, with edge inputs (NaN, halves, equal elements, "
+    "tensors that are not contiguous, ...), or with both.",
+)
+
 values_if_any_option = click.option(
     "--values",
     type=click.Choice(("seed", "capsule")),

@@ -22,6 +22,7 @@ from optrove.cli.options import (
     call_choice,
     case_filters,
     device_options,
+    inputs_option,
     json_option,
     log,
     log_recovered,
@@ -161,7 +162,9 @@ class ReplaySession:
                 self.begun = begin(self.place, request, plan, self.source, RunKind.REPLAY)
             except UnusableTrove as error:
                 log(f"the results are not stored: {error}")
-        return unstored(self.groups, self.source) if self.begun is None else [self.begun]
+        if self.begun is not None:
+            return [self.begun]
+        return unstored(self.groups, self.source, self.request or Sweep())
 
     def command(self, done: AttemptedCase) -> str | None:
         """Return the command that replays a case again; None if it is not in a trove."""
@@ -278,6 +281,7 @@ def _request(
 @device_options()
 @scale_option
 @values_if_any_option
+@inputs_option
 @running_options
 @case_filters("--recorded-on", "board")
 @store_option
@@ -296,6 +300,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     mock_board: str | None,
     scale: str | None,
     values: str | None,
+    inputs: str,
     seed: int,
     jobs: int | None,
     timeout: float | None,
@@ -337,6 +342,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
       optrove replay --jsonl op_calls.jsonl --index 0
       optrove replay addmm --all --compile inductor
     """
+    from optrove.model.records import Inputs
     from optrove.replay.capsules import SEED, with_values
     from optrove.replay.device_choice import check_device, group_by_device, resolve_device
     from optrove.replay.planning import cases_in_lines
@@ -370,7 +376,9 @@ def replay(  # noqa: PLR0913 - one for each option of the command
         raise click.UsageError("--values capsule is for cases of a trove, as they were recorded")
     # Results beside other tensors are not those of the case alone.
     place = located(store) if as_recorded and not residency else None
-    request = _request(name, chosen, target, values, running, every=every)
+    request = _request(
+        name, chosen, target, values, {**running, "inputs": Inputs(inputs)}, every=every
+    )
     done = _resumed(store, place, request, "replay") if resume else None
     if done is None:
         if jsonl is not None:

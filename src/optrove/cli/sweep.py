@@ -19,6 +19,7 @@ from optrove.cli.options import (
     INTERRUPTED,
     case_filters,
     device_options,
+    inputs_option,
     json_option,
     log,
     log_recovered,
@@ -115,6 +116,7 @@ def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float 
 @device_options(modules=True)
 @_RANDOMIZE
 @values_option
+@inputs_option
 @running_options
 @case_filters("--recorded-on", "board")
 @store_option
@@ -190,7 +192,7 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
 
 def _sweep(given: dict[str, Any], asked: CaseFilters) -> Sweep:
     """Return the options of the command as they are stored with the run."""
-    from optrove.model.records import E2E_NS, DeviceKind, Sweep
+    from optrove.model.records import E2E_NS, DeviceKind, Inputs, Sweep
     from optrove.replay.judge import PEAK_L1
     from optrove.sweep.planning import IN_PROCESS, filters_of
 
@@ -214,6 +216,7 @@ def _sweep(given: dict[str, Any], asked: CaseFilters) -> Sweep:
         budget_ns=nanoseconds(given["budget"]),
         measured=tuple(name for name, wanted in measures if wanted),
         values=given["values"],
+        inputs=Inputs(given["inputs"]),
     )
 
 

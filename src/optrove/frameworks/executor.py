@@ -58,10 +58,9 @@ class Compared:
     """One tensor of the result with the golden function's answer, both as torch tensors.
 
     ``rounded`` is the answer in the dtype of the result, None if that dtype has no steps to count
-    in. Values that were only moved have to be ``exact``. With a ``tolerance``, each element has to
-    be close, relative to itself and to the size of all, up to ``slack``: a number, or one for each
-    element. Without a tolerance, the PCC decides. Without values to compare, ``lacking`` says why.
-    Numbers that were ``judged`` where the call was made are not here.
+    in. Values that were only moved have to be ``exact``; of others, the PCC decides. Without values
+    to compare, ``lacking`` says why. Numbers that were ``judged`` where the call was made are not
+    here.
     """
 
     output: int
@@ -70,8 +69,6 @@ class Compared:
     rounded: Any = None
     lacking: str | None = None
     exact: bool = False
-    tolerance: float | None = None
-    slack: Any = 0.0
     judged: Judged | None = None
 
 
@@ -83,7 +80,8 @@ class Executed:
     recorded argument names to the names there. ``notes`` list everything that the recording lacks
     and that was supplied. ``excuse`` says why an exception is the fault of the recording. ``job``
     is the Job as it was executed, if that differs, as on another device. The outputs of a
-    ``data_dependent`` call need not be as recorded.
+    ``data_dependent`` call need not be as recorded. ``faults`` are what it did wrong besides the
+    numbers that were compared.
     """
 
     replayed: Case | None = None
@@ -96,6 +94,7 @@ class Executed:
     excuse: str | None = None
     job: Job | None = None
     data_dependent: bool = False
+    faults: tuple[str, ...] = ()
 
 
 def refuse_inert(arguments: Mapping[str, Value], tables: Tables) -> None:

@@ -85,6 +85,13 @@ def whole(drawing: Drawing) -> Any:
     )
 
 
+def nonzero(drawing: Drawing) -> Any:
+    """Return whole numbers from one to the bound."""
+    return drawing.torch.randint(
+        1, max(2, drawing.below), drawing.shape, generator=drawing.generator
+    )
+
+
 def distinct(drawing: Drawing) -> Any:
     """Return whole numbers below the bound; none repeats before all are used."""
     torch, size, count = drawing.torch, max(1, drawing.below), prod(drawing.shape)
@@ -222,6 +229,10 @@ Domain: TypeAlias = "Callable[[str, str, bool], tuple[Draw, int] | None]"
 """How the numbers of an argument are drawn: by its name, its path, and whether they are whole."""
 
 
+Alter: TypeAlias = "Callable[[Any, Any], Any]"
+"""How a row of numbers is changed: the row and the random generator."""
+
+
 def _no_domain(_: str, __: str, ____: bool) -> None:  # noqa: FBT001 - the signature of a Domain
     return None
 
@@ -240,6 +251,7 @@ class TorchInputs:
         kept: KeptValues | None = None,
         known: Mapping[int, Any] | None = None,
         owners: Mapping[int, Any] | None = None,
+        alter: Alter | None = None,
     ) -> None:
         """Recreate the tensors of ``arguments``, with ``kept`` values where there are some.
 
@@ -248,8 +260,11 @@ class TorchInputs:
 
         ``domain`` may say how the numbers of an argument are drawn, by its name and path.
         ``dtypes`` take the place of those of the recorded dtypes; the numbers stay the same.
+        ``alter`` changes rows of numbers that may be any.
         """
         self._torch = torch
+        self._alter = alter
+        self._may_be_any = False
         self._arguments = arguments
         self._domain = domain
         self._wide = dtypes or {}
@@ -277,7 +292,9 @@ class TorchInputs:
     def drawn(self, shape: tuple[int, ...], name: str, *, integers: bool) -> Any:
         """Return numbers for an argument, as float32 or int64."""
         draw, below = way_to_draw(name, self._arguments, integers=integers)
-        draw, below = self._domain(name, self._path, integers) or (draw, below)
+        domain = self._domain(name, self._path, integers)
+        draw, below = domain or (draw, below)
+        self._may_be_any = draw in (normal, nonzero) or (domain is None and draw is whole)
         return draw(Drawing(self._torch, self._generator, shape, below))
 
     def _make(self, spec: TensorSpec, name: str) -> Any:
@@ -387,7 +404,10 @@ class TorchInputs:
         else:
             parts = self._kept.parts(spec)
             row = parts[0] if parts else self._row(spec, length, name, integers=not exact)
-            row = row.to(dtype).to(wide).to(placement.device)
+            row = row.to(dtype)
+            if self._alter is not None and self._may_be_any and not parts:
+                row = self._alter(row, self._generator)
+            row = row.to(wide).to(placement.device)
         if placement.requires_grad:
             # Not a leaf, since in-place operations refuse leaves.
             row = row.requires_grad_().clone()

@@ -352,6 +352,14 @@ class TestResult:
         object.__setattr__(self, "properties", by_name(self.properties, self.test_id))
 
 
+class Inputs(Enum):
+    """The inputs that a case of torch is called with: random ones, edge inputs, or both."""
+
+    RANDOM = "random"
+    EDGES = "edges"
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A Case to execute, with device kind, seed, metrics and time limit.
@@ -360,7 +368,7 @@ class Job:
     ``module`` is the file of the sweep module whose vector the case is, ``recorded_on`` the board
     of most of its recorded calls. ``capsules`` hold the inputs; without one, the inputs are made
     from the seed. With a ``flow``, the Job is a step of a sequence and gets the tensors of earlier
-    ones.
+    ones. ``raises`` is the recorded error of a case of torch that never returned.
     """
 
     case: Case
@@ -374,6 +382,8 @@ class Job:
     recorded_on: str | None = None
     capsules: tuple[Capsule, ...] = ()
     flow: Step | None = None
+    inputs: Inputs = Inputs.ALL
+    raises: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,7 +497,7 @@ class Sweep:
     ``targets`` and ``filters`` are as the user typed them, ``source`` and ``file`` are the origin
     of the cases, ``measured`` the additional measurements, ``left_out`` counts the cases that were
     not planned, by reason. ``torch`` is the text of the TorchTarget of cases of torch, ``values``
-    the source of inputs.
+    the source of inputs, ``inputs`` their kind for torch.
     """
 
     targets: tuple[str, ...] = ()
@@ -507,6 +517,7 @@ class Sweep:
     left_out: Counts = ()
     torch: str | None = None
     values: str = "seed"
+    inputs: Inputs = Inputs.ALL
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 _BATCH: Final = 500
+TORCH: Final = "torch."
 
 DISAGREEING: Final = (
     "the recorded outputs of this case differ from call to call; they were not compared"
@@ -127,6 +128,7 @@ def _planned(
                     timeout_ns=timeout_ns,
                     outputs=outputs,
                     recorded_on=board,
+                    raises=recorded_error(every) if row.op.startswith(TORCH) else None,
                 ),
                 case_id=row.case_id,
                 calls=row.calls,

@@ -105,12 +105,14 @@ def _by_device(
     return groups
 
 
-def unstored(groups: Mapping[TargetDevice, Sequence[PlannedJob]], source: str) -> list[SweepRun]:
+def unstored(
+    groups: Mapping[TargetDevice, Sequence[PlannedJob]], source: str, sweep: Sweep
+) -> list[SweepRun]:
     """Return a Run for each device whose cases are executed without a trove."""
     return [
         SweepRun(
             new_replay_run(target, source),
-            Sweep(),
+            sweep,
             SweepPlan(tuple(cases), where={each.case_id: target for each in cases}),
         )
         for target, cases in groups.items()
@@ -181,7 +183,7 @@ def _is_over(until: float | None) -> bool:
 
 
 def _job(planned: PlannedJob, where: TargetDevice, sweep: Sweep) -> Job:
-    job = replace(planned.job, device_kind=where.device_kind)
+    job = replace(planned.job, device_kind=where.device_kind, inputs=sweep.inputs)
     return replace(job, metrics=(*MEASURES, *sweep.measured)) if sweep.measured else job
 
 

@@ -46,7 +46,17 @@ if TYPE_CHECKING:
 _PLACE: Final = re.compile(r"arg(\d+)")
 _INTEGERS: Final = re.compile(r"torch\.(u?int|bool)")
 _DRAWN: Final = frozenset(
-    {"normal", "whole", "distinct", "ends", "longest", "positive", "share", "positive_definite"}
+    {
+        "normal",
+        "whole",
+        "nonzero",
+        "distinct",
+        "ends",
+        "longest",
+        "positive",
+        "share",
+        "positive_definite",
+    }
 )
 _KEPT_IMPORTS: Final = """\
 import json

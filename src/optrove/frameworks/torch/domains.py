@@ -11,7 +11,7 @@ import re
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.frameworks.input_values import distinct, positive, share, whole
+from optrove.frameworks.input_values import UNKNOWN_SIZE, distinct, nonzero, positive, share, whole
 from optrove.frameworks.torch.reference import last_name
 from optrove.model.values import Bool, Int, TensorSpec
 
@@ -162,6 +162,11 @@ _WRITES: Final = frozenset(
 )
 """Arguments that say where numbers are written: of two at one place, either may stay."""
 
+DIVISIONS: Final = frozenset(
+    {"div", "div_", "floor_divide", "floor_divide_", "fmod", "fmod_", "remainder", "remainder_"}
+)
+"""Operations whose second argument must not be zero where it is whole."""
+
 _SCATTERS: Final = frozenset({"scatter", "scatter_"})
 
 _POSITIVE: Final = re.compile(r".*invstd|(max_)?exp_avg_sqs?|state_sums?|square_avgs?")
@@ -185,6 +190,8 @@ def domain_of(op: str, arguments: Mapping[str, Value]) -> Domain:
             return longest, _steps(shapes, arguments)
         if argument == "offs" and _grouped(shapes) is not None:
             return ends, _grouped(shapes) or 0
+        if name in DIVISIONS and argument == "other":
+            return nonzero, UNKNOWN_SIZE
         bound = BOUNDS.get((name, argument))
         found = _PLACE.search(path)
         below = bound and bound(shapes, arguments, int(found[1]) if found else 0)

@@ -1,7 +1,8 @@
 """Execute any recorded case of torch: functions, methods, ATen operations.
 
-A case runs on its recorded device or on that of a TorchTarget, as it is or compiled, and its
-numbers are compared with the same operation in float64 on the CPU (``reference.py``).
+A case runs on its recorded device or on that of a TorchTarget, as it is or compiled, with random
+inputs and with edge inputs (``edges.py``). Its numbers are compared with the same operation in
+float64 on the CPU (``reference.py``), where no imported kernel can reach (``court.py``).
 
 ``optrove.frameworks.op_names`` decides what a name reaches: functions that ``__torch_function__``
 can override, and operations of the dispatcher.
@@ -9,13 +10,16 @@ can override, and operations of the dispatcher.
 
 from __future__ import annotations
 
+import ctypes
 import inspect
-import io
+import re
 import time
-from contextlib import ExitStack, contextmanager, suppress
+import warnings
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib import import_module
-from itertools import takewhile
+from itertools import combinations, takewhile
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, NotReplayable
@@ -25,23 +29,20 @@ from optrove.frameworks.input_values import TorchInputs
 from optrove.frameworks.kept_tensors import KeptValues
 from optrove.frameworks.op_names import OPERATIONS, TORCH_METHODS, torch_operation
 from optrove.frameworks.probe_protocol import API, ATEN, LEVELS, SingleCallRecorder, muted
-from optrove.frameworks.torch.domains import domain_of
-from optrove.frameworks.torch.probe import Signatures, TorchProbe
+from optrove.frameworks.torch.court import Answer, Court, RemoteCourt, Shape
+from optrove.frameworks.torch.domains import DIVISIONS, domain_of
+from optrove.frameworks.torch.edges import MOST, Edge, EdgeKind, edged, edges_for, spaced
+from optrove.frameworks.torch.probe import OWN_SPACES, Signatures, TorchProbe
 from optrove.frameworks.torch.reference import (
     DATA_DEPENDENT,
     INDEXING,
     NOT_RANDOM_IF,
-    NOT_UNIQUE,
-    RANGE_DEPENDENT,
     UNINITIALIZED,
-    Noise,
-    ReferenceComparison,
-    ReferenceProcess,
-    References,
     last_name,
     tensors_in,
 )
 from optrove.model.case import Case, renamed, rewrite
+from optrove.model.records import Inputs
 from optrove.model.torch_target import TorchTarget
 from optrove.model.values import (
     Bool,
@@ -54,6 +55,7 @@ from optrove.model.values import (
     TorchPlacement,
     walk,
 )
+from optrove.portable.judging import nudged
 from optrove.serializer.build import build
 from optrove.serializer.describe import Describer
 
@@ -62,6 +64,9 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from optrove.frameworks.executor import OnStage
+    from optrove.frameworks.input_values import Alter
+    from optrove.frameworks.torch.court import Judging
+    from optrove.frameworks.torch.reference import Noise
     from optrove.model.records import DeviceParameters, Job
     from optrove.model.values import Value
     from optrove.serializer.tables import Tables
@@ -69,7 +74,24 @@ if TYPE_CHECKING:
 READS_GRAD_MODE: Final = frozenset({"mkldnn_rnn_layer"})
 """Operations below autograd that return one more tensor if gradients are enabled."""
 
+_NO_EDGES: Final = frozenset(
+    {
+        "cholesky", "ctc", "det", "eig", "eigh", "geqrf", "inverse", "linalg", "logdet", "lstsq",
+        "lu", "multinomial", "orgqr", "ormqr", "qr", "slogdet", "solve", "svd",
+    }
+)  # fmt: skip
+"""Words in names of operations on matrices that have to be regular, or on probabilities."""
+
+_OF_VALUES: Final = re.compile(r"IndexError|out of (bounds|range)|ZeroDivision")
+"""Errors about the numbers in tensors; random ones may be no index."""
+
+_REFUSED: Final = (
+    "torch's own kernel refuses these inputs, which were made from the seed, in the same way"
+)
+
 _TIMED_SECONDS: Final = 0.05
+
+ATEN_OPERATIONS: Final = "torch.ops.aten."
 
 
 class TorchExecutor:
@@ -89,8 +111,8 @@ class TorchExecutor:
         self._probes = {level: TorchProbe(torch, self._witness, level=level) for level in LEVELS}
         self._examples = self.torch.overrides.get_testing_overrides()
         self._signatures = Signatures(torch)
-        self._comparison = ReferenceComparison(torch)
-        self.references: ReferenceProcess | None = None
+        self._local = Court(torch, lambda job: TorchCall(self, job))
+        self._court: Judging = self._local
         self._chain = Chain()
         self._prepare()
 
@@ -98,7 +120,7 @@ class TorchExecutor:
         devices = {self.target.device, *(new for _, new in self.target.mapped)} - {None}
         trying = ""
         if self.target.imports:
-            self.references = ReferenceProcess(self.torch, self._reference)
+            self._court = RemoteCourt(self.torch, self._local)
         try:
             for trying in self.target.imports:
                 import_module(trying)
@@ -120,74 +142,139 @@ class TorchExecutor:
         raise NotReplayable(f"{job.case.op} runs on this host, which has no L1")
 
     def close(self) -> None:
-        """End the process that computes references, if there is one."""
-        if self.references is not None:
-            self.references.close()
-
-    def _reference(
-        self, job: Job, copies: bytes, dtypes: Mapping[Any, Any], noise: Noise | None
-    ) -> list[Any]:
-        """Return the reference results of a Job, in the process that computes references.
-
-        ``copies`` are the saved tensors that it gets from earlier steps, by identity.
-        """
-        with muted(), self.torch.no_grad():
-            call = _Call(self, job)
-            call.copies = self.torch.load(io.BytesIO(copies), weights_only=True)
-            return call.reference(dtypes, noise)
+        """End the process that judges, if there is one."""
+        self._court.close()
 
     def execute(self, job: Job, on_stage: OnStage) -> Executed:
         """Rebuild a case and call it; NotReplayable if it cannot be rebuilt."""
         outputs = job.outputs and tuple(map(self.target.placed_value, job.outputs))
         placed = replace(job, case=self.target.placed(job.case), outputs=outputs)
-        call = _Call(self, placed, *self._carried(job))
-        placed = call.job
-        dependent = call.depends_on_data
-        if dependent and call.is_on_meta:
+        call = TorchCall(self, placed, *self._carried(job))
+        if call.depends_on_data and call.is_on_meta:
             raise NotReplayable("its outputs depend on numbers, and meta tensors have none")
         on_stage(Stage.MAKING)
-        live = call.arguments()
+        court = self._court_of(call)
+        live = call.arguments(None, None if call.is_carried else court.inputs(call.job, None))
         on_stage(Stage.CALLING)
-        self._witness.expect(job.case.op)
+        executed, result, draws = self._called(call, live)
+        if job.flow is not None:
+            self._chain.end(job.flow, call.made, tensors_in(self.torch, [result]))
+        if executed.raised is not None and not call.is_carried:
+            ours = court is self._local and not _OF_VALUES.search(str(executed.raised))
+            refused = not ours and court.error(call.job, None) == executed.raised.type
+            return replace(executed, excuse=_REFUSED if refused else None)
+        if executed.raised is not None or executed.replayed is None:
+            return executed
+        run: Callable[[dict[str, Any]], Any] = call.run
+        if self.target.compiler is not None:
+            run = call.compiled()
+            live = call.arguments(None, None if call.is_carried else court.inputs(call.job, None))
+            try:
+                result = run(live)
+            except Exception as error:  # noqa: BLE001 - as in _called
+                return replace(executed, raised=Raised(type(error).__name__, str(error)))
+            described = describe_outputs(self._tables(), live, result)
+            executed = replace(executed, outputs=described)
+        on_stage(Stage.READING)
+        return self._judged(executed, call, (result, live), run, random=draws)
+
+    def _judged(
+        self,
+        executed: Executed,
+        call: TorchCall,
+        returned: tuple[Any, dict[str, Any]],
+        run: Callable[[dict[str, Any]], Any],
+        *,
+        random: bool,
+    ) -> Executed:
+        """Return what was executed with all that is to be said of it; ``run`` calls it again."""
+        court, compiled = self._court_of(call), self.target.compiler is not None
+        lacking = call.why_incomparable(random=random)
+        answer = call.answer(*returned, compiled=compiled)
+        if lacking is None and not answer.tensors:
+            lacking = "it returns no numbers and changes no argument"
+        if lacking is not None:
+            count = len(answer.tensors) or 1
+            compared = tuple(Compared(number, lacking=lacking) for number in range(count))
+            return replace(executed, compared=compared)
+        faults = self._changes(court, call, None)
+        if call.job.inputs is not Inputs.EDGES:
+            executed = replace(executed, compared=court.verdict(call.job, None, answer))
+        failed = any(each.judged and each.judged.faults for each in executed.compared)
+        if call.job.inputs is not Inputs.RANDOM and not failed:
+            edges = call.edges(compiled=compiled)
+            found = (self._edge_faults(court, call, edge, run) for edge in edges)
+            faults += tuple(fault for each in found for fault in each)
+        return replace(executed, faults=faults)
+
+    def _court_of(self, call: TorchCall) -> Judging:
+        """Return who judges a call: this process where only an imported module knows the op."""
+        return self._court if call.is_known_without_imports else self._local
+
+    def _called(self, call: TorchCall, live: dict[str, Any]) -> tuple[Executed, Any, bool]:
+        """Call once, traced; return what was seen, the result, and whether it drew numbers."""
+        op = call.job.case.op
+        self._witness.expect(op)
         result: Any = None
         raised = None
         before = self.torch.get_rng_state()
-        with self._probes[ATEN if job.case.op.startswith(OPERATIONS) else API]:
+        with self._probes[ATEN if op.startswith(OPERATIONS) else API]:
             started = time.perf_counter_ns()
             try:
                 result = call.run(live)
             except Exception as error:  # noqa: BLE001 - the operation may raise anything; the caller judges it
                 raised = Raised(type(error).__name__, str(error))
             duration = time.perf_counter_ns() - started
+        draws = bytes_of(before) != bytes_of(self.torch.get_rng_state())
         seen = self._witness.take()
-        if job.flow is not None:
-            self._chain.end(job.flow, call.made, tensors_in(self.torch, [result]))
-        draws = not self.torch.equal(before, self.torch.get_rng_state())
         if seen is None:
-            return Executed(raised=raised, duration_ns=duration)
+            return Executed(raised=raised, duration_ns=duration), result, draws
         executed = Executed(
             seen.case,
             tuple((f"arg{place}", name) for place, name in enumerate(seen.order)),
             seen.outputs,
             raised,
             duration_ns=duration,
-            job=placed,
-            data_dependent=dependent,
+            job=call.job,
+            data_dependent=call.depends_on_data,
         )
-        if raised is not None:
-            return executed
-        if self.target.compiler is not None:
-            live = call.arguments()
-            try:
-                result = call.compiled()(live)
-            except Exception as error:  # noqa: BLE001 - as above
-                return replace(executed, raised=Raised(type(error).__name__, str(error)))
-            described = describe_outputs(self._tables(), live, result)
-            executed = replace(executed, outputs=described)
-        on_stage(Stage.READING)
-        actual = [*call.results(result, live)]
-        compared = self._compared(call, actual, random=draws)
-        return replace(executed, compared=compared)
+        return executed, result, draws
+
+    def _changes(self, court: Judging, call: TorchCall, edge: Edge | None) -> tuple[str, ...]:
+        """Return which arguments a call has changed, though torch's own kernel does not."""
+        changed = call.changed_otherwise()
+        usual = court.changes(call.job, edge) if changed else ()
+        return tuple(
+            f"it changed its argument {name}, which torch's own kernel does not"
+            for name in changed
+            if name not in usual
+        )
+
+    def _edge_faults(
+        self, court: Judging, call: TorchCall, edge: Edge, run: Callable[[dict[str, Any]], Any]
+    ) -> Iterator[str]:
+        """Yield what a call does wrong with edge inputs; nothing if torch's own kernel raises."""
+        fails = court.error(call.job, edge)
+        if fails is not None:
+            return
+        call = TorchCall(self, call.job)
+        live = call.arguments(edge, court.inputs(call.job, edge))
+        begin = f"with {edge.kind.value}: "
+        try:
+            with muted(), poisoned(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = run(live)
+        except Exception as error:  # noqa: BLE001 - as in _called
+            words = str(error).strip().partition("\n")[0]
+            yield f"{begin}it raises {type(error).__name__}: {words}; torch's own kernel does not"
+            return
+        yield from (begin + fault for fault in self._changes(court, call, edge))
+        answer = call.answer(result, live, compiled=True)
+        for compared in court.verdict(call.job, edge, answer):
+            if compared.judged is not None:
+                yield from (
+                    f"{begin}output {compared.output}: {fault}" for fault in compared.judged.faults
+                )
 
     def _carried(self, job: Job) -> tuple[dict[int, Any], dict[int, Any]]:
         """Return the tensors that a step of a sequence gets, and owners of memory for others."""
@@ -208,28 +295,6 @@ class TorchExecutor:
                     known[identity] = live.detach().requires_grad_(grad)
         return known, self._chain.owners(job.flow)
 
-    def _compared(self, call: _Call, actual: list[Any], *, random: bool) -> tuple[Compared, ...]:
-        lacking = call.why_incomparable(random=random)
-        if not actual:
-            lacking = "it returns no numbers and changes no argument"
-        if lacking is not None:
-            return tuple(Compared(number, lacking=lacking) for number in range(len(actual) or 1))
-        with muted(), self.torch.no_grad():
-            independent = self.target.compiler is not None or not call.is_on_cpu
-            references = References(
-                self.torch,
-                call.reference,
-                independent=independent,
-                range_dependent=last_name(call.job.case.op) in RANGE_DEPENDENT,
-            )
-            compared = self._comparison.compare(actual, references)
-        vectors = NOT_UNIQUE.get(last_name(call.job.case.op), ())
-        lacking = "its vectors are unique up to a factor only"
-        return tuple(
-            Compared(number, lacking=lacking) if number in vectors else each
-            for number, each in enumerate(compared)
-        )
-
     def warm(self, job: Job) -> Mapping[str, float]:
         """Return the time of a warm call, its floating-point operations and its bytes.
 
@@ -240,8 +305,8 @@ class TorchExecutor:
         from torch.utils.flop_counter import FlopCounterMode
 
         placed = replace(job, case=self.target.placed(job.case))
-        call = _Call(self, placed)
-        live = call.arguments()
+        call = TorchCall(self, placed)
+        live = call.arguments(None, None)
         run = call.run if self.target.compiler is None else call.compiled()
         try:
             with FlopCounterMode(display=False) as counter:
@@ -263,11 +328,12 @@ class TorchExecutor:
         dtypes: Mapping[Any, Any],
         known: Mapping[int, Any] | None = None,
         owners: Mapping[int, Any] | None = None,
+        alter: Alter | None = None,
     ) -> tuple[dict[str, Any], dict[int, Any]]:
         """Return the arguments of a case by name, and all tensors by identity.
 
         ``dtypes`` take the place of recorded ones. Values are those of the Job's capsule, or made
-        from its seed; ``known`` and ``owners`` are those of TorchInputs.
+        from its seed; ``known``, ``owners`` and ``alter`` are those of TorchInputs.
         """
         given = dict(case.arguments)
         names = list(given)
@@ -284,6 +350,7 @@ class TorchExecutor:
                 kept=kept,
                 known=known,
                 owners=owners,
+                alter=alter,
             )
 
             def tensor(spec: TensorSpec, path: str) -> Any:
@@ -378,7 +445,7 @@ def _number(name: str) -> int:
     return int(name[3:])
 
 
-class _Call:
+class TorchCall:
     """One call of a case: its function, and how it has to be made."""
 
     def __init__(
@@ -391,6 +458,7 @@ class _Call:
         """Call the case of a Job; ``known`` and ``owners`` are those of TorchInputs."""
         self._known = dict(known or {})
         self._owners = dict(owners or {})
+        self._before: list[tuple[str, Any, bytes]] = []
         self.copies: dict[int, Any] = {}
         self.made: dict[int, Any] = {}
         self._executor = executor
@@ -399,7 +467,7 @@ class _Call:
         self._is_operation = isinstance(self._function, self._torch._ops.OpOverload)  # noqa: SLF001 - this class has no public name
         if self._is_operation:
             job = replace(job, case=self._named(job.case))
-        self.job = self._job = job
+        self.job = job
         devices = {
             part.placement.device.partition(":")[0]
             for _, value in (*job.case.arguments, *_numbered(job.outputs))
@@ -421,13 +489,13 @@ class _Call:
         """Whether the outputs depend on the values of the inputs, not on their specs alone."""
         tags = self._torch.Tag
         dependent = {tags.data_dependent_output, tags.dynamic_output_shape}
-        reads = any(isinstance(each, (Bool, Int, Float)) for each in self._job.outputs or ())
+        reads = any(isinstance(each, (Bool, Int, Float)) for each in self.job.outputs or ())
         if reads or self._has_sparse():
             return True
-        if last_name(self._job.case.op) in INDEXING and not self._has_mask():
+        if last_name(self.job.case.op) in INDEXING and not self._has_mask():
             return False
         tagged = self._is_operation and bool(dependent & set(self._function.tags))
-        return tagged or last_name(self._job.case.op) in DATA_DEPENDENT
+        return tagged or last_name(self.job.case.op) in DATA_DEPENDENT
 
     def _has_mask(self) -> bool:
         """Return whether a tensor selects elements, instead of naming their places."""
@@ -444,7 +512,7 @@ class _Call:
         return any(isinstance(spec.placement, NestedPlacement) for spec in self._specs())
 
     def _specs(self) -> Iterator[TensorSpec]:
-        for _, value in self._job.case.arguments:
+        for _, value in self.job.case.arguments:
             for _, part in walk(value):
                 if isinstance(part, TensorSpec):
                     yield part
@@ -453,14 +521,14 @@ class _Call:
         """Return why the numbers of the call cannot be compared; None if they can."""
         if random or self._is_random():
             return "its results are random"
-        if last_name(self._job.case.op) in UNINITIALIZED:
+        if last_name(self.job.case.op) in UNINITIALIZED:
             return "its results are not initialized"
         if self.is_on_meta:
             return "tensors on the meta device have no numbers"
         storages = [
             spec.storage for spec in {each.identity: each for each in self._specs()}.values()
         ]
-        if (self._known or self._owners) and len({*storages}) != len(storages):
+        if self.is_carried and len({*storages}) != len(storages):
             return "its tensors share memory, which their copies for a comparison do not"
         return None
 
@@ -474,17 +542,28 @@ class _Call:
         given = {each.name: each.default_value for each in schema}
         given |= {
             name: value.value
-            for name, value in self._job.case.arguments
+            for name, value in self.job.case.arguments
             if isinstance(value, (Bool, Int, Float))
         }
         return not any(name in given and given[name] == off for name, off in NOT_RANDOM_IF.items())
 
-    def arguments(self) -> dict[str, Any]:
-        """Return new arguments, with the numbers of the Job's seed, or of earlier steps."""
-        live, self.made = self._executor.rebuild(
-            self._job, self._job.case, {}, self._known, self._owners
-        )
-        if self._known or self._owners:
+    @property
+    def is_carried(self) -> bool:
+        """Whether it gets tensors of earlier steps."""
+        return bool(self._known or self._owners)
+
+    @property
+    def is_known_without_imports(self) -> bool:
+        """Whether the operation is one of torch itself."""
+        op = self.job.case.op
+        return not op.startswith(OPERATIONS) or op.split(".")[2] in OWN_SPACES
+
+    def arguments(
+        self, edge: Edge | None, inputs: Mapping[int, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return new arguments: of ``inputs``, of earlier steps, or made from the seed."""
+        live = self._rebuilt(self.job.case, {}, edge, inputs or self._known)
+        if self.is_carried:
             # For the reference, before the call writes to them.
             with muted(), self._torch.no_grad():
                 self.copies = {
@@ -492,17 +571,186 @@ class _Call:
                     for each, tensor in self.made.items()
                     if isinstance(tensor, self._torch.Tensor)
                 }
+        written = list(tensors_in(self._torch, self._changed(live)))
+        memory = {each.untyped_storage().data_ptr() for each in written if self._is_plain(each)}
+        self._before = [
+            (name, each, bytes_of(each))
+            for name, value in live.items()
+            for each in tensors_in(self._torch, value)
+            if self._is_operation and self._is_plain(each)
+            if each.untyped_storage().data_ptr() not in memory
+        ]
         return live
+
+    def _rebuilt(
+        self, case: Case, dtypes: Mapping[Any, Any], edge: Edge | None, known: Mapping[int, Any]
+    ) -> dict[str, Any]:
+        """Return arguments; known tensors are as the edge wants them already."""
+        alter = None if edge is None else self._alter(edge)
+        live, self.made = self._executor.rebuild(
+            self.job, case, dtypes, known, self._owners, alter=alter
+        )
+        if edge is not None and edge.kind is EdgeKind.STRIDED and not known:
+            spread = {id(each): spaced(each) for each in self.made.values() if self._is_plain(each)}
+            live = {name: replaced(value, spread) for name, value in live.items()}
+            self.made = {key: spread.get(id(each), each) for key, each in self.made.items()}
+        if edge is not None and edge.kind is EdgeKind.ALIASED:
+            one, other = next(self._pairs())
+            live[other] = live[one]
+        return live
+
+    def _alter(self, edge: Edge) -> Alter:
+        pointwise = self.is_pointwise
+
+        def alter(row: Any, generator: Any) -> Any:
+            whole = not row.dtype.is_floating_point
+            usual = row.dtype in (self._torch.bool,) or row.dtype.is_complex
+            if usual or (whole and not pointwise):
+                return row
+            return edged(self._torch, row, edge, generator)
+
+        return alter
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        """Yield the names of arguments that may be one tensor."""
+        written = self._written()
+        tensors = [(n, v) for n, v in self.job.case.arguments if isinstance(v, TensorSpec)]
+        for (one, spec), (other, second) in combinations(tensors, 2):
+            alike = (spec.shape, spec.dtype) == (second.shape, second.dtype)
+            if alike and spec.placement == second.placement and other not in written:
+                yield one, other
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Return whether each element follows from those at its place; torch does not tag all."""
+        if not self._is_operation:
+            return False
+        tagged = self._torch.Tag.pointwise in self._function.tags
+        return tagged or last_name(self.job.case.op) in DIVISIONS
+
+    def edges(self, *, compiled: bool) -> list[Edge]:
+        """Return the edges with which the call is made again."""
+        specs = [s for s in self._specs() if isinstance(s.placement, TorchPlacement)]
+        if not self._takes_edges(specs):
+            return []
+        floats = [prod(s.shape) for s in specs if "float" in s.dtype and 0 not in s.shape]
+        pointwise = self.is_pointwise
+        lengths = floats or [prod(s.shape) for s in specs if pointwise and 0 not in s.shape]
+        found = edges_for(
+            lengths, numbers=bool(lengths), special=bool(floats), pairs=any(self._pairs())
+        )
+        kinds = (EdgeKind.FINITE, EdgeKind.SPECIAL) if compiled else tuple(EdgeKind)
+        return [edge for edge in found if edge.kind in kinds]
+
+    def _takes_edges(self, specs: list[TensorSpec]) -> bool:
+        """Return whether any numbers and any layout are inputs of the operation."""
+        job = self.job
+        aten = self._is_operation and job.case.op.startswith(ATEN_OPERATIONS)
+        if not aten or _NO_EDGES & {*last_name(job.case.op).split("_")}:
+            return False
+        if self.is_on_meta or self.is_carried or job.flow is not None or job.capsules:
+            return False
+        dense = all(
+            type(spec.placement) is TorchPlacement and spec.placement.layout == "strided"
+            for spec in specs
+        )
+        return bool(specs) and dense and sum(prod(spec.shape) for spec in specs) <= MOST
+
+    def _is_plain(self, tensor: Any) -> bool:
+        plain = isinstance(tensor, self._torch.Tensor) and not tensor.is_nested
+        return plain and tensor.layout is self._torch.strided and tensor.device.type == "cpu"
+
+    def changed_otherwise(self) -> tuple[str, ...]:
+        """Return the names of arguments that have changed, though the schema does not say so."""
+        changed = [name for name, tensor, before in self._before if bytes_of(tensor) != before]
+        return tuple(dict.fromkeys(changed))
+
+    def answer(self, result: Any, live: dict[str, Any], *, compiled: bool) -> Answer:
+        """Return what the call has returned; how it lies in memory counts for eager calls only."""
+        tensors = tuple(self.results(result, live))
+        shapes = None
+        if self._is_operation and not compiled and self.is_on_cpu and not self.is_carried:
+            shapes = self._shapes(tensors)
+        return Answer(tensors, shapes, tuple(self.copies.items()))
+
+    def _shapes(self, tensors: Iterable[Any]) -> tuple[Shape, ...] | None:
+        memory = {
+            each.untyped_storage().data_ptr(): place
+            for place, each in enumerate(self.made.values())
+            if self._is_plain(each) and each.untyped_storage().nbytes()
+        }
+        tensors = list(tensors)
+        if not all(map(self._is_plain, tensors)):
+            return None
+        return tuple(
+            Shape(each.stride(), memory.get(each.untyped_storage().data_ptr())) for each in tensors
+        )
+
+    def reference_shapes(self, edge: Edge | None) -> tuple[Shape, ...] | None:
+        """Return how the results of torch's own kernel lie in memory."""
+        live = self._rebuilt(self.job.case, {}, edge, {})
+        return self._shapes(self.results(self.run(live), live))
+
+    def finest(self) -> Any:
+        """Return the floating-point dtype with the most digits among inputs and outputs."""
+        torch = self._torch
+        names = {s.dtype for _, v in _numbered(self.job.outputs) for s in _tensor_specs(v)}
+        names |= {spec.dtype for spec in self._specs()}
+        dtypes = [getattr(torch, name.removeprefix("torch."), None) for name in names]
+        floats = [d for d in dtypes if isinstance(d, torch.dtype)]
+        floats = [d for d in floats if d.is_floating_point or d.is_complex]
+        return min(floats, key=lambda dtype: torch.finfo(dtype).eps, default=None)
+
+    def terms(self) -> int:
+        """Return how many numbers the sums of the operation have at most."""
+        if self.is_pointwise:
+            return 1
+        outputs = [s for _, v in _numbered(self.job.outputs) for s in _tensor_specs(v)]
+        least = max(1, min((prod(spec.shape) for spec in outputs), default=1))
+        return max(
+            (
+                max(
+                    *spec.shape,
+                    prod(spec.shape) // max(1, spec.shape[0]),
+                    prod(spec.shape) // least,
+                )
+                for spec in self._specs()
+                if spec.shape
+            ),
+            default=1,
+        )
+
+    def names_equal(self, indices: Any, expected: list[Any] | str, edge: Edge | None) -> bool:
+        """Return whether indices along a dimension name elements that equal the expected ones."""
+        live = self._rebuilt(TorchTarget(device="cpu").placed(self.job.case), {}, edge, self.copies)
+        source, dim = live.get("self"), live.get("dim", -1)
+        if live.get("stable") or isinstance(expected, str) or not isinstance(dim, int):
+            return False
+        wanted = expected[1]
+        if source is None or not source.dim() or indices.shape != wanted.shape:
+            return False
+        if indices.dim() < source.dim():  # the dimension was dropped
+            indices, wanted = indices.unsqueeze(dim), wanted.unsqueeze(dim)
+        if bool(((indices < 0) | (indices >= source.shape[dim])).any()):
+            return False
+        placed = indices.sort(dim).values
+        distinct = (
+            placed.narrow(dim, 1, placed.shape[dim] - 1)
+            != placed.narrow(dim, 0, placed.shape[dim] - 1)
+        ).all()
+        named, right = source.gather(dim, indices), source.gather(dim, wanted)
+        alike = (named == right) | (named.isnan() & right.isnan())
+        return bool(alike.all()) and bool(distinct)
 
     def run(self, live: dict[str, Any]) -> Any:
         """Call the operation in the context that it was recorded in."""
-        arguments, keywords = self._executor.spread(self._job.case.op, self._function, live)
+        arguments, keywords = self._executor.spread(self.job.case.op, self._function, live)
         with self._context():
             return self._function(*arguments, **keywords)
 
     def compiled(self) -> Callable[[dict[str, Any]], Any]:
         """Return ``run``, compiled."""
-        torch, op, function = self._torch, self._job.case.op, self._function
+        torch, op, function = self._torch, self.job.case.op, self._function
         torch._dynamo.reset()  # noqa: SLF001 - cases must not share what was compiled for others
         call = torch.compile(
             lambda arguments, keywords: function(*arguments, **keywords),
@@ -528,32 +776,27 @@ class _Call:
                 seen.add(id(tensor))
                 yield tensor
 
-    def reference(self, dtypes: Mapping[Any, Any], noise: Noise | None) -> list[Any]:
+    def reference(
+        self, dtypes: Mapping[Any, Any], noise: Noise | None, edge: Edge | None
+    ) -> list[Any]:
         """Return the tensors of ``results`` of the same call on the CPU, with other dtypes.
 
         The inputs differ from those of the call by the ``noise``.
         """
-        if self._executor.references is not None:
-            copies = io.BytesIO()
-            self._torch.save({each: live.cpu() for each, live in self.copies.items()}, copies)
-            with suppress(ReferenceError):  # it does not know operations of imported modules
-                return self._executor.references.results(
-                    self._job, copies.getvalue(), dtypes, noise
-                )
-        case = TorchTarget(device="cpu").placed(self._job.case)
+        case = TorchTarget(device="cpu").placed(self.job.case)
         case = Case(case.op, tuple((name, rewrite(each, _plain)) for name, each in case.arguments))
         known = {
             each: live.cpu().to(dtypes.get(live.dtype, live.dtype), copy=True)
             for each, live in self.copies.items()
         }
-        live, made = self._executor.rebuild(self._job, case, dtypes, known)
+        live = self._rebuilt(case, dtypes, edge, known)
         if noise is not None:
-            self._disturb(made.values(), noise)
+            self._disturb(self.made.values(), noise)
         result = self.run(live)
         return [each.detach().resolve_conj().resolve_neg() for each in self.results(result, live)]
 
     def _disturb(self, tensors: Iterable[Any], noise: Noise) -> None:
-        """Change each number of tensors by about a part of itself."""
+        """Move each number of tensors by half a unit of the last place."""
         torch, seen = self._torch, set()
         generator = torch.Generator().manual_seed(noise.seed)
         for each in tensors:
@@ -564,14 +807,17 @@ class _Call:
             if storage.data_ptr() not in seen:
                 seen.add(storage.data_ptr())
                 row = torch.empty(0, dtype=each.dtype).set_(storage)
-                row.mul_(1 + noise.size * torch.empty_like(row).normal_(generator=generator))
+                coarse = torch.finfo(each.dtype).eps > torch.finfo(noise.dtype).eps / 2
+                row.copy_(nudged(row, each.dtype if coarse else noise.dtype, generator))
+
+    def _written(self) -> set[str]:
+        if not self._is_operation:
+            return set()
+        schema = self._function._schema.arguments  # noqa: SLF001 - torch has no public way to ask
+        return {each.name for each in schema if each.alias_info and each.alias_info.is_write}
 
     def _changed(self, live: dict[str, Any]) -> list[Any]:
-        if not self._is_operation:
-            return []
-        schema = self._function._schema.arguments  # noqa: SLF001 - torch has no public way to ask
-        written = [each.name for each in schema if each.alias_info and each.alias_info.is_write]
-        return [live[name] for name in written if name in live]
+        return [live[name] for name in live if name in self._written()]
 
     @contextmanager
     def _context(self) -> Iterator[None]:
@@ -593,9 +839,9 @@ class _Call:
 
     def _needs_gradients(self) -> bool:
         """Return whether the recorded results show that gradients were enabled."""
-        recorded = [part for each in self._job.outputs or () for _, part in walk(each)]
+        recorded = [part for each in self.job.outputs or () for _, part in walk(each)]
         missing = any(isinstance(part, Null) for part in recorded)
-        return last_name(self._job.case.op) in READS_GRAD_MODE and not missing
+        return last_name(self.job.case.op) in READS_GRAD_MODE and not missing
 
     def _is_composite(self) -> bool:
         name = self._function.name()
@@ -606,17 +852,53 @@ class _Call:
 
     def _default_dtype(self) -> Any:
         """Return the default dtype if the recorded result shows that it was another one."""
-        arguments = dict(self._job.case.arguments)
+        arguments = dict(self.job.case.arguments)
         tensors = any(
             isinstance(part, TensorSpec) for _, each in arguments.items() for _, part in walk(each)
         )
-        first = next(iter(self._job.outputs or ()), None)
+        first = next(iter(self.job.outputs or ()), None)
         if tensors or "dtype" in arguments or not isinstance(first, TensorSpec):
             return None
         dtype = getattr(self._torch, first.dtype.removeprefix("torch."), None)
         default = self._torch.get_default_dtype()
         others = (self._torch.float64, self._torch.float16, self._torch.bfloat16)
         return dtype if dtype is not default and dtype in others else None
+
+
+def _tensor_specs(value: Value) -> Iterator[TensorSpec]:
+    return (part for _, part in walk(value) if isinstance(part, TensorSpec))
+
+
+def replaced(live: Any, tensors: Mapping[int, Any]) -> Any:
+    """Return arguments with other tensors in the place of those with these ids."""
+    if isinstance(live, (list, tuple)):
+        return type(live)([replaced(each, tensors) for each in live])
+    return tensors.get(id(live), live)
+
+
+def bytes_of(tensor: Any) -> bytes:
+    """Return the memory of a dense tensor, read without an operation of torch."""
+    storage = tensor.untyped_storage()
+    return ctypes.string_at(storage.data_ptr(), storage.nbytes()) if storage.nbytes() else b""
+
+
+_M_PERTURB: Final = -6
+_POISON: Final = 0x80
+"""glibc fills new memory with its complement: a huge number, or NaN, in any dtype."""
+
+
+@contextmanager
+def poisoned() -> Iterator[None]:
+    """Fill memory that is allocated inside the block, so that what is never written is seen."""
+    adjust = getattr(ctypes.CDLL(None), "mallopt", None)
+    if adjust is None:  # only glibc can
+        yield
+        return
+    adjust(_M_PERTURB, _POISON)
+    try:
+        yield
+    finally:
+        adjust(_M_PERTURB, 0)
 
 
 def _numbered(outputs: tuple[Value, ...] | None) -> list[tuple[str, Value]]:
