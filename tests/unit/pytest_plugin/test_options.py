@@ -2,6 +2,7 @@ from optrove import pytest_plugin, settings
 
 # What alone asks for nothing.
 ONLY_TUNES = {
+    "CI",
     "OPTROVE_NUMERICS",
     "OPTROVE_CACHE",
     "OPTROVE_SIM",
