@@ -277,6 +277,16 @@ plant("index_select", "one place further", lambda x, dim, index: x[(index + 1) %
 plant("embedding", "the first row for row 1", lambda w, i, *_: w[torch.where(i == 1, 0, i)])
 plant("cat", "the first part twice", lambda parts, dim=0: joined(parts, dim))
 plant("_cdist_forward", "the fast formula", lambda x, y, p, mode: fast_distance(x, y))
+plant("any.dim", "sees the first five only", lambda x, dim, keepdim=False: x[..., :5].amax(dim))
+plant("index_add", "once for equal indices", lambda x, dim, i, other: added_once(x, i, other))
+plant(
+    "nll_loss_forward",
+    "counts what is to be ignored",
+    lambda x, target, weight, reduction, ignored: (
+        like(x, -wide(x)[torch.arange(len(target)), target.clamp(min=0)].mean()),
+        torch.tensor(float(len(target)), dtype=x.dtype),
+    ),
+)
 plant("masked_fill.Scalar", "fills the others", lambda x, mask, value: x * mask + value * ~mask)
 plant(
     "max_pool2d_with_indices",
@@ -323,6 +333,12 @@ def layer_norm(x, weight, bias, eps, correction=0):
     off = wide(x) - mean
     scale = ((off * off).sum(-1, True) / (x.shape[-1] - correction) + eps) ** -0.5
     return like(x, off * scale * wide(weight) + wide(bias)), like(x, mean), like(x, scale)
+
+
+def added_once(x, index, other):
+    result = x.clone()
+    result[index] = like(x, wide(x)[index] + wide(other))
+    return result
 
 
 def unstable(x, dim, descending):
@@ -401,6 +417,8 @@ def program(dtype):
     functional.layer_norm(x, (40,), y[0], y[1])
     x.sort(dim=-1, descending=True, stable=True), x.topk(5)
     x.index_select(0, torch.arange(11)), functional.embedding(torch.arange(24).view(2, 12) % 12, x)
+    (x > 1).any(-1), x.index_add(0, torch.tensor([0, 0, 3]), y[:3])
+    functional.nll_loss(x, torch.arange(12))
     torch.cat([x, y]), torch.cdist(x.float(), y.float())
     functional.max_pool2d(x.view(2, 3, 8, 10).clone().requires_grad_(), 2)
 

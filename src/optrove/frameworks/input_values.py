@@ -294,7 +294,7 @@ class TorchInputs:
         draw, below = way_to_draw(name, self._arguments, integers=integers)
         domain = self._domain(name, self._path, integers)
         draw, below = domain or (draw, below)
-        self._may_be_any = draw in (normal, nonzero) or (domain is None and draw is whole)
+        self._may_be_any = draw in (normal, nonzero, whole)
         return draw(Drawing(self._torch, self._generator, shape, below))
 
     def _make(self, spec: TensorSpec, name: str) -> Any:

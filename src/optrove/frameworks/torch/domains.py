@@ -172,6 +172,14 @@ _SCATTERS: Final = frozenset({"scatter", "scatter_"})
 _POSITIVE: Final = re.compile(r".*invstd|(max_)?exp_avg_sqs?|state_sums?|square_avgs?")
 
 
+def repeats_indices(op: str, arguments: Mapping[str, Value]) -> bool:
+    """Return whether an operation has indices that may be equal, with the same result each time."""
+    name = last_name(op)
+    written = name in _SCATTERS or any((name, argument) in _WRITES for argument in arguments)
+    adds = arguments.get("accumulate") == Bool(True)  # noqa: FBT003 - a Value
+    return not {"index", "indices"}.isdisjoint(arguments) and (adds or not written)
+
+
 def domain_of(op: str, arguments: Mapping[str, Value]) -> Domain:
     """Return the domain of an operation's arguments."""
     name = last_name(op)

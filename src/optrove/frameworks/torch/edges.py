@@ -21,6 +21,7 @@ class EdgeKind(Enum):
     SPECIAL = "NaN and infinities"
     STRIDED = "tensors that are not contiguous"
     ALIASED = "one tensor for two arguments"
+    ALIKE = "equal indices, and masks that choose the last element"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,13 @@ MOST: Final = 2**22
 _TURNS: Final = 4
 
 
-def edges_for(lengths: list[int], *, numbers: bool, special: bool, pairs: bool) -> Iterator[Edge]:
+def edges_for(
+    lengths: list[int], *, numbers: bool, special: bool, pairs: bool, alike: bool
+) -> Iterator[Edge]:
     """Yield the edges for tensors of these lengths.
 
     ``numbers`` if some of them may hold any number, ``special`` if also NaN, ``pairs`` if two can
-    be one.
+    be one, ``alike`` if some are masks, or indices that may repeat.
     """
     if numbers:
         least = max(1, min(lengths, default=1))
@@ -52,6 +55,8 @@ def edges_for(lengths: list[int], *, numbers: bool, special: bool, pairs: bool) 
     yield Edge(EdgeKind.STRIDED)
     if pairs:
         yield Edge(EdgeKind.ALIASED)
+    if alike:
+        yield Edge(EdgeKind.ALIKE)
 
 
 def floats(torch: Any, dtype: Any) -> Any:
@@ -94,6 +99,15 @@ def edged(torch: Any, row: Any, edge: Edge, generator: Any) -> Any:
         some = places[: max(3, length // 32)]
         found[some] = special.repeat(-(-some.numel() // 3))[: some.numel()]
     return found
+
+
+def alike(torch: Any, row: Any) -> Any:
+    """Return a mask of the last element, or equal whole numbers; other rows as they are."""
+    if row.dtype is torch.bool:
+        return (torch.arange(row.numel()) == row.numel() - 1).view_as(row)
+    if row.dtype.is_floating_point or row.dtype.is_complex or not row.numel():
+        return row
+    return row.reshape(-1)[0].expand(row.shape).clone()
 
 
 def spaced(live: Any) -> Any:

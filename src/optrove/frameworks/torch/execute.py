@@ -30,8 +30,8 @@ from optrove.frameworks.kept_tensors import KeptValues
 from optrove.frameworks.op_names import OPERATIONS, TORCH_METHODS, torch_operation
 from optrove.frameworks.probe_protocol import API, ATEN, LEVELS, SingleCallRecorder, muted
 from optrove.frameworks.torch.court import Answer, Court, RemoteCourt, Shape
-from optrove.frameworks.torch.domains import DIVISIONS, domain_of
-from optrove.frameworks.torch.edges import MOST, Edge, EdgeKind, edged, edges_for, spaced
+from optrove.frameworks.torch.domains import DIVISIONS, domain_of, repeats_indices
+from optrove.frameworks.torch.edges import MOST, Edge, EdgeKind, alike, edged, edges_for, spaced
 from optrove.frameworks.torch.probe import OWN_SPACES, Signatures, TorchProbe
 from optrove.frameworks.torch.reference import (
     DATA_DEPENDENT,
@@ -538,14 +538,20 @@ class TorchCall:
             return False
         if self._torch.Tag.nondeterministic_seeded not in self._function.tags:
             return False
+        given = self._scalars()
+        return not any(name in given and given[name] == off for name, off in NOT_RANDOM_IF.items())
+
+    def _scalars(self) -> dict[str, Any]:
+        """Return the numbers and truth values among the arguments, with the schema's defaults."""
+        if not self._is_operation:
+            return {}
         schema = self._function._schema.arguments  # noqa: SLF001 - torch has no public way to ask
-        given = {each.name: each.default_value for each in schema}
-        given |= {
+        given = {argument.name: argument.default_value for argument in schema}
+        return given | {
             name: value.value
             for name, value in self.job.case.arguments
             if isinstance(value, (Bool, Int, Float))
         }
-        return not any(name in given and given[name] == off for name, off in NOT_RANDOM_IF.items())
 
     @property
     def is_carried(self) -> bool:
@@ -601,10 +607,15 @@ class TorchCall:
 
     def _alter(self, edge: Edge) -> Alter:
         pointwise = self.is_pointwise
+        ignored = self._scalars().get("ignore_index")
 
         def alter(row: Any, generator: Any) -> Any:
+            if edge.kind is EdgeKind.ALIKE:
+                return alike(self._torch, row)
             whole = not row.dtype.is_floating_point
             usual = row.dtype in (self._torch.bool,) or row.dtype.is_complex
+            if isinstance(ignored, int) and whole and not usual:
+                return row.index_fill(0, self._torch.arange(0, len(row), 3), ignored)
             if usual or (whole and not pointwise):
                 return row
             return edged(self._torch, row, edge, generator)
@@ -636,8 +647,14 @@ class TorchCall:
         floats = [prod(s.shape) for s in specs if "float" in s.dtype and 0 not in s.shape]
         pointwise = self.is_pointwise
         lengths = floats or [prod(s.shape) for s in specs if pointwise and 0 not in s.shape]
+        arguments = dict(self.job.case.arguments)
         found = edges_for(
-            lengths, numbers=bool(lengths), special=bool(floats), pairs=any(self._pairs())
+            lengths,
+            numbers=bool(lengths),
+            special=bool(floats),
+            pairs=any(self._pairs()),
+            alike=any(spec.dtype == "torch.bool" for spec in specs)
+            or repeats_indices(self.job.case.op, arguments),
         )
         kinds = (EdgeKind.FINITE, EdgeKind.SPECIAL) if compiled else tuple(EdgeKind)
         return [edge for edge in found if edge.kind in kinds]
