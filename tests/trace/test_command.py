@@ -33,8 +33,7 @@ KEYS = {
     *("signal", "timed_out", "interrupted", "seconds", "calls", "cases", "new_cases"),
     *("known_cases", "left_out", "tests", "accounting", "ops", "in_flight", "faults", "lost"),
     *("processes", "unclosed", "sketches", "capsules", "store", "journals", "jsonl", "params_dir"),
-    "replay",
-    *("error", "hints"),
+    *("replay", "error", "errors", "hints", "not_compared", "not_modeled"),
 }
 
 

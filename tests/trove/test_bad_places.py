@@ -130,7 +130,7 @@ def test_a_newer_trove_is_refused(place):
     with open_trove(place, create=True) as trove, trove.together():
         trove.connection.execute("UPDATE trove SET value = '99' WHERE name = 'version'")
     for opening in open_both_ways(place, create=True):
-        with pytest.raises(NewerTrove, match="has version 99, this optrove knows up to 3; upgrade"):
+        with pytest.raises(NewerTrove, match="has version 99, this optrove knows up to 4; upgrade"):
             opening()
 
 

@@ -133,11 +133,12 @@ def test_collectives_take_their_input_by_name(ttnn, report, spread, joined):
 def test_an_op_that_talks_between_chips_unasked_is_not_computed_chip_by_chip(
     ttnn, report, spread, monkeypatch
 ):
-    broadcast = ttnn.all_broadcast
-    monkeypatch.setattr(broadcast, "golden_function", lambda tensor, **_: [tensor] * 8)
-    results = broadcast(spread(torch.ones(1, 1, 32, 8 * 32)))
+    broadcast = ttnn.broadcast
+    monkeypatch.setattr(broadcast, "golden_function", lambda tensor, *_, **__: tensor)
+    sender = ttnn.MeshCoordinate(0, 0)
+    result = broadcast(spread(torch.ones(1, 1, 32, 8 * 32)), sender, cluster_axis=1)
     with pytest.raises(NoNumbers, match="talks between chips"):
-        ttnn.to_torch(ttnn.get_device_tensors(results[0])[0])
+        ttnn.to_torch(ttnn.get_device_tensors(result)[0])
 
 
 def wrong_calls(ttnn, tensor, host, device):

@@ -238,12 +238,14 @@ class _Judge:
             same = self._plain(same)
             if same.shape == actual.shape and same.dtype == actual.dtype:
                 wider = self._widened(number, actual, expected, bound, same)
+                own = bool((change(actual, same) == 0).all())
+                alike = self._edge is not None or metrics.pcc(expected, actual) >= PCC
+                if wider is not None and own and alike:
+                    return Judged(notes=(_NOT_EXACT,))
                 if wider is not None:
-                    bound = wider
+                    bound, notes = wider, (_NOT_EXACT,)
                     wrong = misfits(actual, expected, bound)
-                    own = bool((change(actual, same) == 0).all())
                     off = () if own else drifts(actual, expected, bound)
-                    notes = (_NOT_EXACT,)
         if bool(wrong.any()):
             return Judged(faults=(shown_misfit(actual, expected, bound, wrong),))
         return Judged(faults=tuple(f"its {name} is off as a whole" for name in off), notes=notes)
@@ -263,7 +265,8 @@ class _Judge:
     def _widened(self, number: int, actual: Any, expected: Any, bound: Any, same: Any) -> Any:
         """Return a bound that torch's own kernel keeps; None if it keeps the given one."""
         own = change(same, expected)
-        times = float((own / bound)[own.isfinite()].max()) if own.numel() else 0.0
+        known = (own / bound)[own.isfinite()]
+        times = float(known.max()) if known.numel() else 0.0
         if times <= 1 and not bool(own.isinf().any()):
             return None
         if bool((change(actual, same) == 0).all()):
@@ -307,7 +310,7 @@ class _Judge:
         rounded = expected.to(actual.dtype)
         if rounded.is_floating_point() or rounded.is_complex():
             # A number beyond the range of the dtype is infinite there, and no fault.
-            within = paired(rounded).isfinite().reshape(*rounded.shape, -1).all(-1)
+            within = rounded.isfinite()
             expected = self._torch.where(within, expected, rounded.to(expected.dtype))
         values: tuple[tuple[str, float], ...] = (
             ("pcc", metrics.pcc(expected, actual)),

@@ -135,6 +135,7 @@ BOUNDS: Final[Mapping[tuple[str, str], Bound]] = {
     ("put", "index"): _elements,
     ("put_", "index"): _elements,
     ("_embedding_bag", "offsets"): _zero,
+    ("_embedding_bag_forward_only", "offsets"): _zero,
     ("embedding_bag", "offsets"): _zero,
     ("_linalg_check_errors", "info"): _zero,
 }
@@ -153,6 +154,7 @@ DRAWS: Final[Mapping[tuple[str, str], Draw]] = {
                    "_linalg_eigh", "cholesky_inverse", "eigh")
         for argument in ("self", "input", "A")  # the public functions have other names
     },
+    ("normal", "std"): positive,
 }  # fmt: skip
 """How floating-point numbers are drawn, by operation and argument."""
 

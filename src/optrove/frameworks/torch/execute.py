@@ -77,12 +77,16 @@ READS_GRAD_MODE: Final = frozenset({"mkldnn_rnn_layer"})
 _NO_EDGES: Final = frozenset(
     {
         "cholesky", "ctc", "det", "eig", "eigh", "geqrf", "inverse", "linalg", "logdet", "lstsq",
-        "lu", "multinomial", "orgqr", "ormqr", "qr", "slogdet", "solve", "svd",
+        "lu", "multinomial", "orgqr", "ormqr", "polynomial", "qr", "slogdet", "solve", "svd",
     }
 )  # fmt: skip
-"""Words in names of operations on matrices that have to be regular, or on probabilities."""
+"""Words in names of operations on matrices that have to be regular, on probabilities, or of a
+degree that may take hours."""
 
-_OF_VALUES: Final = re.compile(r"IndexError|out of (bounds|range)|ZeroDivision")
+_OF_VALUES: Final = re.compile(
+    r"IndexError|out of (bounds|range)|ZeroDivision|\bstd >= 0|segment_length >= 0|must be between"
+    r"|Expected all rows|has to be 0"
+)
 """Errors about the numbers in tensors; random ones may be no index."""
 
 _REFUSED: Final = (

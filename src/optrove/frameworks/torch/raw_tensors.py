@@ -10,7 +10,7 @@ import ctypes
 import io
 import warnings
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -119,6 +119,9 @@ def _view(torch: Any, row: Any, part: RawView, *, is_shared: bool) -> Any:
     last = part.offset + sum((size - 1) * step for size, step in pairs) + 1
     if is_shared or last < row.numel() or 0 in part.shape:
         # Only an operation makes views of one storage, or one that does not reach its end.
+        if part.requires_grad and not is_shared:
+            # A clone of the view would be without the gaps.
+            row, part = row.requires_grad_().clone(), replace(part, requires_grad=False)
         live = row.as_strided(part.shape, part.strides, part.offset)
     else:
         live = _placed(torch, row, part)

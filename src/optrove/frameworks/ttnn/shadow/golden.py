@@ -183,8 +183,11 @@ class GoldenFunctions:
         return self._functions[name]
 
     def plain(self, operation: Any) -> Any:
-        """Return the op that computes the same as one that is written anew for other hardware."""
-        name = operation.python_fully_qualified_name
+        """Return the op that computes the same as one that is written anew for other hardware.
+
+        Methods of tensors are no operations (None), and stay what they are.
+        """
+        name = getattr(operation, "python_fully_qualified_name", "")
         if not name.startswith(QUASAR):
             return operation
         path = name.removeprefix(QUASAR)
