@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from optrove.cli.options import (
-    FAILED,
     RUN_MEMORY,
     all_ops_option,
     case_filters,
@@ -31,6 +30,7 @@ from optrove.cli.options import (
     show as show_answer,
 )
 from optrove.errors import FrameworkMissing
+from optrove.model.exit_codes import FAILED
 
 if TYPE_CHECKING:
     from optrove.model.trove import Fidelity

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from optrove.cli.options import FAILED, json_option, log
+from optrove.cli.options import json_option, log
 from optrove.cli.options import show as show_answer
+from optrove.model.exit_codes import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

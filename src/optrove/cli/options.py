@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from optrove.model.exit_codes import FAIL_ON, Reason
 from optrove.settings import CI, NUMERICS, Numerics, environment, unset
 
 if TYPE_CHECKING:
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
     from optrove.trove.opening import Recovered
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
-
-FAILED: Final = 1
-COULD_NOT: Final = 2
-INTERRUPTED: Final = 130
-"""Exit codes."""
 
 NO_PAGER: Final = "--no-pager"
 _BATCH: Final = 200
@@ -51,6 +47,27 @@ run_option = click.option(
 )
 resume_option = click.option(
     "--resume", is_flag=True, help="Continue a run with these options that ended early."
+)
+
+
+def _reasons(_: click.Context, __: click.Parameter, given: str | None) -> frozenset[Reason]:
+    """Return the reasons of ``failed,not-run``."""
+    if given is None:
+        return FAIL_ON
+    known = {reason.value: reason for reason in Reason}
+    names = [name.strip() for name in given.split(",")]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(known)}")
+    return frozenset(known[name] for name in names)
+
+
+fail_on_option = click.option(
+    "--fail-on",
+    metavar="REASON,...",
+    callback=_reasons,
+    help="What makes the exit code 1: failed, not-run, incomplete, worse, lost, skipped, xpassed  "
+    "[default: the first four]",
 )
 seed_option = click.option(
     "--seed",

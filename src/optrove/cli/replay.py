@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from optrove.cli.options import (
-    COULD_NOT,
-    FAILED,
-    INTERRUPTED,
     call_choice,
     case_filters,
     device_options,
+    fail_on_option,
     inputs_option,
     json_option,
     log,
@@ -42,11 +40,13 @@ from optrove.cli.options import (
     values_if_any_option,
 )
 from optrove.cli.progress import case_progress
+from optrove.model.exit_codes import COULD_NOT, FAIL_ON, FAILED, Exit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from optrove.model.case import Case
+    from optrove.model.exit_codes import Reason
     from optrove.model.records import AttemptedCase, Counts, DeviceKind, Sweep
     from optrove.model.trove import RunProgress
     from optrove.replay.check_board import AdaptedPlan
@@ -75,6 +75,7 @@ class ReplaySession:
     request: Sweep | None = None
     begun: SweepRun | None = None
     left_out: Counts = ()
+    fail_on: frozenset[Reason] = FAIL_ON
     done: list[AttemptedCase] = field(default_factory=list)
     interrupted: bool = False
     progress: RunProgress | None = None
@@ -99,16 +100,12 @@ class ReplaySession:
         return next((job.case for job in jobs), None) or case_of(first.content)
 
     @property
-    def ran(self) -> bool:
-        """Whether any case ran."""
-        return any(each.ran for each in self.done)
-
-    @property
-    def exit_code(self) -> int:
-        """The exit code of the command."""
-        if self.interrupted:
-            return INTERRUPTED
-        return 0 if all(each.passed for each in self.done) else FAILED
+    def exit(self) -> Exit:
+        """How the command ends."""
+        whole = self.progress is not None and self.progress.complete
+        return Exit.of(
+            self.done, fail_on=self.fail_on, complete=whole, interrupted=self.interrupted
+        )
 
     def execute(
         self, jobs: int | None, what: str, begin: str = "", engine: Engine | None = None
@@ -143,7 +140,7 @@ class ReplaySession:
         state = RunState.INTERRUPTED if self.interrupted else RunState.COMPLETE
         self.progress = RunProgress(state, len(self.done), total)
         if self.begun is not None and self.place is not None:
-            self.progress = finished(self.place, self.begun.run).progress
+            self.progress = finished(self.place, self.begun.run, self.fail_on).progress
         if self.interrupted:
             self.done += unattempted(self.groups, self.done)
 
@@ -184,16 +181,19 @@ class ReplaySession:
             yield from state_paragraph(self.progress, run)
 
     def kept(self) -> Iterator[Node]:
-        """Yield the runs that were written to the trove."""
+        """Yield the runs that were written to the trove, and the reasons of the exit code."""
         from optrove.report.document import Paragraph
+        from optrove.report.results import exit_paragraph
         from optrove.report.wording import SHORT_ID
 
         for run in self.runs:
             yield Paragraph(f"stored as run {run[:SHORT_ID]} of {self.place}")
+        yield from exit_paragraph(self.exit)
 
     def data(self) -> dict[str, Any]:
         """Return the facts of the execution besides its results."""
         from optrove.frameworks.installed import version_of
+        from optrove.report.results import exit_data
 
         return {
             "runs": self.runs,
@@ -203,11 +203,16 @@ class ReplaySession:
             "state": None if self.progress is None else self.progress.state.value,
             "attempted": None if self.progress is None else self.progress.done,
             "ttnn_version": version_of("ttnn"),
+            **exit_data(self.exit),
         }
 
 
 def _resumed(
-    store: str | None, place: Place | None, request: Sweep, kind: str
+    store: str | None,
+    place: Place | None,
+    request: Sweep,
+    kind: str,
+    fail_on: frozenset[Reason],
 ) -> ReplaySession | None:
     """Return the unfinished run with the same options, and its attempts; None without one."""
     from optrove.replay.planning import planned_by_id
@@ -236,7 +241,7 @@ def _resumed(
     ]
     left_out = begun.sweep.left_out
     source = begun.run.source
-    return ReplaySession(groups, source, place, store, request, begun, left_out, before)
+    return ReplaySession(groups, source, place, store, request, begun, left_out, fail_on, before)
 
 
 def _request(
@@ -284,6 +289,7 @@ def _request(
 @inputs_option
 @running_options
 @case_filters("--recorded-on", "board")
+@fail_on_option
 @store_option
 @json_option
 def replay(  # noqa: PLR0913 - one for each option of the command
@@ -304,6 +310,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     seed: int,
     jobs: int | None,
     timeout: float | None,
+    fail_on: frozenset[Reason],
     store: str | None,
     as_json: bool,
     **chosen: Any,
@@ -329,7 +336,8 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     the program freed it. Numbers are compared with the golden functions of all calls so far. These
     results are not stored.
 
-    The exit code is 0 if all cases passed, 1 if any failed or was not run, 2 if none could run.
+    The exit code is 0 if all cases passed, 1 if any failed or was not run, 2 if none could run. A
+    case whose recording lost a value does not count; --fail-on chooses what does.
 
     \b
     Example:
@@ -355,7 +363,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
             call_choice(call_range, test_id, last),
             (mock_board, values, store),
             chosen,
-            unused=(every, resume, jsonl, index, scale, jobs),
+            unused=(every, resume, jsonl, index, scale, jobs, fail_on != FAIL_ON),
             running={
                 "seed": seed,
                 "timeout_ns": nanoseconds(timeout),
@@ -379,7 +387,7 @@ def replay(  # noqa: PLR0913 - one for each option of the command
     request = _request(
         name, chosen, target, values, {**running, "inputs": Inputs(inputs)}, every=every
     )
-    done = _resumed(store, place, request, "replay") if resume else None
+    done = _resumed(store, place, request, "replay", fail_on) if resume else None
     if done is None:
         if jsonl is not None:
             cases = cases_in_lines(jsonl, None if every else index or 0, **running)
@@ -390,22 +398,22 @@ def replay(  # noqa: PLR0913 - one for each option of the command
         check_device(cases, *target)
         with with_values(located(store), cases, values if place is None else SEED) as valued:
             groups = _scaled(group_by_device(valued, *target), scale)
-            done = ReplaySession(groups, f"replay {name or jsonl}", place, store, request)
+            source = f"replay {name or jsonl}"
+            done = ReplaySession(groups, source, place, store, request, fail_on=fail_on)
             done.execute(jobs, "replaying")
     else:
         done.execute(jobs, "replaying")
-    kept = done.kept() if len(done.done) > 1 else ()
     show(
         chain(
             done.state(),
             replay_document(done.done, done.first_case, done.command),
-            kept,
+            # The verdict of a single case says it all.
+            done.kept() if len(done.done) > 1 else (),
         ),
         lambda: {**board_data(done.done, (), done.command), **done.data()},
         as_json=as_json,
     )
-    # A replay in which no case ran has no answer.
-    sys.exit(done.exit_code if done.ran or done.interrupted else COULD_NOT)
+    sys.exit(done.exit.code)
 
 
 def _beside(store: str | None, cases: Sequence[PlannedJob]) -> tuple[PlannedJob, ...]:
@@ -439,7 +447,7 @@ def _replay_sequence(  # noqa: PLR0913 - the options of the command
     if name is None or any(unused) or any(chosen.values()):
         raise click.UsageError(
             "--calls, --test and --last choose calls of one run: name the run, and leave out "
-            "--all, --jsonl, --index, --scale, --jobs and filters"
+            "--all, --jsonl, --index, --scale, --jobs, --fail-on and filters"
         )
     target = (*resolve_device(kind, mock_board), torch)
     with reading(store, log_recovered) as reader:
@@ -524,6 +532,7 @@ def _in_trove(
 @scale_option
 @residency_option
 @running_options
+@fail_on_option
 @store_option
 @json_option
 def check_board(  # noqa: PLR0913 - one for each option of the command
@@ -537,6 +546,7 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
     seed: int,
     jobs: int | None,
     timeout: float | None,
+    fail_on: frozenset[Reason],
     store: str | None,
     as_json: bool,
     **chosen: Any,
@@ -556,7 +566,8 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
     first allocates the tensors that were in memory when a run with --flow called it, at the time
     when they took the most L1. These results are not stored.
 
-    The exit code is 0 if the board accepts all cases, else 1.
+    The exit code is 0 if the board accepts all cases, 1 if not, 2 if none ran. A case whose
+    recording lost a value does not count; --fail-on chooses what does.
 
     \b
     Example:
@@ -586,7 +597,7 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
         raise click.UsageError("--resume continues stored results: leave out --scale, --residency")
     running: dict[str, Any] = {"seed": seed, "timeout_ns": nanoseconds(timeout)}
     request = _request(None, chosen, (kind, name, None), SEED, running)
-    done = _resumed(store, place, request, CHECK_BOARD) if resume else None
+    done = _resumed(store, place, request, CHECK_BOARD, fail_on) if resume else None
     if done is None:
         with reading(store, log_recovered) as reader:
             groups, left_out = plan_for_board(reader, CaseFilters(**chosen), name, kind, **running)
@@ -594,7 +605,7 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
             groups = {target: list(_beside(store, cases)) for target, cases in groups.items()}
         source = f"{CHECK_BOARD} {name}"
         done = ReplaySession(_scaled(groups, scale), source, place, store, request)
-        done.left_out = left_out
+        done.left_out, done.fail_on = left_out, fail_on
     left_out = done.left_out
     done.execute(jobs, f"checking {name}")
     adapted = _adapted(done, name, jobs) if adapt and not done.interrupted else None
@@ -612,7 +623,7 @@ def check_board(  # noqa: PLR0913 - one for each option of the command
         },
         as_json=as_json,
     )
-    sys.exit(done.exit_code)
+    sys.exit(done.exit.code)
 
 
 def _adapted(
@@ -633,9 +644,12 @@ def _adapted(
 @click.command("check-release")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
+@fail_on_option
 @store_option
 @json_option
-def check_release(*, a: str, b: str, store: str | None, as_json: bool) -> None:
+def check_release(
+    *, a: str, b: str, fail_on: frozenset[Reason], store: str | None, as_json: bool
+) -> None:
     """Compare the results of two releases of ttnn: broken, fixed and moved cases.
 
     A and B are each the beginning of a run's id ("optrove runs"), a trove by path or URL (its
@@ -644,7 +658,8 @@ def check_release(*, a: str, b: str, store: str | None, as_json: bool) -> None:
     are counted separately.
 
     The exit code is 1 if anything is worse in B (broken, a lower PCC, or slower on the same kind of
-    real board), 2 if no case ran in both.
+    real board), if B is incomplete, or if its machine kept cases of A from running; 2 if no case
+    ran in both. --fail-on chooses what counts.
 
     \b
     Example:
@@ -654,10 +669,16 @@ def check_release(*, a: str, b: str, store: str | None, as_json: bool) -> None:
       optrove check-release old.json new.json
     """
     from optrove.report.releases import compare_named, release_data, release_document
+    from optrove.report.results import exit_data, exit_paragraph
 
     found = compare_named((a, b), store, log_recovered)
-    show(release_document(found), lambda: release_data(found), as_json=as_json)
-    sys.exit(FAILED if found.regressions else 0)
+    ending = found.exit(fail_on)
+    show(
+        chain(release_document(found), exit_paragraph(ending)),
+        lambda: {**release_data(found), **exit_data(ending)},
+        as_json=as_json,
+    )
+    sys.exit(ending.code)
 
 
 @click.command()
@@ -817,6 +838,7 @@ def _download_text(releases: Sequence[Release], environments: Environments) -> s
 )
 @numerics_option
 @running_options
+@fail_on_option
 @store_option
 @json_option
 def audit_goldens(  # noqa: PLR0913 - one for each option of the command
@@ -828,6 +850,7 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
     seed: int,
     jobs: int | None,
     timeout: float | None,
+    fail_on: frozenset[Reason],
     store: str | None,
     as_json: bool,
 ) -> None:
@@ -841,7 +864,8 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
     With --device sim, the cases are scaled down (see "optrove replay --help") and the real kernels
     run: a golden function whose result differs from the kernel's is wrong.
 
-    The exit code is 1 if a golden function is wrong or a check cannot fail.
+    The exit code is 1 if a golden function is wrong or a check cannot fail, or if the machine kept
+    a case from running; a case without a check does not count. --fail-on chooses what does.
 
     \b
     Example:
@@ -851,13 +875,13 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
     """
     from optrove.frameworks.ttnn.shadow.golden_overrides import replaced_goldens
     from optrove.replay.audit import (
-        audit_counts,
         audit_data,
         audit_document,
         cases_to_audit,
         run_audits,
     )
     from optrove.replay.device_choice import group_by_device, resolve_device
+    from optrove.report.results import exit_data, exit_paragraph
     from optrove.trove.opening import reading
 
     target = resolve_device(device, board)
@@ -867,16 +891,19 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
         )
     groups = group_by_device(planned, *target)
     done = ReplaySession(_scaled(groups, "small" if device == "sim" else None), "audit-goldens")
+    done.fail_on = fail_on
     done.execute(jobs, "auditing", engine=run_audits)
     replaced = replaced_goldens()
     show(
-        audit_document(done.done, replaced),
-        lambda: {**audit_data(done.done, replaced), "interrupted": done.interrupted},
+        chain(audit_document(done.done, replaced), exit_paragraph(done.exit)),
+        lambda: {
+            **audit_data(done.done, replaced),
+            "interrupted": done.interrupted,
+            **exit_data(done.exit),
+        },
         as_json=as_json,
     )
-    counts = audit_counts(done.done)
-    faults = counts["wrong"] + counts["cannot_fail"]
-    sys.exit(INTERRUPTED if done.interrupted else FAILED if faults else 0)
+    sys.exit(done.exit.code)
 
 
 COMMANDS: Final = (replay, check_board, check_release, bisect, audit_goldens)

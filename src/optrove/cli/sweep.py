@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from optrove.cli.options import (
-    FAILED,
-    INTERRUPTED,
     case_filters,
     device_options,
+    fail_on_option,
     inputs_option,
     json_option,
     log,
@@ -37,6 +36,7 @@ from optrove.report.wording import SHORT_ID
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from optrove.model.exit_codes import Reason
     from optrove.model.records import Sweep
     from optrove.report.document import Node
     from optrove.report.releases import ReleaseComparison
@@ -109,6 +109,7 @@ def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float 
     help="At most N cases; for modules, a random sample.",
 )
 @resume_option
+@fail_on_option
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @click.option("--summary", is_flag=True, help="Show only totals, ops and notes.")
 @click.option("--perf", is_flag=True, help="Measure the duration of a warm call.")
@@ -128,6 +129,7 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
     dry_run: bool,
     summary: bool,
     result_dest: str | None,
+    fail_on: frozenset[Reason],
     store: str | None,
     as_json: bool,
     **given: Any,
@@ -140,8 +142,9 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
     them.
     The plan and each result are stored at once: however a sweep ends, --resume continues it.
 
-    The exit code is 0 if all attempted cases passed or failed as expected, 1 if not, 2 if nothing
-    could run.
+    The exit code is 0 if all cases passed or failed as expected, 1 if not, also if some were not
+    attempted, 2 if nothing could run. A case that its module skips, or whose recording lost a
+    value, does not count; --fail-on chooses what does.
 
     \b
     Example:
@@ -153,9 +156,16 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
       optrove sweep --device cuda --perf
     """
     from optrove.report.document import Paragraph
-    from optrove.report.results import results_data, results_document, title, totals_document
+    from optrove.report.results import (
+        exit_data,
+        exit_paragraph,
+        results_data,
+        results_document,
+        title,
+        totals_document,
+    )
     from optrove.sweep.documents import plan_data, plan_document
-    from optrove.sweep.sweeping import engine_named, finished, sweep_exit_code
+    from optrove.sweep.sweeping import engine_named, finished
     from optrove.sweep.vectors import SweepPlan
     from optrove.trove.opening import located
     from optrove.trove.query import CaseFilters
@@ -173,7 +183,8 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
     with engine_named(asked_sweep.engine) as execute:
         begun = begun or _begin(place, asked_sweep, plan)
         interrupted = _execute(begun, place, execute, jobs)
-    found = finished(place, begun.run)
+    found = finished(place, begun.run, fail_on)
+    ending = found.exit(fail_on, interrupted=interrupted)
     more = {
         "store": str(place),
         "resumed": resumed,
@@ -183,11 +194,11 @@ def sweep(  # noqa: PLR0913 - one for each option of the command
     document = totals_document(found, store) if summary else results_document(found, store)
     stored = Paragraph(f"stored as run {found.run.id[:SHORT_ID]} of {place}")
     show(
-        chain([Paragraph(title(found.run))], document, [stored]),
-        lambda: {**results_data(found, store), **more},
+        chain([Paragraph(title(found.run))], document, [stored], exit_paragraph(ending)),
+        lambda: {**results_data(found, store), **more, **exit_data(ending)},
         as_json=as_json,
     )
-    sys.exit(INTERRUPTED if interrupted else sweep_exit_code(found))
+    sys.exit(ending.code)
 
 
 def _sweep(given: dict[str, Any], asked: CaseFilters) -> Sweep:
@@ -413,6 +424,7 @@ def _of_ops(
 @click.option("--junit", metavar="FILE", type=_NEW_FILE, help="Write JUnit XML, for CI.")
 @click.option("--markdown", metavar="FILE", type=_NEW_FILE, help="Write a summary for CI.")
 @click.option("--export", metavar="PATH", type=_PATH, help="Write JSON as in results_export/.")
+@fail_on_option
 @store_option
 @json_option
 def results(  # noqa: PLR0913 - one for each option of the command
@@ -422,6 +434,7 @@ def results(  # noqa: PLR0913 - one for each option of the command
     junit: Path | None,
     markdown: Path | None,
     export: Path | None,
+    fail_on: frozenset[Reason],
     store: str | None,
     as_json: bool,
 ) -> None:
@@ -434,8 +447,10 @@ def results(  # noqa: PLR0913 - one for each option of the command
     --export writes one file if PATH ends in .json, else a file for each op or module into that
     directory.
 
-    The exit code is 0 if all cases are good, else 1. With --compare, it is 1 if anything is worse
-    than before: broken, a lower PCC, or slower on the same kind of real board.
+    The exit code is 0 if all cases are good, 1 if not, also if some were not attempted, 2 if none
+    ran. With --compare, it is 1 if anything is worse than before: broken, a lower PCC, slower on
+    the same kind of real board, or not run any more. A case whose recording lost a value does not
+    count; --fail-on chooses what does.
 
     \b
     Example:
@@ -446,7 +461,14 @@ def results(  # noqa: PLR0913 - one for each option of the command
     from optrove.report.document import Paragraph
     from optrove.report.draw_markdown import draw_markdown
     from optrove.report.releases import compare_with, release_data
-    from optrove.report.results import results_data, results_of, run_meant, summed, title
+    from optrove.report.results import (
+        exit_data,
+        exit_paragraph,
+        results_data,
+        results_of,
+        run_meant,
+        title,
+    )
     from optrove.report.results_files import junit as junit_xml
     from optrove.sweep.sweeping import export_results
     from optrove.trove.opening import reading
@@ -456,23 +478,29 @@ def results(  # noqa: PLR0913 - one for each option of the command
     compared = None
     if compare is not None:
         compared = compare_with(compare, found, store, log_recovered)
+    ending = found.exit(fail_on) if compared is None else compared.exit(fail_on)
     if junit is not None:
         _put(junit, junit_xml(found))
     if markdown is not None:
-        text = draw_markdown(title(found.run), _results_nodes(found, store, compared))
+        nodes = chain(_results_nodes(found, store, compared), exit_paragraph(ending))
+        text = draw_markdown(title(found.run), nodes)
         _put(markdown, text.encode("utf-8", "replace"))
     for path in () if export is None else export_results(found, export):
         log(f"written to {path}")
     show(
-        chain([Paragraph(title(found.run))], _results_nodes(found, store, compared)),
+        chain(
+            [Paragraph(title(found.run))],
+            _results_nodes(found, store, compared),
+            exit_paragraph(ending),
+        ),
         lambda: {
             **results_data(found, store),
+            **exit_data(ending),
             "compare": None if compared is None else release_data(compared),
         },
         as_json=as_json,
     )
-    worse = not summed(found).all_well if compared is None else compared.regressions > 0
-    sys.exit(FAILED if worse else 0)
+    sys.exit(ending.code)
 
 
 def _results_nodes(

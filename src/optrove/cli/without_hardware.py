@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from optrove import settings
-from optrove.cli.options import FAILED, json_option, show, table_width
+from optrove.cli.options import json_option, show, table_width
 from optrove.errors import FrameworkMissing, NotFound
 from optrove.model.causes import ttnn_problem
+from optrove.model.exit_codes import FAILED
 from optrove.settings import SIM, STORE, environment, simulator_directory
 
 if TYPE_CHECKING:

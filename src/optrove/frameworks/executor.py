@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from optrove.errors import NotReplayable
 from optrove.model.case import Case, obstacles
+from optrove.model.records import LOST
 from optrove.model.values import Struct, Symbol, key_step, walk
 from optrove.serializer.plain import USER_KINDS
 from optrove.serializer.tables import framework_of
@@ -100,7 +101,7 @@ class Executed:
 def refuse_inert(arguments: Mapping[str, Value], tables: Tables) -> None:
     """Raise NotReplayable if a part of the arguments cannot be built as a live object."""
     case = Case("", tuple(arguments.items()))
-    found = [f"{each.path}: {each.type}: {each.reason}" for each in obstacles(case)]
+    found = [f"{LOST}lost {each.path}: {each.type}: {each.reason}" for each in obstacles(case)]
     for name, value in arguments.items():
         for path, part in walk(value, f"$.arguments{key_step(name)}"):
             if isinstance(part, (Struct, Symbol)) and _stays(part.type, tables):

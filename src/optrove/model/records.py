@@ -60,9 +60,16 @@ class Outcome(Enum):
 
 
 SKIPPED: Final = "the module skips it"
+UNCHECKED: Final = "no check: "
 OUT_OF_BUDGET: Final = "budget: "
-"""The beginnings of the details of Jobs that are NOT_RUN by intention: the module declined the
-vector, or the time of the sweep was over before the Job ended."""
+UNATTEMPTED: Final = "interrupted before it was tried"
+LOST: Final = "the recording "
+"""The beginnings of the details of Jobs that are NOT_RUN for another reason than the machine: the
+module declined the vector, an audit found no check, the time of the sweep was over before the Job
+ended, the run was interrupted before, or the recording lacks what the Job needs."""
+
+NOT_ATTEMPTED: Final = "not_attempted"
+"""The count of planned cases that a run has not reached."""
 
 
 class CallOutcome(Enum):
@@ -424,6 +431,17 @@ class Attempt:
         """The line of the detail that states why it failed; None if it passed."""
         return None if self.outcome is Outcome.PASSED else cause_in(self.detail)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether neither the end of the budget nor an interrupt of the run prevented it."""
+        ended_early = (self.detail or "").startswith((OUT_OF_BUDGET, UNATTEMPTED))
+        return self.outcome is not Outcome.NOT_RUN or not ended_early
+
+    @property
+    def counted_as(self) -> str:
+        """The name of the count that it adds to: its outcome, or ``not_attempted``."""
+        return self.outcome.value if self.is_whole else NOT_ATTEMPTED
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptedCase:
@@ -451,11 +469,10 @@ class AttemptedCase:
 
     @property
     def view(self) -> str:
-        """The outcome, or ``xfailed`` and ``xpassed`` where a failure was expected."""
-        outcome = self.attempt.outcome
-        if not self.xfail or outcome is Outcome.NOT_RUN:
-            return outcome.value
-        if outcome is Outcome.PASSED:
+        """Its count, or ``xfailed`` and ``xpassed`` where a failure was expected."""
+        if not self.xfail or not self.ran:
+            return self.attempt.counted_as
+        if self.attempt.outcome is Outcome.PASSED:
             return TestOutcome.XPASSED.value
         return TestOutcome.XFAILED.value
 
@@ -468,11 +485,6 @@ class AttemptedCase:
     def ran(self) -> bool:
         """Whether the operation ran, with any outcome."""
         return self.attempt.outcome is not Outcome.NOT_RUN
-
-    @property
-    def skipped(self) -> bool:
-        """Whether it did not run by intention: its module skips it, or the budget was used up."""
-        return not self.ran and (self.attempt.detail or "").startswith((SKIPPED, OUT_OF_BUDGET))
 
 
 def expects_failure(suite: str | None) -> bool:

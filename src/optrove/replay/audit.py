@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotFound, NotReplayable
 from optrove.model.causes import without_numbers
-from optrove.model.records import RUNS_KERNELS, Measurement, Outcome, Query
+from optrove.model.records import RUNS_KERNELS, UNCHECKED, Measurement, Outcome, Query
 from optrove.model.values import TensorSpec, walk
 from optrove.replay.execute import JobExecutor
 from optrove.replay.judge import headline, measure
@@ -99,7 +99,7 @@ class Audit(JobExecutor):
         except NotReplayable as error:
             return replace(begun, detail=str(error))
         if executed.raised is not None:
-            return replace(begun, detail=f"it raised: {headline(executed.raised)}")
+            return replace(begun, detail=f"{UNCHECKED}it raised: {headline(executed.raised)}")
         return audited(begun, job.case, executed, other)
 
 
@@ -112,7 +112,8 @@ def audited(begun: Attempt, case: Case, executed: Executed, other: Executed) -> 
         if each.lacking is not None
     ]
     if not checks:
-        return replace(begun, detail="\n".join(lacking) or "it has no numbers to check")
+        why = "\n".join(lacking) or "it has no numbers to check"
+        return replace(begun, detail=f"{UNCHECKED}{why}")
     wrong: list[str] = []
     faults: list[str] = []
     measured: list[Measurement] = []
@@ -285,7 +286,7 @@ def _recorded_id(attempted: AttemptedCase) -> str:
 
 
 def _reason(attempted: AttemptedCase) -> str:
-    return (attempted.attempt.detail or UNSAID).splitlines()[0]
+    return (attempted.attempt.detail or UNSAID).splitlines()[0].removeprefix(UNCHECKED)
 
 
 def audit_data(attempts: Sequence[AttemptedCase], replaced: Mapping[str, str]) -> dict[str, Json]:

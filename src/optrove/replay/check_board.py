@@ -367,7 +367,7 @@ def adapted_data(attempts: Sequence[AttemptedCase], plan: AdaptedPlan) -> dict[s
         cases.append({**attempted_data(one), **more})
     return {
         "planned": len(attempts),
-        "counts": counts_of(attempts),
+        "counts": counts_of(one.attempt for one in attempts),
         "unadapted": sum(count for _, count in plan.unadapted),
         "unadapted_reasons": dict(plan.reasons),
         "cases": cases,

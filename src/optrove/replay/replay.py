@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 from optrove.capture.runs import new_run
 from optrove.errors import NoSpace, NotReplayable, UnusableTrove
 from optrove.frameworks.ttnn.board.table import BOARDS
-from optrove.model.records import OUT_OF_BUDGET, Attempt, AttemptedCase, RunKind, now
+from optrove.model.records import (
+    OUT_OF_BUDGET,
+    UNATTEMPTED,
+    Attempt,
+    AttemptedCase,
+    RunKind,
+    now,
+)
 from optrove.model.trove import RunState
 from optrove.replay.messages import WorkerSetup
 from optrove.replay.planning import planned_line
@@ -37,15 +44,6 @@ _CASES_PER_WORKER: Final = 60
 
 _NO_RUN: Final = "none"
 """The run id of cases that were not attempted."""
-
-
-_FAILED: Final = 1
-_COULD_NOT: Final = 2
-
-
-def exit_code(*, ran: bool, well: bool) -> int:
-    """Return the exit code of a command for cases: 2 if none ran, 1 if not all is well."""
-    return _COULD_NOT if not ran else 0 if well else _FAILED
 
 
 class _AttemptWriter:
@@ -121,8 +119,7 @@ def unattempted(
         for planned in cases:
             if planned.case_id not in known:
                 job = replace(planned.job, device_kind=target.device_kind)
-                detail = "interrupted before it was tried"
-                yield planned.attempted(setup.not_run(job, planned.case_id, detail))
+                yield planned.attempted(setup.not_run(job, planned.case_id, UNATTEMPTED))
 
 
 def new_replay_run(target: TargetDevice, source: str, kind: RunKind = RunKind.REPLAY) -> Run:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.model.records import VALUES_OF, DeviceKind, Outcome
 from optrove.replay.sequence import WITH_VALUES
-from optrove.report.attempts import VERDICTS, lowest_pcc, remarks_of, tally
+from optrove.report.attempts import VERDICTS, counts_of, lowest_pcc, remarks_of
 from optrove.report.describe import call_line
 from optrove.report.document import Column, Paragraph, paragraphs, table
 from optrove.report.wording import SHORT_ID, clipped, number, plural
@@ -35,7 +35,7 @@ _MAX_NOTES: Final = 8
 def sequence_document(done: ReplayedSequence) -> Iterator[Node]:
     """Yield each call in its order, then where it first failed, and what differs."""
     yield table(_COLUMNS, (_row(*pair) for pair in done.pairs))
-    counts = tally(each.outcome for each in done.attempts)
+    counts = counts_of(done.attempts)
     parts = ", ".join(f"{count:,} {VERDICTS[Outcome(name)]}" for name, count in counts.items())
     calls = plural(len(done.attempts), "call")
     yield Paragraph(f"{calls} as one program on {done.target}: {parts}")
@@ -95,7 +95,7 @@ def sequence_data(done: ReplayedSequence) -> dict[str, Json]:
         "process": done.sequence.process,
         "device": done.target.device_kind.value,
         "board": done.target.board,
-        "counts": tally(each.outcome for each in done.attempts),
+        "counts": counts_of(done.attempts),
         "passed": done.passed,
         "same_cases": done.same_cases,
         "first_failure": None if failure is None else failure[0].call.op_index,

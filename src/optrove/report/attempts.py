@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.model.causes import DIFFERS, LOST_OBJECT, without_numbers, without_pcc
 from optrove.model.ops import VECTORS, is_vector
-from optrove.model.records import BESIDE, HARMLESS, REFUSED, VALUES_OF, DeviceKind, Outcome
+from optrove.model.records import (
+    BESIDE,
+    HARMLESS,
+    NOT_ATTEMPTED,
+    REFUSED,
+    VALUES_OF,
+    DeviceKind,
+    Outcome,
+    TestOutcome,
+)
 from optrove.model.torch_target import TorchTarget
 from optrove.model.values import Float
 from optrove.report.wording import SHORT_ID
@@ -38,6 +47,15 @@ VERDICTS: Final = {
 }
 """Outcomes in words."""
 
+XFAILED: Final = TestOutcome.XFAILED.value
+XPASSED: Final = TestOutcome.XPASSED.value
+WORDS: Final = {
+    **{outcome.value: words for outcome, words in VERDICTS.items()},
+    NOT_ATTEMPTED: "not attempted",
+    XFAILED: "failed as expected",
+    XPASSED: "passed unexpectedly",
+}
+"""Outcomes and other states of cases, in words."""
 
 BACKTRACE: Final = "backtrace:"
 """The line before the backtrace of ttnn."""
@@ -78,15 +96,15 @@ def lowest_pcc(attempt: Attempt) -> float | None:
     return next((value for value in found if math.isnan(value)), min(found, default=None))
 
 
-def counts_of(attempts: Iterable[AttemptedCase]) -> dict[str, int]:
-    """Return the number of attempts by outcome, in the order of outcomes."""
-    return tally(each.attempt.outcome for each in attempts)
+def counts_of(attempts: Iterable[Attempt], waiting: int = 0) -> dict[str, int]:
+    """Return the number of attempts by outcome, in the order of outcomes; zeros are left out.
 
-
-def tally(outcomes: Iterable[Outcome]) -> dict[str, int]:
-    """Return the count of each outcome, in their order; zeros are left out."""
-    counted = Counter(outcomes)
-    return {outcome.value: counted[outcome] for outcome in Outcome if counted[outcome]}
+    ``waiting`` cases were not attempted, besides those whose attempt came to no end.
+    """
+    counted = Counter(each.counted_as for each in attempts)
+    counted[NOT_ATTEMPTED] += waiting
+    names = (*(outcome.value for outcome in Outcome), NOT_ATTEMPTED)
+    return {name: counted[name] for name in names if counted[name]}
 
 
 def attempted_data(attempted: AttemptedCase) -> dict[str, Json]:
@@ -168,7 +186,7 @@ def causes(attempts: Iterable[AttemptedCase]) -> tuple[Cause, ...]:
     """Return the causes of failures, by outcome, those with most cases first."""
     groups: dict[tuple[str, Outcome, str], list[AttemptedCase]] = {}
     for each in attempts:
-        if not each.passed:
+        if not each.passed and each.attempt.is_whole:
             text = each.attempt.cause or UNSAID
             key = (each.op, each.attempt.outcome, without_numbers(text))
             groups.setdefault(key, []).append(each)

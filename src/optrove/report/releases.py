@@ -8,12 +8,14 @@ trove, and reads only the requested cases.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, BadTarget, NotComparable
 from optrove.model.causes import without_numbers
+from optrove.model.exit_codes import FAIL_ON, Exit, Reason, reason_of
 from optrove.model.records import (
     Attempt,
     AttemptedCase,
@@ -82,9 +84,11 @@ class ReleaseSide:
     board: str | None = None
     device: str | None = None
     torch_version: str | None = None
+    waiting: int = 0
+    """The number of planned cases without a result."""
 
     @classmethod
-    def of(cls, run: Run, results: Iterable[AttemptedCase] = ()) -> ReleaseSide:
+    def of(cls, run: Run, results: Iterable[AttemptedCase] = (), waiting: int = 0) -> ReleaseSide:
         """Return a run with the results of its cases."""
         environment = run.environment
         return cls(
@@ -94,6 +98,7 @@ class ReleaseSide:
             board=environment.board,
             device=environment.device_kind.value,
             torch_version=environment.torch_version,
+            waiting=waiting,
         )
 
     @property
@@ -145,6 +150,18 @@ class ReleaseComparison:
     def regressions(self) -> int:
         """The number of cases that are worse: broken, less exact, or slower on the same board."""
         return sum(each.worse for found in self.changes.values() for each in found)
+
+    def exit(self, fail_on: frozenset[Reason] = FAIL_ON) -> Exit:
+        """Return how a command that compares ends.
+
+        What failed before may fail again, and what did not run before need not run now.
+        """
+        lost = (each for each in self.changes["not_run"] if each.before.ran)
+        counted = Counter(reason_of(each.after) for each in lost)
+        counted[Reason.INCOMPLETE] += self.b.waiting
+        counted[Reason.WORSE] = self.regressions
+        reasons = {each: counted[each] for each in Reason if counted[each]}
+        return Exit(ran=True, reasons=reasons, fail_on=fail_on)
 
 
 def compare(a: ReleaseSide, b: ReleaseSide) -> ReleaseComparison:
@@ -283,7 +300,7 @@ def compare_with(
     name: str, found: RunResults, store: str | None, on_recovered: OnRecovered
 ) -> ReleaseComparison:
     """Compare an earlier result, by name, with that of a run; NotComparable as above."""
-    b = ReleaseSide.of(found.run, found.results)
+    b = ReleaseSide.of(found.run, found.results, len(found.waiting))
     return compared(_side(name, store, on_recovered), b)
 
 
@@ -313,7 +330,8 @@ def _side(name: str, store: str | None, on_recovered: OnRecovered) -> ReleaseSid
         return _file_side(path)
     with reading(name if is_trove else store, on_recovered) as reader:
         run = run_meant(reader, None if is_trove else name)
-        return ReleaseSide.of(run, results_of(reader, run).results)
+        found = results_of(reader, run)
+        return ReleaseSide.of(run, found.results, len(found.waiting))
 
 
 def _file_side(path: Path) -> ReleaseSide:
@@ -330,7 +348,8 @@ def _file_side(path: Path) -> ReleaseSide:
     places = {(each.get("board"), each.get("device")) for each in data["cases"]}
     board, device = places.pop() if len(places) == 1 else (None, None)
     by_id = {each.attempt.case_id: each for each in cases}
-    return ReleaseSide(str(path), by_id, version, board, device)
+    waiting = len(data.get("not_attempted", ()))
+    return ReleaseSide(str(path), by_id, version, board, device, waiting=waiting)
 
 
 def _case_in_file(data: dict[str, Any]) -> AttemptedCase:

@@ -11,6 +11,7 @@ from optrove.model.records import DeviceKind, Outcome
 from optrove.report.attempts import (
     BACKTRACE,
     VERDICTS,
+    WORDS,
     attempted_data,
     by_text,
     cause_data,
@@ -67,6 +68,7 @@ _ATTEMPTS: Final = (
 _SCALED: Final = Column("scaled", flexible=True, prose=True)
 ANSWERS: Final = {**VERDICTS, Outcome.PASSED: "accepted", Outcome.REJECTED: "rejected by ttnn"}
 """Outcomes in words, as answers of a board."""
+_ANSWER_WORDS: Final = {**WORDS, **{outcome.value: words for outcome, words in ANSWERS.items()}}
 
 
 def replay_document(
@@ -93,14 +95,14 @@ def replay_document(
     # Many cases do not run for one reason, such as too few chips.
     yield from cause_sections(causes(each for each in attempts if not each.ran), command)
     yield from note_section(attempts)
-    yield Paragraph(_counted(attempts, VERDICTS))
+    yield Paragraph(_counted(attempts, WORDS))
     if scaled:
         yield Paragraph("scaled cases are not the recorded ones, and are not stored")
 
 
-def _counted(attempts: Sequence[AttemptedCase], words: Mapping[Outcome, str]) -> str:
-    counts = counts_of(attempts)
-    parts = ", ".join(f"{count:,} {words[Outcome(name)]}" for name, count in counts.items())
+def _counted(attempts: Sequence[AttemptedCase], words: Mapping[str, str]) -> str:
+    counts = counts_of(each.attempt for each in attempts)
+    parts = ", ".join(f"{count:,} {words[name]}" for name, count in counts.items())
     return f"{plural(len(attempts), 'case')}: {parts}"
 
 
@@ -188,7 +190,7 @@ def board_document(
     attempts: Sequence[AttemptedCase], left_out: Counts, command: Rerun
 ) -> Iterator[Node]:
     """Yield the answer of a board for all cases; ``command`` returns what reruns one of them."""
-    yield Paragraph(f"{_counted(attempts, ANSWERS)} ({_accepted(attempts)})")
+    yield Paragraph(f"{_counted(attempts, _ANSWER_WORDS)} ({_accepted(attempts)})")
     moving = sum(is_data_movement(each.op) for each in attempts)
     if moving:
         words = 'only move data; "optrove ops --all-ops --nested" counts them'
@@ -203,7 +205,7 @@ def _accepted(attempts: Sequence[AttemptedCase]) -> str:
     ran = sum(each.ran for each in attempts)
     if not ran:
         return "no case ran"
-    share = percent(counts_of(attempts).get(Outcome.PASSED.value, 0) / ran)
+    share = percent(sum(each.passed for each in attempts) / ran)
     return f"{share} accepted" if ran == len(attempts) else f"{share} accepted of {ran:,} that ran"
 
 
@@ -242,7 +244,7 @@ def board_data(
     """Return the answer of a board; ``docs/command-line.md`` describes the keys."""
     return {
         "planned": len(attempts),
-        "counts": counts_of(attempts),
+        "counts": counts_of(each.attempt for each in attempts),
         "left_out": dict(left_out),
         "causes": [cause_data(each, command(each.example)) for each in causes(attempts)],
         "notes": dict(supplied(attempts)),

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadTarget, NotFound
 from optrove.model.ops import is_listed
-from optrove.model.records import Outcome, Query, TestOutcome, now
+from optrove.model.records import NOT_ATTEMPTED, Outcome, Query, TestOutcome, now
 from optrove.model.trove import board_text
 from optrove.model.values import TensorSpec, walk
 from optrove.report.attempts import (
     BACKTRACE,
     UNSAID,
+    WORDS,
+    XFAILED,
+    XPASSED,
     by_text,
     lowest_pcc,
     refusals,
@@ -59,10 +62,6 @@ from optrove.report.listings import source_text
 from optrove.report.memory import memory_section, run_memory
 from optrove.report.releases import compare_with, release_document
 from optrove.report.results import (
-    NOT_ATTEMPTED,
-    WORDS,
-    XFAILED,
-    XPASSED,
     cases_table,
     measurement_text,
     ops_table,
@@ -323,7 +322,7 @@ def _tiles(summary: Summary) -> tuple[Tile, ...]:
 
 def _shares(found: RunResults) -> tuple[Share, ...]:
     views = Counter(each.view for each in found.results)
-    views[NOT_ATTEMPTED] = len(found.waiting)
+    views[NOT_ATTEMPTED] += len(found.waiting)
     return tuple(Share(WORDS[name], views[name], tone) for name, tone in _TONES.items())
 
 

@@ -11,17 +11,20 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from optrove.errors import NotFound
-from optrove.model.records import CHECK_BOARD, E2E_NS, DeviceKind, TestOutcome, kind_of, time_of
+from optrove.model.exit_codes import FAIL_ON, Exit
+from optrove.model.records import CHECK_BOARD, E2E_NS, DeviceKind, kind_of, time_of
 from optrove.model.trove import ALL_DONE, RunState
 from optrove.model.values import Float
 from optrove.report.attempts import (
-    VERDICTS,
+    WORDS,
+    XFAILED,
+    XPASSED,
     attempt_data,
     cause_data,
     causes,
+    counts_of,
     lowest_pcc,
     rerun_command,
-    tally,
 )
 from optrove.report.document import (
     BAD,
@@ -57,6 +60,7 @@ from optrove.trove.sessions import EXECUTED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from optrove.model.exit_codes import Reason
     from optrove.model.records import Attempt, AttemptedCase, Counts, Run, SweepModule
     from optrove.model.trove import PlannedCase, RunProgress
     from optrove.report.attempts import Cause
@@ -66,11 +70,6 @@ if TYPE_CHECKING:
 
 
 _Totals = TypeVar("_Totals", bound="Totals")
-
-NOT_ATTEMPTED: Final = "not_attempted"
-"""The count of planned cases that the run has not reached."""
-XFAILED: Final = TestOutcome.XFAILED.value
-XPASSED: Final = TestOutcome.XPASSED.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +88,13 @@ class RunResults:
     def planned(self) -> int:
         """The number of planned cases."""
         return len(self.results) + len(self.waiting)
+
+    def exit(self, fail_on: frozenset[Reason] = FAIL_ON, *, interrupted: bool = False) -> Exit:
+        """Return how a command for this run ends."""
+        whole = self.progress.complete
+        return Exit.of(
+            self.results, len(self.waiting), fail_on, complete=whole, interrupted=interrupted
+        )
 
 
 def run_meant(reader: TroveReader, name: str | None) -> Run:
@@ -190,11 +196,6 @@ class Summary(Totals):
         """The share of good cases of those that ran, None if none ran."""
         return self.good / self.ran if self.ran else None
 
-    @property
-    def all_well(self) -> bool:
-        """Whether there were cases, and all of them are good."""
-        return 0 < self.planned == self.good
-
 
 def summed(run: RunResults) -> Summary:
     """Return the summary of a run; ops with most failures come first."""
@@ -227,9 +228,8 @@ def _totals(
     waiting: Sequence[PlannedCase],
     **more: Any,
 ) -> _Totals:
-    unattempted = {NOT_ATTEMPTED: len(waiting)} if waiting else {}
     return kind(
-        counts={**tally(each.attempt.outcome for each in results), **unattempted},
+        counts=counts_of((each.attempt for each in results), len(waiting)),
         calls=sum(each.calls or 0 for each in results) + sum(each.calls for each in waiting),
         good=sum(each.passed for each in results),
         ran=sum(each.ran for each in results),
@@ -286,14 +286,6 @@ def slowest(results: Iterable[AttemptedCase], most: int) -> list[AttemptedCase]:
     timed = [each for each in results if each.ran and took(each.attempt) is not None]
     return sorted(timed, key=lambda each: -(took(each.attempt) or 0))[:most]
 
-
-WORDS: Final = {
-    **{outcome.value: words for outcome, words in VERDICTS.items()},
-    NOT_ATTEMPTED: "not attempted",
-    XFAILED: "failed as expected",
-    XPASSED: "passed unexpectedly",
-}
-"""Outcomes and other states of cases, in words."""
 
 _MAX_SLOW: Final = 5
 _MAX_CAUSES: Final = 5
@@ -532,6 +524,19 @@ def results_data(found: RunResults, store: str | None) -> dict[str, Json]:
         "not_attempted": [
             {"op": each.op, "case_id": each.case_id, "suite": each.suite} for each in found.waiting
         ],
+    }
+
+
+def exit_paragraph(ending: Exit) -> tuple[Paragraph, ...]:
+    """Return the exit code and its reasons, unless all is simply good."""
+    return () if ending.text is None else (Paragraph(ending.text),)
+
+
+def exit_data(ending: Exit) -> dict[str, Json]:
+    """Return the exit code of a command for cases, and the number of cases by reason."""
+    return {
+        "exit_code": ending.code,
+        "reasons": {reason.value: count for reason, count in ending.reasons.items()},
     }
 
 

@@ -1,7 +1,7 @@
 """Results as files for other tools: tt-metal's ``results_export``, and JUnit XML.
 
-A wrong operation is a failure, a fault of the machine is an error, and a case that was not
-attempted or failed as expected is skipped, so that a case that did not run is never green.
+A wrong operation is a failure, a fault of the machine is an error, and every other case without a
+result is skipped: not attempted, declined by its module, lost by its recording, failed as expected.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as Xml
 
 from optrove.model.causes import without_numbers
+from optrove.model.exit_codes import Reason, reason_of
 from optrove.model.ops import VECTORS, is_vector
-from optrove.model.records import Outcome
-from optrove.report.attempts import UNSAID, measurement_data
-from optrove.report.results import WORDS, XFAILED, XPASSED, title, took
+from optrove.model.records import NOT_ATTEMPTED, Outcome
+from optrove.report.attempts import UNSAID, WORDS, XFAILED, XPASSED, measurement_data
+from optrove.report.results import title, took
 from optrove.report.wording import SHORT_ID
 from optrove.serializer.text import read
 
@@ -37,6 +38,7 @@ _STATUSES: Final = {
     Outcome.HUNG.value: "FAIL_CRASH_HANG",
     Outcome.CRASHED.value: "FAIL_CRASH_HANG",
     Outcome.NOT_RUN.value: "NOT_RUN",
+    NOT_ATTEMPTED: "NOT_RUN",
     XFAILED: "XFAIL",
     XPASSED: "XPASS",
 }
@@ -118,6 +120,7 @@ def _signature(cause: str | None) -> str | None:
     return hashlib.sha256(without_numbers(cause).encode(errors="replace")).hexdigest()[:16]
 
 
+_TAGS: Final = {Reason.FAILED: "failure", Reason.NOT_RUN: "error"}
 _S: Final = 1e9
 # XML 1.0 cannot hold these, not even escaped.
 _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -170,9 +173,10 @@ def _junit_result(suite: Xml.Element, result: AttemptedCase) -> None:
         message = _clean(f"{WORDS[XFAILED]}: {cause}")
         Xml.SubElement(case, "skipped", type="xfail", message=message)
         return
-    tag = "failure" if result.ran else "error"
-    words = _clean(f"{WORDS[attempt.outcome.value]}: {cause}")
-    failure = Xml.SubElement(case, tag, type=attempt.outcome.value, message=words)
+    reason = reason_of(result)
+    tag = "skipped" if reason is None else _TAGS.get(reason, "skipped")
+    words = _clean(f"{WORDS[attempt.counted_as]}: {cause}")
+    failure = Xml.SubElement(case, tag, type=attempt.counted_as, message=words)
     failure.text = _clean(attempt.detail or cause)
 
 

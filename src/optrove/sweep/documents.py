@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from optrove.model.records import NOT_ATTEMPTED
 from optrove.report.describe import argument_texts
 from optrove.report.document import Column, Paragraph, paragraphs, table
 from optrove.report.replays import left_out_by_reason
-from optrove.report.results import NOT_ATTEMPTED
 from optrove.report.wording import SHORT_ID, plural
 from optrove.serializer.wire import encode
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from optrove.errors import BadTarget
+from optrove.model.exit_codes import FAIL_ON
 from optrove.model.ops import ANY, VECTORS
 from optrove.model.records import DeviceKind, Job, RunKind, Sweep, now
 from optrove.model.trove import PlannedCase, RunState
@@ -18,7 +19,7 @@ from optrove.replay.capsules import SEED, check_values, with_values
 from optrove.replay.device_choice import TargetDevice
 from optrove.replay.judge import MEASURES
 from optrove.replay.planning import PlannedJob, planned_by_id
-from optrove.replay.replay import attempt_writer, default_workers, exit_code, new_replay_run
+from optrove.replay.replay import attempt_writer, default_workers, new_replay_run
 from optrove.replay.runner import Workers, run_jobs
 from optrove.report.results import results_of
 from optrove.report.results_files import exported
@@ -34,6 +35,7 @@ from optrove.trove.trove import open_trove
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
+    from optrove.model.exit_codes import Reason
     from optrove.model.records import Attempt, AttemptedCase, Run
     from optrove.model.trove import RunRow, Session
     from optrove.report.results import RunResults
@@ -217,24 +219,19 @@ def engine_named(name: str) -> Iterator[Engine]:
         yield run_jobs
 
 
-def finished(place: Place, run: Run) -> RunResults:
-    """Return the results of a Run; mark it finished if nothing is left of it."""
+def finished(place: Place, run: Run, fail_on: frozenset[Reason] = FAIL_ON) -> RunResults:
+    """Return the results of a Run; mark it finished if nothing is left of it.
+
+    The exit code that is stored with it is that of a command with these Reasons.
+    """
     with open_trove(place, create=False) as trove:
         with trove.reader() as reader:
             found = results_of(reader, run)
         if not found.progress.complete or found.run.finished_at is not None:
             return found
-        ended = replace(run, finished_at=now(), exit_code=sweep_exit_code(found))
+        ended = replace(run, finished_at=now(), exit_code=found.exit(fail_on).code)
         trove.add_attempts(ended, ())
     return replace(found, run=ended)
-
-
-def sweep_exit_code(found: RunResults) -> int:
-    """Return the exit code of a sweep: cases that are skipped by intention do not matter."""
-    return exit_code(
-        ran=any(each.ran for each in found.results),
-        well=all(each.passed or each.skipped for each in found.results),
-    )
 
 
 def resumed(reader: TroveReader, sweep: Sweep, kind: str = "sweep") -> SweepRun | None:

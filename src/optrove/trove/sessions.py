@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from optrove.model.exit_codes import INTERRUPTED
 from optrove.model.records import RunKind, now
 from optrove.model.trove import RunProgress, RunState, Session
 
@@ -30,8 +31,6 @@ _DEAD: Final = ("Z", "X")
 
 EXECUTED: Final = (RunKind.REPLAY, RunKind.SWEEP)
 """The kinds of Runs in which cases are executed."""
-INTERRUPTED: Final = 130
-"""The exit code of a program that the user interrupted."""
 
 
 def new_session() -> Session:

@@ -87,7 +87,8 @@ def test_many_cases_are_a_table_and_what_fails_ends_with_one(trove):
     (line,) = [line for line in shown.splitlines() if line.startswith("odd.refuse")]
     assert line.endswith("no")
     ((run, _),) = replays(trove)
-    assert shown.endswith(f"\nstored as run {run.id[:12]} of {trove}\n")
+    stored = f"\nstored as run {run.id[:12]} of {trove}\n"
+    assert shown.endswith(f"{stored}exit code 1: 2 failed, 1 not run\n")
 
 
 def test_the_counts_add_up_to_what_was_planned(trove):
@@ -110,7 +111,29 @@ def test_a_replay_that_never_ran_could_not_be_done(trove):
     assert kept.exit_code == 2
 
 
-def test_an_interrupt_loses_nothing_and_the_rest_counts_as_not_run(trove, monkeypatch):
+@pytest.mark.parametrize(
+    ("words", "code", "last"),
+    [
+        (("failed",), 1, "exit code 1: 2 failed"),
+        (("not-run",), 1, "exit code 1: 1 not run"),
+        (("worse,lost",), 0, "exit code 0; not counted by --fail-on: 2 failed, 1 not run"),
+    ],
+)
+def test_fail_on_chooses_what_makes_the_exit_code(trove, words, code, last):
+    shown = ask("replay", "*", "--all", "--fail-on", *words, exit_code=code)
+    assert shown.splitlines()[-1] == last
+    ((run, _),) = replays(trove)
+    assert run.exit_code == code
+    shown = ask("results", "--fail-on", *words, exit_code=code)
+    assert shown.splitlines()[-1] == last
+
+
+def test_fail_on_names_the_reasons_that_exist(trove):
+    shown = ask("replay", "*", "--all", "--fail-on", "failed,bad", exit_code=2)
+    assert "'bad' is none of failed, not-run, incomplete" in " ".join(shown.split())
+
+
+def test_an_interrupt_loses_nothing_and_the_rest_was_not_attempted(trove, monkeypatch):
     def interrupted(jobs, *, workers, **options):
         attempts = run_jobs(jobs, workers=Workers(1, ODD), **options)
         yield next(attempts)
@@ -120,7 +143,7 @@ def test_an_interrupt_loses_nothing_and_the_rest_counts_as_not_run(trove, monkey
     monkeypatch.setattr(sweeping, "run_jobs", interrupted)
     data = ask("replay", "*", "--all", "--json", exit_code=130)
     assert data["interrupted"]
-    assert data["counts"]["not_run"] == len(CASES) - 1
+    assert data["counts"]["not_attempted"] == len(CASES) - 1
     assert sum(data["counts"].values()) == len(CASES)
     ((run, attempts),) = replays(trove)
     assert run.finished_at is None

@@ -5,7 +5,7 @@ import pytest
 
 from attempts import add, attempted
 from drawn import drawn_lines
-from optrove.model.records import DeviceKind, Measurement, Outcome
+from optrove.model.records import LOST, DeviceKind, Measurement, Outcome
 from optrove.report.releases import KINDS, ReleaseSide, compare, release_data, release_document
 from trove_rows import tensor
 
@@ -104,6 +104,28 @@ def test_time_is_compared_on_like_boards_and_counts_on_real_ones(facts, slower):
 )
 def test_what_is_worse_is_a_regression(before, after, worse):
     assert compared(before, after).regressions == worse
+
+
+NO_BOARD = attempted(Outcome.NOT_RUN, "ttnn has found no board")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "waiting", "text"),
+    [
+        (GOOD, GOOD, 0, None),
+        (BAD, BAD, 0, None),
+        (GOOD, BAD, 0, "exit code 1: 1 worse than before"),
+        (GOOD, NO_BOARD, 0, "exit code 1: 1 not run"),
+        (NO_BOARD, NO_BOARD, 0, None),
+        (NO_BOARD, GOOD, 0, None),
+        (GOOD, GOOD, 3, "exit code 1: 3 not attempted"),
+        (GOOD, attempted(Outcome.NOT_RUN, f"{LOST}lost a"), 0, "exit code 0; not counted by --f"),
+    ],
+)
+def test_a_run_that_answers_less_than_before_is_not_good(before, after, waiting, text):
+    ending = compare(side("a", before), side("b", after, waiting=waiting)).exit()
+    assert ending.code == ("code 1" in (text or ""))
+    assert ending.text is text or ending.text.startswith(text)
 
 
 def test_of_several_outputs_the_worst_counts():

@@ -42,7 +42,7 @@ from optrove.frameworks.torch.reference import (
     tensors_in,
 )
 from optrove.model.case import Case, renamed, rewrite
-from optrove.model.records import Inputs
+from optrove.model.records import LOST, Inputs
 from optrove.model.torch_target import TorchTarget
 from optrove.model.values import (
     Bool,
@@ -90,7 +90,8 @@ _OF_VALUES: Final = re.compile(
 """Errors about the numbers in tensors; random ones may be no index."""
 
 _REFUSED: Final = (
-    "torch's own kernel refuses these inputs, which were made from the seed, in the same way"
+    f"{LOST}has no values of the inputs, and torch's own kernel refuses those made from the seed "
+    "in the same way"
 )
 
 _TIMED_SECONDS: Final = 0.05

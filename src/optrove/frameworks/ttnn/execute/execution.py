@@ -44,7 +44,7 @@ from optrove.frameworks.ttnn.shadow.shadow import (
     hardware_totals,
     set_shadow_mirror,
 )
-from optrove.model.records import REFUSED, RUNS_KERNELS, DeviceKind
+from optrove.model.records import LOST, REFUSED, RUNS_KERNELS, DeviceKind
 from optrove.model.values import (
     DeviceRef,
     List,
@@ -357,7 +357,7 @@ def _lost_memory(spec: TensorSpec, name: str) -> str | None:
     """Return why a tensor that cannot be made is the fault of the recording; None if it is not."""
     placement = spec.placement
     if isinstance(placement, TtnnPlacement) and lost_shards(placement.memory, of_tensor=True):
-        return f"the recording lost the shards of the memory of {name}"
+        return f"{LOST}lost the shards of the memory of {name}"
     return None
 
 

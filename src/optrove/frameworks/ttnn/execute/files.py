@@ -21,6 +21,7 @@ from optrove.errors import NotReplayable
 from optrove.frameworks.probe_protocol import muted
 from optrove.frameworks.ttnn.shadow.prepared_weights import HOST
 from optrove.model.case import Case
+from optrove.model.records import LOST
 from optrove.model.values import Null, Struct, TensorSpec, Text, TtnnPlacement, Value
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def replay_file(op: str, case: Case) -> Iterator[ReplayFile | None]:
     with TemporaryDirectory(prefix=_prefix(os.getpid()), ignore_cleanup_errors=True) as directory:
         name = _text_in(recorded)
         if name is None:
-            raise NotReplayable(f"$.arguments.{argument}: it is not known which file this names")
+            raise NotReplayable(f"{LOST}does not tell which file $.arguments.{argument} names")
         path = Path(directory) / f"{_STEM}{_ending(name)}"
         value, traced = (_spelled(recorded, text) for text in (str(path), path.name))
         yield ReplayFile(op, argument, recorded, value, traced, path)
@@ -155,8 +156,8 @@ def held_by_file(outputs: tuple[Value, ...] | None) -> TensorSpec:
             on_host = replace(placement, storage=HOST, mesh_shape=None, device=None)
             return replace(spec, placement=on_host)
     raise NotReplayable(
-        "it reads a file, and what it returned was not recorded, "
-        "so no such file can be written for a replay"
+        f"{LOST}lacks what was in the file that it reads, so no such file can be written for a "
+        f"replay"
     )
 
 
@@ -180,12 +181,12 @@ def _argument(op: str, case: Case) -> str | None:
     if op in _REQUIRED:
         given = [name for name in _REQUIRED[op] if name in arguments]
         if len(given) != 1:
-            raise NotReplayable(f"{op} reads or writes a file, and the recording names none")
+            raise NotReplayable(f"{LOST}names no file, and {op} reads or writes one")
         return given[0]
     given = [name for name in _OPTIONAL.get(op, ()) if arguments.get(name, Null()) != Null()]
     if given and arguments.get("tensor", Null()) == Null():
         raise NotReplayable(
-            f"without a tensor, {op} has read its cache, which a replay does not have"
+            f"{LOST}lacks the cache that {op} has read, because it was called without a tensor"
         )
     return given[0] if given else None
 

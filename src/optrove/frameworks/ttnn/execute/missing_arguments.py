@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from optrove.frameworks.ttnn.execute.positional_arguments import is_unwritten, positional_names
 from optrove.model.case import rewrite
+from optrove.model.records import LOST
 from optrove.model.values import (
     Bool,
     DeviceRef,
@@ -259,10 +260,10 @@ class MissingArguments:
         """Return why an exception is the fault of the recording; None if the call was complete."""
         if raised.type == "TypeError" or any(text in raised.text for text in _NOT_TAKEN):
             if self._absent:
-                return f"the recording lacks the required argument {', '.join(self._absent)}"
+                return f"{LOST}lacks the required argument {', '.join(self._absent)}"
             if self._unfit:
                 unfit = "; ".join(self._unfit)
-                return f"the recording has an argument that cannot be converted: {unfit}"
+                return f"{LOST}has an argument that cannot be converted: {unfit}"
             if self._unknown:
                 unknown = ", ".join(self._unknown)
                 return (
@@ -271,10 +272,10 @@ class MissingArguments:
                 )
         semaphores = sorted({*self._supplied, *self._dropped})
         if semaphores and "semaphore" in raised.text.partition("backtrace:")[0].lower():
-            return f"the recording lacks the semaphores {', '.join(semaphores)}"
+            return f"{LOST}lacks the semaphores {', '.join(semaphores)}"
         if self.lost:
             return (
-                f"the recording lost the value of {', '.join(self.lost)}; a call with a substitute "
+                f"{LOST}lost the value of {', '.join(self.lost)}; a call with a substitute "
                 f"is refused, which says nothing about the recorded one"
             )
         return None
