@@ -198,7 +198,7 @@ def relu(value):
 NOT_RUN = {
     "unknown object": (
         relu(Opaque("x.Y", "1")),
-        "$.arguments.input_tensor: x.Y: no converter knows",
+        "the recording lost $.arguments.input_tensor: x.Y: no converter knows",
     ),
     "unknown class": (relu(Struct("ttnn.Nothing", ())), "no converter is called 'ttnn.Nothing'"),
     "unknown recipe": (
@@ -226,20 +226,20 @@ NOT_RUN = {
     },
     "no file": (
         unary("ttnn.dump_tensor", Text("file")),
-        "reads or writes a file, and the recording names none",
+        "the recording names no file, and ttnn.dump_tensor reads or writes one",
     ),
     "unknown content of a file": (
         loaded_from(Text("a.tensorbin")),
-        "what it returned was not recorded",
+        "the recording lacks what was in the file",
     ),
     "a file without a tensor": (
         loaded_from(Text("a.tensorbin")),
-        "what it returned was not recorded",
+        "the recording lacks what was in the file",
         (Int(1),),
     ),
     "unknown name of a file": (
         loaded_from(Int(3)),
-        "$.arguments.file_name: it is not known which file",
+        "the recording does not tell which file $.arguments.file_name names",
         (tensor(0, (32, 32)),),
     ),
     "larger mesh": (

@@ -66,12 +66,12 @@ def test_calls_that_name_no_file_are_left_as_they_are(op, arguments):
 @pytest.mark.parametrize(
     ("op", "arguments", "message"),
     [
-        ("ttnn.load_tensor", {"file_name": Int(1)}, "not known which file"),
-        ("ttnn.load_tensor", {"file_name": Null()}, "not known which file"),
-        ("ttnn.load_tensor", {"file_name": Struct("x.Path", ())}, "not known which file"),
-        ("ttnn.dump_tensor", {}, "the recording names none"),
-        ("ttnn.dump_tensor", {"arg0": Text("a"), "file_name": Text("b")}, "names none"),
-        (AS_TENSOR, {"cache_file_name": Text("w"), "tensor": Null()}, "has read its cache"),
+        ("ttnn.load_tensor", {"file_name": Int(1)}, "does not tell which file"),
+        ("ttnn.load_tensor", {"file_name": Null()}, "does not tell which file"),
+        ("ttnn.load_tensor", {"file_name": Struct("x.Path", ())}, "does not tell which file"),
+        ("ttnn.dump_tensor", {}, "the recording names no file"),
+        ("ttnn.dump_tensor", {"arg0": Text("a"), "file_name": Text("b")}, "names no file"),
+        (AS_TENSOR, {"cache_file_name": Text("w"), "tensor": Null()}, "lacks the cache"),
     ],
 )
 def test_a_call_without_one_readable_file_is_refused(op, arguments, message):
@@ -122,7 +122,7 @@ def test_only_old_files_of_processes_that_are_gone_are_removed(tmp_path, monkeyp
 
 @pytest.mark.parametrize("outputs", [None, (), (Null(),)])
 def test_what_a_file_held_has_to_be_known(outputs):
-    with pytest.raises(NotReplayable, match="was not recorded"):
+    with pytest.raises(NotReplayable, match="the recording lacks what was in the file"):
         held_by_file(outputs)
 
 
