@@ -14,6 +14,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from optrove.model.ops import LeftOut
+from optrove.model.pass_rates import PassRate
 
 if TYPE_CHECKING:
     from optrove.model.case import Case
@@ -435,7 +436,9 @@ class RunRow:
     cases: int
     tests: Counts = ()
     attempts: Counts = ()
-    """The number of its Attempts by Outcome."""
+    """The number of its Attempts by Outcome; those that the budget ended are ``not_attempted``."""
+    xfailed: int = 0
+    """The number of its Attempts that failed as expected."""
     left: LeftOut = field(default_factory=LeftOut)
     ops: int = 0
     progress: RunProgress = ALL_DONE
@@ -452,6 +455,11 @@ class RunRow:
         """Whether all of it was done."""
         return self.progress.complete
 
+    @property
+    def pass_rate(self) -> PassRate:
+        """The pass rate of its Attempts, or else of its tests."""
+        return PassRate.of(dict(self.attempts or self.tests), self.xfailed)
+
 
 class OpRunRow(NamedTuple):
     """The calls of an op and the Attempts at it in one Run, added up."""
@@ -461,10 +469,13 @@ class OpRunRow(NamedTuple):
     started_at: str
     board: str | None
     """The board of the Attempts, or else of the Run."""
+    device: str
+    """The kind of device of the Run."""
     timed_calls: int | None
     """Calls with a known duration that no other call made; None: no calls."""
     calls_ns: int
     attempts: int
+    ran: int
     passed: int
     timed_attempts: int
     attempts_ns: int

@@ -23,6 +23,7 @@ from optrove.model.records import (
 )
 from optrove.model.torch_target import TorchTarget
 from optrove.model.values import Float
+from optrove.report.document import BAD, GOOD, IDLE, ODD
 from optrove.report.wording import SHORT_ID
 from optrove.serializer.wire import encode
 
@@ -56,6 +57,25 @@ WORDS: Final = {
     XPASSED: "passed unexpectedly",
 }
 """Outcomes and other states of cases, in words."""
+
+TONES: Final = {
+    Outcome.PASSED.value: GOOD,
+    XFAILED: GOOD,
+    XPASSED: ODD,
+    **{each.value: BAD for each in Outcome if each not in (Outcome.PASSED, Outcome.NOT_RUN)},
+    Outcome.NOT_RUN.value: IDLE,
+    NOT_ATTEMPTED: IDLE,
+}
+TEST_TONES: Final = {
+    TestOutcome.PASSED.value: GOOD,
+    TestOutcome.FAILED.value: BAD,
+    TestOutcome.ERROR.value: BAD,
+    TestOutcome.UNFINISHED.value: BAD,
+    XPASSED: ODD,
+    XFAILED: GOOD,
+    TestOutcome.SKIPPED.value: IDLE,
+}
+"""The tones of outcomes of cases and of tests, which give their colors in reports and on pages."""
 
 BACKTRACE: Final = "backtrace:"
 """The line before the backtrace of ttnn."""

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from optrove.model.ops import Amount, LeftOut, is_listed
-from optrove.model.records import DeviceKind, RunKind
+from optrove.model.records import DeviceKind, Outcome, RunKind
 from optrove.model.trove import board_text
 from optrove.report.document import Column, Paragraph, paragraphs, table
 from optrove.report.wording import SHORT_ID, moment, percent, place_text, plural, progress_text
@@ -15,7 +15,7 @@ from optrove.report.wording import SHORT_ID, moment, percent, place_text, plural
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from optrove.model.records import Counts
+    from optrove.model.pass_rates import PassRate
     from optrove.model.trove import Machine, ModelRow, OpRow, RunRow
     from optrove.report.document import Node
     from optrove.serializer.text import Json
@@ -146,7 +146,7 @@ def runs_document(rows: Sequence[RunRow]) -> Iterator[Node]:
                 _board(row),
                 "" if _executed(row) else row.calls,
                 _cases(row),
-                _passed(row.attempts if _executed(row) else row.tests),
+                _passed(row.pass_rate),
                 _state(row),
                 row.run.model or row.run.source,
             )
@@ -220,14 +220,17 @@ def _cases(row: RunRow) -> int:
     return sum(count for _, count in row.attempts) if row.planned is None else row.planned
 
 
-def _passed(counts: Counts) -> str:
-    passed = sum(count for outcome, count in counts if outcome == "passed")
-    return f"{passed:,}/{sum(count for _, count in counts):,}" if counts else ""
+def _passed(rate: PassRate) -> str:
+    """Return the pass rate of a run as a fraction."""
+    return f"{rate.passed:,}/{rate.ran:,}" if rate.ran else ""
 
 
 def _state(row: RunRow) -> str:
     if not row.complete:
         return progress_text(row.progress)
+    idle = dict(row.attempts).get(Outcome.NOT_RUN.value, 0)
+    if idle:
+        return f"{idle:,} not run"
     # The column of passed cases shows failures.
     usual = (None, 0, _SOME_FAILED) if _executed(row) else (None, 0)
     return "" if row.run.exit_code in usual else f"exit {row.run.exit_code}"
@@ -254,6 +257,9 @@ def _run_data(row: RunRow) -> Json:
         "left_out": left_out_data(row.left),
         "tests": dict(row.tests),
         "attempts": dict(row.attempts),
+        "good": row.pass_rate.passed,
+        "ran": row.pass_rate.ran,
+        "pass_share": row.pass_rate.share,
         "planned": row.planned,
         "host": environment.host,
         "command_line": list(environment.command_line),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.model.causes import error_line
 from optrove.model.ops import is_data_movement
+from optrove.model.pass_rates import PassRate
 from optrove.model.records import DeviceKind, Outcome
 from optrove.report.attempts import (
     BACKTRACE,
@@ -39,7 +40,7 @@ from optrove.report.document import (
     paragraphs,
     table,
 )
-from optrove.report.wording import SHORT_ID, clipped, number, percent, plural
+from optrove.report.wording import SHORT_ID, clipped, number, plural, rate_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -202,11 +203,8 @@ def board_document(
 
 def _accepted(attempts: Sequence[AttemptedCase]) -> str:
     """Return the share of accepted cases among those that ran: others say nothing of the board."""
-    ran = sum(each.ran for each in attempts)
-    if not ran:
-        return "no case ran"
-    share = percent(sum(each.passed for each in attempts) / ran)
-    return f"{share} accepted" if ran == len(attempts) else f"{share} accepted of {ran:,} that ran"
+    counts = counts_of(each.attempt for each in attempts)
+    return rate_text(PassRate.of(counts), "accepted")
 
 
 def left_out_by_reason(left_out: Counts) -> Iterator[str]:

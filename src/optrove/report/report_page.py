@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Final
 
 from optrove.errors import BadTarget, NotFound
 from optrove.model.ops import is_listed
-from optrove.model.records import NOT_ATTEMPTED, Outcome, Query, TestOutcome, now
+from optrove.model.pass_rates import PassRate
+from optrove.model.records import NOT_ATTEMPTED, Outcome, Query, now
 from optrove.model.trove import board_text
 from optrove.model.values import TensorSpec, walk
 from optrove.report.attempts import (
     BACKTRACE,
+    TEST_TONES,
+    TONES,
     UNSAID,
     WORDS,
-    XFAILED,
-    XPASSED,
     by_text,
     lowest_pcc,
     refusals,
@@ -81,10 +82,10 @@ from optrove.report.wording import (
     duration,
     moment,
     number,
-    percent,
     place_text,
     plural,
     progress_text,
+    rate_text,
 )
 from optrove.serializer.described import case_of
 from optrove.trove.opening import reading
@@ -127,23 +128,6 @@ _ALL_PICTURES: Final = 1_000_000
 _EDGES: Final = (0.0, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 0.99999)
 """The edges of the bars of PCC: near 1, and at the usual thresholds."""
 _FASTEST: Final = 10_000
-_TONES: Final = {
-    Outcome.PASSED.value: GOOD,
-    XFAILED: GOOD,
-    XPASSED: ODD,
-    **{each.value: BAD for each in Outcome if each not in (Outcome.PASSED, Outcome.NOT_RUN)},
-    Outcome.NOT_RUN.value: IDLE,
-    NOT_ATTEMPTED: IDLE,
-}
-_TEST_TONES: Final = {
-    TestOutcome.PASSED: GOOD,
-    TestOutcome.FAILED: BAD,
-    TestOutcome.ERROR: BAD,
-    TestOutcome.UNFINISHED: BAD,
-    TestOutcome.XPASSED: ODD,
-    TestOutcome.XFAILED: GOOD,
-    TestOutcome.SKIPPED: IDLE,
-}
 _SHOWN_FIRST: Final = (BAD, ODD, IDLE, GOOD)
 _MEASURED: Final = (
     Column("name"),
@@ -284,9 +268,6 @@ def _subtitle(run: Run, place: str) -> str:
 
 def _tiles(summary: Summary) -> tuple[Tile, ...]:
     failed, idle = summary.ran - summary.good, summary.planned - summary.ran
-    share = (
-        "nothing ran" if summary.share is None else f"{percent(summary.share)} of those that ran"
-    )
     groups = by_text([each for each in summary.causes if each.outcome is not Outcome.NOT_RUN])
     names = (Outcome.NOT_RUN.value, NOT_ATTEMPTED)
     unanswered = [
@@ -294,7 +275,12 @@ def _tiles(summary: Summary) -> tuple[Tile, ...]:
     ]
     tiles = [
         Tile("cases", f"{summary.planned:,}", plural(len(summary.ops), "op")),
-        Tile("passed", f"{summary.good:,}", share, GOOD if summary.good else ""),
+        Tile(
+            "passed",
+            f"{summary.good:,}",
+            rate_text(summary.pass_rate),
+            GOOD if summary.good else "",
+        ),
         Tile(
             "failed",
             f"{failed:,}",
@@ -323,7 +309,7 @@ def _tiles(summary: Summary) -> tuple[Tile, ...]:
 def _shares(found: RunResults) -> tuple[Share, ...]:
     views = Counter(each.view for each in found.results)
     views[NOT_ATTEMPTED] += len(found.waiting)
-    return tuple(Share(WORDS[name], views[name], tone) for name, tone in _TONES.items())
+    return tuple(Share(WORDS[name], views[name], tone) for name, tone in TONES.items())
 
 
 def _sums(found: RunResults, summary: Summary) -> Iterator[str]:
@@ -496,10 +482,8 @@ def _notes(found: RunResults) -> Iterator[Section]:
 def traced_report(found: TracedRun) -> Document:
     """Return the report of a traced or imported run."""
     run = found.row.run
-    shares = Counter(test.outcome for test in found.tests)
-    bar = tuple(
-        Share(f"tests {each.value}", shares[each], tone) for each, tone in _TEST_TONES.items()
-    )
+    shares = Counter(test.outcome.value for test in found.tests)
+    bar = tuple(Share(f"tests {each}", shares[each], tone) for each, tone in TEST_TONES.items())
     return Document(
         title=f"run {run.id[:SHORT_ID]}: {source_text(run.source)}",
         heading=run.model or run.source,
@@ -526,10 +510,12 @@ def _traced_tiles(found: TracedRun) -> tuple[Tile, ...]:
         Tile("ops", f"{len(shown):,}"),
     ]
     if found.tests:
-        tones = Counter(_TEST_TONES[test.outcome] for test in found.tests)
-        note = f"of {plural(len(found.tests), 'test')}"
-        for label, tone, more in (("passed", GOOD, note), ("failed", BAD, "")):
-            count = tones[tone]
+        rate = PassRate.of(Counter(test.outcome.value for test in found.tests))
+        note, failed = f"of {rate.ran:,} that ran", rate.ran - rate.passed
+        for label, count, more, tone in (
+            ("passed", rate.passed, note, GOOD),
+            ("failed", failed, "", BAD),
+        ):
             tiles.append(Tile(f"tests {label}", f"{count:,}", more, tone if count else ""))
     return tuple(tiles)
 
@@ -565,7 +551,7 @@ def _traced_ops(found: TracedRun) -> Table:
 
 
 def _tests(tests: tuple[TestResult, ...]) -> Table:
-    ranked = sorted(tests, key=lambda test: _SHOWN_FIRST.index(_TEST_TONES[test.outcome]))
+    ranked = sorted(tests, key=lambda test: _SHOWN_FIRST.index(TEST_TONES[test.outcome.value]))
     more = len(tests) - _MAX_TESTS
     rest = f"{more:,} more" if more > 0 else ""
     return table(_TESTS, map(_test_row, ranked[:_MAX_TESTS]), more=rest, search=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from optrove.errors import NotFound
 from optrove.model.exit_codes import FAIL_ON, Exit
+from optrove.model.pass_rates import PassRate
 from optrove.model.records import CHECK_BOARD, E2E_NS, DeviceKind, kind_of, time_of
 from optrove.model.trove import ALL_DONE, RunState
 from optrove.model.values import Float
@@ -48,10 +49,10 @@ from optrove.report.wording import (
     duration,
     moment,
     number,
-    percent,
     place_text,
     plural,
     progress_text,
+    rate_text,
 )
 from optrove.serializer.wire import encode
 from optrove.trove.query import run_named
@@ -176,6 +177,11 @@ class Totals:
         """The number of planned cases."""
         return sum(self.counts.values())
 
+    @property
+    def pass_rate(self) -> PassRate:
+        """The pass rate."""
+        return PassRate(self.good, self.ran)
+
 
 @dataclass(frozen=True, slots=True)
 class Summary(Totals):
@@ -190,11 +196,6 @@ class Summary(Totals):
     ops: dict[str, Totals]
     measured: dict[str, Spread]
     numberless: int
-
-    @property
-    def share(self) -> float | None:
-        """The share of good cases of those that ran, None if none ran."""
-        return self.good / self.ran if self.ran else None
 
 
 def summed(run: RunResults) -> Summary:
@@ -333,12 +334,8 @@ def results_document(found: RunResults, store: str | None) -> Iterator[Node]:
     summary = summed(found)
     yield from state_paragraph(found.progress, found.run)
     yield Paragraph(counted(summary))
-    if summary.share is None:
-        yield Paragraph("no case ran, so nothing is known about any operation")
-    else:
-        yield Paragraph(
-            f"{percent(summary.share)} passed of {plural(summary.ran, 'case')} that ran"
-        )
+    nothing = "" if summary.ran else ", so nothing is known about any operation"
+    yield Paragraph(f"{rate_text(summary.pass_rate)}{nothing}")
     yield from paragraphs(summary_notes(summary))
     yield from paragraphs(left_out_by_reason(found.left_out))
     yield from paragraphs(spread_text(name, each) for name, each in summary.measured.items())
@@ -430,11 +427,10 @@ def _op_row(op: str, row: Totals, *, full: bool) -> tuple[str | Cell, ...]:
         Share("failed", failed, BAD),
         Share("no answer", idle, IDLE),
     )
-    good = row.good / row.planned if row.planned else None
     total = None if row.times is None else row.times.total
     return (
         op,
-        Cell("", good, shares) if full else "",
+        Cell("", row.pass_rate.share, shares) if full else "",
         Cell(f"{row.planned:,}", row.planned),
         Cell(f"{row.good:,}", row.good),
         count_cell(failed),
@@ -512,7 +508,7 @@ def results_data(found: RunResults, store: str | None) -> dict[str, Json]:
         "left_out": dict(found.left_out),
         "good": summary.good,
         "ran": summary.ran,
-        "pass_share": summary.share,
+        "pass_share": summary.pass_rate.share,
         "measurements": {name: spread_data(each) for name, each in summary.measured.items()},
         "durations": times_data(summary.times),
         "ops": [_op_data(op, each) for op, each in summary.ops.items()],

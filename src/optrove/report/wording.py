@@ -10,6 +10,7 @@ from optrove.model.torch_target import TorchTarget
 from optrove.model.trove import RunState
 
 if TYPE_CHECKING:
+    from optrove.model.pass_rates import PassRate
     from optrove.model.records import Counts
     from optrove.model.trove import RunProgress
 
@@ -46,6 +47,13 @@ def percent(share: float, digits: int = 1) -> str:
         return f"{share:.{digits}%}"
     step = 10**-digits
     return f"{min(max(100 * share, step), 100 - step):.{digits}f}%"
+
+
+def rate_text(rate: PassRate, verb: str = "passed") -> str:
+    """Return a pass rate in words: ``98.2% passed of 709 cases that ran``."""
+    if rate.share is None:
+        return "no case ran"
+    return f"{percent(rate.share)} {verb} of {plural(rate.ran, 'case')} that ran"
 
 
 def number(value: float) -> str:

@@ -27,11 +27,13 @@ from optrove.model.ops import (
 )
 from optrove.model.records import (
     CHECK_BOARD,
+    NOT_ATTEMPTED,
     OUT_OF_BUDGET,
     Attempt,
     AttemptedCase,
     CallOutcome,
     DeviceKind,
+    Outcome,
     Phase,
     Run,
     Sweep,
@@ -206,6 +208,16 @@ WHERE run_key IN :keys AND outcome = 'not_run' AND detail LIKE :interrupted
 GROUP BY run_key
 """
 
+XFAIL_VERDICTS: Final = """
+SELECT key FROM verdicts
+WHERE lower(suite) LIKE 'xfail%' AND outcome NOT IN ('passed', 'not_run')
+"""
+
+RUN_XFAILED: Final = """
+SELECT run_key, count(*) FROM results
+WHERE run_key IN :keys AND verdict_key IN :verdicts GROUP BY run_key
+"""
+
 # Places are numbered from zero, so that the last one tells how many there are.
 RUN_PLANNED: Final = """
 SELECT s.run_key, coalesce((
@@ -355,8 +367,9 @@ WHERE recording_key = :key AND first <= :first ORDER BY first DESC LIMIT 1
 """
 
 OP_RUNS: Final = """
-SELECT r.run_id, r.kind, r.started_at, coalesce(a.board, e.board), u.timed_calls,
-    coalesce(u.total_ns, 0), coalesce(a.attempts, 0), coalesce(a.passed, 0), coalesce(a.timed, 0),
+SELECT r.run_id, r.kind, r.started_at, coalesce(a.board, e.board), e.device_kind, u.timed_calls,
+    coalesce(u.total_ns, 0), coalesce(a.attempts, 0), coalesce(a.ran, 0), coalesce(a.passed, 0),
+    coalesce(a.timed, 0),
     coalesce(a.total_ns, 0), coalesce(a.outputs, 0), coalesce(a.total_pcc, 0), a.least_pcc,
     a.most_pcc
 FROM (
@@ -367,6 +380,7 @@ JOIN runs r ON r.key = k.run_key JOIN environments e ON e.key = r.environment_ke
 LEFT JOIN op_usage u ON u.run_key = r.key AND u.op = :op AND u.timed_calls > 0
 LEFT JOIN (
     SELECT run_key, min(board) AS board, sum(attempts) AS attempts,
+        sum(CASE WHEN outcome = 'not_run' THEN 0 ELSE attempts END) AS ran,
         sum(CASE WHEN outcome = 'passed' THEN attempts ELSE 0 END) AS passed, sum(timed) AS timed,
         sum(total_ns) AS total_ns, sum(outputs) AS outputs, sum(total_pcc) AS total_pcc,
         min(least_pcc) AS least_pcc, max(most_pcc) AS most_pcc
@@ -900,6 +914,7 @@ class TroveReader(OpenedTrove):
             attempts = counted(self._by_keys(RUN_ATTEMPTS, keys))
             cut = {"interrupted": f"{OUT_OF_BUDGET}%"}
             interrupted = dict(self._by_keys(RUN_INTERRUPTED, keys, **cut))
+            xfailed = self._xfailed(keys)
             sessions: dict[int, list[Session]] = {}
             for key, *session in self._by_keys(SESSIONS, keys):
                 sessions.setdefault(key, []).append(session_from(session))
@@ -912,7 +927,8 @@ class TroveReader(OpenedTrove):
                 calls=totals[key].amount.calls,
                 ops=totals[key].amount.ops,
                 tests=tests.get(key, ()),
-                attempts=attempts.get(key, ()),
+                attempts=_counts(attempts.get(key, ()), interrupted.get(key, 0)),
+                xfailed=xfailed.get(key, 0),
                 left=totals[key].left,
                 progress=progress_of(
                     runs[key],
@@ -925,6 +941,15 @@ class TroveReader(OpenedTrove):
             )
             for key, _, _, machine in rows
         )
+
+    def _xfailed(self, keys: Sequence[int]) -> dict[int, int]:
+        """Return the number of Attempts that failed as expected, by the keys of Runs."""
+        verdicts = [key for (key,) in self._all(XFAIL_VERDICTS)]
+        found: dict[int, int] = {}
+        for batch in batches(verdicts, _BATCH_SIZE):
+            for key, count in self._by_keys(RUN_XFAILED, keys, verdicts=batch):
+                found[key] = found.get(key, 0) + count
+        return found
 
     def unended(self) -> tuple[Session, ...]:
         """Return the Sessions that have no ending: they go on, or were killed."""
@@ -1252,6 +1277,19 @@ class TroveReader(OpenedTrove):
     def _number(self, sql: str, **parameters: object) -> int:
         ((number,),) = self.connection.fetch(sql, parameters)
         return cast("int", number)
+
+
+def _counts(attempts: Counts, interrupted: int) -> Counts:
+    """Return counts by outcome, in which those that the budget ended are ``not_attempted``."""
+    if not interrupted:
+        return attempts
+    found = dict(attempts)
+    left = found.pop(Outcome.NOT_RUN.value) - interrupted
+    return (
+        *found.items(),
+        *([(Outcome.NOT_RUN.value, left)] if left else []),
+        (NOT_ATTEMPTED, interrupted),
+    )
 
 
 def _fits(name: str, pattern: str) -> bool:

@@ -26,6 +26,7 @@ _BOTH: Final = {
     "e.ttnn_version, [moment r.started_at] AS run_started",
     "flag": "CASE WHEN ? THEN 1 WHEN NOT ? THEN 0 END",
     "passed": "CASE WHEN ? = 'passed' THEN 1 ELSE 0 END",
+    "ran": "CASE WHEN ? IN ('not_run', 'skipped') THEN 0 ELSE 1 END",
     "count": "CAST(COALESCE(?, 0) AS BIGINT)",
     "milliseconds": "CAST(? AS DOUBLE PRECISION) / 1000000",
 }
@@ -66,18 +67,22 @@ SELECT [run e.board], r.source, e.arch, e.device_kind, e.torch_version, e.git_sh
     [count t.tests] AS tests,
     [count t.passed] AS tests_passed,
     [count a.attempts] AS attempts,
-    [count a.passed] AS attempts_passed
+    [count a.passed] AS attempts_passed,
+    [count t.ran] AS tests_ran,
+    [count a.ran] AS attempts_ran
 FROM runs r
 JOIN environments e ON e.key = r.environment_key
 LEFT JOIN (
     SELECT run_key, SUM(cases) AS cases, SUM(calls) AS calls FROM op_usage GROUP BY run_key
 ) u ON u.run_key = r.key
 LEFT JOIN (
-    SELECT g.run_key, COUNT(*) AS tests, SUM([passed x.outcome]) AS passed
+    SELECT g.run_key, COUNT(*) AS tests, SUM([passed x.outcome]) AS passed,
+        SUM([ran x.outcome]) AS ran
     FROM tests x JOIN recordings g ON g.key = x.recording_key GROUP BY g.run_key
 ) t ON t.run_key = r.key
 LEFT JOIN (
-    SELECT run_key, COUNT(*) AS attempts, SUM([passed outcome]) AS passed
+    SELECT run_key, COUNT(*) AS attempts, SUM([passed outcome]) AS passed,
+        SUM([ran outcome]) AS ran
     FROM attempts GROUP BY run_key
 ) a ON a.run_key = r.key
 """,
@@ -89,7 +94,8 @@ SELECT c.op, c.cases,
     [count u.runs] AS runs,
     [count u.models] AS models,
     [count a.attempts] AS attempts,
-    [count a.passed] AS attempts_passed
+    [count a.passed] AS attempts_passed,
+    [count a.ran] AS attempts_ran
 FROM (
     SELECT op, COUNT(*) AS cases, SUM([flag replayable]) AS replayable, SUM(calls) AS calls,
         SUM(outermost_calls) AS outermost_calls
@@ -101,7 +107,8 @@ LEFT JOIN (
     FROM op_usage x JOIN runs r ON r.key = x.run_key GROUP BY x.op
 ) u ON u.op = c.op
 LEFT JOIN (
-    SELECT y.op, COUNT(*) AS attempts, SUM([passed x.outcome]) AS passed
+    SELECT y.op, COUNT(*) AS attempts, SUM([passed x.outcome]) AS passed,
+        SUM([ran x.outcome]) AS ran
     FROM attempts x JOIN cases y ON y.key = x.case_key GROUP BY y.op
 ) a ON a.op = c.op
 """,
@@ -110,13 +117,15 @@ SELECT c.case_id, c.op, c.semantic_id, c.family_id, [flag c.replayable] AS repla
     c.calls, c.outermost_calls,
     [count u.runs] AS runs,
     [count a.attempts] AS attempts,
-    [count a.passed] AS attempts_passed
+    [count a.passed] AS attempts_passed,
+    [count a.ran] AS attempts_ran
 FROM cases c
 LEFT JOIN (
     SELECT case_key, COUNT(*) AS runs FROM usage GROUP BY case_key
 ) u ON u.case_key = c.key
 LEFT JOIN (
-    SELECT case_key, COUNT(*) AS attempts, SUM([passed outcome]) AS passed
+    SELECT case_key, COUNT(*) AS attempts, SUM([passed outcome]) AS passed,
+        SUM([ran outcome]) AS ran
     FROM attempts GROUP BY case_key
 ) a ON a.case_key = c.key
 """,
@@ -140,7 +149,8 @@ LEFT JOIN scopes s ON s.key = x.scope_key
     "v_tests": """
 SELECT [run e.board], t.test_id, t.outcome, [passed t.outcome] AS passed,
     CAST([call_ns t.content] AS DOUBLE PRECISION) / 1000000 AS duration_ms,
-    [error t.content] AS error
+    [error t.content] AS error, [ran t.outcome] AS ran,
+    CASE WHEN t.outcome IN ('passed', 'xfailed', 'xpassed') THEN 1 ELSE 0 END AS good
 FROM tests t
 JOIN recordings g ON g.key = t.recording_key
 JOIN runs r ON r.key = g.run_key
@@ -153,11 +163,14 @@ SELECT a.attempt_id, [run a.board], c.case_id, c.op, a.outcome, [passed a.outcom
     (SELECT MIN(m.value) FROM measurements m WHERE m.attempt_key = a.key AND m.name = 'pcc') AS pcc,
     CASE WHEN a.replayed_case_id = c.case_id THEN 1 WHEN a.replayed_case_id IS NOT NULL THEN 0 END
         AS true_replay,
-    a.detail, a.notes
+    a.detail, a.notes, [ran a.outcome] AS ran,
+    CASE WHEN a.outcome = 'passed' OR (lower(p.suite) LIKE 'xfail%' AND a.outcome <> 'not_run')
+        THEN 1 ELSE 0 END AS good
 FROM attempts a
 JOIN cases c ON c.key = a.case_key
 JOIN runs r ON r.key = a.run_key
 JOIN environments e ON e.key = r.environment_key
+LEFT JOIN planned p ON p.run_key = a.run_key AND p.case_key = a.case_key
 """,
     "v_failures": """
 SELECT a.attempt_id, [run a.board], c.case_id, c.op, a.outcome, a.device_kind,
@@ -228,6 +241,8 @@ VIEWS: Final = (
         ("tests_passed", _NUMBER, "its tests that passed"),
         ("attempts", _NUMBER, "cases that it executed, counting repetitions"),
         ("attempts_passed", _NUMBER, "those that passed"),
+        ("tests_ran", _NUMBER, "its tests that were not skipped"),
+        ("attempts_ran", _NUMBER, "its attempts that ran"),
     ),
     _view(
         *("v_ops", "An op with recorded cases."),
@@ -240,6 +255,7 @@ VIEWS: Final = (
         ("models", _NUMBER, "models that called it"),
         ("attempts", _NUMBER, "executions of its cases by replays and sweeps"),
         ("attempts_passed", _NUMBER, "those that passed"),
+        ("attempts_ran", _NUMBER, "those that ran"),
     ),
     _view(
         *("v_cases", "A case: an op with its arguments."),
@@ -252,6 +268,7 @@ VIEWS: Final = (
         ("runs", _NUMBER, "runs that called it"),
         ("attempts", _NUMBER, "executions by replays and sweeps"),
         ("attempts_passed", _NUMBER, "those that passed"),
+        ("attempts_ran", _NUMBER, "those that ran"),
     ),
     _view(
         *("v_tensors", "A tensor among the arguments of a case."),
@@ -289,6 +306,8 @@ VIEWS: Final = (
         ("passed", _FLAG, "whether it passed"),
         ("duration_ms", _NUMBER, "duration of the test function"),
         ("error", _TEXT, "first line of its error"),
+        ("ran", _FLAG, "whether it was not skipped"),
+        ("good", _FLAG, "whether it passed, or failed as expected"),
     ),
     _view(
         *("v_attempts", "An attempt: one execution of a case by a replay or a sweep."),
@@ -305,6 +324,8 @@ VIEWS: Final = (
         ("true_replay", _FLAG, "whether the replayed call has the hash of the recorded case"),
         ("detail", _TEXT, "message of the op or of the machine"),
         ("notes", _TEXT, "notes of the replay"),
+        ("ran", _FLAG, "whether the op ran, with any outcome"),
+        ("good", _FLAG, "whether it passed, or failed as expected"),
     ),
     _view(
         *("v_failures", "A failed attempt."),

@@ -10,6 +10,7 @@ from optrove.model.case import obstacles
 from optrove.model.values import TensorSpec, walk
 from optrove.report.describe import argument_texts, in_reading_order
 from optrove.report.draw_text import folded
+from optrove.report.results import took
 from optrove.report.shards import shard_svg
 from optrove.report.wording import SHORT_ID
 from optrove.serializer.described import case_of
@@ -114,6 +115,7 @@ def _attempt(attempt: Attempt) -> responses.Attempt:
         "detail": cut(attempt.detail),
         "started_at": attempt.started_at,
         "duration_ns": attempt.duration_ns,
+        "took_ns": took(attempt),
         "replayed_case_id": attempt.replayed_case_id,
         "measurements": [
             {

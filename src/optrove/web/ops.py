@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData
 from optrove.model.ops import ANY, is_listed, meant_ops
-from optrove.model.records import Outcome, matches_filter
+from optrove.model.pass_rates import PassRate
+from optrove.model.records import Outcome, RunKind, matches_filter
 from optrove.report.cases import Varied, differing, varied_text
 from optrove.report.wording import duration, number
 from optrove.trove.derived import NONE
@@ -108,7 +109,10 @@ def ops_page(request: PageRequest) -> PageView:
         "ops": [cut_op(row) for row in page],
         "next": following,
     }
-    return PageView(data, {"unlisted": sum(not is_listed(op) for op in groups.ops)})
+    unlisted = [op for op in groups.ops if not is_listed(op)]
+    if search is not None:
+        unlisted = [op for op in unlisted if matches(op, search)]
+    return PageView(data, {"unlisted": len(op_rows(request, unlisted, choice, nested=nested))})
 
 
 def op_rows(
@@ -130,6 +134,7 @@ def op_data(
     for group in chosen:
         counts[group.outcome] += group.cases
     outcomes = {each.value: counts[each.value] for each in Outcome if counts[each.value]}
+    rate = PassRate.of(outcomes)
     if choice.model is None and choice.board is None:
         calls = sum(group.calls for group in chosen)
     elif choice == FacetFilters(model=choice.model, board=choice.board):
@@ -145,7 +150,8 @@ def op_data(
         "models": len(groups.models(chosen)),
         "replayable": sum(group.replayable for group in chosen),
         "tried": sum(outcomes.values()),
-        "passed": outcomes.get("passed", 0),
+        "ran": rate.ran,
+        "passed": rate.passed,
         "outcomes": outcomes,
     }
 
@@ -261,6 +267,8 @@ _BOTTOM: Final = 26
 _MAX_POINTS: Final = 120
 _TICKS: Final = 3
 _MIN_POINTS: Final = 2
+_TRACED: Final = (RunKind.TRACE.value, RunKind.IMPORT.value)
+"""Kinds of runs whose times are those of calls, not of attempts."""
 _MIN_SPAN: Final = 1e-3
 """How far values must be apart to be seen so, as a share of the largest."""
 _OPENING: Final = (
@@ -270,7 +278,10 @@ _OPENING: Final = (
 
 
 def pcc_plot(runs: Sequence[responses.OpRun]) -> str | None:
-    """Return least and mean PCC of an op, run by run; None if fewer than two measured it."""
+    """Return least and mean PCC of an op, run by run; None if fewer than two measured it.
+
+    As in the plot of times, a line joins only runs of one kind on one device.
+    """
     found = [run for run in runs if None not in (run["mean_pcc"], run["least_pcc"])][-_MAX_POINTS:]
     lines = {
         "mean": [run["mean_pcc"] or 0.0 for run in found],
@@ -326,15 +337,26 @@ def _line(
     format_value: Callable[[float], str],
 ) -> list[str]:
     points = [(_x(place, len(values)), _y(value, *bounds)) for place, value in enumerate(values)]
-    path = " ".join(f"{x},{y}" for x, y in points)
-    parts = [f'<polyline class="{name}" points="{path}"/>']
+    lines: dict[tuple[object, ...], list[str]] = {}
+    for (x, y), run in zip(points, runs, strict=True):
+        lines.setdefault(_comparable(run), []).append(f"{x},{y}")
+    parts = [
+        f'<polyline class="{name}" points="{" ".join(line)}"/>'
+        for line in lines.values()
+        if len(line) >= _MIN_POINTS
+    ]
     for (x, y), value, run in zip(points, values, runs, strict=True):
         about = f"{short(run['run_id'])}, {moment(run['started_at'])}: {name} {format_value(value)}"
-        if run["board"]:
-            about += f" on {plain(run['board'], 40)}"
+        where = " ".join(filter(None, (plain(run["device"], 12), plain(run["board"], 40))))
+        about += f" on {where}, {plain(run['kind'], 12)}"
         title = f"<title>{escape(about)}</title>"
         parts.append(f'<circle class="{name}" cx="{x}" cy="{y}" r="3">{title}</circle>')
     return parts
+
+
+def _comparable(run: responses.OpRun) -> tuple[object, ...]:
+    """Return the facts in which two runs agree if their numbers can be compared."""
+    return run["kind"] in _TRACED, run["device"], run["board"]
 
 
 def _label(text: str, x: float, place: str) -> str:
@@ -430,10 +452,12 @@ def _run(row: OpRunRow) -> responses.OpRun:
         "run_id": cut(row.run_id),
         "started_at": row.started_at,
         "board": cut(row.board),
+        "device": row.device,
         "kind": row.kind,
         "calls": row.timed_calls,
         "mean_ns": called_ns if mean_ns is None else mean_ns,
         "tried": row.attempts,
+        "ran": row.ran,
         "passed": row.passed,
         "least_pcc": finite(row.least_pcc),
         "mean_pcc": finite(row.total_pcc / row.outputs if row.outputs else None),

@@ -49,6 +49,7 @@ class Op(TypedDict):
     models: Count
     replayable: Count
     tried: Count
+    ran: Count
     passed: Count
     outcomes: Counts
 
@@ -76,6 +77,8 @@ class Run(TypedDict):
     attempts: Counts
     tests: Counts
     tried: Count
+    passed: Count
+    ran: Count
 
 
 class Tensor(TypedDict):
@@ -113,10 +116,12 @@ class OpRun(TypedDict):
     run_id: str
     started_at: str | None
     board: str | None
+    device: str
     kind: str
     calls: int | None
     mean_ns: float | None
     tried: Count
+    ran: Count
     passed: Count
     least_pcc: float | None
     mean_pcc: float | None
@@ -164,6 +169,7 @@ class Attempt(TypedDict):
     detail: str | None
     started_at: str | None
     duration_ns: int | None
+    took_ns: int | None
     replayed_case_id: str | None
     measurements: list[Measurement]
 
@@ -212,7 +218,7 @@ class Test(TypedDict):
     test: str
     outcome: str
     mode: str | None
-    total_ns: int | None
+    call_ns: int | None
     metrics: list[Metric]
     error: str | None
 
@@ -227,6 +233,7 @@ class RunAttempt(TypedDict):
     detail: str | None
     started_at: str | None
     duration_ns: int | None
+    took_ns: int | None
 
 
 class OpUse(TypedDict):
@@ -400,6 +407,8 @@ class Progress(TypedDict):
     finished_at: str | None
     planned: int | None
     tried: Count
+    passed: Count
+    ran: Count
     attempts: Counts
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, NotFound
 from optrove.model.records import CHECK_BOARD, Outcome, RunKind, TestOutcome, kind_of
+from optrove.report.results import took
 from optrove.report.wording import duration, progress_text
 from optrove.serializer.records import record_to_builtins
 from optrove.serializer.text import read, write
@@ -53,7 +54,9 @@ def run_data(row: RunRow) -> responses.Run:
         "complete": row.complete,
         "tests": dict(sorted(row.tests)),
         "attempts": in_order(attempts),
-        "tried": sum(attempts.values()),
+        "tried": row.progress.done,
+        "passed": row.pass_rate.passed,
+        "ran": row.pass_rate.ran,
     }
 
 
@@ -122,6 +125,8 @@ def progress_page(request: PageRequest) -> PageView:
         "finished_at": data["finished_at"],
         "planned": data["planned"],
         "tried": data["tried"],
+        "passed": data["passed"],
+        "ran": data["ran"],
         "attempts": data["attempts"],
     }
     return PageView(response)
@@ -242,13 +247,11 @@ def _tests(request: PageRequest, run: RunRow) -> tuple[list[responses.Test], str
 
 
 def _test(result: TestResult) -> responses.Test:
-    durations = (result.setup_ns, result.call_ns, result.teardown_ns)
-    known = [each for each in durations if each is not None]
     return {
         "test": cut(result.test_id),
         "outcome": result.outcome.value,
         "mode": result.mode,
-        "total_ns": sum(known) if known else None,
+        "call_ns": result.call_ns,
         "metrics": [
             {"name": cut(each.name), "value": finite(each.value), "passed": each.passed}
             for each in result.metrics[:_MAX_METRICS]
@@ -276,6 +279,7 @@ def _attempt(attempted: AttemptedCase) -> responses.RunAttempt:
         "detail": cut(attempt.detail),
         "started_at": attempt.started_at,
         "duration_ns": attempt.duration_ns,
+        "took_ns": took(attempt),
     }
 
 

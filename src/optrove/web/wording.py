@@ -9,7 +9,8 @@ from urllib.parse import urlencode
 
 from optrove.model.torch_target import TorchTarget
 from optrove.report import wording
-from optrove.report.attempts import VERDICTS
+from optrove.report.attempts import TEST_TONES, TONES, WORDS
+from optrove.report.document import IDLE
 from optrove.trove.database import storable
 from optrove.trove.derived import NONE
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _CUT: Final = 240
-_VERDICTS: Final = {each.value: text for each, text in VERDICTS.items()}
 # What draws nothing, or turns the text around it: control characters and marks of direction.
 _UNSEEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -77,7 +77,12 @@ def sizes(text: str | None) -> str:
 
 def words(text: str) -> str:
     """Return a name of the data as words: ``numerics`` is ``wrong numbers``."""
-    return plain(_VERDICTS.get(text, text)).replace("_", " ")
+    return plain(WORDS.get(text, text)).replace("_", " ")
+
+
+def tone(outcome: str) -> str:
+    """Return the tone of an outcome, which gives its color."""
+    return (TONES | TEST_TONES).get(outcome, IDLE)
 
 
 def torch_target(board: str | None) -> str:
@@ -106,4 +111,5 @@ FILTERS: Final = {
     "number": _known(wording.number),
     "torch_target": torch_target,
     "words": words,
+    "tone": tone,
 }

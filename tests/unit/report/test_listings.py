@@ -95,6 +95,8 @@ def test_columns_without_any_word_are_left_out():
 def test_a_state_is_shown_where_the_passed_cases_do_not_show_it():
     failed = row("replay *", RunKind.REPLAY, 1, attempts=(("passed", 2), ("rejected", 1)))
     assert "exit" not in runs_lines([failed])[1]
+    idle = row("replay *", RunKind.REPLAY, 1, attempts=(("passed", 44), ("not_run", 2)))
+    assert "44/44  2 not run" in runs_lines([idle])[1]
     interrupted = row("replay *", RunKind.REPLAY, 130, attempts=(("passed", 2),))
     assert "exit 130" in runs_lines([interrupted])[1]
     assert "incomplete" in runs_lines([row("a", progress=RunProgress(RunState.KILLED))])[1]

@@ -213,7 +213,8 @@ def test_the_answer_of_a_board_names_causes_commands_and_what_was_supplied():
         attempted(Outcome.REJECTED, "no bank 9", add(2)),
     ]
     lines = board_lines(every, (("cases of torch", 4),), replay_line)
-    assert lines[0] == "3 cases: 1 accepted, 2 rejected by ttnn (33.3% accepted)"
+    counts = "3 cases: 1 accepted, 2 rejected by ttnn"
+    assert lines[0] == f"{counts} (33.3% accepted of 3 cases that ran)"
     assert "left out: 4 cases of torch" in lines
     assert "  2x no bank 8" in lines or "  2x no bank 9" in lines
     assert any(line.strip().startswith("replay ") for line in lines)
@@ -230,14 +231,14 @@ def test_the_answer_of_a_board_names_causes_commands_and_what_was_supplied():
 def test_a_share_never_looks_like_all_or_nothing_when_it_is_not(passed, of, text):
     good, bad = attempted(), attempted(Outcome.REJECTED, "no")
     lines = board_lines([good] * passed + [bad] * (of - passed), (), replay_line)
-    assert f"({text} accepted)" in lines[0]
+    assert f"({text} accepted of {of:,} cases that ran)" in lines[0]
 
 
 def test_the_share_is_of_the_cases_that_ran():
     lost = attempted(Outcome.NOT_RUN, "no chips")
     bad = attempted(Outcome.REJECTED, "no")
     (first, *_) = board_lines([attempted(), bad, lost, lost], (), replay_line)
-    assert first.endswith("1 rejected by ttnn, 2 not run (50.0% accepted of 2 that ran)")
+    assert first.endswith("1 rejected by ttnn, 2 not run (50.0% accepted of 2 cases that ran)")
     (first, *_) = board_lines([lost], (), replay_line)
     assert first == "1 case: 1 not run (no case ran)"
 

@@ -59,13 +59,13 @@ def test_counts_add_up_with_what_was_not_attempted():
     )
     assert found.counts == {"passed": 1, "hung": 1, "not_run": 1, "not_attempted": 2}
     assert found.planned == sum(row.planned for row in found.ops.values()) == 5
-    assert (found.good, found.ran, found.share) == (1, 2, 0.5)
+    assert (found.good, found.ran, found.pass_rate.share) == (1, 2, 0.5)
     assert list(found.ops) == ["ttnn.matmul", "ttnn.add", "ttnn.exp"]
 
 
 def test_nothing_has_no_share():
-    assert summary().share is None
-    assert summary(result(Outcome.NOT_RUN, "no ttnn")).share is None
+    assert summary().pass_rate.share is None
+    assert summary(result(Outcome.NOT_RUN, "no ttnn")).pass_rate.share is None
 
 
 def test_passing_on_a_mock_board_is_said_to_tell_nothing_about_numbers():

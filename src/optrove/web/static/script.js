@@ -53,11 +53,10 @@ async function follow(box) {
     return;
   }
   const progress = await answer.json();
-  const passed = progress.attempts.passed || 0;
   const of = progress.planned === null ? "" : ` of ${progress.planned.toLocaleString("en")}`;
   bar.max = Math.max(progress.planned || progress.tried, 1);
   bar.value = progress.tried;
-  words.textContent = `${progress.tried.toLocaleString("en")}${of} tried, ${passed.toLocaleString("en")} passed`;
+  words.textContent = `${progress.tried.toLocaleString("en")}${of} tried, ${progress.passed.toLocaleString("en")} of ${progress.ran.toLocaleString("en")} that ran passed`;
   if (progress.state === "running") {
     setTimeout(() => follow(box), EVERY_MS);
   } else {
