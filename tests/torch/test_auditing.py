@@ -100,7 +100,7 @@ def test_what_has_no_check_says_why():
     lacking = Executed(compared=(Compared(0, lacking="it has no golden function"),))
     attempt = audit(lacking, lacking)
     assert attempt.outcome is Outcome.NOT_RUN
-    assert attempt.detail == "output 0 has no check: it has no golden function"
+    assert attempt.detail == "unchecked: output 0 has no check: it has no golden function"
     both = replace(executed(random(0)), compared=(*executed(random(0)).compared, *lacking.compared))
     attempt = audit(both, executed(random(1)))
     assert attempt.outcome is Outcome.PASSED

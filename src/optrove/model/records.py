@@ -60,7 +60,7 @@ class Outcome(Enum):
 
 
 SKIPPED: Final = "the module skips it"
-UNCHECKED: Final = "no check: "
+UNCHECKED: Final = "unchecked: "
 OUT_OF_BUDGET: Final = "budget: "
 UNATTEMPTED: Final = "interrupted before it was tried"
 LOST: Final = "the recording "

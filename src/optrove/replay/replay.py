@@ -83,6 +83,8 @@ def attempt_writer(
     Session ended: with fewer Attempts and no exception, it was out of budget.
     """
     writer = _AttemptWriter(trove, run, session)
+    # From now on, the Run is seen to go on, also where it is resumed.
+    writer.flush()
     ending = RunState.FAILED
     try:
         yield writer.add

@@ -172,7 +172,7 @@ def trace_target(
     error = _error(target, ended, summary, options)
     if problem is not None and error is None:
         kept = f"the journals stay in {directory} until the trove takes them"
-        error = f"{problem}\nNo call is lost: {kept}"
+        error = f"{problem}\nNo recorded call is lost: {kept}"
     result = of_recorded(recorded, target.name, target.kind.value)
     model = options.model or MODEL.value
     stored = summary.accounting.observed and problem is None

@@ -127,7 +127,7 @@ def check(place: Place) -> None:
     """Raise now any error that would keep journals from being added to a trove later."""
     from optrove.trove.trove import open_trove
 
-    if place.path is None or place.path.exists():
+    if not place.is_vacant:
         with open_trove(place, create=place.path is None):
             return
 
@@ -242,7 +242,7 @@ def _has_new_records(place: Place, run_id: str, journals: Iterable[Path]) -> boo
     every = tuple(journals)
     if any(map(is_being_written, every)):
         return False
-    if place.path is None or not place.path.exists():
+    if place.path is None or place.is_vacant:
         return True
     return not all(_is_held(place, run_id, lines) for lines in every)
 

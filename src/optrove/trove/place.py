@@ -37,6 +37,16 @@ class Place:
     def __repr__(self) -> str:
         return f"Place({str(self)!r})"
 
+    @property
+    def is_vacant(self) -> bool:
+        """Whether it is a path without a file, or with an empty one.
+
+        A disk without space leaves an empty file, when a trove is to be created there.
+        """
+        if self.path is None:
+            return False
+        return not self.path.exists() or (self.path.is_file() and not self.path.stat().st_size)
+
 
 def place_of(text: str) -> Place:
     """Return the place that ``text`` names: a path, ``sqlite:///path`` or ``postgresql://...``."""

@@ -16,7 +16,7 @@ from optrove.errors import BadData, Fault
 from optrove.journal import format as layout
 from optrove.journal.calls import pack_configurations
 from optrove.model.records import CallOutcome
-from optrove.model.trove import CallGroup, Machine
+from optrove.model.trove import CallGroup, Machine, RunState, Session
 from optrove.serializer.described import Descriptions
 from optrove.serializer.hashes import fingerprint
 from optrove.serializer.records import record_to_builtins
@@ -146,6 +146,7 @@ class Recording:
 
     ``described`` returns Cases by their ids; a writer asks for those that a trove does not hold.
     ``tests`` are test id, outcome and content, ``config_calls`` are path, case id and calls.
+    ``sessions`` tell why calls are missing.
     """
 
     head: RecordingHead
@@ -158,6 +159,7 @@ class Recording:
     dictionary: bytes | None = None
     blocks: Iterable[CallBlock] = ()
     config_calls: Sequence[tuple[str, str, int]] = ()
+    sessions: Sequence[Session] = ()
 
 
 def storable_or_none(text: str | None) -> str | None:
@@ -357,7 +359,16 @@ def journal_recording(journal: JournalReader) -> Recording:
         dictionary=journal.dictionary(),
         blocks=journal.blocks,
         config_calls=_config_calls(journal, cases),
+        sessions=_sessions(journal, journal.run),
     )
+
+
+def _sessions(journal: JournalReader, run: Run) -> tuple[Session, ...]:
+    """Return that the disk was full for a process whose calls could not all be recorded."""
+    if not journal.lost:
+        return ()
+    begun_at = run.started_at
+    return (Session(begun_at, f"journal {journal.process}", begun_at, RunState.DISK_FULL),)
 
 
 def _call_groups(

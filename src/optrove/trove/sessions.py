@@ -3,7 +3,8 @@
 A Session is a process that executes the cases of a Run; a Run that is resumed has several. The
 process is known by the boot of its machine, its namespace, its number and its start, so that
 neither another machine nor a later process with the same number is taken for it. A process that
-ends in order stores the ending; one that is gone without an ending was killed.
+ends in order stores the ending; one that is gone without an ending was killed. A traced Run has
+Sessions only for processes that could not record all of their calls.
 """
 
 from __future__ import annotations
@@ -90,6 +91,8 @@ def progress_of(
 
 def _state(run: Run, last: Session | None, *, ended: bool, whole: bool) -> RunState:
     if run.kind not in EXECUTED:
+        if last is not None and last.ending is not None:
+            return last.ending
         if not ended:
             return RunState.KILLED if run.finished_at is None else RunState.INCOMPLETE
         return RunState.INTERRUPTED if run.exit_code == INTERRUPTED else RunState.COMPLETE

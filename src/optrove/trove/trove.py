@@ -83,7 +83,7 @@ def _version(place: Place, *, create: bool) -> int | None:
     path = place.path
     if path is not None and create:
         with suppress(OSError):
-            if not path.exists() or (path.is_file() and path.stat().st_size == 0):
+            if place.is_vacant:
                 _make_directory(place, path.parent)
                 return None
     connection = connect(place)

@@ -17,6 +17,7 @@ from optrove.model.trove import Added, Removed
 from optrove.trove import derived
 from optrove.trove.database import batches, insert_new, keys_of, next_key, storable
 from optrove.trove.recordings import RecordingHead
+from optrove.trove.sessions import write_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,6 +39,7 @@ _BATCH_SIZE: Final = 2_000
 def write_recording(connection: Connection, recording: Recording) -> Added:
     """Add a Recording, or replace one of a lower rank; change nothing otherwise."""
     run_key, runs_new = write_run(connection, recording.run)
+    write_sessions(connection, run_key, recording.sessions)
     ids = {each.case_id for each in recording.executions}
     held = _held_recording(connection, run_key, recording.head)
     if held is not None and held[1].rank >= recording.head.rank:
