@@ -59,9 +59,9 @@ class Compared:
     """One tensor of the result with the golden function's answer, both as torch tensors.
 
     ``rounded`` is the answer in the dtype of the result, None if that dtype has no steps to count
-    in. Values that were only moved have to be ``exact``; of others, the PCC decides. Without values
-    to compare, ``lacking`` says why. Numbers that were ``judged`` where the call was made are not
-    here.
+    in. Values that were only moved have to be ``exact``; of others, the PCC decides, and what was
+    ``judged`` where the call was made. Without values to compare, ``lacking`` says why. Torch
+    tensors that another process has judged are not here.
     """
 
     output: int

@@ -30,6 +30,9 @@ Facts: TypeAlias = tuple[tuple[str, str], ...]
 HARMLESS: Final = "harmless: "
 """The beginning of a note about an execution that needs no action."""
 
+OTHERWISE: Final = "computes otherwise than its kernels: "
+"""The beginning of a note about numbers within their bounds that are not those of the kernels."""
+
 VALUES_OF: Final = "values of call "
 """The beginning of a note about an execution with the values of a capsule."""
 

@@ -166,6 +166,11 @@ def by_moves(
     return Expected(exact.double(), spread, share, COMMON, None, approximates)
 
 
+def by_size(exact: Any) -> Expected:
+    """Return what is expected of a kernel of which nothing is known but the exact numbers."""
+    return Expected(exact.double(), pooled(exact.double().abs()) / 512, UNMODELED_DEFAULT, COMMON)
+
+
 def without_flushed(expected: Expected, again: Callable[[Callable[[Any], Any]], Any]) -> Expected:
     """Return what is expected, and nothing where it depends on numbers that kernels flush."""
 
@@ -178,8 +183,10 @@ def without_flushed(expected: Expected, again: Callable[[Callable[[Any], Any]], 
     return replace(expected, spread=torch.where(moves, torch.inf, expected.spread))
 
 
-def wrong_elements(actual: Any, expected: Expected, form: str) -> tuple[Any, Any]:
-    """Return which elements are wrong, and the bound for each.
+def wrong_elements(
+    actual: Any, expected: Expected, form: str, units: float = UNITS
+) -> tuple[Any, Any]:
+    """Return which elements are wrong, and the bound for each: so many units of the last place.
 
     Where the exact result is no number, kernels differ, and nothing is wrong.
     """
@@ -187,13 +194,13 @@ def wrong_elements(actual: Any, expected: Expected, form: str) -> tuple[Any, Any
     floating = actual.is_floating_point()
     bound = expected.share * expected.spread
     if floating:
-        bound = bound + UNITS * step(exact, form) + 2 * expected.approximation() + SMALLEST
+        bound = bound + units * step(exact, form) + 2 * expected.approximation() + SMALLEST
     close = (found == exact) | ((found - exact).abs() <= bound) | exact.isnan() | bound.isinf()
     # An infinity for a number that the format cannot hold, or the largest one for an infinity.
     close |= (found.abs() >= LARGEST) & (exact.abs() >= LARGEST) & (found.sign() == exact.sign())
     if expected.modeled is not None:
         modeled = expected.modeled
-        near = UNITS * step(modeled, form) + SMALLEST if floating else 0.0
+        near = units * step(modeled, form) + SMALLEST if floating else 0.0
         close |= (found == modeled) | ((found - modeled).abs() <= near)
         close |= found.isnan() & modeled.isnan()
     return ~close, bound

@@ -14,9 +14,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NoNumbers
-from optrove.frameworks.executor import Compared
+from optrove.frameworks.executor import Compared, Judged
 from optrove.frameworks.tensor_values import parts_on_host
-from optrove.frameworks.ttnn.shadow.expected_outputs import MOVES, ChipResults, ExpectedOutputs
+from optrove.frameworks.ttnn.execute.device_judge import DeviceJudge, KernelModels
+from optrove.frameworks.ttnn.shadow.expected_outputs import (
+    MOVES,
+    ChipResults,
+    ExpectedOutputs,
+    WeightedCall,
+)
 from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, Missing
 from optrove.frameworks.ttnn.shadow.shadow import shadow_mirror
 from optrove.frameworks.ttnn.shadow.transfers import shadow_calls
@@ -33,7 +39,7 @@ from optrove.model.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from optrove.frameworks.ttnn.shadow.expected_outputs import Expectation
     from optrove.frameworks.ttnn.signatures import Signatures
@@ -57,17 +63,27 @@ class OutputComparison:
         signatures: Signatures,
         case: Case,
         outputs: ExpectedOutputs | None = None,
+        *,
+        runs_kernels: bool = False,
     ) -> None:
-        """Compare a call of ``case``; ``outputs`` know the inputs that earlier calls returned."""
+        """Compare a call of ``case``; ``outputs`` know the inputs that earlier calls returned.
+
+        ``runs_kernels`` says whether the results are those of real kernels.
+        """
         self._case = case
         self._ttnn = ttnn
         self._torch = torch
-        self.outputs = self._outputs = outputs or ExpectedOutputs(ttnn, torch, signatures)
+        self._runs_kernels = runs_kernels
+        self.outputs = self._outputs = outputs or ExpectedOutputs(
+            ttnn, torch, signatures, KernelModels(ttnn)
+        )
         # In a sequence, expected values are those of golden functions, which round otherwise.
         self._is_in_sequence = outputs is not None
         self._golden = self._outputs.golden
         self.mirrors = self._outputs.mirrors
         self._expected: Expectation | None = None
+        # From the numbers that the inputs have, which in a sequence may be others.
+        self._own: Expectation | None = None
         self._passes_through = False
 
     def expect(self, tensor: Any) -> None:
@@ -90,9 +106,11 @@ class OutputComparison:
         if operation is None or self._expected is not None:
             return
         with shadow_calls():
+            self._own = self._expected = self._outputs.prepare(operation, arguments, keywords)
             if self._is_in_sequence:
-                arguments, keywords = self._referenced((arguments, keywords))
-            self._expected = self._outputs.prepare(operation, arguments, keywords)
+                referenced = self._referenced((arguments, keywords))
+                if not _same(referenced, (arguments, keywords)):
+                    self._expected = self._outputs.prepare(operation, *referenced)
 
     def _referenced(self, live: Any) -> Any:
         """Return arguments with the values that they should have, where they have others.
@@ -114,8 +132,13 @@ class OutputComparison:
         equal = self._torch.equal(values.to(actual.dtype), actual)
         return live if equal else should.shards[0]
 
-    def compare(self, operation: Any, result: Any) -> tuple[Compared, ...]:
-        """Return each tensor of the result with the expected one."""
+    def compare(
+        self, operation: Any, result: Any, kept: Sequence[tuple[str, Any]] = ()
+    ) -> tuple[Compared, ...]:
+        """Return each tensor of the result with the expected one.
+
+        ``kept`` are the answers of hardware numerics, if these computed the result.
+        """
         with shadow_calls():
             if isinstance(result, self._torch.Tensor) and self._passes_through:
                 return (self._compare_torch(result),)
@@ -128,10 +151,42 @@ class OutputComparison:
             answers = self._outputs.answers(operation, self._expected, result)
             if not self._torch.equal(before, self._torch.get_rng_state()):
                 return _all_lacking(tensors, "its golden function draws random numbers")
+            judge = self._judge(operation, result, kept)
             return tuple(
-                self._compare_tensor(place, tensor, answer)
+                self._compare_tensor(place, tensor, answer, judge)
                 for place, (tensor, answer) in enumerate(answers)
             )
+
+    def _judge(
+        self, operation: Any, result: Any, kept: Sequence[tuple[str, Any]]
+    ) -> Callable[[Any, int, int, Any], Judged] | None:
+        """Return what judges the numbers of the result; None if their inputs are not known."""
+        own = self._own.calls if isinstance(self._own, WeightedCall) else self._own
+        calls = own if isinstance(own, list) else None
+        if self._passes_through or isinstance(own, Missing):
+            return None
+        if self._is_in_sequence and (calls is None or len(calls) > 1):
+            return None  # golden functions read what the chips should have
+        operation = self._golden.plain(operation)
+        name, models = operation.python_fully_qualified_name, self._golden.hardware
+        if isinstance(models, KernelModels):
+            known = [answer for op, answer in kept if op == name]
+            distinct = {id(call) for call in calls or ()}
+            models.known = known if len(known) == len(distinct) else []
+        judge = DeviceJudge(
+            self._ttnn, self._golden, (operation, calls, result), runs_kernels=self._runs_kernels
+        )
+        if self._own is self._expected:
+            return judge.judged
+        answers = self._golden.answers(operation, calls or [], result)
+
+        def judged(tensor: Any, place: int, chip: int, pair: tuple[Any, Any]) -> Judged:
+            known = answers[place][1]
+            if isinstance(known, Missing):
+                return Judged(notes=(f"its elements were not judged: {known}",))
+            return judge.judged(tensor, place, chip, (known[0], pair[1]))
+
+        return judged
 
     def follow(
         self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], result: Any
@@ -184,7 +239,13 @@ class OutputComparison:
         expected = expected.to(result.dtype)  # the call may ask for another dtype
         return Compared(0, expected, result, expected, exact=not self._is_in_sequence)
 
-    def _compare_tensor(self, place: int, tensor: Any, answers: list[Any] | Missing) -> Compared:
+    def _compare_tensor(
+        self,
+        place: int,
+        tensor: Any,
+        answers: list[Any] | Missing,
+        judge: Callable[[Any, int, int, Any], Judged] | None,
+    ) -> Compared:
         if isinstance(answers, Missing):
             return Compared(place, lacking=str(answers))
         fault = next(filter(None, (self._golden.fault(each, tensor) for each in answers)), None)
@@ -199,13 +260,20 @@ class OutputComparison:
         if len(answers) != len(parts):
             reason = f"{len(answers)} answers for a tensor on {len(parts)} chips"
             return Compared(place, lacking=reason)
-        answers, parts = different(self._torch, answers, parts)
-        expected, actual = self._stacked(answers), self._stacked(parts)
+        chips = different(self._torch, answers, parts)
+        pairs = [(answers[chip], parts[chip]) for chip in chips]
+        judged = Judged()
+        if judge is not None:
+            found = [
+                judge(tensor, place, chip, pair) for chip, pair in zip(chips, pairs, strict=True)
+            ]
+            judged = _joined(found, chips, len(parts))
+        expected, actual = map(self._stacked, map(list, zip(*pairs, strict=True)))
         # Values of a block share an exponent: they have no steps of their own to count in.
         blocks = (self._ttnn.bfloat8_b, self._ttnn.bfloat4_b)
         rounded = None if tensor.dtype in blocks else expected.to(actual.dtype)
         exact = self._passes_through and not self._is_in_sequence
-        return Compared(place, expected, actual, rounded, exact=exact)
+        return Compared(place, expected, actual, rounded, exact=exact, judged=judged)
 
     def _stacked(self, parts: list[Any]) -> Any:
         return parts[0] if len(parts) == 1 else self._torch.stack(parts)
@@ -219,14 +287,41 @@ def _without_ones(tensor: Any) -> list[int]:
     return [size for size in tensor.shape if size != 1]
 
 
-def different(torch: Any, answers: list[Any], parts: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Drop chips that have the same values and the same expected values as another one."""
-    kept: list[tuple[Any, Any]] = []
-    for answer, part in zip(answers, parts, strict=True):
-        alike = (known for other, known in kept if other is answer)
+def different(torch: Any, answers: list[Any], parts: list[Any]) -> list[int]:
+    """Return the chips without those that have the values and the answer of an earlier one."""
+    kept: list[int] = []
+    for chip, (answer, part) in enumerate(zip(answers, parts, strict=True)):
+        alike = (parts[other] for other in kept if answers[other] is answer)
         if not any(torch.equal(part, known) for known in alike):
-            kept.append((answer, part))
-    return [answer for answer, _ in kept], [part for _, part in kept]
+            kept.append(chip)
+    return kept
+
+
+def _joined(found: list[Judged], chips: list[int], count: int) -> Judged:
+    """Return what was found on several chips, each with its number."""
+    if count == 1:
+        return found[0]
+    return Judged(
+        faults=tuple(
+            f"on chip {chip}: {text}"
+            for chip, each in zip(chips, found, strict=True)
+            for text in each.faults
+        ),
+        notes=tuple(
+            f"on chip {chip}: {text}"
+            for chip, each in zip(chips, found, strict=True)
+            for text in each.notes
+        ),
+    )
+
+
+def _same(some: Any, others: Any) -> bool:
+    """Return whether nested arguments hold the same objects."""
+    if isinstance(some, dict):
+        return all(_same(some[name], others[name]) for name in some)
+    if isinstance(some, (list, tuple)):
+        return all(map(_same, some, others))
+    return some is others
 
 
 def joined(torch: Any, case: Case, parts: Sequence[Any]) -> Any:

@@ -20,7 +20,6 @@ from optrove.frameworks.executor import Executed, Raised, Stage, refuse_inert
 from optrove.frameworks.kept_tensors import KeptValues
 from optrove.frameworks.probe_protocol import SingleCallRecorder, muted
 from optrove.frameworks.ttnn.board.devices import ALONE, Devices
-from optrove.frameworks.ttnn.execute.comparing import OutputComparison
 from optrove.frameworks.ttnn.execute.files import (
     LOAD_OP,
     ReplayFile,
@@ -42,6 +41,7 @@ from optrove.frameworks.ttnn.shadow.shadow import (
     active_report,
     hardware_notes,
     hardware_totals,
+    kept_answers,
     set_shadow_mirror,
 )
 from optrove.model.records import LOST, REFUSED, RUNS_KERNELS, DeviceKind
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from optrove.frameworks.executor import OnStage
+    from optrove.frameworks.ttnn.execute.comparing import OutputComparison
     from optrove.model.case import Case
     from optrove.model.records import DeviceParameters, Job
     from optrove.serializer.tables import Tables
@@ -155,13 +156,14 @@ class TtnnExecutor:
                 comparison.prepare(target.operation, rebuilt.arguments, rebuilt.keywords)
         on_stage(Stage.CALLING)
         self._recorder.expect(job.case.op)
-        executed, result = self._call(rebuilt)
+        with kept_answers(self._ttnn) as kept:
+            executed, result = self._call(rebuilt)
         if executed.raised is not None:
             executed = replace(executed, excuse=rebuilt.missing.excuse(executed.raised))
         if comparison is not None and executed.raised is None:
             on_stage(Stage.READING)
             with muted():
-                compared = comparison.compare(target.operation, result)
+                compared = comparison.compare(target.operation, result, kept)
                 executed = replace(executed, compared=compared)
                 if job.flow is not None:
                     call = (rebuilt.arguments, rebuilt.keywords)
@@ -202,11 +204,20 @@ class TtnnExecutor:
                 "numbers are drawn and compared by torch, which is not installed; "
                 "pip install 'optrove[torch]', or replay on a mock board"
             ) from error
-        signatures, chain = self._targets.signatures, self._chain
-        if job.flow is None:
-            return OutputComparison(self._ttnn, torch, signatures, job.case)
-        found = OutputComparison(self._ttnn, torch, signatures, job.case, chain.reference)
-        chain.reference = found.outputs
+        # It imports torch.
+        from optrove.frameworks.ttnn.execute.comparing import OutputComparison
+
+        runs_kernels, chain = self._device_kind in RUNS_KERNELS, self._chain
+        found = OutputComparison(
+            self._ttnn,
+            torch,
+            self._targets.signatures,
+            job.case,
+            None if job.flow is None else chain.reference,
+            runs_kernels=runs_kernels,
+        )
+        if job.flow is not None:
+            chain.reference = found.outputs
         return found
 
     def _rebuild(

@@ -162,7 +162,7 @@ class GoldenFunctions:
         signatures: Signatures,
         hardware: HardwareNumerics | None = None,
     ) -> None:
-        self._hardware = hardware
+        self.hardware = hardware
         self._ttnn = ttnn
         self._torch = torch
         self._mirrors = mirrors
@@ -259,10 +259,10 @@ class GoldenFunctions:
         self, calls: list[GoldenCall], inputs: list[Any], keywords: Mapping[str, Any]
     ) -> list[GoldenCall]:
         """Add to the calls what the hardware's arithmetic depends on; shared calls stay shared."""
-        if self._hardware is None:
+        if self.hardware is None:
             return calls
         devices = [self._mirrors.device(tensor) for tensor in inputs]
-        facts = self._hardware.facts(inputs, devices, keywords)
+        facts = self.hardware.facts(inputs, devices, keywords)
         known = {id(call): replace(call, facts=facts) for call in calls}
         return [known[id(call)] for call in calls]
 
@@ -514,10 +514,10 @@ class GoldenFunctions:
         if not name.endswith("_bw"):
             golden = with_own_activations(function, *values)
             with self._torch.no_grad(), self._seeded(operation, values):
-                if self._hardware is None or call.facts is None or not outputs:
+                if self.hardware is None or call.facts is None or not outputs:
                     return golden()
                 output = outputs[0].dtype.name
-                return self._hardware.answer(name, call.facts, output, values, golden)
+                return self.hardware.answer(name, call.facts, output, values, golden)
         if hasattr(decorators, "prepare_backward_golden_inputs"):
             values = decorators.prepare_backward_golden_inputs(values)
         return function(*values[0], **values[1])

@@ -115,7 +115,8 @@ class HardwareNumerics:
     """Computes calls of one loaded ttnn as the hardware does, where it knows how.
 
     ``not_modeled`` counts, by op, the results that another function computed and that were rounded;
-    ``not_compared`` the results of models in forms that were not compared, or did not agree.
+    ``not_compared`` the results of models in forms that were not compared, or did not agree. If
+    there is a list of ``kept`` answers, each is added to it with its op, None for other functions.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class HardwareNumerics:
     ) -> None:
         self.not_modeled = not_modeled
         self.not_compared = not_compared
+        self.kept: list[tuple[str, Answer]] | None = None
         self._ttnn = ttnn
         self._functions = functions
 
@@ -160,20 +162,33 @@ class HardwareNumerics:
         golden: Callable[[], Any],
     ) -> Any:
         """Return the result of a call, by the hardware's arithmetic where that is known."""
-        function, found = self._functions.get(name), None
-        # A convolution rounds weights of the host to its own format.
-        narrow = facts.is_narrow() or name in CONVOLUTIONS
-        if function is not None and narrow and output in NARROW:
-            call = HardwareCall(facts, output, *values)
-            found = function(call)
-            if found is not None:
-                self.not_compared[name] += not agrees_with_kernels(name, facts, call.shapes())
-                return found
+        found = self.modeled(name, facts, output, values)
+        if self.kept is not None:
+            self.kept.append((name, found))
+        if found is not None:
+            shapes = HardwareCall(facts, output, *values).shapes()
+            self.not_compared[name] += not agrees_with_kernels(name, facts, shapes)
+            return found
         answer = golden()
         self.not_modeled[name] += name not in MOVES and _is_rounded(answer, output)
         if output in BLOCK_BITS and isinstance(answer, torch.Tensor) and answer.dim():
             return pack(unit.nearest_even(answer.to(torch.float32)), output)
         return answer
+
+    def modeled(
+        self,
+        name: str,
+        facts: CallFacts,
+        output: str,
+        values: tuple[tuple[Any, ...], Mapping[str, Any]],
+    ) -> Answer | None:
+        """Return the result of a call by the model of its kernel; None if there is none."""
+        function = self._functions.get(name)
+        # A convolution rounds weights of the host to its own format.
+        narrow = facts.is_narrow() or name in CONVOLUTIONS
+        if function is None or not narrow or output not in NARROW:
+            return None
+        return function(HardwareCall(facts, output, *values))
 
 
 def agrees_with_kernels(name: str, facts: CallFacts, shapes: Iterable[tuple[int, ...]]) -> bool:

@@ -15,6 +15,7 @@ from optrove.frameworks.ttnn.shadow import arithmetic as unit
 from optrove.frameworks.ttnn.shadow.arithmetic import EXACT_PRODUCTS, TILE, MatrixUnit, torch
 from optrove.frameworks.ttnn.shadow.golden_overrides import Sides
 from optrove.frameworks.ttnn.shadow.hardware import (
+    FUNCTIONS,
     FUSED,
     NARROW,
     PHASES,
@@ -580,3 +581,9 @@ MATRIX_FUNCTIONS: Final[Mapping[str, Callable[[HardwareCall], Any]]] = {
     "ttnn.conv1d": convolution,
     "ttnn.conv2d": convolution,
 }
+
+KERNEL_FUNCTIONS: Final[Mapping[str, Callable[[HardwareCall], Any]]] = {
+    **FUNCTIONS,
+    **MATRIX_FUNCTIONS,
+}
+"""Every op whose kernel is modeled."""

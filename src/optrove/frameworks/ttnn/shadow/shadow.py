@@ -62,6 +62,7 @@ __all__ = [
     "hardware_notes",
     "hardware_totals",
     "is_shadow_call",
+    "kept_answers",
     "report_lines",
     "set_shadow_mirror",
     "shadow_mirror",
@@ -154,6 +155,24 @@ def active_report() -> Report | None:
     return installed.report if installed else None
 
 
+@contextmanager
+def kept_answers(ttnn: Any) -> Iterator[list[tuple[str, Any]]]:
+    """Keep what hardware numerics answer for calls inside the block: the op, and its answer.
+
+    The answer is None where no kernel is modeled. Without hardware numerics there are none.
+    """
+    installed = getattr(ttnn, SHADOW_ATTRIBUTE, None)
+    kept: list[tuple[str, Any]] = []
+    if installed is None or installed.hardware is None:
+        yield kept
+        return
+    installed.hardware.kept = kept
+    try:
+        yield kept
+    finally:
+        installed.hardware.kept = None
+
+
 def set_shadow_mirror(ttnn: Any, tensor: Any, mirror: MirrorOrMissing) -> None:
     """Set the mirror of a tensor in the shadow, if one is on, where no call of ttnn does so."""
     installed = getattr(ttnn, SHADOW_ATTRIBUTE, None)
@@ -197,6 +216,7 @@ class _Installed:
     report: Report
     mirrors: HostMirrors
     undo: ExitStack
+    hardware: Any = None
     blocks: int = 0
 
 
@@ -212,7 +232,7 @@ def _install(ttnn: Any, numerics: Numerics) -> _Installed:
             setattr(owner, name, replacement)
         undo.callback(delattr, ttnn, SHADOW_ATTRIBUTE)
         undo.enter_context(shadow.traced.installed())
-        installed = _Installed(shadow.report, shadow.mirrors, undo.pop_all())
+        installed = _Installed(shadow.report, shadow.mirrors, undo.pop_all(), shadow.hardware)
         setattr(ttnn, SHADOW_ATTRIBUTE, installed)
     return installed
 
@@ -232,11 +252,10 @@ def _hardware(ttnn: Any, numerics: Numerics, report: Report) -> Any:
     if numerics is Numerics.IDEAL:
         return None
     # It imports torch, which is needed only here.
-    from optrove.frameworks.ttnn.shadow.hardware import FUNCTIONS, HardwareNumerics
-    from optrove.frameworks.ttnn.shadow.matrix_kernels import MATRIX_FUNCTIONS
+    from optrove.frameworks.ttnn.shadow.hardware import HardwareNumerics
+    from optrove.frameworks.ttnn.shadow.matrix_kernels import KERNEL_FUNCTIONS
 
-    functions = {**FUNCTIONS, **MATRIX_FUNCTIONS}
-    return HardwareNumerics(ttnn, functions, report.not_modeled, report.not_compared)
+    return HardwareNumerics(ttnn, KERNEL_FUNCTIONS, report.not_modeled, report.not_compared)
 
 
 class _Shadow:
@@ -245,9 +264,8 @@ class _Shadow:
     def __init__(self, ttnn: Any, torch: Any, numerics: Numerics) -> None:
         self.report = Report()
         self._ttnn = ttnn
-        self._expected = ExpectedOutputs(
-            ttnn, torch, hardware=_hardware(ttnn, numerics, self.report)
-        )
+        self.hardware = _hardware(ttnn, numerics, self.report)
+        self._expected = ExpectedOutputs(ttnn, torch, hardware=self.hardware)
         self.mirrors = self._expected.mirrors
         self._golden = self._expected.golden
         self.traced = TracedCalls(ttnn, self.mirrors)
