@@ -64,10 +64,11 @@ MOVES: Final = 4
 class Expected:
     """What is known of the result of a kernel: the exact numbers, and how far it may be off.
 
-    ``spread`` is the expected error of each element, ``share`` how many times it is accepted, and
-    ``common`` how many times if all elements have it. ``modeled`` are the numbers of a model of the
-    kernel, which are as right as the exact ones. A kernel that ``approximates`` has a fast
-    exponential or root, or drops bits of its inputs, and no model.
+    Each element may always be off by so many ``units`` of the last place, and beside that by its
+    expected error, ``spread``: ``share`` is how many times it is accepted, and ``common`` how many
+    times if all elements have it. ``modeled`` are the numbers of a model of the kernel, which are
+    as right as the exact ones. A kernel that ``approximates`` has a fast exponential or root, or
+    drops bits of its inputs, and no model.
     """
 
     exact: Any
@@ -76,6 +77,7 @@ class Expected:
     common: float
     modeled: Any = None
     approximates: bool = False
+    units: float = UNITS
 
     def approximation(self) -> Any:
         """Return how far off each number may be because its kernel approximates functions."""
@@ -166,6 +168,20 @@ def by_moves(
     return Expected(exact.double(), spread, share, COMMON, None, approximates)
 
 
+def is_held(exact: Any, form: str) -> bool:
+    """Return whether numbers need no rounding, as where an operation only moves or selects them."""
+    if not exact.is_floating_point() or form in FRACTIONS:
+        return False
+    numbers = exact.double().nan_to_num()
+    return torch.equal(numbers.bfloat16().double(), numbers)
+
+
+def by_rounding(exact: Any, units: float) -> Expected:
+    """Return what is expected of a kernel that moves or selects numbers."""
+    none = torch.zeros_like(exact, dtype=torch.float64)
+    return Expected(exact.double(), none, 0.0, 0.0, units=units)
+
+
 def by_size(exact: Any) -> Expected:
     """Return what is expected of a kernel of which nothing is known but the exact numbers."""
     return Expected(exact.double(), pooled(exact.double().abs()) / 512, UNMODELED_DEFAULT, COMMON)
@@ -183,10 +199,8 @@ def without_flushed(expected: Expected, again: Callable[[Callable[[Any], Any]], 
     return replace(expected, spread=torch.where(moves, torch.inf, expected.spread))
 
 
-def wrong_elements(
-    actual: Any, expected: Expected, form: str, units: float = UNITS
-) -> tuple[Any, Any]:
-    """Return which elements are wrong, and the bound for each: so many units of the last place.
+def wrong_elements(actual: Any, expected: Expected, form: str) -> tuple[Any, Any]:
+    """Return which elements are wrong, and the bound for each.
 
     Where the exact result is no number, kernels differ, and nothing is wrong.
     """
@@ -194,13 +208,13 @@ def wrong_elements(
     floating = actual.is_floating_point()
     bound = expected.share * expected.spread
     if floating:
-        bound = bound + units * step(exact, form) + 2 * expected.approximation() + SMALLEST
+        bound = bound + expected.units * step(exact, form) + 2 * expected.approximation() + SMALLEST
     close = (found == exact) | ((found - exact).abs() <= bound) | exact.isnan() | bound.isinf()
     # An infinity for a number that the format cannot hold, or the largest one for an infinity.
     close |= (found.abs() >= LARGEST) & (exact.abs() >= LARGEST) & (found.sign() == exact.sign())
     if expected.modeled is not None:
         modeled = expected.modeled
-        near = units * step(modeled, form) + SMALLEST if floating else 0.0
+        near = expected.units * step(modeled, form) + SMALLEST if floating else 0.0
         close |= (found == modeled) | ((found - modeled).abs() <= near)
         close |= found.isnan() & modeled.isnan()
     return ~close, bound

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.executor import Judged
 from optrove.frameworks.ttnn.board.runtime import installed_version
+from optrove.frameworks.ttnn.shadow.expected_outputs import MOVES
 from optrove.frameworks.ttnn.shadow.golden import mapped
 from optrove.frameworks.ttnn.shadow.hardware import (
     ELEMENTWISE,
@@ -24,6 +25,7 @@ from optrove.frameworks.ttnn.shadow.hardware import (
 from optrove.frameworks.ttnn.shadow.matrix_kernels import KERNEL_FUNCTIONS
 from optrove.model.records import OTHERWISE
 from optrove.portable import device_judging as judging
+from optrove.portable.judging import UNITS
 from optrove.settings import Numerics, find_numerics
 
 if TYPE_CHECKING:
@@ -109,7 +111,7 @@ class DeviceJudge:
         if judging.rounded_alike(actual, (self._packed(answer, tensor),)):
             return Judged()
         form = tensor.dtype.name
-        expected, is_known = self._expected(place, chip, answer)
+        expected, is_known = self._expected(place, chip, answer, form)
         if expected.modeled is not None and judging.rounded_alike(actual, (expected.modeled,)):
             return Judged()
         faults = judging.faults(actual, expected, form)
@@ -118,8 +120,8 @@ class DeviceJudge:
             faults = judging.faults(actual, opened, form)
         if faults or not (is_known and self._is_held_to_bits):
             return Judged(faults=tuple(faults))
-        bits = replace(expected, exact=expected.modeled, share=0.0)
-        wrong, bound = judging.wrong_elements(actual, bits, form, FEW_UNITS)
+        bits = replace(expected, exact=expected.modeled, share=0.0, units=FEW_UNITS)
+        wrong, bound = judging.wrong_elements(actual, bits, form)
         if not bool(wrong.any()):
             return Judged()
         return Judged(notes=(OTHERWISE + judging.shown_elements(actual, bits, wrong, bound),))
@@ -130,7 +132,9 @@ class DeviceJudge:
             return answer
         return self._golden.unpack(self._golden.pack(answer, tensor))
 
-    def _expected(self, place: int, chip: int, answer: Any) -> tuple[judging.Expected, bool]:
+    def _expected(
+        self, place: int, chip: int, answer: Any, form: str
+    ) -> tuple[judging.Expected, bool]:
         """Return what is expected of an output, and whether its bits are known."""
         if self._calls is None:
             return judging.by_size(answer), False
@@ -145,6 +149,10 @@ class DeviceJudge:
                 sums = name not in ELEMENTWISE
                 agrees = models.agrees
                 return judging.by_model(answer, modeled, compared=agrees, sums=sums), agrees
+        if judging.is_held(answer, form):
+            keeps = facts is not None and set(facts.dtypes) == {form}
+            units = 0.0 if name in MOVES and keeps else UNITS
+            return judging.by_rounding(answer, units), False
         given = None if facts is None else facts.configuration
         fidelity = "" if given is None else given.math_fidelity.name
         return judging.by_moves(answer, self._again(place, chip), name, fidelity), False
