@@ -206,7 +206,7 @@ def wrong_elements(actual: Any, expected: Expected, form: str) -> tuple[Any, Any
     """
     exact, found = expected.exact, actual.double()
     floating = actual.is_floating_point()
-    bound = expected.share * expected.spread
+    bound = torch.where(expected.spread.isinf(), torch.inf, expected.share * expected.spread)
     if floating:
         bound = bound + expected.units * step(exact, form) + 2 * expected.approximation() + SMALLEST
     close = (found == exact) | ((found - exact).abs() <= bound) | exact.isnan() | bound.isinf()
