@@ -324,9 +324,9 @@ class ExpectedOutputs:
         self, operation: Any, expected: Expectation, result: Any
     ) -> list[tuple[Any, list[Any] | Missing]]:
         """Return each tensor of the result with a torch tensor per chip, or one for all."""
-        operation = self.golden.plain(operation)
         if isinstance(expected, ChipResults):
             return [*expected.of(list(self.golden.tensors(result)))]
+        operation = self.golden.plain(operation)
         if not isinstance(expected, WeightedCall):
             return self.golden.answers(operation, expected, result)
         name = operation.python_fully_qualified_name
