@@ -46,10 +46,6 @@ def in_replays_of_ttnn(expected, actual):
     return not measure((Compared(0, expected, actual, actual),), ("pcc",))[1]
 
 
-def in_replays_of_torch(expected, actual):
-    return not measure((Compared(0, expected, actual, actual, tolerance=6e-2),), ("pcc",))[1]
-
-
 def in_metrics(expected, actual):
     return metrics.check_with_pcc(expected, actual, PCC)[0]
 
@@ -58,7 +54,6 @@ EVERYWHERE = (
     in_generated_ttnn,
     in_generated_torch,
     in_replays_of_ttnn,
-    in_replays_of_torch,
     in_metrics,
 )
 

@@ -173,7 +173,7 @@ def is_held(exact: Any, form: str) -> bool:
     if not exact.is_floating_point() or form in FRACTIONS:
         return False
     numbers = exact.double().nan_to_num()
-    return torch.equal(numbers.bfloat16().double(), numbers)
+    return bool(torch.equal(numbers.bfloat16().double(), numbers))
 
 
 def by_rounding(exact: Any, units: float) -> Expected:
