@@ -220,7 +220,7 @@ def wrong_elements(actual: Any, expected: Expected, form: str) -> tuple[Any, Any
     return ~close, bound
 
 
-def drifts(actual: Any, expected: Expected, form: str) -> list[str]:
+def drifting_tiles(actual: Any, expected: Expected, form: str) -> list[str]:
     """Return how the result is off as a whole, or a tile of it, though its elements may pass.
 
     Errors of elements have a part of what is expected in common, and are otherwise independent.
@@ -302,7 +302,7 @@ def faults(actual: Any, expected: Expected, form: str) -> list[str]:
     wrong, bound = wrong_elements(actual, expected, form)
     if bool(wrong.any()):
         return [shown_elements(actual, expected, wrong, bound)]
-    return drifts(actual, expected, form) if actual.is_floating_point() else []
+    return drifting_tiles(actual, expected, form) if actual.is_floating_point() else []
 
 
 def rounded_alike(actual: Any, others: Iterable[Any]) -> bool:

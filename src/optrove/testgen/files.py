@@ -62,6 +62,7 @@ from optrove.testgen.expressions import (
     row,
     tuple_of,
 )
+from optrove.testgen.portable_source import JUDGE, portable_source
 from optrove.testgen.torch_files import (
     check_torch,
     is_torch_op,
@@ -381,6 +382,7 @@ def _file(
         parts.walking(used),
         parts.checking(used),
         parts.comparing(),
+        *portable_source(JUDGE).definitions,
         end,
     ]
     body = "\n\n\n".join(block.strip() for block in blocks if block)

@@ -131,7 +131,7 @@ def _with_one(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> ast.stmt:
 
 
 def _definition(node: ast.stmt, lines: list[str], last: int) -> _Definition:
-    """Return a definition with the comments above it."""
+    """Return a definition with the comments above it, and the first line of its docstring."""
     first = min([node.lineno, *(part.lineno for part in getattr(node, "decorator_list", ()))])
     while first > 1 and lines[first - 2].startswith("#"):
         first -= 1
@@ -141,4 +141,13 @@ def _definition(node: ast.stmt, lines: list[str], last: int) -> _Definition:
     else:
         names = tuple(part.id for part in used if isinstance(part.ctx, ast.Store))
     uses = frozenset(part.id for part in used).difference(names)
-    return _Definition(names, "\n".join(lines[first - 1 : last]), uses)
+    kept = lines[first - 1 : last]
+    docstring = node.body[0] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else None
+    if isinstance(docstring, ast.Expr) and docstring.end_lineno != docstring.lineno:
+        start, end = docstring.lineno - first, (docstring.end_lineno or 0) - first
+        kept = [*kept[:start], f'{kept[start]}"""', *kept[end + 1 :]]
+    return _Definition(names, "\n".join(kept), uses)
+
+
+JUDGE: Final = ("by_moves", "by_rounding", "faults", "is_held", "rounded_alike")
+"""What generated tests judge the numbers of a device with, apart from PCC."""

@@ -81,6 +81,7 @@ from optrove.testgen.files import (
 )
 from optrove.testgen.generate import recorded_case
 from optrove.testgen.loops import Statement, folded
+from optrove.testgen.portable_source import JUDGE, portable_source
 from optrove.testgen.torch_files import is_torch_op, kept_reader, template_text
 
 if TYPE_CHECKING:
@@ -102,14 +103,14 @@ _IMPORTS: Final = """\
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
-from typing import Any
+from typing import Any, Final
 
 import torch
 """
@@ -704,6 +705,7 @@ class _TtnnProgram(_Program):
             program,
             _MAIN.format(opening=opening, closing=closing, arguments=arguments),
             *(each() for each in checking if self.is_checked),
+            *(portable_source(JUDGE).definitions if self.is_checked else ()),
             *(each() for each in comparing_specs if self.specs_of is not None),
             _RAISES if self._expects_errors else "",
             _END,

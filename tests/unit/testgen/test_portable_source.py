@@ -53,7 +53,10 @@ HIGH = '''
 
     @dataclass(frozen=True)
     class Angle:
-        """An angle."""
+        """An angle.
+
+        Not more than a turn.
+        """
 
         size: float
 
@@ -77,7 +80,9 @@ def test_a_copy_has_what_its_functions_reach_and_nothing_else(source_of):
     half, turns, angle = source.definitions
     assert half == '# Half a turn.\nHALF: Final = math.pi\n"""In radians."""'
     assert turns.startswith("def turns(")
-    assert angle.startswith("@dataclass(frozen=True)\nclass Angle:")
+    assert angle.startswith(
+        '@dataclass(frozen=True)\nclass Angle:\n    """An angle."""\n\n    size: float\n'
+    )
 
 
 def test_a_copy_runs(source_of):
