@@ -44,16 +44,16 @@ def test_one_element_is_found_in_its_tile(judging, product, expected):
     _, computed, _ = product
     computed[70, 40] = 60.0
     (fault,) = judging.faults(computed, expected, FORM)
-    assert fault.startswith("element (70, 40) is 60, expected ")
-    assert fault.endswith("1 of 9,216 elements wrong, all in tile (2, 1)")
+    assert fault.startswith("tile (2, 1): element (70, 40) is 60, expected ")
+    assert fault.endswith("; wrong: 1 of 9,216 elements, 1 of 9 tiles")
 
 
 def test_a_factor_and_an_offset_are_found(judging, product, expected):
     _, computed, _ = product
     (factor,) = judging.faults(computed * 1.05, expected, FORM)
-    assert "times the expected" in factor or "elements wrong" in factor
+    assert "times the expected" in factor or "wrong: " in factor
     (offset,) = judging.faults(computed + 0.4, expected, FORM)
-    assert "0.4" in offset or "elements wrong" in offset
+    assert "0.4" in offset or "wrong: " in offset
 
 
 def test_one_tile_that_is_off_as_a_whole_is_found(judging, product):
@@ -96,13 +96,13 @@ def test_a_result_depends_on_flushed_numbers_nowhere_else(judging):
     expected = judging.by_rounding(again(lambda x: x), 4)
     found = torch.tensor([1.0, 1.0])
     opened = judging.without_flushed(expected, again)
-    assert "element (1,) is 1" in judging.faults(found, opened, FORM)[0]
+    assert "tile (0, 0): element (1,) is 1" in judging.faults(found, opened, FORM)[0]
     assert judging.faults(torch.tensor([1.0, 0.0]), opened, FORM) == []
 
 
 def test_tiles_of_several_matrices_have_their_number(judging):
-    assert judging.tile_name(3, (2, 2)) == "(1, 1)"
-    assert judging.tile_name(6, (2, 2)) == "(1, 1, 0)"
+    assert judging.tile_name(3, (2, 2)) == "tile (1, 1)"
+    assert judging.tile_name(6, (2, 2)) == "tile (1, 1, 0)"
 
 
 def test_scalars_and_empty_tensors_are_judged(judging):

@@ -13,7 +13,10 @@ LOST_OBJECT: Final = "an object of "
 
 _INFORMATION: Final = re.compile(r"^info:\s*$", re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):"
-_NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\b(?:nan|-?inf)\b")
+_NUMBER: Final = re.compile(
+    r"0x[0-9a-fA-F]+|-?\d{1,3}(?:,\d{3})+\b|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|-?\b(?:nan|inf)\b"
+)
+_INDEX: Final = re.compile(r"\(N(?:, N)*,?\)")
 _PCC: Final = re.compile(rf"(\bPCC\b)\W{{1,3}}(?:{_NUMBER.pattern})", re.IGNORECASE)
 
 
@@ -49,8 +52,8 @@ def error_line(text: str) -> str:
 
 
 def without_numbers(text: str) -> str:
-    """Return a text with its numbers replaced: the same for the same cause."""
-    return _NUMBER.sub("N", text)
+    """Return a text with its numbers and indices replaced: the same for the same cause."""
+    return _INDEX.sub("N", _NUMBER.sub("N", text))
 
 
 def without_pcc(text: str) -> str:

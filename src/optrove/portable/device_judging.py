@@ -12,7 +12,7 @@ averaged over rows or columns of a tile, whichever is less: a large row never ex
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import torch
 
@@ -20,6 +20,9 @@ from optrove.portable.judging import UNITS, change, nudged, unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+Again: TypeAlias = "Callable[[Callable[[Any], Any]], Any]"
+"""Computes a result with each tensor of the inputs changed."""
 
 TILE: Final = 32
 
@@ -142,14 +145,8 @@ def by_model(exact: Any, modeled: Any, *, compared: bool, sums: bool) -> Expecte
     return Expected(exact.double(), spread, share, share / MODELED / 2, modeled)
 
 
-def by_moves(
-    exact: Any, again: Callable[[Callable[[Any], Any]], Any], op: str, fidelity: str
-) -> Expected:
-    """Return what is expected of the kernel of an op by results of moved inputs.
-
-    ``again`` computes the exact result with each of its tensors changed.
-    """
-    generator = torch.Generator().manual_seed(0)
+def moved_by(generator: Any) -> Callable[[Any], Any]:
+    """Return a function that moves the numbers of a tensor by half a unit, without tiny ones."""
 
     def moved(numbers: Any) -> Any:
         if not numbers.is_floating_point() or not numbers.numel():
@@ -157,6 +154,15 @@ def by_moves(
         flushed = torch.where(numbers.abs() < SMALLEST, torch.zeros_like(numbers), numbers)
         return nudged(flushed.float(), torch.bfloat16, generator)
 
+    return moved
+
+
+def by_moves(exact: Any, again: Again, op: str, fidelity: str) -> Expected:
+    """Return what is expected of the kernel of an op by results of moved inputs.
+
+    ``again`` computes the exact result with each of its tensors changed.
+    """
+    moved = moved_by(torch.Generator().manual_seed(0))
     spread = torch.zeros_like(exact, dtype=torch.float64)
     for _ in range(MOVES):
         spread = torch.maximum(spread, change(again(moved).reshape(exact.shape), exact))
@@ -168,12 +174,18 @@ def by_moves(
     return Expected(exact.double(), spread, share, COMMON, None, approximates)
 
 
-def is_held(exact: Any, form: str) -> bool:
-    """Return whether numbers need no rounding, as where an operation only moves or selects them."""
-    if not exact.is_floating_point() or form in FRACTIONS:
-        return False
+def is_held(exact: Any) -> bool:
+    """Return whether bfloat16 can hold numbers as they are."""
     numbers = exact.double().nan_to_num()
     return bool(torch.equal(numbers.bfloat16().double(), numbers))
+
+
+def only_moves(exact: Any, again: Again, form: str) -> bool:
+    """Return whether an operation only moves or selects numbers, and rounds none."""
+    if not exact.is_floating_point() or form in FRACTIONS or not is_held(exact):
+        return False
+    # Otherwise the golden function itself rounds.
+    return not is_held(again(moved_by(torch.Generator().manual_seed(0))))
 
 
 def by_rounding(exact: Any, units: float) -> Expected:
@@ -187,7 +199,7 @@ def by_size(exact: Any) -> Expected:
     return Expected(exact.double(), pooled(exact.double().abs()) / 512, UNMODELED_DEFAULT, COMMON)
 
 
-def without_flushed(expected: Expected, again: Callable[[Callable[[Any], Any]], Any]) -> Expected:
+def without_flushed(expected: Expected, again: Again) -> Expected:
     """Return what is expected, and nothing where it depends on numbers that kernels flush."""
 
     def flushed(numbers: Any) -> Any:
@@ -239,12 +251,12 @@ def drifting_tiles(actual: Any, expected: Expected, form: str) -> list[str]:
     grid = tiled(off)[1]
     for where, parts in (
         ("", [each.reshape(1, 1, 1, -1) for each in columns]),
-        ("tile ", columns),
+        ("tile", columns),
     ):
         found = _drift(*parts)
         if found is not None:
             index, text = found
-            here = f"{where}{tile_name(index, grid)}: " if where else ""
+            here = f"{tile_name(index, grid)}: " if where else ""
             return [here + text]
     return []
 
@@ -272,26 +284,23 @@ def tile_name(index: int, grid: tuple[int, int]) -> str:
     """Return the row and column of a tile; before them the number of its matrix, if not 0."""
     matrix, rest = divmod(index, grid[0] * grid[1])
     row, column = divmod(rest, grid[1])
-    return f"({matrix}, {row}, {column})" if matrix else f"({row}, {column})"
+    return f"tile ({matrix}, {row}, {column})" if matrix else f"tile ({row}, {column})"
 
 
 def shown_elements(actual: Any, expected: Expected, wrong: Any, bound: Any) -> str:
-    """Return the worst of the wrong elements, how many there are and in which tiles."""
+    """Return the worst of the wrong elements and its tile, and how many there are."""
     found = actual.double()
     off = ((found - expected.exact).abs() / bound).nan_to_num(torch.inf, torch.inf)
-    worst = int(torch.where(wrong, off, -1.0).argmax())
-    place = tuple(int(n) for n in torch.unravel_index(torch.tensor(worst), found.shape))
+    off = torch.where(wrong, off, -1.0)
+    worst = int(off.argmax())
+    index = tuple(int(n) for n in torch.unravel_index(torch.tensor(worst), found.shape))
     one, other, limit = (float(x.reshape(-1)[worst]) for x in (found, expected.exact, bound))
-    tiles, grid = tiled(wrong.double())
-    touched = tiles.flatten(3).amax(-1).flatten().nonzero().flatten()
-    count = f"{int(wrong.sum()):,} of {wrong.numel():,} elements wrong"
-    if len(touched) == 1:
-        spot = f"all in tile {tile_name(int(touched[0]), grid)}"
-    else:
-        names = (tile_name(int(touched[n]), grid) for n in (0, -1))
-        spot = f"in {len(touched):,} tiles, from {' to '.join(names)}"
-    text = f"element {place} is {one:.6g}, expected {other:.6g} within {limit:.2g}; {count}"
-    return f"{text}, {spot}"
+    tiles, grid = tiled(off, fill=-1.0)
+    by_tile = tiles.flatten(3).amax(-1).flatten()
+    tile = tile_name(int(by_tile.argmax()), grid)
+    text = f"{tile}: element {index} is {one:.6g}, expected {other:.6g} within {limit:.2g}"
+    count = f"{int(wrong.sum()):,} of {wrong.numel():,} elements"
+    return f"{text}; wrong: {count}, {int((by_tile >= 0).sum()):,} of {len(by_tile):,} tiles"
 
 
 def faults(actual: Any, expected: Expected, form: str) -> list[str]:

@@ -149,5 +149,5 @@ def _definition(node: ast.stmt, lines: list[str], last: int) -> _Definition:
     return _Definition(names, "\n".join(kept), uses)
 
 
-JUDGE: Final = ("by_moves", "by_rounding", "faults", "is_held", "rounded_alike")
+JUDGE: Final = ("by_moves", "by_rounding", "faults", "only_moves", "rounded_alike")
 """What generated tests judge the numbers of a device with, apart from PCC."""

@@ -110,7 +110,7 @@ from functools import cache, partial
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import torch
 """

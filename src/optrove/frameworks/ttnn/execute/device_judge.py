@@ -149,13 +149,14 @@ class DeviceJudge:
                 sums = name not in ELEMENTWISE
                 agrees = models.agrees
                 return judging.by_model(answer, modeled, compared=agrees, sums=sums), agrees
-        if judging.is_held(answer, form):
+        again = self._again(place, chip)
+        if judging.only_moves(answer, again, form):
             keeps = facts is not None and set(facts.dtypes) == {form}
             units = 0.0 if name in MOVES and keeps else UNITS
             return judging.by_rounding(answer, units), False
         given = None if facts is None else facts.configuration
         fidelity = "" if given is None else given.math_fidelity.name
-        return judging.by_moves(answer, self._again(place, chip), name, fidelity), False
+        return judging.by_moves(answer, again, name, fidelity), False
 
     def _own(self, chip: int) -> GoldenCall:
         """Return the golden call of a chip."""
