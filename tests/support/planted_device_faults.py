@@ -2,8 +2,10 @@
 
 Each case is a call that is recorded on a mock board and replayed there, once for each fault, with
 numbers of the shadow that the fault has changed. With ideal numerics it is a replay on the shadow.
-With hardware numerics the shadow stands in for a board, whose kernels compute as its models do.
-The output is JSON: for each fault the cause that the replay names, None for a replay that passed.
+With hardware numerics the shadow stands in for a board, whose kernels compute as its models do;
+with "held", their release is one that hardware numerics were compared with.
+The output is JSON: for each fault the cause that the replay names, or the note that a kernel
+computes otherwise; None for neither.
 Faults called "unchanged" are right kernels.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -463,22 +466,27 @@ class Board:
 
 
 def main():
-    with optrove.mock_board("n150", shadow=True, numerics=NUMERICS):
+    ideal = NUMERICS == "ideal"
+    with optrove.mock_board("n150", shadow=True, numerics="ideal" if ideal else "hardware"):
         import torch
         import ttnn
 
         from optrove.frameworks.installed import LoadedTables
+        from optrove.frameworks.ttnn.execute import device_judge
         from optrove.frameworks.ttnn.execute.execution import CallerDeviceExecutor
-        from optrove.model.records import DeviceKind
+        from optrove.model.records import OTHERWISE, DeviceKind
         from optrove.replay.execute import JobExecutor
         from optrove.replay.messages import WorkerSetup
         from optrove.replay.planning import planned_line
         from optrove.serializer.op_lines import op_line_from_builtins
 
+        if NUMERICS == "held":
+            device_judge.VERIFIED = ""
+            os.environ["OPTROVE_NUMERICS"] = "hardware"
         device = ttnn.open_device(device_id=0)
         board = Board(ttnn, torch)
         lines = recorded(ttnn, torch, device)
-        kind = DeviceKind.SHADOW if NUMERICS == "ideal" else DeviceKind.HARDWARE
+        kind = DeviceKind.SHADOW if ideal else DeviceKind.HARDWARE
         executor = CallerDeviceExecutor(ttnn, LoadedTables(), kind, device)
         execution = JobExecutor(executor, WorkerSetup("0" * 32, kind, "n150"))
         right = {f"{name}: unchanged": (name, None) for name in CASES}
@@ -487,7 +495,9 @@ def main():
             planned = planned_line(op_line_from_builtins(lines[name]), seed=1)
             board.op, board.kernel = planned.op, kernel
             attempt = execution.attempt(planned.job, planned.case_id, lambda _: None)
-            found[words] = None if attempt.outcome.value == "passed" else attempt.cause
+            notes = (note for note in attempt.notes if OTHERWISE in note)
+            passed = attempt.outcome.value == "passed"
+            found[words] = next(notes, None) if passed else attempt.cause
         executor.close()
         sys.stdout.write(json.dumps(found) + "\n")
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from optrove.model.records import OTHERWISE
+
 pytestmark = [pytest.mark.ttnn, pytest.mark.torch]
 
 SUPPORT = Path(__file__).parent.parent / "support"
@@ -28,6 +30,7 @@ MISSED = {
         "matmul: truncates in place of rounding": IN_THE_LAST_PLACE,
         "narrowed: an exponent for 32 numbers": IN_THE_LAST_PLACE,
     },
+    "held": {"narrowed: an exponent for 32 numbers": IN_THE_LAST_PLACE},
 }
 """Faults that are not found, and why."""
 
@@ -58,6 +61,13 @@ def test_right_kernels_pass(verdicts):
     right = {words: cause for words, cause in found.items() if ": unchanged" in words}
     assert len(right) >= 25
     assert not {words: cause for words, cause in right.items() if cause is not None}
+
+
+def test_a_board_that_is_held_to_the_bits_computes_otherwise_within_the_bounds(verdicts):
+    numerics, found = verdicts
+    otherwise = {words for words, cause in found.items() if OTHERWISE in (cause or "")}
+    within = set(MISSED["hardware"]) - set(MISSED["held"])
+    assert otherwise == (within if numerics == "held" else set())
 
 
 def test_a_verdict_names_the_tile(verdicts):

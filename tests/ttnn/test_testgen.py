@@ -141,9 +141,12 @@ def test_calls_on_one_chip_have_the_numbers_of_golden_functions_and_wrong_ones_f
     flipped = "lambda x: result.append(x.flip(-1))"
     spoil(directory / "test_softmax.py", "result.append, golden", f"{flipped}, golden")
     spoil(directory / "test_concat.py", "Spec((1, 1, 256, 64)", "Spec((1, 1, 255, 64)")
+    spoil(directory / "test_add.py", "(tensor)[chip])", "(tensor)[chip]) * 1.05")
     words = ("--optrove-board", "n300", "--optrove-shadow")
     summary, output = outcome(directory, *words, exit_code=1)
-    assert summary.startswith(f"2 failed, {cases} passed")
+    assert summary.startswith(f"3 failed, {cases} passed")
+    assert "FAILED test_add_spoiled.py" in output
+    assert "output 0 on chip 0: tile (" in output
     assert "FAILED test_concat_spoiled.py" in output
     assert "recorded: [(1, 1, 255, 64), " in output
     assert "FAILED test_softmax_spoiled.py" in output
