@@ -106,11 +106,34 @@ class OutputComparison:
         if operation is None or self._expected is not None:
             return
         with shadow_calls():
-            self._own = self._expected = self._outputs.prepare(operation, arguments, keywords)
-            if self._is_in_sequence:
-                referenced = self._referenced((arguments, keywords))
-                if not _same(referenced, (arguments, keywords)):
-                    self._expected = self._outputs.prepare(operation, *referenced)
+            if not self._is_in_sequence:
+                self._own = self._expected = self._outputs.prepare(operation, arguments, keywords)
+                return
+            referenced = self._referenced((arguments, keywords))
+            self._expected = self._outputs.prepare(operation, *referenced)
+            self._own = self._prepared_as_is(operation, arguments, keywords)
+
+    def _prepared_as_is(
+        self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Expectation | None:
+        """Return the expectation from the numbers that the arguments have, on one chip."""
+        others = []
+        for tensor in self._golden.tensors((arguments, keywords)):
+            if self.mirrors.on_device(tensor):
+                should, has = self.mirrors.of(tensor), self._actual(tensor)
+                if not _same_values(self._torch, should, has):
+                    others.append((tensor, should, has))
+        if not others:
+            return self._expected
+        if any(self.mirrors.chips(tensor) > 1 for tensor, _, _ in others):
+            return None
+        for tensor, _, has in others:
+            self.mirrors.set(tensor, has)
+        try:
+            return self._outputs.prepare(operation, arguments, keywords)
+        finally:
+            for tensor, should, _ in others:
+                self.mirrors.set(tensor, should)
 
     def _referenced(self, live: Any) -> Any:
         """Return arguments with the values that they should have, where they have others.
@@ -128,9 +151,7 @@ class OutputComparison:
             return live
         if len(should.shards) != 1 or len(has.shards) != 1:
             return live
-        values, actual = (each.shards[0].to_torch() for each in (should, has))
-        equal = self._torch.equal(values.to(actual.dtype), actual)
-        return live if equal else should.shards[0]
+        return live if _same_values(self._torch, should, has) else should.shards[0]
 
     def compare(
         self, operation: Any, result: Any, kept: Sequence[tuple[str, Any]] = ()
@@ -163,10 +184,8 @@ class OutputComparison:
         """Return what judges the numbers of the result; None if their inputs are not known."""
         own = self._own.calls if isinstance(self._own, WeightedCall) else self._own
         calls = own if isinstance(own, list) else None
-        if self._passes_through or isinstance(own, Missing):
+        if self._passes_through or own is None or isinstance(own, Missing):
             return None
-        if self._is_in_sequence and (calls is None or len(calls) > 1):
-            return None  # golden functions read what the chips should have
         operation = self._golden.plain(operation)
         name, models = operation.python_fully_qualified_name, self._golden.hardware
         if isinstance(models, KernelModels):
@@ -318,13 +337,14 @@ def _joined(found: list[Judged], chips: list[int], count: int) -> Judged:
     )
 
 
-def _same(some: Any, others: Any) -> bool:
-    """Return whether nested arguments hold the same objects."""
-    if isinstance(some, dict):
-        return all(_same(some[name], others[name]) for name in some)
-    if isinstance(some, (list, tuple)):
-        return all(map(_same, some, others))
-    return some is others
+def _same_values(torch: Any, some: Any, others: Any) -> bool:
+    """Return whether two mirrors hold the same numbers; those that are missing are the same."""
+    if not isinstance(some, HostMirror) or not isinstance(others, HostMirror):
+        return True
+    return len(some.shards) == len(others.shards) and all(
+        torch.equal(one.to_torch().to(other.dtype), other)
+        for one, other in zip(some.shards, (each.to_torch() for each in others.shards), strict=True)
+    )
 
 
 def joined(torch: Any, case: Case, parts: Sequence[Any]) -> Any:
