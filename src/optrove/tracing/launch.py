@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from optrove.journal import format as layout
-from optrove.settings import MODEL
+from optrove.settings import MODEL, with_defaults
 from optrove.tracing.recorded import store_journals
 from optrove.tracing.results import (
     NO_TESTS,
@@ -281,7 +281,9 @@ def _run(
     on_progress: Callable[[Progress], object],
 ) -> ProcessEnd:
     deadline = math.inf if request.timeout is None else time.monotonic() + request.timeout
-    child = subprocess.Popen(command, stdout=request.stdout, start_new_session=True)  # noqa: S603 - the command is our own, what it runs is the user's wish
+    child = subprocess.Popen(  # noqa: S603 - the command is our own, what it runs is the user's wish
+        command, stdout=request.stdout, env=with_defaults({}), start_new_session=True
+    )
     with _passing_signals(child) as received:
         while not _has_ended(child, min(_LOOK_SECONDS, deadline - time.monotonic())):
             if time.monotonic() >= deadline:

@@ -126,6 +126,32 @@ def test_a_forked_worker_works_in_the_directory_of_its_parent(tmp_path, monkeypa
             worker.end()
 
 
+def torch_that_does(code, tmp_path, monkeypatch):
+    (tmp_path / "torch.py").write_text(f"import os\n{code}\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+@linux
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("os.kill(os.getpid(), 11)", "the process ended with signal 11 (SIGSEGV) before it began"),
+        ("os.kill(os.getpid(), 6)", "the process ended with signal 6 (SIGABRT) before it began"),
+        ("os._exit(7)", "the process ended with exit code 7 before it began"),
+        ("raise OSError('libcudart.so.13: no such file')", "libcudart.so.13: no such file"),
+    ],
+)
+def test_a_framework_that_ends_the_fork_server_is_named_by_what_it_did(
+    code, reason, tmp_path, monkeypatch
+):
+    torch_that_does(code, tmp_path, monkeypatch)
+    worker = WorkerProcess(SETUP)
+    try:
+        assert reason in str(execute(worker))
+    finally:
+        worker.end()
+
+
 @linux
 def test_forked_workers_end_with_the_process_that_asked_for_them():
     script = f"""
