@@ -220,8 +220,12 @@ class ForkServers:
         with self._lock:
             for kind in list(self._servers):
                 self._retire(kind)
-            for server in self._closed:
-                if not server.has_ended(_END_SECONDS):
+            try:
+                for server in self._closed:
+                    if not server.has_ended(_END_SECONDS):
+                        server.kill()
+            except KeyboardInterrupt:  # the results are complete: only the servers are in the way
+                for server in self._closed:
                     server.kill()
             self._closed.clear()
 

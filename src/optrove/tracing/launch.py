@@ -200,12 +200,10 @@ def _error(
     if summary.ops:
         return None
     name, accounting = target.name, summary.accounting
+    if ended.interrupted:
+        return f"{name!r} was interrupted before its first op call"
     if target.kind is TargetKind.PYTEST and ended.returncode in (USAGE_ERROR, NO_TESTS):
-        file = name.partition("::")[0]
-        return (
-            f"pytest found no test for {name!r}, see its output above; list the tests "
-            f"with: pytest --collect-only -q {file}"
-        )
+        return _nothing_ran(name, ended.returncode)
     if accounting.untraceable:
         return f"no call of {name!r} could be recorded: {accounting.untraceable[0][0]}"
     if accounting.filtered:
@@ -215,6 +213,20 @@ def _error(
         )
     advice = _advice(ended, summary, options.backend)
     return f"no op call was observed in {name!r} ({ended}). {advice}"
+
+
+def _nothing_ran(name: str, returncode: int) -> str:
+    """Return the error for a target of which pytest ran no test.
+
+    A usage error has any cause, which pytest has told; a test that is not there is only one.
+    """
+    file, node, _ = name.partition("::")
+    found = f"pytest found no test for {name!r}"
+    if returncode == USAGE_ERROR:
+        found = f"pytest ran no test of {name!r}"
+        if not node:
+            return f"{found}: see its error above"
+    return f"{found}, see its output above; list the tests with: pytest --collect-only -q {file}"
 
 
 def _advice(ended: ProcessEnd, summary: TraceSummary, backend: str) -> str:
@@ -290,7 +302,7 @@ def _run(
                 _signal(child, signal.SIGKILL)
                 return ProcessEnd(child.wait(), timeout=request.timeout)
             on_progress(follower.look())
-        return ProcessEnd(child.wait(), interrupted=bool(received))
+        return ProcessEnd(child.wait(), interrupted=received[0] if received else 0)
 
 
 def _has_ended(child: subprocess.Popen[bytes], seconds: float) -> bool:

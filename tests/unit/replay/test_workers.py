@@ -126,6 +126,26 @@ def test_a_forked_worker_works_in_the_directory_of_its_parent(tmp_path, monkeypa
             worker.end()
 
 
+@linux
+def test_an_interrupt_while_servers_end_kills_them_and_shows_nothing():
+    script = f"""
+import signal, sys
+sys.path[:0] = [{str(Path(__file__).parent)!r}]
+from optrove.replay import fork_server
+from test_workers import SETUP, WorkerProcess, execute
+worker = WorkerProcess(SETUP)
+execute(worker)
+def has_ended(server, seconds=0):
+    if seconds:
+        signal.raise_signal(signal.SIGINT)
+    return False
+fork_server.ForkServer.has_ended = has_ended
+"""
+    command = [sys.executable, "-c", script]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def torch_that_does(code, tmp_path, monkeypatch):
     (tmp_path / "torch.py").write_text(f"import os\n{code}\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
