@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections import Counter
 from contextlib import ExitStack
@@ -142,6 +143,7 @@ def _split(given: Sequence[str] | None) -> tuple[str, ...]:
 
 
 _REPORT = "optrove_shadow"
+_INTERRUPTED = 130
 
 RAN_ON = "ran_on"
 """The property of a test on a mock board: ``mock n150`` or ``shadow n150``."""
@@ -298,6 +300,10 @@ def start(config: pytest.Config) -> None:
         _start_tracing(config)
     except OptroveError as error:
         raise pytest.UsageError(str(error)) from error
+    except KeyboardInterrupt:
+        # So early, pytest would show where in ttnn or torch that was.
+        sys.stderr.write("optrove: interrupted while the board was prepared\n")
+        raise SystemExit(_INTERRUPTED) from None
 
 
 def _start_results(config: pytest.Config, options: Namespace) -> None:
