@@ -305,7 +305,7 @@ running_options = together(
         "--timeout",
         metavar="S",
         type=click.FloatRange(min=0, min_open=True),
-        help="End a case after S seconds  [default: 120]",
+        help="End a case after S seconds, not counting imports  [default: 120]",
     ),
 )
 """The options of commands that execute cases."""

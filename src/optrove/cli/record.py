@@ -106,7 +106,7 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
     "--timeout",
     metavar="S",
     type=click.FloatRange(min=0, min_open=True),
-    help="Kill each target after S seconds.",
+    help="Kill each target after S seconds, its imports included.",
 )
 @click.option(
     "--from",
