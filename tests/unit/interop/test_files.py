@@ -76,8 +76,8 @@ LINE = '{"op":"a","arguments":{},"executions":[{"source":"s","count":1}]}'
     ("lines", "original"),
     [
         (["{}"], "unknown"),
-        ([LINE[:-1]], "line 2: $: not JSON"),
-        ([LINE.replace('"op":"a"', '"op":3')], "line 2: $: expected a Case"),
+        ([LINE[:-1]], "line 2: not JSON"),
+        ([LINE.replace('"op":"a"', '"op":3')], "line 2: expected a Case"),
         (
             [LINE.replace('{"source"', '{"x":1,"source"')],
             "line 2: $.executions[0]: unknown key 'x'",
@@ -96,7 +96,7 @@ LINE = '{"op":"a","arguments":{},"executions":[{"source":"s","count":1}]}'
 def test_a_bad_line_of_text_is_an_error_with_its_number(tmp_path, lines, original):
     path = tmp_path / "cases.txt"
     path.write_text("\n".join(['{"format":"optrove-text","version":1}', *lines, ""]))
-    expected = original if original != "unknown" else 'line 2: $: expected an object with "op"'
+    expected = original if original != "unknown" else 'line 2: expected an object with "op"'
     assert any(expected in fault for fault in faults(path))
 
 
@@ -199,7 +199,7 @@ def test_a_torn_last_line_is_refused_alone(tmp_path):
 def test_a_bad_line_amid_good_ones_is_an_error(tmp_path):
     path = tmp_path / "ops.jsonl"
     path.write_text(op_line() + "{}\n" + op_line())
-    assert "line 2: $: missing" in faults(path)[0]
+    assert "line 2: missing" in faults(path)[0]
     path.write_text(op_line() + op_line(kwargs={"arg0": 1}))
     assert "arg0" in faults(path)[0]
 
@@ -374,7 +374,7 @@ def test_a_parameter_file_that_is_no_json_is_an_error_and_hides_no_other(tmp_pat
     [
         (b"", "the file is empty"),
         (b"{", "not JSON at line 1"),
-        (b"\xff\xfe", "not UTF-8"),
+        (b"\xff\xfe", "text in UTF-16; save it as UTF-8"),
         (b"[1, 2]", "a file of no known format; import one of"),
         (b"null", "a file of no known format; import one of"),
         (b'{"operation_name": "a", "args": [], "kwargs": {}}', "import its directory"),
