@@ -207,10 +207,9 @@ def _error(
     if accounting.untraceable:
         return f"no call of {name!r} could be recorded: {accounting.untraceable[0][0]}"
     if accounting.filtered:
-        return (
-            f"all {accounting.observed:,} calls of {name!r} were filtered; widen --include or drop "
-            f"--exclude"
-        )
+        reasons = ", ".join(f"{count:,}x {reason}" for reason, count in accounting.filtered)
+        advice = "; widen --include or drop --exclude" if options.include or options.exclude else ""
+        return f"all {accounting.observed:,} calls of {name!r} were filtered: {reasons}{advice}"
     advice = _advice(ended, summary, options.backend)
     return f"no op call was observed in {name!r} ({ended}). {advice}"
 
