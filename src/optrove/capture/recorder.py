@@ -132,9 +132,10 @@ def importing_library(frame: FrameType | None) -> str | None:
     while frame is not None:
         code = frame.f_code
         if code.co_name == "<module>" and _INSTALLED.search(code.co_filename):
-            module = str(frame.f_globals.get("__name__"))
-            if module != "__main__":
-                return module.partition(".")[0]
+            # Modules that are run, and not imported, have none in the making.
+            spec = frame.f_globals.get("__spec__")
+            if getattr(spec, "_initializing", False):
+                return str(spec.name).partition(".")[0]
         frame = frame.f_back
     return None
 

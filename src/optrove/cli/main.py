@@ -19,7 +19,7 @@ from optrove.cli import (
     test,
     without_hardware,
 )
-from optrove.cli.options import INTERRUPTED, NO_PAGER
+from optrove.cli.options import INTERRUPTED, NO_PAGER, say
 from optrove.errors import OptroveError
 from optrove.settings import VARIABLES
 from optrove.version import __version__
@@ -84,7 +84,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except OptroveError as error:
-            click.echo(f"Error: {error}", err=True)
+            say(f"Error: {error}")
             ctx.exit(2)
         except KeyboardInterrupt:
             click.echo("optrove: interrupted", err=True)
