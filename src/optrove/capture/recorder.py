@@ -134,7 +134,7 @@ def importing_library(frame: FrameType | None) -> str | None:
         if code.co_name == "<module>" and _INSTALLED.search(code.co_filename):
             # Modules that are run, and not imported, have none in the making.
             spec = frame.f_globals.get("__spec__")
-            if getattr(spec, "_initializing", False):
+            if spec is not None and getattr(spec, "_initializing", False):
                 return str(spec.name).partition(".")[0]
         frame = frame.f_back
     return None
