@@ -19,8 +19,9 @@ from optrove.cli import (
     test,
     without_hardware,
 )
-from optrove.cli.options import INTERRUPTED, NO_PAGER, say
+from optrove.cli.options import NO_PAGER, say
 from optrove.errors import OptroveError
+from optrove.model.exit_codes import INTERRUPTED
 from optrove.settings import VARIABLES
 from optrove.version import __version__
 

@@ -16,6 +16,7 @@ from optrove.errors import OptroveError
 from optrove.frameworks.probe_protocol import ATEN
 from optrove.frameworks.ttnn.board.mock import mock_board, ran_on
 from optrove.frameworks.ttnn.board.simulator import sim_board
+from optrove.model.exit_codes import INTERRUPTED
 from optrove.pytest_plugin.session import BOARD_PLUGIN, Session, failure_text
 from optrove.report.summary import is_assertion
 from optrove.settings import BOARD, OPS_JSONL, RESULTS_CSV, SHADOW
@@ -143,7 +144,6 @@ def _split(given: Sequence[str] | None) -> tuple[str, ...]:
 
 
 _REPORT = "optrove_shadow"
-_INTERRUPTED = 130
 
 RAN_ON = "ran_on"
 """The property of a test on a mock board: ``mock n150`` or ``shadow n150``."""
@@ -303,7 +303,7 @@ def start(config: pytest.Config) -> None:
     except KeyboardInterrupt:
         # So early, pytest would show where in ttnn or torch that was.
         sys.stderr.write("optrove: interrupted while the board was prepared\n")
-        raise SystemExit(_INTERRUPTED) from None
+        raise SystemExit(INTERRUPTED) from None
 
 
 def _start_results(config: pytest.Config, options: Namespace) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import signal
 import sys
 from contextlib import ExitStack
 from importlib.machinery import SourceFileLoader
@@ -22,6 +21,7 @@ from optrove.capture.tracing import BACKENDS
 from optrove.errors import OptroveError
 from optrove.frameworks.installed import FRAMEWORKS
 from optrove.frameworks.probe_protocol import ATEN, LEVELS
+from optrove.model.exit_codes import INTERRUPTED
 from optrove.tracing.trace import TraceOptions
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 COULD_NOT = 2
-INTERRUPTED = 128 + signal.SIGINT
 
 _WATCHING = "optrove.frameworks."
 """The prefix of the modules with functions between a script and a framework."""
