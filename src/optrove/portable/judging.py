@@ -9,18 +9,27 @@ over all elements is involved: a large element never excuses a small one.
 from __future__ import annotations
 
 from math import isfinite, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 UNITS = 4.0
 """How many units of the last place a result may be off, whatever its inputs are."""
 
 SHARE = 4.0
 """How many times further a result may be off than one whose inputs are moved by half a unit."""
+
+STEADY = 16.0
+"""How many times the bound of a rounded result may grow with its inputs at edge numbers."""
+
+OWN = 16.0
+"""How many times the bound grows at most, since torch's own kernel is not exact either."""
+
+NOISE = 0.02
+"""The part of the square of a result that may be noise where it is that of torch's own kernel."""
 
 
 def unit(numbers: Any, dtype: Any) -> Any:
@@ -114,6 +123,76 @@ def drifts(actual: Any, expected: Any, bound: Any) -> tuple[str, ...]:
         if (weight * off).sum().abs()
         > (weight.abs() * bound).sum() / 4 + (weight * bound).square().sum().sqrt()
     )
+
+
+class Results(Protocol):
+    """What the operation returns in other ways, each computed when it is asked for."""
+
+    share: float
+
+    def moves(self) -> Iterator[Any]:
+        """Yield exact results for inputs that are nudged."""
+
+    def own(self) -> Any:
+        """Return the result of torch's own kernel on the CPU for the inputs; None without one."""
+
+    def own_moves(self) -> Iterator[Any]:
+        """Yield results of torch's own kernel for inputs that are nudged."""
+
+
+def float_faults(
+    actual: Any, expected: Any, results: Results, *, is_steady: bool = False
+) -> tuple[tuple[str, ...], bool]:
+    """Return how a result is wrong, and whether torch's own kernel is no better than the bound.
+
+    The bound is then wider. ``is_steady`` takes no step of a function for rounding where torch's
+    own kernel takes none: edge numbers lie on steps, and no result is half right there.
+    """
+    wrong, bound = bounded(actual, expected, results.moves(), results.share)
+    own = results.own()
+    if own is not None and (own.shape, own.dtype) != (actual.shape, actual.dtype):
+        own = None
+    if own is not None and is_steady:
+        base = rounding(expected, actual.dtype)
+        steady = torch.minimum(bound, STEADY * base)
+        bound = torch.where(misfits(own, expected, base), bound, steady)
+        wrong = misfits(actual, expected, bound)
+    off = drifts(actual, expected, bound)
+    wider = None
+    if own is not None and (bool(wrong.any()) or off):
+        wider = widened(actual, expected, own, bound, results)
+    if wider is not None:
+        bound, wrong = wider, misfits(actual, expected, wider)
+        off = drifts(actual, expected, wider)
+    if bool(wrong.any()):
+        return (shown_misfit(actual, expected, bound, wrong),), wider is not None
+    return tuple(f"its {name} is off as a whole" for name in off), wider is not None
+
+
+def widened(actual: Any, expected: Any, own: Any, bound: Any, results: Results) -> Any:
+    """Return a bound that torch's own kernel keeps; None if it keeps the given one.
+
+    What equals its result bit for bit has to be close as a whole only.
+    """
+    error = change(own, expected)
+    known = (error / bound)[error.isfinite()]
+    times = float(known.max()) if known.numel() else 0.0
+    if times <= 1 and not bool(error.isinf().any()):
+        return None
+    # Where it is finite and the exact result is not, or the reverse, neither is known to be right.
+    unknown = torch.where(error.isinf(), torch.inf, 0.0)
+    if bool((change(actual, own) == 0).all()):
+        wide = paired(expected).double()
+        finite = error.isfinite() & wide.isfinite()
+        noise, size = error[finite].square().sum(), wide[finite].square().sum()
+        is_close = bool(noise <= NOISE * size)
+        return torch.full_like(bound, torch.inf) if is_close else torch.maximum(bound, unknown)
+    wider = torch.maximum(bound * min(max(1.0, 2 * times), OWN), 2 * error) + unknown
+    for moved in results.own_moves():
+        if not bool(misfits(actual, expected, wider).any()):
+            break
+        wider = torch.maximum(wider, SHARE * change(moved, own))
+    return wider
 
 
 def shown_misfit(actual: Any, expected: Any, bound: Any, wrong: Any) -> str:
