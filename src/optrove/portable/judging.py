@@ -8,7 +8,7 @@ over all elements is involved: a large element never excuses a small one.
 
 from __future__ import annotations
 
-from math import isfinite, sqrt
+from math import isfinite, prod, sqrt
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -28,8 +28,11 @@ STEADY = 16.0
 OWN = 16.0
 """How many times the bound grows at most, since torch's own kernel is not exact either."""
 
-NOISE = 0.02
-"""The part of the square of a result that may be noise where it is that of torch's own kernel."""
+NARROW, WIDE = 16, 1024
+"""How many units, relative to its size, a result of torch's own kernel may be off as a whole.
+
+Kernels for dtypes of 16 bits compute in float32 for the most part, others in their own dtype.
+"""
 
 
 def unit(numbers: Any, dtype: Any) -> Any:
@@ -50,6 +53,39 @@ def nudged(numbers: Any, dtype: Any, generator: Any) -> Any:
     signs = torch.randint(0, 2, numbers.shape, generator=generator) * 2 - 1
     moved = numbers + (signs * unit(numbers, dtype) / 2).to(numbers.dtype)
     return torch.where(numbers.isfinite() & (numbers != 0), moved, numbers)
+
+
+def disturb(tensors: Iterable[Any], finest: Any, seed: int) -> None:
+    """Move each number of dense tensors in place by half a unit of its dtype, or of the finest."""
+    generator = torch.Generator().manual_seed(seed)
+    seen: set[int] = set()
+    for tensor in tensors:
+        if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+            continue
+        storage = tensor.untyped_storage()
+        inexact = tensor.is_floating_point() or tensor.is_complex()
+        if inexact and storage.data_ptr() not in seen:
+            seen.add(storage.data_ptr())
+            row = torch.empty(0, dtype=tensor.dtype).set_(storage)
+            coarse = torch.finfo(tensor.dtype).eps > torch.finfo(finest).eps / 2
+            row.copy_(nudged(row, tensor.dtype if coarse else finest, generator))
+
+
+def finest_of(dtypes: Iterable[Any]) -> Any:
+    """Return the floating-point dtype with the most digits; None without one."""
+    floats = [dtype for dtype in dtypes if dtype.is_floating_point or dtype.is_complex]
+    return min(floats, key=lambda dtype: torch.finfo(dtype).eps, default=None)
+
+
+def longest_sum(inputs: Iterable[Any], outputs: Iterable[Any]) -> int:
+    """Return how many numbers the sums of an operation have at most, by the shapes of tensors."""
+    least = max(1, min(map(prod, outputs), default=1))
+    longest = (
+        max(*shape, prod(shape) // max(1, shape[0]), prod(shape) // least)
+        for shape in inputs
+        if shape
+    )
+    return max(longest, default=1)
 
 
 def paired(numbers: Any) -> Any:
@@ -185,7 +221,9 @@ def widened(actual: Any, expected: Any, own: Any, bound: Any, results: Results) 
         wide = paired(expected).double()
         finite = error.isfinite() & wide.isfinite()
         noise, size = error[finite].square().sum(), wide[finite].square().sum()
-        is_close = bool(noise <= NOISE * size)
+        eps = torch.finfo(actual.dtype).eps
+        share = (NARROW if eps > 1e-4 else WIDE) * eps  # noqa: PLR2004
+        is_close = bool(noise <= share**2 * size)
         return torch.full_like(bound, torch.inf) if is_close else torch.maximum(bound, unknown)
     wider = torch.maximum(bound * min(max(1.0, 2 * times), OWN), 2 * error) + unknown
     for moved in results.own_moves():
