@@ -143,7 +143,7 @@ def bounded(actual: Any, expected: Any, moves: Iterable[Any], share: float) -> t
     return wrong, base + share * spread
 
 
-def drifts(actual: Any, expected: Any, bound: Any) -> tuple[str, ...]:
+def common_errors(actual: Any, expected: Any, bound: Any) -> tuple[str, ...]:
     """Return how the result is off as a whole, though its elements may each be within the bound.
 
     The errors of elements are taken to be independent, apart from a quarter of the bound.
@@ -193,13 +193,13 @@ def float_faults(
         steady = torch.minimum(bound, STEADY * base)
         bound = torch.where(misfits(own, expected, base), bound, steady)
         wrong = misfits(actual, expected, bound)
-    off = drifts(actual, expected, bound)
+    off = common_errors(actual, expected, bound)
     wider = None
     if own is not None and (bool(wrong.any()) or off):
         wider = widened(actual, expected, own, bound, results)
     if wider is not None:
         bound, wrong = wider, misfits(actual, expected, wider)
-        off = drifts(actual, expected, wider)
+        off = common_errors(actual, expected, wider)
     if bool(wrong.any()):
         return (shown_misfit(actual, expected, bound, wrong),), wider is not None
     return tuple(f"its {name} is off as a whole" for name in off), wider is not None
