@@ -25,9 +25,9 @@ from optrove.errors import NotReplayable
 from optrove.frameworks.kept_tensors import kept_tensor
 from optrove.frameworks.torch.execute import is_composite
 from optrove.frameworks.torch.reference import DATA_DEPENDENT, NOT_UNIQUE, UNINITIALIZED, last_name
-from optrove.frameworks.ttnn.execute.comparing import PASS_THROUGH_OPS
 from optrove.frameworks.ttnn.execute.files import LOAD_OP, place_of_file
 from optrove.frameworks.ttnn.execute.invoking import CallNames
+from optrove.frameworks.ttnn.ops import op_of
 from optrove.model.memory import DEALLOCATING
 from optrove.model.records import CallOutcome
 from optrove.model.values import (
@@ -595,7 +595,7 @@ class _TtnnProgram(_Program):
         )
         if not self.is_checked or each.op in DEALLOCATING:
             return call(each.op, *items)
-        way = "chain.read" if each.op in PASS_THROUGH_OPS else "chain.call"
+        way = "chain.read" if op_of(each.op).passes_numbers_through else "chain.call"
         return call(way, call("partial", each.op, *items))
 
     def _value(
