@@ -21,7 +21,7 @@ from optrove.cli import (
 )
 from optrove.cli.options import NO_PAGER, say
 from optrove.errors import OptroveError
-from optrove.model.exit_codes import INTERRUPTED
+from optrove.model.exit_codes import COULD_NOT, INTERRUPTED
 from optrove.settings import VARIABLES
 from optrove.version import __version__
 
@@ -86,7 +86,7 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except OptroveError as error:
             say(f"Error: {error}")
-            ctx.exit(2)
+            ctx.exit(COULD_NOT)
         except KeyboardInterrupt:
             click.echo("optrove: interrupted", err=True)
             ctx.exit(INTERRUPTED)

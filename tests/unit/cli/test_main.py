@@ -177,3 +177,12 @@ def test_an_unknown_shell_is_refused_with_the_known_ones():
     done = run("completion", "tcsh")
     assert done.exit_code == 2
     assert "'bash', 'zsh', 'fish'" in done.stderr
+
+
+def test_an_interrupt_has_its_exit_code_whenever_it_comes(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("optrove.trove.opening.located", interrupted)
+    done = run("runs")
+    assert (done.exit_code, done.stderr) == (130, "optrove: interrupted\n")
