@@ -347,7 +347,7 @@ def export_results(found: RunResults, destination: Path) -> tuple[Path, ...]:
     if destination.suffix != ".json":
         files = {}
         for row in rows:
-            name = f"{file_stem(row['sweep_name'])}_{found.run.id[:SHORT_ID]}.json"
+            name = file_stem(f"{row['sweep_name']}_{found.run.id[:SHORT_ID]}") + ".json"
             files.setdefault(destination / name, []).append(row)
     for file, some in files.items():
         write_file(file, json.dumps(some, indent=2))

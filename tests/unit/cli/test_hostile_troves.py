@@ -122,3 +122,32 @@ def test_junit_of_results_is_xml(trove):
     assert commands.run("results", SWEPT, "--junit", "made.xml", "--store", trove).exit_code == 1
     cases = ElementTree.parse("made.xml").getroot().iter("testcase")  # noqa: S314 - our own file
     assert len([*cases]) == len(CASES)
+
+
+def test_files_are_written_only_where_they_were_asked_for(tmp_path, monkeypatch):
+    working = tmp_path / "a" / "b"
+    working.mkdir(parents=True)
+    monkeypatch.chdir(working)
+    swept = troves.run_of("x/../../..", kind=RunKind.SWEEP)
+    ops = ("ttnn.add", "ttnn./../../evil", "../../evil.x", "torch.ops.x/../../evil.default")
+    cases = [case(op, a=tensor(32, 32)) for op in ops]
+    with open_trove(place_of("sent.db"), create=True) as trove:
+        trove.add_imported(troves.imported("/../../evil", *cases, machine=Machine("a", "/../x")))
+        attempts = [troves.attempt_of(placement_hash(one), swept.id) for one in cases]
+        trove.add_attempts(swept, attempts)
+    before = {*tmp_path.rglob("*")}
+    for words in (
+        ("results", "--export", "out/results"),
+        ("vectors", "*", "-o", "out/vectors"),
+        ("testgen", "*", "--all-ops", "-o", "out/tests"),
+        ("show", "add", "--svg", "out/svg"),
+        ("export", "out/superset.zip", "--format", "superset"),
+        ("export", "out/master.json"),
+    ):
+        done = commands.run(*words, "--store", "sent.db")
+        assert done.exit_code in (0, 1), done.stderr
+    beyond = {*tmp_path.rglob("*")} - before - {*(working / "out").rglob("*"), working / "out"}
+    assert {path.name.partition("-")[0] for path in beyond} <= {"sent.db"}
+    assert {path.parent for path in (working / "out" / "results").rglob("*")} == {
+        working / "out" / "results"
+    }

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 
 import pytest
 
@@ -296,6 +297,20 @@ def test_a_directory_of_tests_is_read_as_tt_metal_stores_it(tmp_path):
             "device_count": 2,
             "mesh_device_shape": [1, 2],
         }
+
+
+def test_files_that_lead_elsewhere_are_not_read(tmp_path):
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "sent").mkdir()
+    secret = write_parameters(tmp_path / "secret", 1, args=[{"position": 0, "value": "secret"}])
+    sent = tmp_path / "sent"
+    own = write_parameters(sent, 1)
+    (sent / own.name.replace("1_", "2_", 1)).symlink_to(secret)
+    (sent / own.name.replace("1_", "3_", 1)).symlink_to("/dev/zero")
+    os.mkfifo(sent / own.name.replace("1_", "4_", 1))
+    (sent / "_trace_metadata.json").symlink_to("/dev/zero")
+    (imported,), _ = read_file(sent, strict=True)
+    assert [each.case for each in imported.cases] == [Case("ttnn.add", ())]
 
 
 def test_the_files_of_ttnns_own_tracer_are_read(tmp_path):
