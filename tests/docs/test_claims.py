@@ -32,7 +32,9 @@ SHOWN_BY = {
     "Files that testgen did not write are never replaced": (
         "tests/unit/cli/test_test.py::test_replaces_its_own_files_and_no_others"
     ),
-    "bfloat8_b and bfloat4_b values are kept exactly": "tests/ttnn/test_capsules.py::test_every_case_passes_with_its_recorded_values",
+    "bfloat8_b and bfloat4_b values are kept exactly": (
+        "tests/ttnn/test_capsules.py::test_every_case_passes_with_its_recorded_values"
+    ),
 }
 """The sentences with such a word, and the test that shows each."""
 
