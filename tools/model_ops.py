@@ -32,20 +32,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optrove.frameworks.ttnn.shadow.expected_outputs import (
-    COLLECTIVES,
-    LINE_GOLDENS,
-    UNWRITTEN,
-    WITH_PRODUCT,
-    talks_between_chips,
-)
+from optrove.frameworks.ttnn.ops import WITHOUT_NUMBERS, op_of
+from optrove.frameworks.ttnn.shadow.expected_outputs import talks_between_chips
 from optrove.frameworks.ttnn.shadow.golden import QUASAR, lacking
-from optrove.frameworks.ttnn.shadow.golden_overrides import (
-    ADAPTERS,
-    NO_TENSORS,
-    OVERRIDES,
-    WITHOUT_NUMBERS,
-)
 from optrove.frameworks.ttnn.shadow.transfers import Transfers
 from optrove.frameworks.ttnn.signatures import Signatures
 
@@ -173,13 +162,14 @@ class Numbers:
             path = name.removeprefix(QUASAR)
             twin = self.find(f"ttnn.{path}") or self.find(f"ttnn.experimental.{path}")
             return self.state(twin) if twin is not None else ("none", self._reason(name))
-        if name in UNWRITTEN | NO_TENSORS:
+        op = op_of(name)
+        if op.writes_nothing or op.has_no_tensors:
             return "no tensors", ""
         if name in self._moving:
             return "rule", ""
-        if name in COLLECTIVES or name in WITH_PRODUCT or name in LINE_GOLDENS:
+        if op.collective or op.collective_with_product or op.line_golden:
             return "chips", ""
-        if name in OVERRIDES or name in ADAPTERS:
+        if op.golden or op.adapter:
             return "own", ""
         if operation.golden_function is None:
             return "none", self._reason(name)

@@ -157,7 +157,10 @@ class BadData(OptroveError):
 
     def within(self, place: str) -> BadData:
         """Return the error with ``place`` (a file, a line) before each path."""
-        return type(self)(Fault(f"{place}: {each.path}", each.problem) for each in self.faults)
+        return type(self)(
+            Fault(place if each.path == "$" else f"{place}: {each.path}", each.problem)
+            for each in self.faults
+        )
 
 
 class BadConfig(BadData):

@@ -169,8 +169,26 @@ def unset(defaults: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_defaults(defaults: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for another process; the user's own settings override defaults."""
-    return {**defaults, **os.environ}
+    """Return the environment for another process; the user's own settings override defaults.
+
+    It has HOME, if the system knows this user's: ttnn's C++ code crashes without one.
+    """
+    try:
+        home = {"HOME": str(Path.home())}
+    except RuntimeError:  # only ttnn needs it, and says so
+        home = {}
+    return {**home, **defaults, **os.environ}
+
+
+def home_for_ttnn() -> dict[str, str]:
+    """Return HOME if it is not set: ttnn's C++ code crashes without one; BadSetting if unknown."""
+    try:
+        return unset({"HOME": str(Path.home())})
+    except RuntimeError as error:
+        raise BadSetting(
+            "HOME is not set, the system knows no home directory of this user, and ttnn crashes "
+            "without one; set HOME to a directory"
+        ) from error
 
 
 def with_path(directory: Path) -> dict[str, str]:

@@ -9,6 +9,7 @@ from optrove.model.records import DeviceKind, Outcome, RunKind, Sweep
 from optrove.model.trove import PlannedCase
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
+from optrove.trove.sessions import new_session
 from optrove.trove.trove import open_trove
 
 LATER, SWEEP = "1a7e4" + "0" * 27, "5eeb" + "0" * 28
@@ -55,5 +56,5 @@ def sweep_on(place, tried):
     ]
     with open_trove(place, create=False) as trove:
         trove.add_sweep(run, Sweep(), plan)
-        trove.add_attempts(run, passed)
+        trove.add_attempts(run, passed, new_session())
     return len(plan)

@@ -7,9 +7,10 @@ import pytest
 from optrove import metrics
 from optrove.frameworks.executor import Compared
 from optrove.frameworks.ttnn.execute.comparing import different
+from optrove.portable.judging import SHARE, float_faults
 from optrove.replay.judge import PCC, measure
 from optrove.testgen.files import template_parts
-from optrove.testgen.torch_files import template_text
+from optrove.testgen.torch_files import TORCH_IMPORTS, torch_judging
 
 pytestmark = pytest.mark.torch
 
@@ -19,9 +20,8 @@ def test_only_a_chip_that_has_and_should_have_the_same_is_left_out():
 
     one, other = torch.ones(2), torch.ones(2)
     twice, wrong = torch.full((2,), 2.0), torch.full((2,), 3.0)
-    answers = [one, one, one, other, one]
     parts = [twice, twice.clone(), wrong, twice, wrong.clone()]
-    assert different(torch, answers, parts) == [0, 2, 3]
+    assert different(torch, [one, one, one, other, one], parts) == [0, 2, 3]
     nothing = torch.full((2,), float("nan"))
     assert different(torch, [one, one], [nothing, nothing]) == [0, 1]
 
@@ -40,12 +40,31 @@ def in_generated_ttnn(expected, actual):
     return likeness(expected.double(), actual.double()) >= PCC
 
 
+class Nothing:
+    """No other result of the operation is known."""
+
+    share = SHARE
+
+    def moves(self):
+        return iter(())
+
+    own_moves = moves
+
+    def own(self):
+        return None
+
+
 def in_generated_torch(expected, actual):
-    return from_template(template_text("torch_comparing"), "is_close")(actual, expected)
+    judging = from_template(f"{TORCH_IMPORTS}\n{torch_judging()}", "fault_of")
+    return judging(actual, expected, Nothing()) is None
 
 
 def in_replays_of_ttnn(expected, actual):
     return not measure((Compared(0, expected, actual, actual),), ("pcc",))[1]
+
+
+def in_replays_of_torch(expected, actual):
+    return not float_faults(actual, expected, Nothing())[0]
 
 
 def in_metrics(expected, actual):
@@ -56,6 +75,7 @@ EVERYWHERE = (
     in_generated_ttnn,
     in_generated_torch,
     in_replays_of_ttnn,
+    in_replays_of_torch,
     in_metrics,
 )
 

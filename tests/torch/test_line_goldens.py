@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention, silu
 
+from optrove.frameworks.ttnn.ops import OPS
 from optrove.frameworks.ttnn.shadow.golden_overrides import after_product, multiplied, norm_of_sums
-from optrove.frameworks.ttnn.shadow.line_goldens import LINE_GOLDENS
 
 pytestmark = pytest.mark.torch
 
@@ -43,10 +43,10 @@ def test_ring_attention_attends_to_the_keys_of_all_chips(balanced):
         for chip in range(4)
     ]
     op = "ttnn.transformer.ring_joint_scaled_dot_product_attention"
-    for chip, (output, _, _) in enumerate(LINE_GOLDENS[op](line, attention)):
+    for chip, (output, _, _) in enumerate(OPS[op].line_golden(line, attention)):
         assert torch.allclose(output, shard(expected, chip), atol=1e-5)
     with pytest.raises(ValueError, match="kv_actual_isl"):
-        LINE_GOLDENS[op]([{**chip, "kv_actual_isl": 32} for chip in line], attention)
+        OPS[op].line_golden([{**chip, "kv_actual_isl": 32} for chip in line], attention)
 
 
 def written(tokens, chunk, chips=2, room=256):
@@ -71,7 +71,7 @@ def written(tokens, chunk, chips=2, room=256):
             }
             for chip in range(chips)
         ]
-        cache = LINE_GOLDENS[f"{PREFILL}.update_padded_kv_cache"](line, None)
+        cache = OPS[f"{PREFILL}.update_padded_kv_cache"].line_golden(line, None)
         before += count
     return cache, before
 
@@ -98,7 +98,7 @@ def test_padding_is_cleared_up_to_a_whole_block():
         }
         for _ in range(2)
     ]
-    first, second = LINE_GOLDENS[f"{PREFILL}.zero_padded_kv_cache"](line, None)
+    first, second = OPS[f"{PREFILL}.zero_padded_kv_cache"].line_golden(line, None)
     assert second.all()
     assert (first[1, 0, 64 + 22 :] == 0).all()
     assert first[1, 0, : 64 + 22].all()
@@ -112,7 +112,7 @@ def test_norms_of_rows_on_several_chips():
         for part, factors in zip(rows.chunk(2, -1), weight.chunk(2), strict=True)
     ]
     norm = torch.nn.functional.rms_norm(rows, (256,), weight, 1e-6)
-    answers = LINE_GOLDENS["ttnn.experimental.dit_fused_distributed_rmsnorm"](line, None)
+    answers = OPS["ttnn.experimental.dit_fused_distributed_rmsnorm"].line_golden(line, None)
     heads = torch.cat(answers, 1).transpose(1, 2).flatten(2)
     assert torch.allclose(heads[0], norm[0, 0], atol=1e-5)
 
@@ -130,7 +130,7 @@ def test_products_with_what_is_fused_with_them():
     assert [part.shape[-1] for part in after_product(product, {"chunks": 4})] == [32] * 4
     line = [{"input_tensor": part, "weight_tensor": weight} for part in numbers.chunk(2, -1)]
     op = "ttnn.experimental.all_gather_minimal_matmul_async"
-    for answer in LINE_GOLDENS[op](line, None):
+    for answer in OPS[op].line_golden(line, None):
         assert torch.allclose(answer, numbers @ weight, atol=1e-4)
 
 

@@ -259,11 +259,10 @@ def test_a_kill_between_two_calls_names_none():
     assert "in flight: nothing, all calls had ended" in done.stdout
 
 
-def test_an_interrupt_reaches_the_target_and_ends_the_rest():
-    write("model.py", HANG)
-    write("other.py", SCRIPT)
+def interrupted(*words):
+    """Trace, and interrupt it as soon as the target has made the file ``ready``."""
     process = subprocess.Popen(
-        command("model.py", "other.py"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     until = time.monotonic() + LIMIT_SECONDS
     while not Path("ready").exists():
@@ -273,6 +272,32 @@ def test_an_interrupt_reaches_the_target_and_ends_the_rest():
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 128 + signal.SIGINT
+    return stdout, stderr
+
+
+WAIT = "import pathlib, time\npathlib.Path('ready').touch()\ntime.sleep(600)\n"
+
+
+def test_an_interrupted_import_of_a_framework_shows_nothing_of_the_framework():
+    write("torch.py", f"def begin():\n    {'; '.join(WAIT.splitlines())}\nbegin()\n")
+    _, stderr = interrupted(write("model.py", "import torch\n"))
+    lines = stderr.splitlines()
+    begin = lines.index("Traceback (most recent call last):")
+    assert "model.py" in lines[begin + 1]
+    assert lines[begin + 2 : begin + 4] == ["    import torch", "KeyboardInterrupt"]
+    assert lines[-1] == "Error: 'model.py' was interrupted before its first op call"
+
+
+def test_interrupted_tests_have_the_exit_code_of_the_signal():
+    stdout, _ = interrupted(write("test_model.py", f"{SCRIPT}\ndef test_it(): ...\n{WAIT}"))
+    assert "interrupted, exit code 2" in stdout
+    assert "5 calls" in stdout
+
+
+def test_an_interrupt_reaches_the_target_and_ends_the_rest():
+    write("model.py", HANG)
+    write("other.py", SCRIPT)
+    stdout, stderr = interrupted("model.py", "other.py")
     assert "KeyboardInterrupt" in stderr
     assert "interrupted, exit code 130" in stdout
     assert "2 calls" in stdout
@@ -536,6 +561,13 @@ def test_tests_that_are_not_there_are_an_error_with_advice(target, advice):
     # The model's own call at its import was seen; there is no test for it all the same.
     assert code == (4 if data["calls"] else 2)
     assert data["calls"] or advice in data["error"]
+
+
+def test_another_error_of_pytest_is_not_called_a_missing_test():
+    write("test_model.py", TESTS)
+    code, data = traced("test_model.py", "--", "--no-such-option")
+    assert code == 2
+    assert data["error"] == "pytest ran no test of 'test_model.py': see its error above"
 
 
 def test_the_environment_of_the_user_is_not_changed():

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from optrove.errors import BadData
 from optrove.journal.capsules import digest_of, packed
 from optrove.trove.capsules import (
+    FilesInDatabase,
+    FilesInDirectory,
     capsules_of,
     copy_capsules,
     local_tensors,
@@ -69,3 +72,23 @@ def test_tensors_are_files_for_the_time_of_a_replay(filled):
     with local_tensors(filled, [replace(capsule)]) as directory:
         held = {each.name.partition(".")[0] for each in Path(directory).iterdir()}
         assert {digest_of(SHARED), digest_of(OWN)} <= held
+
+
+ELSEWHERE = ["../x.0.jsonl", "/../../conftest.py", f"{'a' * 64}/../../x", "x.py", "", ".."]
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_no_file_of_capsules_gets_a_name_that_leads_elsewhere(filled, tmp_path, name):
+    with open_trove(filled, create=False) as trove:
+        files = FilesInDatabase(trove.connection)
+        trove.connection.execute(
+            "INSERT INTO capsule_files (name, content) VALUES (:name, :content)",
+            {"name": name, "content": b"x"},
+        )
+        assert name not in files.names()
+        trove.connection.execute("DELETE FROM capsule_files WHERE name = :name", {"name": name})
+    directory = tmp_path / "a" / "b" / "c.capsules"
+    before = {*tmp_path.rglob("*")}
+    with pytest.raises(BadData, match="not the name of a file of capsules"):
+        FilesInDirectory(directory).write(name, b"x")
+    assert {*tmp_path.rglob("*")} == before

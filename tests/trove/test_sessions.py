@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from optrove.errors import BadTarget
 from optrove.model.records import RunKind
 from optrove.model.trove import RunProgress, RunState, Session
 from optrove.report.wording import progress_text
@@ -107,6 +108,25 @@ class TestState:
         assert text(RunState.INTERRUPTED) == "incomplete, 14 of 355, interrupted"
         assert text(RunState.OUT_OF_BUDGET) == "incomplete, 14 of 355, out of budget"
         assert text(RunState.INCOMPLETE) == "incomplete, 14 of 355"
+
+
+def test_of_two_processes_one_goes_on_with_a_run(place):
+    script = "from optrove.trove.sessions import *; print(new_session().process, flush=True)"
+    script += "; import time; time.sleep(60)"
+    other = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    first = replace(DEAD, process=other.stdout.readline().strip())
+    own = new_session()
+    with open_trove(place, create=True) as trove:
+        trove.begin_session(SWEEP, first)
+        with pytest.raises(BadTarget, match="goes on in another process; wait for it"):
+            trove.begin_session(SWEEP, own)
+        with trove.reader() as reader:
+            assert [each.key for each in reader.unended()] == [first.key]
+        other.kill()
+        other.wait()
+        other.stdout.close()
+        trove.begin_session(SWEEP, own)
+        trove.begin_session(SWEEP, own)
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from optrove.errors import NoNumbers
+from optrove.frameworks.ttnn.ops import op_of, ops_with
 from optrove.frameworks.ttnn.shadow.prepared_weights import (
     PREPARE_FUNCTIONS,
-    WEIGHT_ARGUMENTS,
     plain_shapes,
 )
 from optrove.model.values import Int, List, NumpyPlacement, TensorSpec, TtnnPlacement
@@ -129,10 +129,10 @@ def test_weights_that_were_laid_out_beforehand_are_known(
 
 def test_the_tables_name_what_ttnn_has(ttnn):
     operations = {each.python_fully_qualified_name for each in ttnn.query_registered_operations()}
-    assert WEIGHT_ARGUMENTS.keys() <= operations
+    assert ops_with("weights") <= operations
     for function, (op, argument) in PREPARE_FUNCTIONS.items():
         assert hasattr(ttnn, function)
-        assert argument in WEIGHT_ARGUMENTS[op]
+        assert argument in op_of(op).weights
 
 
 def recorded(shape, storage):

@@ -116,6 +116,48 @@ def test_every_recorded_case_has_good_numbers_on_the_shadow(recorded, board):
     assert measured["pcc"] >= measured["ulp"] >= len(jobs) * 0.5
 
 
+IMPORTS = """
+import sys
+from contextlib import ExitStack
+
+from broken_cases import tensor
+from optrove.frameworks.installed import torch_deferred
+from optrove.model.case import Case
+from optrove.model.records import DeviceKind, Job
+from optrove.model.values import Symbol
+from optrove.replay.messages import WorkerSetup
+from optrove.replay.worker import Worker
+
+case = Case(
+    "ttnn.to_torch", (("dtype", Symbol("torch.dtype", "int32")), ("tensor", tensor(0, (32, 32))))
+)
+loaded = []
+with ExitStack() as stack:
+    worker = Worker(WorkerSetup("run", DeviceKind.MOCK, "n150"), stack)
+    with torch_deferred():
+        worker.prepare()
+    before = set(sys.modules)
+    note = lambda stage: loaded.append((stage.name, set(sys.modules)))
+    attempt = worker.attempt(Job(case, DeviceKind.MOCK), "id", note)
+    print(attempt.outcome.name, "torch" in before)
+    (making,) = [modules for name, modules in loaded if name == "MAKING"]
+    print("torch" in making, "optrove.frameworks.torch.convert" in making)
+"""
+
+
+@pytest.mark.torch
+def test_the_time_of_imports_is_not_that_of_the_case(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(SUPPORT), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ["PASSED False", "True True"], done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.torch
 def test_an_output_of_torch_is_known_by_a_worker_that_began_without_torch():

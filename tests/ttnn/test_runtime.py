@@ -190,9 +190,10 @@ def test_a_cache_that_cannot_be_used_is_an_error_that_says_what_to_set(cache):
     assert cache in str(caught.value)
 
 
-def run_doctor(cache):
+def run_doctor(cache, without=()):
     command = [sys.executable, "-m", "optrove", "doctor", "--json"]
     environment = os.environ | {"OPTROVE_CACHE": str(cache)}
+    environment = {name: value for name, value in environment.items() if name not in without}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     states = {part["part"]: part for part in json.loads(done.stdout)["findings"]}
     return done.returncode, states["boards: mock"]
@@ -200,6 +201,11 @@ def run_doctor(cache):
 
 def test_the_doctor_opens_a_mock_board(tmp_path):
     code, finding = run_doctor(tmp_path)
+    assert (code, finding["state"]) == (0, "ok")
+
+
+def test_a_mock_board_opens_without_a_home_directory_in_the_environment(tmp_path):
+    code, finding = run_doctor(tmp_path, without=("HOME",))
     assert (code, finding["state"]) == (0, "ok")
 
 

@@ -10,22 +10,11 @@ import torch
 
 import optrove
 from optrove.errors import FrameworkMissing, NoNumbers
+from optrove.frameworks.ttnn.ops import OPS, WITHOUT_NUMBERS
+from optrove.frameworks.ttnn.probe.probe import METHODS
 from optrove.frameworks.ttnn.shadow import expected_outputs
 from optrove.frameworks.ttnn.shadow import shadow as module
-from optrove.frameworks.ttnn.shadow.expected_outputs import (
-    MOVES,
-    ONLY_IN_TRAINING,
-    UNWRITTEN,
-    WRITTEN,
-)
-from optrove.frameworks.ttnn.shadow.golden_overrides import (
-    ADAPTERS,
-    NO_TENSORS,
-    OVERRIDES,
-    WITHOUT_NUMBERS,
-)
 from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirrors
-from optrove.frameworks.ttnn.shadow.line_goldens import LINE_GOLDENS
 from optrove.frameworks.ttnn.shadow.shadow import active_report, is_shadow_call, shadow_numerics
 from optrove.frameworks.ttnn.signatures import Signatures
 
@@ -307,21 +296,22 @@ def test_torch_missing_names_the_extra(ttnn, monkeypatch):
         pass
 
 
-def test_the_tables_name_ops_that_exist(ttnn):
+def test_the_table_names_ops_that_exist_and_their_parameters(ttnn):
     registered = ttnn.query_registered_operations(include_experimental=True)
     known = {operation.python_fully_qualified_name: operation for operation in registered}
-    tables = MOVES | UNWRITTEN | WRITTEN.keys() | ONLY_IN_TRAINING | NO_TENSORS | {*LINE_GOLDENS}
-    assert known.keys() >= tables
+    methods = {f"ttnn.Tensor.{name}" for name in METHODS}
+    assert OPS.keys() <= known.keys() | methods
     for name in (name for names in WITHOUT_NUMBERS.values() for name in names):
         assert any(each.startswith(name) for each in known)
-    for name, parameters in WRITTEN.items():
-        assert parameters <= Signatures().parameters(known[name])
-    for name, stated in (*OVERRIDES.items(), *((n, a.adapt) for n, a in ADAPTERS.items())):
-        found = signature(stated).parameters.values()
+    for name in OPS.keys() & known.keys():
+        op, parameters = OPS[name], Signatures().parameters(known[name])
+        assert {*op.writes, *op.weights} <= parameters
+        stated = op.adapter.adapt if op.adapter is not None else op.golden
+        found = () if stated is None else signature(stated).parameters.values()
         named = {
             each.name for each in found if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
         }
-        assert named - {"is_sharded", "shard_width"} <= Signatures().parameters(known[name])
+        assert named - {"is_sharded", "shard_width"} <= parameters
 
 
 def test_replicated_and_sharded_tensors_compute_chip_by_chip(ttnn, report, row):

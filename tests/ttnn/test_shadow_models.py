@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from optrove.errors import NoNumbers
+from optrove.frameworks.ttnn.shadow.golden import ignored_argument
 from optrove.frameworks.ttnn.shadow.golden_overrides import (
     ACTIVATIONS_WITH_MODES,
     activated,
     as_conv2d,
     average_pool,
     fill_pages,
-    ignored_argument,
     in_pages,
     latent_attention,
     max_pool,

@@ -7,11 +7,12 @@ import pytest
 from optrove.frameworks.ttnn.convert import table as values
 from optrove.frameworks.ttnn.execute.files import place_of_file
 from optrove.frameworks.ttnn.execute.invoking import Targets
+from optrove.frameworks.ttnn.ops import ops_with
 from optrove.model.case import Case
 from optrove.serializer import plain
 from optrove.serializer.describe import describe
 from optrove.serializer.tables import StructConverter, SymbolConverter, Tables
-from optrove.testgen.cases import BY_NAME_ONLY, leading_of
+from optrove.testgen.cases import leading_of
 from optrove.testgen.expressions import NO_CONSTRUCTOR, class_path, expression_of, formatted, row
 from ttnn_samples import Samples, sharded_memories
 
@@ -99,7 +100,7 @@ def test_parameters_that_are_passed_by_place_come_first_in_signatures(ttnn):
             leading = leading_of(known)
             if by_place[: len(leading)] != leading:
                 others.add(op)
-    assert others == BY_NAME_ONLY & names
+    assert others == ops_with("takes_names_only") & names
 
 
 def _signatures(target):

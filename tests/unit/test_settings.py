@@ -1,4 +1,5 @@
 import os
+import pwd
 import stat
 import tempfile
 from pathlib import Path
@@ -6,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from optrove.errors import BadSetting
-from optrove.settings import BOARD, SHADOW, cache_directory, environment
+from optrove.settings import (
+    BOARD,
+    SHADOW,
+    cache_directory,
+    environment,
+    home_for_ttnn,
+    with_defaults,
+)
 
 
 def test_an_empty_environment_gives_the_defaults(monkeypatch):
@@ -48,6 +56,23 @@ def test_a_home_that_cannot_be_found_is_an_error_that_says_what_to_set(monkeypat
     monkeypatch.setenv("OPTROVE_CACHE", "~no-such-user/cache")
     with pytest.raises(BadSetting, match="set OPTROVE_CACHE to a directory"):
         cache_directory()
+
+
+def test_other_processes_have_a_home_directory(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert with_defaults({})["HOME"] == "/home/somebody"
+    assert home_for_ttnn() == {}
+    monkeypatch.delenv("HOME")
+    known = pwd.getpwuid(os.getuid()).pw_dir
+    assert with_defaults({})["HOME"] == home_for_ttnn()["HOME"] == known
+
+
+def test_a_user_without_a_home_directory_is_told_what_to_set(monkeypatch):
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 123_456_789)
+    assert "HOME" not in with_defaults({})
+    with pytest.raises(BadSetting, match="ttnn crashes without one; set HOME to a directory"):
+        home_for_ttnn()
 
 
 def test_a_switch_that_means_nothing_is_an_error_that_says_what_to_set(monkeypatch):

@@ -19,6 +19,7 @@ that mark the same record leave it without a mark.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from array import array
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 
 
 INTERNAL: Final = frozenset({"ttnn", "torch"})
+_INSTALLED: Final = re.compile(r"/(site|dist)-packages/")
 
 
 class Sites:
@@ -119,6 +121,23 @@ class Sites:
         internal = internal or code.co_filename.startswith((*self._own, *_directories()))
         self.by_code[id(code)] = None if internal else {}
         self._kept[id(code)] = code
+
+
+def importing_library(frame: FrameType | None) -> str | None:
+    """Return the installed library whose import made a call; None if the program made it.
+
+    Such a call sets the library up (``torchvision`` asks for the version of CUDA), and is no part
+    of the model.
+    """
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "<module>" and _INSTALLED.search(code.co_filename):
+            # Modules that are run, and not imported, have none in the making.
+            spec = frame.f_globals.get("__spec__")
+            if spec is not None and getattr(spec, "_initializing", False):
+                return str(spec.name).partition(".")[0]
+        frame = frame.f_back
+    return None
 
 
 def _directories() -> Iterator[str]:
@@ -443,6 +462,11 @@ class Recorder:
     def _learn(
         self, observed: ObservedOp, key: Hashable, arguments: Arguments, keywords: Keywords
     ) -> tuple[CachedCase, Describer | None]:
+        library = importing_library(sys._getframe())  # noqa: SLF001 - the only way to the stack
+        if library is not None:
+            # Without the key: the program may make the same call, which is recorded.
+            number = self.numbering.reason("filtered", f"made by {library} at its import")
+            return _known(number, layout.FILTERED), None
         token = CURRENT.set(MUTED)
         try:
             known, session = self._describe(observed, arguments, keywords)

@@ -19,8 +19,9 @@ from optrove.cli import (
     test,
     without_hardware,
 )
-from optrove.cli.options import NO_PAGER
+from optrove.cli.options import NO_PAGER, say
 from optrove.errors import OptroveError
+from optrove.model.exit_codes import COULD_NOT, INTERRUPTED
 from optrove.settings import VARIABLES
 from optrove.version import __version__
 
@@ -50,7 +51,7 @@ _WHOLE: Final = 1000
 
 
 class Commands(click.Group):
-    """A group with sections; an OptroveError ends it with exit code 2 and a message."""
+    """A group with sections; an OptroveError ends it with exit code 2, Ctrl-C with 130."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """List the commands by section."""
@@ -84,8 +85,11 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except OptroveError as error:
-            click.echo(f"Error: {error}", err=True)
-            ctx.exit(2)
+            say(f"Error: {error}")
+            ctx.exit(COULD_NOT)
+        except KeyboardInterrupt:
+            click.echo("optrove: interrupted", err=True)
+            ctx.exit(INTERRUPTED)
 
 
 def _set_pager(context: click.Context, _: click.Parameter, given: bool) -> None:  # noqa: FBT001 - click's

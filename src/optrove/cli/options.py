@@ -131,7 +131,14 @@ def table_width() -> int | None:
 
 def log(text: str) -> None:
     """Print a message to stderr."""
-    click.echo(f"optrove: {text}", err=True)
+    say(f"optrove: {text}")
+
+
+def say(text: str) -> None:
+    """Print a line to stderr; names in it may be other people's."""
+    from optrove.report.wording import printable
+
+    click.echo(printable(text), err=True)
 
 
 def log_recovered(recovered: Recovered) -> None:
@@ -305,7 +312,7 @@ running_options = together(
         "--timeout",
         metavar="S",
         type=click.FloatRange(min=0, min_open=True),
-        help="End a case after S seconds  [default: 120]",
+        help="End a case after S seconds, not counting imports  [default: 120]",
     ),
 )
 """The options of commands that execute cases."""

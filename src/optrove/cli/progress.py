@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from optrove.cli.options import log
+from optrove.report.wording import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,7 +62,7 @@ class CaseProgress:
     def log(self, text: str) -> None:
         """Print a message above the bar."""
         if self._bar is not None:
-            self._bar.console.print(f"optrove: {text}", markup=False, highlight=False)
+            self._bar.console.print(printable(f"optrove: {text}"), markup=False, highlight=False)
         else:
             log(text)
 

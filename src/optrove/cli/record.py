@@ -20,6 +20,7 @@ from optrove.cli.options import (
     log_recovered,
     nested_option,
     numerics_option,
+    say,
     show,
     store_option,
 )
@@ -106,7 +107,7 @@ _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
     "--timeout",
     metavar="S",
     type=click.FloatRange(min=0, min_open=True),
-    help="Kill each target after S seconds.",
+    help="Kill each target after S seconds, its imports included.",
 )
 @click.option(
     "--from",
@@ -264,9 +265,9 @@ def _show_result(shown: TraceResult, given: Mapping[str, Any]) -> None:
         click.echo()
         echo_document(nodes)
     if shown.error is not None:
-        click.echo(f"Error: {shown.error}", err=True)
+        say(f"Error: {shown.error}")
     for hint in shown.hints:
-        click.echo(f"Hint: {hint}", err=True)
+        say(f"Hint: {hint}")
 
 
 def _progress(before: str) -> Callable[[Progress], None]:

@@ -873,7 +873,7 @@ def audit_goldens(  # noqa: PLR0913 - one for each option of the command
       optrove audit-goldens softmax layer_norm --cases 10
       optrove audit-goldens --device sim --board n150
     """
-    from optrove.frameworks.ttnn.shadow.golden_overrides import replaced_goldens
+    from optrove.frameworks.ttnn.ops import replaced_goldens
     from optrove.replay.audit import (
         audit_data,
         audit_document,

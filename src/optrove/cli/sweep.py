@@ -25,6 +25,7 @@ from optrove.cli.options import (
     nanoseconds,
     resume_option,
     running_options,
+    say,
     show,
     store_option,
     take_device,
@@ -550,8 +551,8 @@ def report(
     made = report_of(name, compare, store, log_recovered)
     _put(path, made.html.encode("utf-8", "replace"))
     before = ", replaced" if replaced else ""
-    click.echo(f"{path}: {len(made.html) / 1000:,.0f} kB{before}", err=True)
-    click.echo(f"of run {made.run.id[:SHORT_ID]}: {made.run.source}", err=True)
+    say(f"{path}: {len(made.html) / 1000:,.0f} kB{before}")
+    say(f"of run {made.run.id[:SHORT_ID]}: {made.run.source}")
 
 
 def _check_report(path: Path) -> None:

@@ -456,9 +456,11 @@ def _trial(script: str, *arguments: str) -> str | None:
         return f"no end within {LIMIT_SECONDS} s"
     if done.returncode == 0:
         return None
+    from optrove.replay.workers import describe_exit
+
     # The simulator's reason is on standard output; warnings on standard error are not the reason.
     refusals = [line for line in done.stdout.splitlines() if "] ERROR: " in line]
-    lines = refusals or done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    lines = refusals or done.stderr.strip().splitlines() or [describe_exit(done.returncode)]
     return (None if refusals else ttnn_problem(done.stderr)) or lines[-1]
 
 

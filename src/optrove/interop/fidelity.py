@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from optrove.errors import BadData, Fault
 from optrove.model.trove import Fidelity, Verbatim
 from optrove.model.values import Opaque, key_step
-from optrove.serializer.text import found
+from optrove.serializer.text import found, not_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -77,7 +77,7 @@ def parse_parts(text: bytes) -> tuple[Json, Sequence[Unreadable]]:
     try:
         document = json.loads(text.decode("utf-8-sig"), object_pairs_hook=unique, parse_int=whole)
     except UnicodeDecodeError as error:
-        raise BadData.at("$", f"not UTF-8 at byte {error.start}; save it as UTF-8") from error
+        raise BadData.at("$", not_text(error)) from error
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise BadData.at("$", f"not JSON at {where}: {error.msg}; is the file complete?") from error

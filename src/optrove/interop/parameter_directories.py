@@ -93,10 +93,19 @@ def parameter_files(directory: Path) -> list[Path]:
                 for folder in (place, *tests)
                 for path in folder.glob("*.json")
             ]
-            found = [(int(match[1]), match[2], path) for path, match in named if match is not None]
+            found = [
+                (int(match[1]), match[2], path)
+                for path, match in named
+                if match is not None and _is_inside(path, directory)
+            ]
             if found:
                 return [path for *_, path in sorted(found)]
     return []
+
+
+def _is_inside(path: Path, directory: Path) -> bool:
+    """Return whether a path is a file in a directory: no link elsewhere, and nothing that hangs."""
+    return path.is_file() and path.resolve().is_relative_to(directory.resolve())
 
 
 def trace_directories(directory: Path) -> list[Path]:
@@ -283,6 +292,8 @@ def _placement_form(mesh: dict[str, Json]) -> dict[str, Json]:
 
 def _sidecar(path: Path) -> dict[str, Json]:
     """Return the facts of a file beside the parameter files; none if it is missing or damaged."""
+    if not _is_inside(path, path.parent):
+        return {}
     try:
         data = parse(path.read_bytes())
     except (OSError, BadData):

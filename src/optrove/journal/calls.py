@@ -322,9 +322,10 @@ def pack_flow(entries: Iterable[FlowEntry]) -> str:
 def unpack_flow(packed: str) -> Iterator[FlowEntry]:
     """Yield the entries that ``pack_flow`` has packed; BadData for anything else."""
     try:
-        planes = memoryview(zlib.decompress(base64.b64decode(packed, validate=True)))
-    except (ValueError, zlib.error) as error:
+        content = base64.b64decode(packed, validate=True)
+    except ValueError as error:
         raise _bad(f"its flow cannot be unpacked: {error}") from error
+    planes = memoryview(decompressed(content, "its flow"))
     count, rest = divmod(len(planes), 16)
     if rest:
         raise _bad(f"{len(planes)} bytes of flow are not a number of entries")
@@ -338,7 +339,7 @@ class Dictionary:
 
     def __init__(self, packed: bytes) -> None:
         """Unpack a dictionary; BadData when that is not possible."""
-        data = read(_decompressed(packed))
+        data = read(decompressed(packed))
         _check(data)
         self._data = data
         self._process: int = data["process"]
@@ -434,13 +435,22 @@ def _typed(data: Json, kind: type[T]) -> T:
 
 
 _PIECE_BYTES: Final = 2**20
+_MAX_BYTES: Final = 2**30
+"""The size that unpacked data may have: a small file of somebody else must not fill the memory."""
 
 
-def _decompressed(packed: bytes) -> bytes:
+def decompressed(packed: bytes, what: str = "it") -> bytes:
+    """Return the bytes that were compressed; BadData if they are damaged or too many."""
+    unpacker = zlib.decompressobj()
     try:
-        return zlib.decompress(packed)
+        unpacked = unpacker.decompress(packed, _MAX_BYTES)
     except zlib.error as error:
-        raise _bad(f"it cannot be unpacked: {error}") from error
+        raise _bad(f"{what} cannot be unpacked: {error}") from error
+    if unpacker.unconsumed_tail:
+        raise _bad(f"{what} is larger than {_MAX_BYTES:,} bytes when it is unpacked")
+    if not unpacker.eof:
+        raise _bad(f"{what} cannot be unpacked: it is cut off")
+    return unpacked
 
 
 def _check(data: Json) -> None:
@@ -529,6 +539,8 @@ def _case_table(packed: bytes) -> bytes:
         packed = unpacker.unconsumed_tail
         seen = len(content)
         content += unpacked
+        if seen > _MAX_BYTES:
+            raise _bad(f"its table of cases does not end within {_MAX_BYTES:,} bytes")
         if begin < 0:
             begin = content.find(name, max(seen - len(name), 0))
         if begin >= 0:

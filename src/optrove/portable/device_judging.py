@@ -12,7 +12,7 @@ averaged over rows or columns of a tile, whichever is less: a large row never ex
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -20,9 +20,6 @@ from optrove.portable.judging import UNITS, change, nudged, unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-Again: TypeAlias = "Callable[[Callable[[Any], Any]], Any]"
-"""Computes a result with each tensor of the inputs changed."""
 
 TILE: Final = 32
 
@@ -157,7 +154,7 @@ def moved_by(generator: Any) -> Callable[[Any], Any]:
     return moved
 
 
-def by_moves(exact: Any, again: Again, op: str, fidelity: str) -> Expected:
+def by_moves(exact: Any, again: Callable[..., Any], op: str, fidelity: str) -> Expected:
     """Return what is expected of the kernel of an op by results of moved inputs.
 
     ``again`` computes the exact result with each of its tensors changed.
@@ -180,7 +177,7 @@ def is_held(exact: Any) -> bool:
     return bool(torch.equal(numbers.bfloat16().double(), numbers))
 
 
-def only_moves(exact: Any, again: Again, form: str) -> bool:
+def only_moves(exact: Any, again: Callable[..., Any], form: str) -> bool:
     """Return whether an operation only moves or selects numbers, and rounds none."""
     if not exact.is_floating_point() or form in FRACTIONS or not is_held(exact):
         return False
@@ -199,7 +196,7 @@ def by_size(exact: Any) -> Expected:
     return Expected(exact.double(), pooled(exact.double().abs()) / 512, UNMODELED_DEFAULT, COMMON)
 
 
-def without_flushed(expected: Expected, again: Again) -> Expected:
+def without_flushed(expected: Expected, again: Callable[..., Any]) -> Expected:
     """Return what is expected, and nothing where it depends on numbers that kernels flush."""
 
     def flushed(numbers: Any) -> Any:

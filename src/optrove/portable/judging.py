@@ -8,19 +8,31 @@ over all elements is involved: a large element never excuses a small one.
 
 from __future__ import annotations
 
-from math import isfinite, sqrt
-from typing import TYPE_CHECKING, Any
+from math import isfinite, prod, sqrt
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 UNITS = 4.0
 """How many units of the last place a result may be off, whatever its inputs are."""
 
 SHARE = 4.0
 """How many times further a result may be off than one whose inputs are moved by half a unit."""
+
+STEADY = 16.0
+"""How many times the bound of a rounded result may grow with its inputs at edge numbers."""
+
+OWN = 16.0
+"""How many times the bound grows at most, since torch's own kernel is not exact either."""
+
+NARROW, WIDE = 16, 1024
+"""How many units, relative to its size, a result of torch's own kernel may be off as a whole.
+
+Kernels for dtypes of 16 bits compute in float32 for the most part, others in their own dtype.
+"""
 
 
 def unit(numbers: Any, dtype: Any) -> Any:
@@ -41,6 +53,39 @@ def nudged(numbers: Any, dtype: Any, generator: Any) -> Any:
     signs = torch.randint(0, 2, numbers.shape, generator=generator) * 2 - 1
     moved = numbers + (signs * unit(numbers, dtype) / 2).to(numbers.dtype)
     return torch.where(numbers.isfinite() & (numbers != 0), moved, numbers)
+
+
+def disturb(tensors: Iterable[Any], finest: Any, seed: int) -> None:
+    """Move each number of dense tensors in place by half a unit of its dtype, or of the finest."""
+    generator = torch.Generator().manual_seed(seed)
+    seen: set[int] = set()
+    for tensor in tensors:
+        if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+            continue
+        storage = tensor.untyped_storage()
+        inexact = tensor.is_floating_point() or tensor.is_complex()
+        if inexact and storage.data_ptr() not in seen:
+            seen.add(storage.data_ptr())
+            row = torch.empty(0, dtype=tensor.dtype).set_(storage)
+            coarse = torch.finfo(tensor.dtype).eps > torch.finfo(finest).eps / 2
+            row.copy_(nudged(row, tensor.dtype if coarse else finest, generator))
+
+
+def finest_of(dtypes: Iterable[Any]) -> Any:
+    """Return the floating-point dtype with the most digits; None without one."""
+    floats = [dtype for dtype in dtypes if dtype.is_floating_point or dtype.is_complex]
+    return min(floats, key=lambda dtype: torch.finfo(dtype).eps, default=None)
+
+
+def longest_sum(inputs: Iterable[Any], outputs: Iterable[Any]) -> int:
+    """Return how many numbers the sums of an operation have at most, by the shapes of tensors."""
+    least = max(1, min(map(prod, outputs), default=1))
+    longest = (
+        max(*shape, prod(shape) // max(1, shape[0]), prod(shape) // least)
+        for shape in inputs
+        if shape
+    )
+    return max(longest, default=1)
 
 
 def paired(numbers: Any) -> Any:
@@ -98,7 +143,7 @@ def bounded(actual: Any, expected: Any, moves: Iterable[Any], share: float) -> t
     return wrong, base + share * spread
 
 
-def drifts(actual: Any, expected: Any, bound: Any) -> tuple[str, ...]:
+def common_errors(actual: Any, expected: Any, bound: Any) -> tuple[str, ...]:
     """Return how the result is off as a whole, though its elements may each be within the bound.
 
     The errors of elements are taken to be independent, apart from a quarter of the bound.
@@ -114,6 +159,78 @@ def drifts(actual: Any, expected: Any, bound: Any) -> tuple[str, ...]:
         if (weight * off).sum().abs()
         > (weight.abs() * bound).sum() / 4 + (weight * bound).square().sum().sqrt()
     )
+
+
+class Results(Protocol):
+    """What the operation returns in other ways, each computed when it is asked for."""
+
+    share: float
+
+    def moves(self) -> Iterator[Any]:
+        """Yield exact results for inputs that are nudged."""
+
+    def own(self) -> Any:
+        """Return the result of torch's own kernel on the CPU for the inputs; None without one."""
+
+    def own_moves(self) -> Iterator[Any]:
+        """Yield results of torch's own kernel for inputs that are nudged."""
+
+
+def float_faults(
+    actual: Any, expected: Any, results: Results, *, is_steady: bool = False
+) -> tuple[tuple[str, ...], bool]:
+    """Return how a result is wrong, and whether torch's own kernel is no better than the bound.
+
+    The bound is then wider. ``is_steady`` takes no step of a function for rounding where torch's
+    own kernel takes none: edge numbers lie on steps, and no result is half right there.
+    """
+    wrong, bound = bounded(actual, expected, results.moves(), results.share)
+    own = results.own()
+    if own is not None and (own.shape, own.dtype) != (actual.shape, actual.dtype):
+        own = None
+    if own is not None and is_steady:
+        base = rounding(expected, actual.dtype)
+        steady = torch.minimum(bound, STEADY * base)
+        bound = torch.where(misfits(own, expected, base), bound, steady)
+        wrong = misfits(actual, expected, bound)
+    off = common_errors(actual, expected, bound)
+    wider = None
+    if own is not None and (bool(wrong.any()) or off):
+        wider = widened(actual, expected, own, bound, results)
+    if wider is not None:
+        bound, wrong = wider, misfits(actual, expected, wider)
+        off = common_errors(actual, expected, wider)
+    if bool(wrong.any()):
+        return (shown_misfit(actual, expected, bound, wrong),), wider is not None
+    return tuple(f"its {name} is off as a whole" for name in off), wider is not None
+
+
+def widened(actual: Any, expected: Any, own: Any, bound: Any, results: Results) -> Any:
+    """Return a bound that torch's own kernel keeps; None if it keeps the given one.
+
+    What equals its result bit for bit has to be close as a whole only.
+    """
+    error = change(own, expected)
+    known = (error / bound)[error.isfinite()]
+    times = float(known.max()) if known.numel() else 0.0
+    if times <= 1 and not bool(error.isinf().any()):
+        return None
+    # Where it is finite and the exact result is not, or the reverse, neither is known to be right.
+    unknown = torch.where(error.isinf(), torch.inf, 0.0)
+    if bool((change(actual, own) == 0).all()):
+        wide = paired(expected).double()
+        finite = error.isfinite() & wide.isfinite()
+        noise, size = error[finite].square().sum(), wide[finite].square().sum()
+        eps = torch.finfo(actual.dtype).eps
+        share = (NARROW if eps > 1e-4 else WIDE) * eps  # noqa: PLR2004
+        is_close = bool(noise <= share**2 * size)
+        return torch.full_like(bound, torch.inf) if is_close else torch.maximum(bound, unknown)
+    wider = torch.maximum(bound * min(max(1.0, 2 * times), OWN), 2 * error) + unknown
+    for moved in results.own_moves():
+        if not bool(misfits(actual, expected, wider).any()):
+            break
+        wider = torch.maximum(wider, SHARE * change(moved, own))
+    return wider
 
 
 def shown_misfit(actual: Any, expected: Any, bound: Any, wrong: Any) -> str:

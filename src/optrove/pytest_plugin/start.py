@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections import Counter
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from optrove.errors import OptroveError
 from optrove.frameworks.probe_protocol import ATEN
 from optrove.frameworks.ttnn.board.mock import mock_board, ran_on
 from optrove.frameworks.ttnn.board.simulator import sim_board
+from optrove.model.exit_codes import INTERRUPTED
 from optrove.pytest_plugin.session import BOARD_PLUGIN, Session, failure_text
 from optrove.report.summary import is_assertion
 from optrove.settings import BOARD, OPS_JSONL, RESULTS_CSV, SHADOW
@@ -298,6 +300,10 @@ def start(config: pytest.Config) -> None:
         _start_tracing(config)
     except OptroveError as error:
         raise pytest.UsageError(str(error)) from error
+    except KeyboardInterrupt:
+        # So early, pytest would show where in ttnn or torch that was.
+        sys.stderr.write("optrove: interrupted while the board was prepared\n")
+        raise SystemExit(INTERRUPTED) from None
 
 
 def _start_results(config: pytest.Config, options: Namespace) -> None:

@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import NotFound, NotReplayable
+from optrove.frameworks.ttnn.ops import op_of
 from optrove.model.causes import without_numbers
 from optrove.model.records import RUNS_KERNELS, UNCHECKED, Measurement, Outcome, Query
 from optrove.model.values import TensorSpec, walk
@@ -57,11 +58,6 @@ if TYPE_CHECKING:
 
 COMMAND: Final = (sys.executable, "-m", "optrove.replay.audit")
 """The command of a worker that audits."""
-
-CONSTANT: Final = frozenset(
-    {"ttnn.empty_like", "ttnn.full_like", "ttnn.ones_like", "ttnn.zeros_like"}
-)
-"""Operations whose results do not depend on the numbers of their inputs."""
 
 SCALED: Final = "doubled"
 """The one perturbation that PCC cannot detect; it is measured, but not a fault."""
@@ -159,7 +155,7 @@ def _blind(case: Case, executed: Executed, other: Executed) -> list[str]:
     tensors = any(
         isinstance(part, TensorSpec) for _, value in case.arguments for _, part in walk(value)
     )
-    if not tensors or case.op in CONSTANT:
+    if not tensors or op_of(case.op).is_constant:
         return []
     pairs = zip(executed.compared, other.compared, strict=False)
     return [

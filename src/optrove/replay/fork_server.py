@@ -32,7 +32,6 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from optrove.errors import OptroveError
 from optrove.frameworks.installed import torch_deferred
 from optrove.model.ops import VECTORS
 from optrove.model.records import DeviceKind
@@ -83,8 +82,9 @@ _MOST_SERVERS: Final = 3
 class ForkedProcess:
     """A worker that a fork server has forked or will fork, like a ``subprocess.Popen``."""
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, server: subprocess.Popen[bytes]) -> None:
         self._status = status
+        self._server = server
         self._numbers: list[int] = []
         self._lock = threading.Lock()
 
@@ -124,8 +124,8 @@ class ForkedProcess:
         number = os.read(self._status, _NUMBER.size)
         if number:
             self._numbers += _NUMBER.unpack(number)
-        else:  # a server that was killed takes its workers with it
-            self._numbers += [0, -signal.SIGKILL][len(self._numbers) :]
+        else:  # the server has ended, and its workers with it
+            self._numbers += [0, self._server.wait()][len(self._numbers) :]
         if len(self._numbers) == _NUMBERS:
             os.close(self._status)
 
@@ -165,7 +165,7 @@ class ForkServer:
             raise
         finally:
             os.close(theirs)
-        return ForkedProcess(status)
+        return ForkedProcess(status, self._process)
 
     def close(self) -> None:
         """Let the server end when its last worker has ended."""
@@ -220,8 +220,12 @@ class ForkServers:
         with self._lock:
             for kind in list(self._servers):
                 self._retire(kind)
-            for server in self._closed:
-                if not server.has_ended(_END_SECONDS):
+            try:
+                for server in self._closed:
+                    if not server.has_ended(_END_SECONDS):
+                        server.kill()
+            except KeyboardInterrupt:  # the results are complete: only the servers are in the way
+                for server in self._closed:
                     server.kill()
             self._closed.clear()
 
@@ -241,8 +245,8 @@ def fork_servers() -> ForkServers:
 
 def serve(channel: int, device_kind: DeviceKind, board: str | None, work: Work) -> int:
     """Import what workers need, then fork one for each request until the parent has ended."""
-    # It tells about problems: a worker, which will have the same ones.
-    with suppress(OptroveError, ImportError):
+    # A worker tells about problems: it will have the same ones, whatever a broken import raises.
+    with suppress(Exception):
         _preload(device_kind, board)
     running: dict[int, int] = {}
     wake, waker = os.pipe()

@@ -6,8 +6,9 @@ import os
 import sys
 import time
 import uuid
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.capture.runs import new_run
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from optrove.model.trove import Session
     from optrove.replay.device_choice import TargetDevice
     from optrove.replay.planning import PlannedJob
+    from optrove.trove.place import Place
     from optrove.trove.trove import Trove
 
 _BATCH_SIZE: Final = 500
@@ -41,6 +43,9 @@ _SECONDS: Final = 1.0
 
 _CASES_PER_WORKER: Final = 60
 """The number of cases per worker process, which takes seconds to start."""
+
+_ROOM: Final = 1 << 18
+"""The bytes that are reserved on the disk of a trove for the ending of a Run."""
 
 _NO_RUN: Final = "none"
 """The run id of cases that were not attempted."""
@@ -82,9 +87,10 @@ def attempt_writer(
     At the end of the block the trove has all of them, even after an exception, and knows how the
     Session ended: with fewer Attempts and no exception, it was out of budget.
     """
-    writer = _AttemptWriter(trove, run, session)
     # From now on, the Run is seen to go on, also where it is resumed.
-    writer.flush()
+    trove.begin_session(run, session)
+    writer = _AttemptWriter(trove, run, session)
+    room = _reserved(trove.place)
     ending = RunState.FAILED
     try:
         yield writer.add
@@ -99,10 +105,26 @@ def attempt_writer(
         try:
             writer.flush(ending)
         except UnusableTrove as error:
-            # The ending alone may find room where the Attempts did not.
+            # The ending alone finds room where the Attempts did not.
+            room.close()
             with suppress(UnusableTrove):
                 writer.flush(RunState.DISK_FULL if isinstance(error, NoSpace) else RunState.FAILED)
             raise
+        finally:
+            room.close()
+
+
+def _reserved(place: Place) -> ExitStack:
+    """Reserve room on the disk of a trove until the returned stack is closed, if there is any.
+
+    The file that takes the room has no name, so that nothing is left of it when the process ends.
+    """
+    stack = ExitStack()
+    if place.path is not None:
+        with suppress(OSError):
+            file = stack.enter_context(TemporaryFile(dir=place.path.absolute().parent))  # noqa: SIM115 - the stack closes it
+            os.posix_fallocate(file.fileno(), 0, _ROOM)
+    return stack
 
 
 def default_workers(cases: int) -> int:

@@ -209,7 +209,20 @@ class WorkerProcess:
             process.kill()
 
     def _start(self, until: float) -> Loss | None:
-        """Start the process and wait until it is ready; return the loss if it never is."""
+        """Start the process and wait until it is ready; return the loss if it never is.
+
+        One that is killed from outside before that is started again, once.
+        """
+        lost = self._started(until)
+        if isinstance(lost, WorkerDied) and lost.exit_code == -signal.SIGKILL:
+            self._abandon()
+            lost = self._started(until)
+        if isinstance(lost, WorkerDied):
+            return WorkerUnusable(f"a worker could not be started: {lost}\n{lost.last_words}")
+        return lost
+
+    def _started(self, until: float) -> Loss | None:
+        """Start the process and wait until it is ready; return the loss if it is not."""
         self._log.seek(0)
         self._log.truncate()
         self._stages.clear()
@@ -229,8 +242,7 @@ class WorkerProcess:
                 )
             kind, content = channel.receive()
         except (EOFError, OSError):
-            died = self._died(None)
-            return WorkerUnusable(f"a worker could not be started: {died}\n{died.last_words}")
+            return self._died(None)
         return WorkerUnusable(content) if kind == "unable" else None
 
     def _forked(self, pipe: int, stages: int) -> ForkedProcess | None:

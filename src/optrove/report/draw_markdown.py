@@ -20,7 +20,7 @@ from optrove.report.document import (
     Tiles,
 )
 from optrove.report.draw_text import draw_text
-from optrove.report.wording import clipped, plural
+from optrove.report.wording import clipped, plural, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,6 +32,7 @@ _MAX_CASES: Final = 4
 _MAX_ROWS: Final = 10
 """The most rows of a table that is shown without a click."""
 _MAX_CHARS: Final = 300
+_FENCE: Final = 3
 _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>()#+!|~$@&-])")
 _WHITE: Final = re.compile(r"\s+")
 
@@ -43,16 +44,27 @@ def draw_markdown(title: str, nodes: Iterable[Node]) -> str:
 
 def plain(text: str) -> str:
     """Return text that Markdown shows unchanged, on one line."""
-    return _SPECIAL.sub(r"\\\1", clipped(_WHITE.sub(" ", text).strip(), _MAX_CHARS))
+    return _SPECIAL.sub(r"\\\1", clipped(printable(_WHITE.sub(" ", text).strip()), _MAX_CHARS))
 
 
 def code(text: str) -> str:
     """Return text as code on one line, with any backquotes in it."""
-    whole = _WHITE.sub(" ", text).strip()
+    whole = printable(_WHITE.sub(" ", text).strip())
     fence = "`" * (max(map(len, re.findall("`+", whole)), default=0) + 1)
     gap = " " if len(fence) > 1 else ""
     # A bar ends a cell of a table even within code.
     return f"{fence}{gap}{whole}{gap}{fence}".replace("|", "\\|")
+
+
+def _block(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines as a block of code, which no line can end.
+
+    Below a list, lines that are only indented would be a part of its last item, and no code.
+    """
+    listed = list(lines)
+    longest = max(map(len, re.findall("`+", "\n".join(listed))), default=0)
+    fence = "`" * max(_FENCE, longest + 1)
+    yield from (fence, *listed, fence)
 
 
 def _all(nodes: Iterable[Node], level: int) -> Iterator[str]:
@@ -81,13 +93,13 @@ def _lines(node: Node, level: int) -> Iterator[str]:  # noqa: C901, PLR0912 - on
             yield from _table_lines(node)
         case Code():
             yield from (f"{plain(node.title)}:", "")
-            yield from (f"    {line}" for line in node.text.splitlines())
+            yield from _block(node.text.splitlines())
         case Command():
             yield code(node.text)
         case StackedBar() | Tiles():
             yield f"**{plain(' '.join(draw_text((node,))))}**"
         case Charts():
-            yield from (f"    {line}" for line in draw_text((node,)))
+            yield from _block(draw_text((node,)))
         case Picture():
             yield f"{code(node.title)}: a picture, in HTML only"
 

@@ -20,7 +20,7 @@ from optrove.report.document import (
     Table,
     Tiles,
 )
-from optrove.report.wording import MORE, clipped, ops_text
+from optrove.report.wording import MORE, clipped, ops_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -58,7 +58,7 @@ def draw_text(nodes: Iterable[Node], width: int | None = None) -> Iterator[str]:
         for place, line in enumerate(lines):
             if place == 0 and before is not None and apart:
                 yield ""
-            yield line
+            yield printable(line)
             before = node
     if drawing.cut:
         yield from ("", WHOLE)

@@ -436,7 +436,8 @@ def write_pictures(row: CaseRow, directory: Path) -> tuple[Path, ...]:
 
 def _unused_name(directory: Path, case_id: str, place: str, used: dict[Path, str]) -> Path:
     """Return a path for a tensor that no other tensor of the case has."""
-    name = f"{case_id[:SHORT_ID]}-{_UNUSUAL.sub('-', place).strip('-')[:_MAX_NAME_CHARS]}"
+    ours = (_UNUSUAL.sub("-", part) for part in (case_id[:SHORT_ID], place))
+    name = "-".join(part.strip("-")[:_MAX_NAME_CHARS] for part in ours)
     path = directory / f"{name}.svg"
     number = 2
     while path in used:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Final
 
 from optrove.model.records import DeviceKind
@@ -27,6 +28,20 @@ _PRECISE: Final = 100
 _HOUR: Final = 60
 _MAX_OPS: Final = 4
 _MINUTE: Final = len("2026-01-02T03:04")
+
+
+_CONTROL: Final = re.compile(
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069]"
+)
+
+
+def printable(text: str) -> str:
+    """Return text in which what a terminal would act on is shown as an escape.
+
+    Names, sources and messages come from troves of other people: such characters could rewrite the
+    screen, turn the direction of text, or reach the clipboard.
+    """
+    return _CONTROL.sub(lambda each: ascii(each[0])[1:-1], text)
 
 
 def plural(count: int, noun: str) -> str:

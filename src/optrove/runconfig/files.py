@@ -101,7 +101,7 @@ def _read(file: Path) -> dict[str, Json]:
     except OSError as error:
         raise BadTarget(f"{file} cannot be read: {error}") from error
     except BadData as error:
-        raise BadTarget(f"{file} is not JSON: {error}") from error
+        raise BadTarget(str(error.within(str(file)))) from error
     if type(data) is not dict:
         raise BadTarget(f"{file} holds no configuration: expected a JSON object")
     if data.get("format") != FORMAT:

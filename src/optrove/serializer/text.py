@@ -8,6 +8,7 @@ caller raises BadData at the end if the list is not empty.
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
@@ -21,6 +22,11 @@ Json: TypeAlias = Any
 MAX_INT_BITS: Final = 2000
 """The limit for whole numbers. Python refuses to read or write decimal numbers beyond a limit
 that the user may lower to 640 digits; 2000 bits have 603."""
+
+
+_LOOKED_AT: Final = 4096
+_OF_TEXT: Final = b"\t\n\v\f\r" + bytes(range(0x20, 0x100))
+"""All bytes but control characters, which no text in any encoding of one byte has."""
 
 
 def write(data: Json) -> str:
@@ -38,9 +44,7 @@ def read(text: str | bytes) -> Json:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
         return _DECODER.decode(decoded)
     except UnicodeDecodeError as error:
-        raise BadData.at(
-            "$", f"not UTF-8 at byte {error.start}: {error.reason}; save it as UTF-8"
-        ) from error
+        raise BadData.at("$", not_text(error)) from error
     except json.JSONDecodeError as error:
         raise BadData.at(
             "$", f"not JSON at character {error.pos + 1}: {error.msg}; is the text complete?"
@@ -51,6 +55,16 @@ def read(text: str | bytes) -> Json:
         ) from error
     except ValueError as error:
         raise BadData.at("$", f"not readable: {error}") from error
+
+
+def not_text(error: UnicodeDecodeError) -> str:
+    """Return what is wrong with bytes that are not UTF-8: another encoding, or no text at all."""
+    data = error.object
+    if data.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
+        return "text in UTF-16; save it as UTF-8"
+    if data[:_LOOKED_AT].translate(None, _OF_TEXT):
+        return "a binary file and no text; is this the right file?"
+    return f"not UTF-8 at byte {error.start}: {error.reason}; save it as UTF-8"
 
 
 def _refuse_constant(name: str) -> Json:

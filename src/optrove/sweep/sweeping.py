@@ -23,13 +23,13 @@ from optrove.replay.replay import attempt_writer, default_workers, new_replay_ru
 from optrove.replay.runner import Workers, run_jobs
 from optrove.report.results import results_of
 from optrove.report.results_files import exported
-from optrove.report.wording import SHORT_ID, progress_text
+from optrove.report.wording import SHORT_ID
 from optrove.serializer.described import case_of
 from optrove.sweep.planning import FILE, IN_PROCESS, LOCAL, RAY, VECTOR_ID, plan_sweep
 from optrove.sweep.vector_files import EXPORT, write_file
 from optrove.sweep.vectors import SweepPlan, file_digest, file_stem, planned_vector
 from optrove.trove.query import CaseFilters
-from optrove.trove.sessions import new_session
+from optrove.trove.sessions import new_session, running_elsewhere
 from optrove.trove.trove import open_trove
 
 if TYPE_CHECKING:
@@ -278,10 +278,7 @@ def _options(sweep: Sweep) -> Sweep:
 def _resumed(reader: TroveReader, row: RunRow, stored: Sweep, sweep: Sweep) -> SweepRun:
     """Return the rest of a Run with its Jobs; BadTarget if these cannot be made any more."""
     if row.progress.state is RunState.RUNNING:
-        raise BadTarget(
-            f"run {row.run.id[:SHORT_ID]} ({row.run.source}) is {progress_text(row.progress)}, in "
-            f"another process; wait for it, or end that process first"
-        )
+        raise running_elsewhere(row.run)
     done = reader.attempted(row.run.id)
     left = [each for each in reader.planned(row.run.id) if each.case_id not in done]
     if stored.source in (EXPORT, FILE):
@@ -350,7 +347,7 @@ def export_results(found: RunResults, destination: Path) -> tuple[Path, ...]:
     if destination.suffix != ".json":
         files = {}
         for row in rows:
-            name = f"{file_stem(row['sweep_name'])}_{found.run.id[:SHORT_ID]}.json"
+            name = file_stem(f"{row['sweep_name']}_{found.run.id[:SHORT_ID]}") + ".json"
             files.setdefault(destination / name, []).append(row)
     for file, some in files.items():
         write_file(file, json.dumps(some, indent=2))

@@ -127,7 +127,10 @@ def _manifest_files(directory: Path) -> dict[str, Any]:
     file = directory / MANIFEST
     if not file.exists():
         return {}
-    document = parse(file.read_bytes())
+    try:
+        document = parse(file.read_bytes())
+    except BadData as error:
+        raise error.within(str(file)) from error
     files = document.get("files") if isinstance(document, dict) else None
     if not isinstance(files, dict) or not all(isinstance(each, dict) for each in files.values()):
         raise UnusableResults(

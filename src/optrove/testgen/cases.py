@@ -16,6 +16,7 @@ from math import prod
 from typing import TYPE_CHECKING, Final
 
 from optrove.frameworks.ttnn.board.devices import ALONE
+from optrove.frameworks.ttnn.ops import op_of
 from optrove.model.records import DeviceParameters
 from optrove.model.torch_target import TorchTarget
 from optrove.model.values import (
@@ -195,24 +196,6 @@ Golden functions may call them otherwise; and of overloads that differ in types 
 may have another one's names. Of the rows that begin with the first name that a call has, the row
 with the most names applies."""
 
-BY_NAME_ONLY: Final = frozenset(
-    {
-        "ttnn.conv1d",
-        "ttnn.conv2d",
-        "ttnn.conv_transpose2d",
-        "ttnn.experimental.conv3d",
-        "ttnn.experimental.deepseek_prefill.outbound_socket_service_sync",
-        "ttnn.experimental.quasar.conv2d",
-        "ttnn.experimental.queue_tensor_prefetcher_request",
-        "ttnn.indexed_fill",
-        "ttnn.interleaved_to_sharded_partial",
-        "ttnn.moreh_norm_backward",
-        "ttnn.moreh_sum_backward",
-        "ttnn.sharded_to_interleaved_partial",
-    }
-)
-"""Ops that take these parameters in another order, or by name only."""
-
 _RESERVED: Final = frozenset(
     {"call", "check", "computes", "device", "make", "output", "partial", "pytest", "torch", "ttnn"}
 )
@@ -357,7 +340,7 @@ def _group(members: tuple[RecordedCase, ...]) -> GroupedCases:
 
 def _leading(op: str, values: dict[str, Value]) -> tuple[str, ...]:
     """Return the arguments that are passed by position."""
-    if op in BY_NAME_ONLY:
+    if op_of(op).takes_names_only:
         return ()
     first = leading_of(values)
     rest = [name for name in values if name not in first]

@@ -19,6 +19,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
+from optrove.frameworks.ttnn.ops import op_of
 from optrove.model.values import (
     Bool,
     Float,
@@ -555,11 +556,6 @@ _TALKING: Final = frozenset(
 )
 """Parameters of ops in which chips talk to each other; golden functions know one chip."""
 
-_CRASHING: Final = frozenset(
-    {"ttnn.experimental.paged_update_cache", "ttnn.experimental.paged_fused_update_cache"}
-)
-"""Ops that end the process on a mock device when they work on a part of a mesh."""
-
 
 @dataclass(frozen=True, slots=True)
 class CaseWriter:
@@ -767,7 +763,7 @@ def _is_talking(group: GroupedCases) -> bool:
 def _is_crashing(recorded: RecordedCase) -> bool:
     """Return whether a call would end the process on a mock device."""
     coordinates = dict(recorded.case.arguments).get("mesh_coords")
-    if recorded.case.op not in _CRASHING or not isinstance(coordinates, Set):
+    if not op_of(recorded.case.op).crashes_on_parts or not isinstance(coordinates, Set):
         return False
     chips = [
         prod(spec.placement.mesh_shape or ())

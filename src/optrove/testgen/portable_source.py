@@ -1,6 +1,8 @@
 """Copy functions of ``optrove.portable`` into generated programs, with all that they reach.
 
 The modules are read as text, never imported, so that programs can be generated without torch.
+Programs have to begin with ``from __future__ import annotations``: copies have annotations, but
+not what these name.
 """
 
 from __future__ import annotations
@@ -135,7 +137,7 @@ def _definition(node: ast.stmt, lines: list[str], last: int) -> _Definition:
     first = min([node.lineno, *(part.lineno for part in getattr(node, "decorator_list", ()))])
     while first > 1 and lines[first - 2].startswith("#"):
         first -= 1
-    used = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
+    used = [part for part in _evaluated(node) if isinstance(part, ast.Name)]
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         names: tuple[str, ...] = (node.name,)
     else:
@@ -147,6 +149,17 @@ def _definition(node: ast.stmt, lines: list[str], last: int) -> _Definition:
         start, end = docstring.lineno - first, (docstring.end_lineno or 0) - first
         kept = [*kept[:start], f'{kept[start]}"""', *kept[end + 1 :]]
     return _Definition(names, "\n".join(kept), uses)
+
+
+def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and what is in it, without annotations, which are only text."""
+    yield node
+    for field, value in ast.iter_fields(node):
+        if field in ("returns", "annotation"):
+            continue
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, ast.AST):
+                yield from _evaluated(part)
 
 
 JUDGE: Final = ("by_moves", "by_rounding", "faults", "only_moves", "rounded_alike")

@@ -25,9 +25,9 @@ from optrove.errors import NotReplayable
 from optrove.frameworks.kept_tensors import kept_tensor
 from optrove.frameworks.torch.execute import is_composite
 from optrove.frameworks.torch.reference import DATA_DEPENDENT, NOT_UNIQUE, UNINITIALIZED, last_name
-from optrove.frameworks.ttnn.execute.comparing import PASS_THROUGH_OPS
 from optrove.frameworks.ttnn.execute.files import LOAD_OP, place_of_file
 from optrove.frameworks.ttnn.execute.invoking import CallNames
+from optrove.frameworks.ttnn.ops import op_of
 from optrove.model.memory import DEALLOCATING
 from optrove.model.records import CallOutcome
 from optrove.model.values import (
@@ -82,7 +82,7 @@ from optrove.testgen.files import (
 from optrove.testgen.generate import recorded_case
 from optrove.testgen.loops import Statement, folded
 from optrove.testgen.portable_source import JUDGE, portable_source
-from optrove.testgen.torch_files import is_torch_op, kept_reader, template_text
+from optrove.testgen.torch_files import is_torch_op, kept_reader, template_text, torch_judging
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -100,17 +100,20 @@ _INDENT: Final = 4
 _NAME: Final = re.compile(r"[^A-Za-z0-9_]+")
 _PCC: Final = 0.99
 _IMPORTS: Final = """\
+from __future__ import annotations
+
 import json
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from math import prod
+from math import isfinite, prod, sqrt
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import torch
 """
@@ -593,7 +596,7 @@ class _TtnnProgram(_Program):
         )
         if not self.is_checked or each.op in DEALLOCATING:
             return call(each.op, *items)
-        way = "chain.read" if each.op in PASS_THROUGH_OPS else "chain.call"
+        way = "chain.read" if op_of(each.op).passes_numbers_through else "chain.call"
         return call(way, call("partial", each.op, *items))
 
     def _value(
@@ -815,7 +818,7 @@ class _TorchProgram(_Program):
     def text(self, title: str) -> str:
         """Return the whole file."""
         mode = "inference_mode" if self._composite else "no_grad"
-        checking = ("torch_comparing", "torch_chain") if self.is_checked else ()
+        checking = (torch_judging(), template_text("torch_chain")) if self.is_checked else ()
         margin = " " * _INDENT
         blocks = [
             self.heading(title, "torch", ()),
@@ -824,7 +827,7 @@ class _TorchProgram(_Program):
             _TORCH_MAKING,
             f'def program() -> Any:\n{margin}"""Make the recorded calls."""\n{self.body()}',
             _TORCH_MAIN.format(mode=mode),
-            *map(template_text, checking),
+            *checking,
             _TORCH_SPECS if self.specs_of is not None else "",
             _RAISES if self._expects_errors else "",
             _END,
@@ -842,6 +845,8 @@ def _joined(blocks: Iterable[str]) -> str:
 
     def used(found: re.Match[str]) -> str:
         names = (found[1] or found[2]).split(", ")
+        if names == ["annotations"]:
+            return found[0]
         kept = [name for name in names if re.search(rf"\b{name}\b", body)]
         return found[0].replace(", ".join(names), ", ".join(kept)) if kept else ""
 

@@ -35,6 +35,7 @@ from optrove.testgen.expressions import (
     harmless,
     quoted,
 )
+from optrove.testgen.portable_source import portable_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,15 +64,21 @@ import json
 from functools import cache
 from pathlib import Path
 """
-_IMPORTS: Final = """\
+TORCH_IMPORTS: Final = """\
+import io
+import os
 import sys
+import time
+import traceback
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import takewhile
-from math import prod
+from math import isfinite, prod, sqrt
+from multiprocessing import Pipe
 
 """
+_JUDGING: Final = ("SHARE", "disturb", "finest_of", "float_faults", "longest_sum", "share_of")
 
 
 def kept_reader(*, shaped: bool) -> list[str]:
@@ -81,6 +88,12 @@ def kept_reader(*, shaped: bool) -> list[str]:
     """
     *parts, last = template_text("kept_values").split("\n\n\n")
     return [*parts, last] if shaped else parts
+
+
+def torch_judging() -> str:
+    """Return the part of generated files that says how results are wrong."""
+    copied = portable_source(_JUDGING).definitions
+    return "\n\n\n".join((*copied, template_text("torch_comparing")))
 
 
 def template_text(name: str) -> str:
@@ -109,7 +122,7 @@ def torch_file(cases: Sequence[RecordedCase], mark: str, *, standalone: bool) ->
     if shrunk_from is not None:
         title = f"Test {op}, shrunk from case {shrunk_from[:SHORT_ID]}."
         about = mark
-    parts = "\n\n\n".join(map(template_text, ("torch_parts", "torch_comparing")))
+    parts = f"{template_text('torch_parts')}\n\n\n{torch_judging()}"
     uninitialized = last_name(op) in UNINITIALIZED
     function = re.sub(r"\W", "_", last_name(op)).strip("_") or "op"
     kept = any(each.kept for each in cases)
@@ -122,12 +135,12 @@ def torch_file(cases: Sequence[RecordedCase], mark: str, *, standalone: bool) ->
         *sorted({note for each in cases for note in each.notes}),
     ]
     body = "\n\n".join(map(harmless, texts))
-    imports = _KEPT_IMPORTS + _IMPORTS if kept else _IMPORTS
+    imports = _KEPT_IMPORTS + TORCH_IMPORTS if kept else TORCH_IMPORTS
     imports += "import torch\n" if standalone else "import pytest\nimport torch\n"
     reader = "\n\n\n".join(kept_reader(shaped=False)) + "\n\n\n" if kept else ""
     return (
         f'"""{harmless(title)}\n\n{body}\n"""\n\n'
-        f"# ruff: noqa\n{imports}\n"
+        f"# ruff: noqa\nfrom __future__ import annotations\n\n{imports}\n"
         f"{reader}"
         f"{_operation(op, target, standalone=standalone)}"
         f"{_settings(cases[0])}"

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from optrove.journal import format as layout
-from optrove.settings import MODEL
+from optrove.settings import MODEL, with_defaults
 from optrove.tracing.recorded import store_journals
 from optrove.tracing.results import (
     NO_TESTS,
@@ -200,21 +200,32 @@ def _error(
     if summary.ops:
         return None
     name, accounting = target.name, summary.accounting
+    if ended.interrupted:
+        return f"{name!r} was interrupted before its first op call"
     if target.kind is TargetKind.PYTEST and ended.returncode in (USAGE_ERROR, NO_TESTS):
-        file = name.partition("::")[0]
-        return (
-            f"pytest found no test for {name!r}, see its output above; list the tests "
-            f"with: pytest --collect-only -q {file}"
-        )
+        return _nothing_ran(name, ended.returncode)
     if accounting.untraceable:
         return f"no call of {name!r} could be recorded: {accounting.untraceable[0][0]}"
     if accounting.filtered:
-        return (
-            f"all {accounting.observed:,} calls of {name!r} were filtered; widen --include or drop "
-            f"--exclude"
-        )
+        reasons = ", ".join(f"{count:,}x {reason}" for reason, count in accounting.filtered)
+        advice = "; widen --include or drop --exclude" if options.include or options.exclude else ""
+        return f"all {accounting.observed:,} calls of {name!r} were filtered: {reasons}{advice}"
     advice = _advice(ended, summary, options.backend)
     return f"no op call was observed in {name!r} ({ended}). {advice}"
+
+
+def _nothing_ran(name: str, returncode: int) -> str:
+    """Return the error for a target of which pytest ran no test.
+
+    A usage error has any cause, which pytest has told; a test that is not there is only one.
+    """
+    file, node, _ = name.partition("::")
+    found = f"pytest found no test for {name!r}"
+    if returncode == USAGE_ERROR:
+        found = f"pytest ran no test of {name!r}"
+        if not node:
+            return f"{found}: see its error above"
+    return f"{found}, see its output above; list the tests with: pytest --collect-only -q {file}"
 
 
 def _advice(ended: ProcessEnd, summary: TraceSummary, backend: str) -> str:
@@ -281,14 +292,16 @@ def _run(
     on_progress: Callable[[Progress], object],
 ) -> ProcessEnd:
     deadline = math.inf if request.timeout is None else time.monotonic() + request.timeout
-    child = subprocess.Popen(command, stdout=request.stdout, start_new_session=True)  # noqa: S603 - the command is our own, what it runs is the user's wish
+    child = subprocess.Popen(  # noqa: S603 - the command is our own, what it runs is the user's wish
+        command, stdout=request.stdout, env=with_defaults({}), start_new_session=True
+    )
     with _passing_signals(child) as received:
         while not _has_ended(child, min(_LOOK_SECONDS, deadline - time.monotonic())):
             if time.monotonic() >= deadline:
                 _signal(child, signal.SIGKILL)
                 return ProcessEnd(child.wait(), timeout=request.timeout)
             on_progress(follower.look())
-        return ProcessEnd(child.wait(), interrupted=bool(received))
+        return ProcessEnd(child.wait(), interrupted=received[0] if received else 0)
 
 
 def _has_ended(child: subprocess.Popen[bytes], seconds: float) -> bool:

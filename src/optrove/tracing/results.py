@@ -44,6 +44,9 @@ USAGE_ERROR: Final = 4
 NO_TESTS: Final = 5
 """Exit codes of pytest for a target that it does not know, and for one without tests."""
 
+_OF_SIGNALS: Final = 128
+"""What a shell adds to the number of the signal that killed a program."""
+
 _LAST_CALLS: Final = 20
 """How many calls the suggested replay has, with the one in flight."""
 
@@ -87,11 +90,14 @@ def _lacks_a_board(summary: TraceSummary, exit_code: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How the process of a target ended; ``returncode`` is minus the signal that killed it."""
+    """How the process of a target ended; ``returncode`` is minus the signal that killed it.
+
+    ``interrupted`` is the signal by which optrove was asked to end, and passed on; 0 if none was.
+    """
 
     returncode: int
     timeout: float | None = None
-    interrupted: bool = False
+    interrupted: int = 0
 
     @property
     def signal(self) -> int | None:
@@ -100,10 +106,15 @@ class ProcessEnd:
 
     @property
     def exit_code(self) -> int:
-        """The exit code to pass on: the target's own, 1 after a timeout."""
+        """The exit code to pass on: the target's own, 1 after a timeout.
+
+        A target that failed because it was interrupted has that of the signal.
+        """
         if self.timeout is not None:
             return FAILED
-        return self.returncode if self.returncode >= 0 else 128 - self.returncode
+        if self.interrupted and self.returncode:
+            return _OF_SIGNALS + self.interrupted
+        return self.returncode if self.returncode >= 0 else _OF_SIGNALS - self.returncode
 
     def __str__(self) -> str:
         if self.timeout is not None:
@@ -144,14 +155,15 @@ class TraceResult:
     @property
     def exit_code(self) -> int:
         """The exit code of optrove for this result."""
-        if self.error is not None:
-            return COULD_NOT
-        return 0 if self.ended is None else self.ended.exit_code
+        code = 0 if self.ended is None else self.ended.exit_code
+        if self.error is None or (self.interrupted and code):
+            return code
+        return COULD_NOT
 
     @property
     def interrupted(self) -> bool:
         """Whether the user interrupted the process."""
-        return self.ended is not None and self.ended.interrupted
+        return self.ended is not None and bool(self.ended.interrupted)
 
     def document(self, counting: Counting | None = None) -> Iterator[Node]:
         """Yield the result of a target: its summary, the paths of its files, calls in flight."""

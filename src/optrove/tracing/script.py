@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import signal
 import sys
 from contextlib import ExitStack
 from importlib.machinery import SourceFileLoader
@@ -20,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 from optrove.capture.runs import new_run, with_board
 from optrove.capture.tracing import BACKENDS
 from optrove.errors import OptroveError
+from optrove.frameworks.installed import FRAMEWORKS
 from optrove.frameworks.probe_protocol import ATEN, LEVELS
+from optrove.model.exit_codes import INTERRUPTED
 from optrove.tracing.trace import TraceOptions
 
 if TYPE_CHECKING:
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 COULD_NOT = 2
-INTERRUPTED = 128 + signal.SIGINT
 
 _WATCHING = "optrove.frameworks."
 """The prefix of the modules with functions between a script and a framework."""
+
+_HOOKS = "optrove.frameworks.import_hooks"
+_MACHINERY = "<frozen importlib"
 
 
 def main(arguments: Sequence[str]) -> int | str | None:
@@ -99,7 +102,10 @@ def _run(script: str, arguments: Sequence[str]) -> int | str | None:
     except SystemExit as leaving:
         return leaving.code
     except BaseException as error:  # noqa: BLE001 - shown as Python shows uncaught exceptions; sets the exit code
-        error.__traceback__ = _within(path, error.__traceback__)
+        entries = _entries_within(path, error.__traceback__)
+        if isinstance(error, KeyboardInterrupt):
+            entries = _without_import(entries)
+        error.__traceback__ = _joined(entries)
         sys.excepthook(type(error), error, error.__traceback__)
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
@@ -117,14 +123,33 @@ class _ScriptLoader(SourceFileLoader):
         raise OSError(f"{path} is not cached")
 
 
-def _within(path: str, traceback: TracebackType | None) -> TracebackType | None:
-    """Return a traceback from the script's first frame on, without the frames of probes."""
+def _entries_within(path: str, traceback: TracebackType | None) -> list[TracebackType]:
+    """Return the entries of a traceback from the script's first frame on."""
     while traceback is not None and traceback.tb_frame.f_code.co_filename != path:
         traceback = traceback.tb_next
     entries = []
     while traceback is not None:
         entries.append(traceback)
         traceback = traceback.tb_next
+    return entries
+
+
+def _without_import(entries: list[TracebackType]) -> list[TracebackType]:
+    """Return the entries up to the import of a framework, which was interrupted anywhere in it."""
+    for number, entry in enumerate(entries):
+        module = entry.tb_frame.f_globals.get("__name__")
+        is_imported = entry.tb_frame.f_code.co_name == "<module>" and module in FRAMEWORKS
+        if is_imported or module == _HOOKS:
+            before = entries[:number]
+            while before and before[-1].tb_frame.f_code.co_filename.startswith(_MACHINERY):
+                before.pop()
+            return before
+    return entries
+
+
+def _joined(entries: list[TracebackType]) -> TracebackType | None:
+    """Return the traceback of entries, without the frames of probes."""
+    traceback: TracebackType | None = None
     for each in reversed(entries):
         if not str(each.tb_frame.f_globals.get("__name__")).startswith(_WATCHING):
             traceback = TracebackType(traceback, each.tb_frame, each.tb_lasti, each.tb_lineno)

@@ -8,6 +8,7 @@ rows of its table ``capsule_files``.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,16 @@ _WRITE: Final = (
 _REMOVE: Final = "DELETE FROM capsule_files WHERE name = :name"
 
 
+_CAPSULE_FILE: Final = re.compile(
+    r"[0-9a-f]{64}\.safetensors(\.gz)?|[A-Za-z0-9_-]{1,200}\.[0-9]{1,20}\.jsonl"
+)
+
+
+def is_capsule_file(name: str) -> bool:
+    """Return whether a name is one of ours: others may lead out of the directory."""
+    return _CAPSULE_FILE.fullmatch(name) is not None
+
+
 class CapsuleFiles(Protocol):
     """The files of a trove's capsules."""
 
@@ -63,7 +74,7 @@ class FilesInDirectory:
         """Return the names of all files."""
         if not self.directory.is_dir():
             return []
-        return sorted(each.name for each in self.directory.iterdir() if each.name[0] != ".")
+        return sorted(filter(is_capsule_file, (each.name for each in self.directory.iterdir())))
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
@@ -71,6 +82,8 @@ class FilesInDirectory:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file; one of that name is replaced."""
+        if not is_capsule_file(name):
+            raise BadData((Fault(ascii(name), "not the name of a file of capsules"),))
         self.directory.mkdir(parents=True, exist_ok=True)
         temporary = self.directory / f".{name}"
         temporary.write_bytes(content)
@@ -91,7 +104,7 @@ class FilesInDatabase:
 
     def names(self) -> list[str]:
         """Return the names of all files."""
-        return [name for (name,) in self._connection.fetch(_NAMES)]
+        return [name for (name,) in self._connection.fetch(_NAMES) if is_capsule_file(name)]
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""

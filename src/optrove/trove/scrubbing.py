@@ -28,7 +28,6 @@ import pwd
 import re
 import socket
 import tempfile
-import zlib
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -36,7 +35,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from optrove.journal.calls import TableChanges, rewritten
+from optrove.journal.calls import TableChanges, decompressed, rewritten
 from optrove.model.case import Case, rewrite
 from optrove.model.records import Attempt, Sweep, TestResult
 from optrove.model.values import Bytes, Callable, Opaque, Text
@@ -535,7 +534,7 @@ def names_in(reader: TroveReader) -> Names:
             hosts |= {host} if host else set()
             users |= users_in(environment) | users_in(source)
         for (dictionary,) in reader.connection.rows(_DICTIONARIES, {}):
-            users |= users_in(zlib.decompress(bytes(dictionary)).decode("ascii"))
+            users |= users_in(decompressed(bytes(dictionary)).decode("ascii"))
     return Names(frozenset(hosts), frozenset(users), frozenset(homes))
 
 

@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from optrove.errors import BadTarget
 from optrove.model.exit_codes import INTERRUPTED
 from optrove.model.records import RunKind, now
 from optrove.model.trove import RunProgress, RunState, Session
@@ -130,6 +131,21 @@ def write_sessions(connection: Connection, run_key: int, sessions: Iterable[Sess
             connection.insert(f"sessions ({', '.join(names)})", [row])
         elif before.rank < each.rank:
             connection.execute(_REPLACE, dict(zip(names, row, strict=True)))
+
+
+def is_executed(connection: Connection, run_key: int, session: Session) -> bool:
+    """Return whether another process than that of the Session executes a Run."""
+    rows = connection.fetch(_HELD, {"run_key": run_key})
+    others = (each for each in map(session_from, rows) if each.process != session.process)
+    return any(each.ending is None and is_alive(each) for each in others)
+
+
+def running_elsewhere(run: Run) -> BadTarget:
+    """Return the error for a Run that another process executes."""
+    return BadTarget(
+        f"run {run.id[:12]} ({run.source}) goes on in another process; wait for it, or end that "
+        f"process first"
+    )
 
 
 def session_from(row: Sequence[str | None]) -> Session:

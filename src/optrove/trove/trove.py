@@ -22,7 +22,7 @@ from optrove.trove.recordings import (
     stored_run,
     stored_sweep,
 )
-from optrove.trove.sessions import write_sessions
+from optrove.trove.sessions import is_executed, running_elsewhere, write_sessions
 from optrove.trove.views import make_views
 from optrove.trove.writing import (
     check_known,
@@ -140,6 +140,21 @@ class Trove(OpenedTrove):
             return write_attempts(connection, ((run_key, each) for each in stored))
 
         return self._write(work)
+
+    def begin_session(self, run: Run, session: Session) -> None:
+        """Add the Session of a process that goes on with a Run, before it executes anything.
+
+        BadTarget while another process executes the Run; of two that begin at once, for one.
+        """
+        its_run = stored_run(run)
+
+        def work(connection: Connection) -> None:
+            run_key, _ = write_run(connection, its_run)
+            if is_executed(connection, run_key, session):
+                raise running_elsewhere(run)
+            write_sessions(connection, run_key, (session,))
+
+        self._write(work)
 
     def add_sweep(
         self,

@@ -4,7 +4,9 @@ import resource
 import sys
 import threading
 import weakref
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import numpy
 import pytest
@@ -234,6 +236,27 @@ def test_ops_that_are_not_wanted_are_counted_by_reason(tmp_path):
     summary = summary_of(tmp_path)
     assert summary.accounting.filtered == (("not wanted", 3),)
     assert (summary.accounting.observed, summary.accounting.stored, summary.cases) == (6, 1, 1)
+
+
+def test_calls_of_an_installed_library_at_its_import_are_counted_apart(
+    recorder, tmp_path, monkeypatch
+):
+    library = tmp_path / "site-packages" / "fakevision"
+    library.mkdir(parents=True)
+    (library / "__init__.py").write_text("from fakevision_calls import ask\n\nask()\n")
+    (tmp_path / "own_model.py").write_text("from fakevision_calls import ask\n\nask()\n")
+    calls = ModuleType("fakevision_calls")
+    calls.ask = lambda: perform(recorder, fake_op("fake.version"), abs, 1)
+    monkeypatch.setitem(sys.modules, "fakevision_calls", calls)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(library.parent), *sys.path])
+    import_module("fakevision")
+    calls.ask()
+    import_module("own_model")
+    for name in ("fakevision", "own_model"):
+        del sys.modules[name]
+    summary = summary_of(tmp_path)
+    assert summary.accounting.filtered == (("made by fakevision at its import", 1),)
+    assert [(each.op, each.calls) for each in summary.ops] == [("fake.version", 2)]
 
 
 def test_calls_that_are_not_the_programs_own_are_not_recorded_as_parents(recorder, tmp_path):

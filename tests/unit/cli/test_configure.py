@@ -115,4 +115,4 @@ def test_bad_ranges_and_bad_files_are_named(tmp_path):
     assert "were not checked against its signatures" in answer.stderr
     assert 'given by "0-3"' in ask("show", file, exit_code=2).stderr
     file.write_text("{")
-    assert "is not JSON" in ask("check", file, exit_code=2).stderr
+    assert "not JSON" in ask("check", file, exit_code=2).stderr

@@ -290,6 +290,7 @@ def test_a_file_whose_suffix_tells_no_format_is_not_written(file):
         (b"op,cases\nadd,1\n", "a file of no known format"),
         ('{"a": "\u00e4"}'.encode("latin-1"), "save it as UTF-8"),
         ('{"operations": {}}'.encode("utf-16"), "save it as UTF-8"),
+        (b'{"operations": {"a": ' + bytes(range(256)), "file: a binary file and no text; is this"),
         (b'{"operations": {', "is the file complete?"),
     ],
 )

@@ -132,6 +132,16 @@ def test_what_is_missing_is_healthy_and_what_is_broken_is_not():
     assert not is_healthy((missing, broken))
 
 
+def test_an_interrupted_command_ends_as_programs_do_by_that_signal(monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(without_hardware, "examine", interrupt)
+    result = run("doctor")
+    assert result.exit_code == 130
+    assert result.stderr == "optrove: interrupted\n"
+
+
 def test_python_dash_m_is_the_same_command():
     command = [sys.executable, "-m", "optrove", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -167,3 +177,12 @@ def test_an_unknown_shell_is_refused_with_the_known_ones():
     done = run("completion", "tcsh")
     assert done.exit_code == 2
     assert "'bash', 'zsh', 'fish'" in done.stderr
+
+
+def test_an_interrupt_has_its_exit_code_whenever_it_comes(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("optrove.trove.opening.located", interrupted)
+    done = run("runs")
+    assert (done.exit_code, done.stderr) == (130, "optrove: interrupted\n")

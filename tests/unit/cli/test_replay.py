@@ -215,7 +215,7 @@ def test_lines_that_are_not_there_or_not_lines_are_errors(lines):
         "replay", "--jsonl", lines, "--index", "3", exit_code=2
     )
     lines.write_text("{}\n")
-    assert "line 1: $" in ask("replay", "--jsonl", lines, exit_code=2)
+    assert "line 1: missing run_id" in ask("replay", "--jsonl", lines, exit_code=2)
     lines.write_text("")
     assert "does not contain a call" in ask("replay", "--jsonl", lines, exit_code=2)
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 
 import pytest
 
@@ -76,8 +77,8 @@ LINE = '{"op":"a","arguments":{},"executions":[{"source":"s","count":1}]}'
     ("lines", "original"),
     [
         (["{}"], "unknown"),
-        ([LINE[:-1]], "line 2: $: not JSON"),
-        ([LINE.replace('"op":"a"', '"op":3')], "line 2: $: expected a Case"),
+        ([LINE[:-1]], "line 2: not JSON"),
+        ([LINE.replace('"op":"a"', '"op":3')], "line 2: expected a Case"),
         (
             [LINE.replace('{"source"', '{"x":1,"source"')],
             "line 2: $.executions[0]: unknown key 'x'",
@@ -96,7 +97,7 @@ LINE = '{"op":"a","arguments":{},"executions":[{"source":"s","count":1}]}'
 def test_a_bad_line_of_text_is_an_error_with_its_number(tmp_path, lines, original):
     path = tmp_path / "cases.txt"
     path.write_text("\n".join(['{"format":"optrove-text","version":1}', *lines, ""]))
-    expected = original if original != "unknown" else 'line 2: $: expected an object with "op"'
+    expected = original if original != "unknown" else 'line 2: expected an object with "op"'
     assert any(expected in fault for fault in faults(path))
 
 
@@ -199,7 +200,7 @@ def test_a_torn_last_line_is_refused_alone(tmp_path):
 def test_a_bad_line_amid_good_ones_is_an_error(tmp_path):
     path = tmp_path / "ops.jsonl"
     path.write_text(op_line() + "{}\n" + op_line())
-    assert "line 2: $: missing" in faults(path)[0]
+    assert "line 2: missing" in faults(path)[0]
     path.write_text(op_line() + op_line(kwargs={"arg0": 1}))
     assert "arg0" in faults(path)[0]
 
@@ -298,6 +299,20 @@ def test_a_directory_of_tests_is_read_as_tt_metal_stores_it(tmp_path):
         }
 
 
+def test_files_that_lead_elsewhere_are_not_read(tmp_path):
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "sent").mkdir()
+    secret = write_parameters(tmp_path / "secret", 1, args=[{"position": 0, "value": "secret"}])
+    sent = tmp_path / "sent"
+    own = write_parameters(sent, 1)
+    (sent / own.name.replace("1_", "2_", 1)).symlink_to(secret)
+    (sent / own.name.replace("1_", "3_", 1)).symlink_to("/dev/zero")
+    os.mkfifo(sent / own.name.replace("1_", "4_", 1))
+    (sent / "_trace_metadata.json").symlink_to("/dev/zero")
+    (imported,), _ = read_file(sent, strict=True)
+    assert [each.case for each in imported.cases] == [Case("ttnn.add", ())]
+
+
 def test_the_files_of_ttnns_own_tracer_are_read(tmp_path):
     folder = tmp_path / "operation_parameters"
     folder.mkdir()
@@ -374,7 +389,7 @@ def test_a_parameter_file_that_is_no_json_is_an_error_and_hides_no_other(tmp_pat
     [
         (b"", "the file is empty"),
         (b"{", "not JSON at line 1"),
-        (b"\xff\xfe", "not UTF-8"),
+        (b"\xff\xfe", "text in UTF-16; save it as UTF-8"),
         (b"[1, 2]", "a file of no known format; import one of"),
         (b"null", "a file of no known format; import one of"),
         (b'{"operation_name": "a", "args": [], "kwargs": {}}', "import its directory"),

@@ -1,13 +1,15 @@
 """The flow of tensors in a journal: written in C and in Python, read after any end, packed."""
 
 import gc
+import zlib
 from array import array
 
 import pytest
 
 from optrove.errors import BadData
 from optrove.frameworks.extensions import load_extension
-from optrove.journal.calls import pack_flow, unpack_flow
+from optrove.journal import calls
+from optrove.journal.calls import Dictionary, pack_flow, unpack_flow
 from optrove.journal.flow import FLOW_MAGIC, PythonStream, flow_beside, read_entries
 from optrove.journal.format import HEADER_SIZE
 from optrove.model.flow import BUFFER, FREED, INPUT, OUTPUT, FlowCall, FlowEntry, flow_of
@@ -158,3 +160,11 @@ def test_entries_survive_packing():
 def test_packed_entries_that_are_damaged_are_refused(text):
     with pytest.raises(BadData, match="flow"):
         list(unpack_flow(text))
+
+
+def test_data_that_grows_beyond_all_measure_is_refused(monkeypatch):
+    monkeypatch.setattr(calls, "_MAX_BYTES", 10_000)
+    with pytest.raises(BadData, match="larger than 10,000 bytes when it is unpacked"):
+        list(unpack_flow(pack_flow([FlowEntry(INPUT, 3, 0, 5)] * 1000)))
+    with pytest.raises(BadData, match="larger than 10,000 bytes when it is unpacked"):
+        Dictionary(zlib.compress(bytes(20_000)))

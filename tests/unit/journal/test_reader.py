@@ -397,7 +397,7 @@ def test_a_calls_file_that_was_cut_off_gives_what_is_left(lines, calls):
 )
 def test_what_is_no_journal_is_refused(lines, content):
     lines.write_bytes(content)
-    with pytest.raises(BadData, match=r"line 1: expected the header|not JSON|not UTF-8"):
+    with pytest.raises(BadData, match=r"line 1: expected the header|not JSON|not UTF-8|UTF-16"):
         JournalReader(lines)
 
 

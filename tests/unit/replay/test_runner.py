@@ -175,6 +175,25 @@ def test_a_worker_that_cannot_be_set_up_answers_for_all_jobs(monkeypatch):
     }
 
 
+KILLED_ONCE = """
+import os, signal, sys
+from pathlib import Path
+
+marker, *worker = sys.argv[1:]
+if not Path(marker).exists():
+    Path(marker).touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+os.execv(worker[0], worker)
+"""
+
+
+def test_a_worker_that_is_killed_while_it_starts_costs_nothing(tmp_path):
+    command = (sys.executable, "-c", KILLED_ONCE, str(tmp_path / "killed"), *ODD)
+    attempts = list(run_jobs([job("add"), job("refuse")], workers=Workers(1, command)))
+    assert [each.outcome for each in attempts] == [Outcome.PASSED, Outcome.REJECTED]
+    assert (tmp_path / "killed").exists()
+
+
 def test_a_command_that_is_no_worker_answers_for_all_jobs():
     broken = Workers(1, (sys.executable, "-c", "raise SystemExit('not a worker')"))
     (attempt,) = run_jobs([job("add")], workers=broken)

@@ -127,6 +127,52 @@ def test_a_forked_worker_works_in_the_directory_of_its_parent(tmp_path, monkeypa
 
 
 @linux
+def test_an_interrupt_while_servers_end_kills_them_and_shows_nothing():
+    script = f"""
+import signal, sys
+sys.path[:0] = [{str(Path(__file__).parent)!r}]
+from optrove.replay import fork_server
+from test_workers import SETUP, WorkerProcess, execute
+worker = WorkerProcess(SETUP)
+execute(worker)
+def has_ended(server, seconds=0):
+    if seconds:
+        signal.raise_signal(signal.SIGINT)
+    return False
+fork_server.ForkServer.has_ended = has_ended
+"""
+    command = [sys.executable, "-c", script]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def torch_that_does(code, tmp_path, monkeypatch):
+    (tmp_path / "torch.py").write_text(f"import os\n{code}\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+@linux
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("os.kill(os.getpid(), 11)", "the process ended with signal 11 (SIGSEGV) before it began"),
+        ("os.kill(os.getpid(), 6)", "the process ended with signal 6 (SIGABRT) before it began"),
+        ("os._exit(7)", "the process ended with exit code 7 before it began"),
+        ("raise OSError('libcudart.so.13: no such file')", "libcudart.so.13: no such file"),
+    ],
+)
+def test_a_framework_that_ends_the_fork_server_is_named_by_what_it_did(
+    code, reason, tmp_path, monkeypatch
+):
+    torch_that_does(code, tmp_path, monkeypatch)
+    worker = WorkerProcess(SETUP)
+    try:
+        assert reason in str(execute(worker))
+    finally:
+        worker.end()
+
+
+@linux
 def test_forked_workers_end_with_the_process_that_asked_for_them():
     script = f"""
 import os, signal, sys

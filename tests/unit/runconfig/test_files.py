@@ -69,7 +69,7 @@ def test_plain_json_is_read_and_nothing_of_ttnn_is_needed(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is not JSON"),
+        ("", "not JSON"),
         ("[]", "expected a JSON object"),
         ('{"format": "optrove-config", "version": 2}', "has version 2"),
         ('{"format": "optrove-config", "version": 1}', "was it cut off"),

@@ -72,9 +72,7 @@ HIGH = '''
 def test_a_copy_has_what_its_functions_reach_and_nothing_else(source_of):
     source = source_of(["Angle"], high=HIGH, low=LOW)
     assert source.imports == (
-        "from collections.abc import Iterable",
         "from dataclasses import dataclass",
-        "from typing import Final",
         "import math",
     )
     half, turns, angle = source.definitions
@@ -87,8 +85,9 @@ def test_a_copy_has_what_its_functions_reach_and_nothing_else(source_of):
 
 def test_a_copy_runs(source_of):
     source = source_of(["Angle"], high=HIGH, low=LOW)
-    space = {"__name__": "copied"}
-    program = "\n".join([*source.imports, *source.definitions])
+    space = {"__name__": __name__}
+    future = "from __future__ import annotations"
+    program = "\n".join([future, *source.imports, *source.definitions])
     exec(compile(program, "copied", "exec"), space)  # noqa: S102 - it was written here
     assert space["Angle"](3.141592653589793).turn() == 0.5
 

@@ -25,17 +25,7 @@ from optrove.frameworks.torch.reference import (
     References,
     last_name,
 )
-from optrove.portable.judging import (
-    SHARE,
-    bounded,
-    change,
-    drifts,
-    misfits,
-    paired,
-    rounding,
-    share_of,
-    shown_misfit,
-)
+from optrove.portable.judging import SHARE, float_faults, misfits, paired, share_of, shown_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -50,12 +40,6 @@ PCC: Final = 0.99
 
 _COARSE: Final = 0.3
 """The tolerance of dtypes with few bits, and of quantized tensors."""
-
-_STEADY: Final = 16.0
-"""How many times the bound of a rounded result may grow with its inputs at edge numbers."""
-
-_OWN: Final = 16.0
-"""How many times the bound grows at most, since torch's own kernel is not exact either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,64 +207,10 @@ class _Judge:
         return live.cpu().resolve_conj().resolve_neg()
 
     def _floats(self, number: int, actual: Any, expected: Any) -> Judged:
-        finest = self._references.finest or actual.dtype
-        share = share_of(self._references.terms, finest)
-        moves = (self._plain(each) for each in self._references.moves(number))
-        moves = (each for each in moves if each.shape == expected.shape)
-        wrong, bound = bounded(actual, expected, moves, share)
-        if self._edge is not None and self._call.is_pointwise:
-            bound = self._without_steps(number, actual, expected, bound)
-            wrong = misfits(actual, expected, bound)
-        off = drifts(actual, expected, bound)
-        notes: tuple[str, ...] = ()
-        same = _of(self._references.same(), number)
-        if (bool(wrong.any()) or off) and not isinstance(same, str):
-            same = self._plain(same)
-            if same.shape == actual.shape and same.dtype == actual.dtype:
-                wider = self._widened(number, actual, expected, bound, same)
-                own = bool((change(actual, same) == 0).all())
-                alike = self._edge is not None or metrics.pcc(expected, actual) >= PCC
-                if wider is not None and own and alike:
-                    return Judged(notes=(_NOT_EXACT,))
-                if wider is not None:
-                    bound, notes = wider, (_NOT_EXACT,)
-                    wrong = misfits(actual, expected, bound)
-                    off = () if own else drifts(actual, expected, bound)
-        if bool(wrong.any()):
-            return Judged(faults=(shown_misfit(actual, expected, bound, wrong),))
-        return Judged(faults=tuple(f"its {name} is off as a whole" for name in off), notes=notes)
-
-    def _without_steps(self, number: int, actual: Any, expected: Any, bound: Any) -> Any:
-        """Return a bound that allows no step of a function where torch's own kernel takes none.
-
-        Edge numbers lie on steps, and a result is not half right there.
-        """
-        base = rounding(expected, actual.dtype)
-        same = _of(self._references.same(), number)
-        if isinstance(same, str) or same.dtype != actual.dtype:
-            return bound
-        steady = ~misfits(self._plain(same), expected, base)
-        return self._torch.where(steady, self._torch.minimum(bound, _STEADY * base), bound)
-
-    def _widened(self, number: int, actual: Any, expected: Any, bound: Any, same: Any) -> Any:
-        """Return a bound that torch's own kernel keeps; None if it keeps the given one."""
-        own = change(same, expected)
-        known = (own / bound)[own.isfinite()]
-        times = float(known.max()) if known.numel() else 0.0
-        if times <= 1 and not bool(own.isinf().any()):
-            return None
-        if bool((change(actual, same) == 0).all()):
-            wider = self._torch.maximum(bound, _coarse(actual, expected))
-        else:
-            wider = self._torch.maximum(bound * min(max(1.0, 2 * times), _OWN), 2 * own)
-        # Where it is finite and the reference is not, or the reverse, neither is known to be right.
-        wider = self._torch.where(own.isinf(), self._torch.inf, wider)
-        for moved in self._references.moves(number, wide=False):
-            if not bool(misfits(actual, expected, wider).any()):
-                break
-            step = change(self._plain(moved), same)
-            wider = self._torch.maximum(wider, SHARE * step)
-        return wider
+        results = _Results(self._references, number, expected, self._plain)
+        at_edge = self._edge is not None and self._call.is_pointwise
+        faults, is_wider = float_faults(actual, expected, results, is_steady=at_edge)
+        return Judged(faults=faults, notes=(_NOT_EXACT,) if is_wider else ())
 
     def _exact(self, number: int, actual: Any, expected: Any) -> Judged:
         torch = self._torch
@@ -321,6 +251,34 @@ class _Judge:
             values = values[1:]
             judged = replace(judged, notes=(*judged.notes, _NO_PCC))
         return Compared(number, judged=replace(judged, measured=values))
+
+
+class _Results:
+    """What the operation returns in other ways, as plain tensors of the shape of ``expected``."""
+
+    def __init__(
+        self, references: References, number: int, expected: Any, plain: Callable[[Any], Any]
+    ) -> None:
+        self._references, self._number, self._plain = references, number, plain
+        self._shape = expected.shape
+        self.share = share_of(references.terms, references.finest) if references.finest else SHARE
+
+    def moves(self) -> Iterator[Any]:
+        """Yield exact results for inputs that are nudged."""
+        return self._moves(wide=True)
+
+    def own_moves(self) -> Iterator[Any]:
+        """Yield results of torch's own kernel for inputs that are nudged."""
+        return self._moves(wide=False)
+
+    def own(self) -> Any:
+        """Return the result of torch's own kernel; None if it has none."""
+        own = _of(self._references.same(), self._number)
+        return None if isinstance(own, str) else self._plain(own)
+
+    def _moves(self, *, wide: bool) -> Iterator[Any]:
+        moves = map(self._plain, self._references.moves(self._number, wide=wide))
+        return (moved for moved in moves if moved.shape == self._shape)
 
 
 _NOT_EXACT: Final = (

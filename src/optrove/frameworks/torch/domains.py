@@ -154,6 +154,8 @@ DRAWS: Final[Mapping[tuple[str, str], Draw]] = {
                    "_linalg_eigh", "cholesky_inverse", "eigh")
         for argument in ("self", "input", "A")  # the public functions have other names
     },
+    ("fractional_max_pool2d", "random_samples"): share,
+    ("fractional_max_pool3d", "random_samples"): share,
     ("normal", "std"): positive,
 }  # fmt: skip
 """How floating-point numbers are drawn, by operation and argument."""

@@ -55,7 +55,7 @@ from optrove.model.values import (
     TorchPlacement,
     walk,
 )
-from optrove.portable.judging import nudged
+from optrove.portable.judging import disturb, finest_of, longest_sum
 from optrove.serializer.build import build
 from optrove.serializer.describe import Describer
 
@@ -719,28 +719,14 @@ class TorchCall:
         names = {s.dtype for _, v in _numbered(self.job.outputs) for s in _tensor_specs(v)}
         names |= {spec.dtype for spec in self._specs()}
         dtypes = [getattr(torch, name.removeprefix("torch."), None) for name in names]
-        floats = [d for d in dtypes if isinstance(d, torch.dtype)]
-        floats = [d for d in floats if d.is_floating_point or d.is_complex]
-        return min(floats, key=lambda dtype: torch.finfo(dtype).eps, default=None)
+        return finest_of(dtype for dtype in dtypes if isinstance(dtype, torch.dtype))
 
     def terms(self) -> int:
         """Return how many numbers the sums of the operation have at most."""
         if self.is_pointwise:
             return 1
         outputs = [s for _, v in _numbered(self.job.outputs) for s in _tensor_specs(v)]
-        least = max(1, min((prod(spec.shape) for spec in outputs), default=1))
-        return max(
-            (
-                max(
-                    *spec.shape,
-                    prod(spec.shape) // max(1, spec.shape[0]),
-                    prod(spec.shape) // least,
-                )
-                for spec in self._specs()
-                if spec.shape
-            ),
-            default=1,
-        )
+        return longest_sum((spec.shape for spec in self._specs()), (s.shape for s in outputs))
 
     def names_equal(self, indices: Any, expected: list[Any] | str, edge: Edge | None) -> bool:
         """Return whether indices along a dimension name elements that equal the expected ones."""
@@ -813,24 +799,9 @@ class TorchCall:
         }
         live = self._rebuilt(case, dtypes, edge, known)
         if noise is not None:
-            self._disturb(self.made.values(), noise)
+            disturb(self.made.values(), noise.dtype, noise.seed)
         result = self.run(live)
         return [each.detach().resolve_conj().resolve_neg() for each in self.results(result, live)]
-
-    def _disturb(self, tensors: Iterable[Any], noise: Noise) -> None:
-        """Move each number of tensors by half a unit of the last place."""
-        torch, seen = self._torch, set()
-        generator = torch.Generator().manual_seed(noise.seed)
-        for each in tensors:
-            exact = not isinstance(each, torch.Tensor) or each.layout is not torch.strided
-            if exact or not (each.is_floating_point() or each.is_complex()):
-                continue
-            storage = each.untyped_storage()
-            if storage.data_ptr() not in seen:
-                seen.add(storage.data_ptr())
-                row = torch.empty(0, dtype=each.dtype).set_(storage)
-                coarse = torch.finfo(each.dtype).eps > torch.finfo(noise.dtype).eps / 2
-                row.copy_(nudged(row, each.dtype if coarse else noise.dtype, generator))
 
     def _written(self) -> set[str]:
         if not self._is_operation:

@@ -38,8 +38,10 @@ _TRIALS: Final = 24
 _TRIAL_SECONDS: Final = 2.0
 """How often inputs are moved at most, and for how long; often only if a function has steps."""
 
-RANGE_DEPENDENT: Final = frozenset({"nan_to_num", "nan_to_num_"})
-"""Operations whose results depend on the range of the dtype: float64 is no reference for them."""
+RANGE_DEPENDENT: Final = frozenset(
+    {"fractional_max_pool2d", "fractional_max_pool3d", "nan_to_num", "nan_to_num_"}
+)
+"""Operations that choose by the range or the digits of a dtype: float64 is no reference."""
 
 UNINITIALIZED: Final = frozenset(
     {

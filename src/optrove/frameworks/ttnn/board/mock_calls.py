@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import UnsupportedOnMock
 from optrove.frameworks.probe_protocol import muted
+from optrove.frameworks.ttnn.ops import op_of
 from optrove.frameworks.ttnn.probe.patching import members
 from optrove.frameworks.ttnn.signatures import SIGNATURE
 
@@ -46,11 +47,6 @@ SUB_DEVICE_CALLS: Final = (
 
 # The parameter of ops that run on some chips of a mesh.
 CHIPS: Final = "mesh_coords"
-
-# What works with a tensor on one chip of a mesh.
-PART_CALLS: Final = frozenset(
-    {"ttnn.to_torch", "ttnn.from_device", "ttnn.deallocate", "ttnn.dump_tensor"}
-)
 
 # The methods of a tensor, and the ops, that read it from its device.
 READING_METHODS: Final = ("cpu", "to_list", "to_numpy", "to_torch", "item", "__repr__", "__str__")
@@ -337,7 +333,7 @@ class _MeshParts:
 
 
 def _refuse(name: str) -> None:
-    if name not in PART_CALLS:
+    if not op_of(name).takes_parts:
         raise UnsupportedOnMock(
             f"{name} was called with a tensor on one chip of a mesh, and that ends ttnn's process "
             f"on this mock board. Open the chip by itself (mesh.create_submesh), or run on t3k"

@@ -53,7 +53,7 @@ from platform import machine, python_version
 from typing import IO, TYPE_CHECKING, Any
 
 from optrove.errors import FrameworkMissing, UnusableCache
-from optrove.settings import CACHE, is_set
+from optrove.settings import CACHE, home_for_ttnn, is_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -296,6 +296,7 @@ class Runtime:
     def variables(self) -> dict[str, str | None]:
         """Return the environment that puts ttnn on the board."""
         variables: dict[str, str | None] = dict.fromkeys(MISLEADING)
+        variables.update(home_for_ttnn())
         variables["TT_METAL_MOCK_CLUSTER_DESC_PATH"] = str(self.descriptor)
         variables[ROOT_VARIABLE] = f"{self.root}/"
         variables["TT_METAL_CACHE"] = f"{self.kernels / 'kernels'}/"

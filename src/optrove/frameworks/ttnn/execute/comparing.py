@@ -17,8 +17,8 @@ from optrove.errors import NoNumbers
 from optrove.frameworks.executor import Compared, Judged
 from optrove.frameworks.tensor_values import parts_on_host
 from optrove.frameworks.ttnn.execute.device_judge import DeviceJudge, KernelModels
+from optrove.frameworks.ttnn.ops import op_of
 from optrove.frameworks.ttnn.shadow.expected_outputs import (
-    MOVES,
     ChipResults,
     ExpectedOutputs,
     WeightedCall,
@@ -45,10 +45,6 @@ if TYPE_CHECKING:
     from optrove.frameworks.ttnn.signatures import Signatures
     from optrove.model.case import Case
 
-PASS_THROUGH_OPS: Final = frozenset(
-    {"ttnn.Tensor.cpu", "ttnn.Tensor.to", "ttnn.Tensor.to_torch", "ttnn.to_torch"}
-)
-"""Calls that return the values of their first tensor in another place, layout or framework."""
 
 COMPOSER: Final = "mesh_composer"
 
@@ -100,7 +96,7 @@ class OutputComparison:
 
     def prepare(self, operation: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Read the arguments before the call, which may overwrite them."""
-        if self._case.op in PASS_THROUGH_OPS:
+        if op_of(self._case.op).passes_numbers_through:
             for tensor in islice(self._golden.tensors((arguments, keywords)), 1):
                 self.expect(tensor)
         if operation is None or self._expected is not None:
@@ -228,7 +224,7 @@ class OutputComparison:
                     continue
                 if not isinstance(mirror, HostMirror):
                     mirror = self._actual(tensor)
-                if self._case.op in MOVES:
+                if op_of(self._case.op).moves_only:
                     self.mirrors.set(tensor, mirror)
                 else:
                     self.mirrors.write(tensor, mirror, self._case.op)

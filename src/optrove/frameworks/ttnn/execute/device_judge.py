@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.executor import Judged
 from optrove.frameworks.ttnn.board.runtime import installed_version
-from optrove.frameworks.ttnn.shadow.expected_outputs import MOVES
+from optrove.frameworks.ttnn.ops import op_of
 from optrove.frameworks.ttnn.shadow.golden import mapped
 from optrove.frameworks.ttnn.shadow.hardware import (
     ELEMENTWISE,
@@ -152,7 +152,7 @@ class DeviceJudge:
         again = self._again(place, chip)
         if judging.only_moves(answer, again, form):
             keeps = facts is not None and set(facts.dtypes) == {form}
-            units = 0.0 if name in MOVES and keeps else UNITS
+            units = 0.0 if op_of(name).moves_only and keeps else UNITS
             return judging.by_rounding(answer, units), False
         given = None if facts is None else facts.configuration
         fidelity = "" if given is None else given.math_fidelity.name

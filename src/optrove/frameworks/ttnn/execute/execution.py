@@ -107,6 +107,7 @@ class TtnnExecutor:
         self._has_values = device_kind is not DeviceKind.MOCK
         self._devices = Devices(ttnn)
         self._targets = Targets(ttnn)
+        self._tables = tables
         self._recorder = SingleCallRecorder(tables)
         self._memory_configs = MemoryConfigs(self._recorder.tables)
         self._attachment = attach(ttnn, self._recorder, self._recorder, lambda _: None)
@@ -134,6 +135,7 @@ class TtnnExecutor:
         else:
             self._chain.begin(job.flow)
         target = self._targets.find(job.case.op)
+        self._import(job)
         on_stage(Stage.MAKING)
         if job.flow is None:
             self._devices.tidy()
@@ -194,16 +196,23 @@ class TtnnExecutor:
                 captured = graph.end_graph_capture()
             return int(graph.extract_resource_usage_per_core(captured).peak_total)
 
+    def _import(self, job: Job) -> None:
+        """Import what a case needs, before its time begins."""
+        if self._has_values:
+            try:
+                import_module("torch")
+            except ImportError as error:
+                raise NotReplayable(
+                    "numbers are drawn and compared by torch, which is not installed; "
+                    "pip install 'optrove[torch]', or replay on a mock board"
+                ) from error
+        _import_mentioned_torch([*dict(job.case.arguments).values(), *(job.outputs or ())])
+        self._tables()
+
     def _comparison(self, job: Job) -> OutputComparison | None:
         if not self._has_values:
             return None
-        try:
-            torch = import_module("torch")
-        except ImportError as error:
-            raise NotReplayable(
-                "numbers are drawn and compared by torch, which is not installed; "
-                "pip install 'optrove[torch]', or replay on a mock board"
-            ) from error
+        torch = import_module("torch")
         # It imports torch.
         from optrove.frameworks.ttnn.execute.comparing import OutputComparison
 
@@ -228,7 +237,6 @@ class TtnnExecutor:
         comparison: OutputComparison | None,
     ) -> _Rebuilt:
         given = dict(job.case.arguments)
-        _import_mentioned_torch([*given.values(), *(job.outputs or ())])
         if file is not None:
             given = file.substituted(given)
         passing = argument_passing(target, given)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from optrove.frameworks.probe_protocol import CURRENT, MUTED, FlowProbe, ObservedOp
 from optrove.frameworks.ttnn.execute.files import without_directories
+from optrove.frameworks.ttnn.ops import op_of
 from optrove.frameworks.ttnn.probe.creation import Creations
 from optrove.frameworks.ttnn.probe.fast_path import FastPaths, flow_stream, is_native
 from optrove.frameworks.ttnn.probe.fingerprints import TtnnFingerprints, named_key, setter_patches
@@ -57,17 +58,6 @@ METHODS: Final = (
     "update_tensor_topology",
 )
 """The tensor methods that are operations; the others return facts about a tensor."""
-
-READING: Final = frozenset({"ttnn.Tensor.item", "ttnn.Tensor.to_list"})
-"""Operations that return the values of a tensor as Python numbers."""
-
-INVALIDATING: Final = frozenset(
-    {"ttnn.deallocate", "ttnn.Tensor.deallocate", "ttnn.Tensor.update_tensor_topology"}
-)
-"""Operations that change what a tensor is."""
-
-LEAVES: Final = frozenset({"ttnn.deallocate"})
-"""Operations that are written in Python, call no other operation, and are called often."""
 
 _SLOW_VERSION: Final = "_slow_operation"
 
@@ -164,7 +154,7 @@ class TtnnProbe:
 
     def _observed_operation(self, operation: Any) -> Any:
         op: str = operation.python_fully_qualified_name
-        composite = not operation.is_cpp_operation and op not in LEAVES
+        composite = not operation.is_cpp_operation and not op_of(op).is_leaf
         observed = self._operation(operation, composite=composite)
         # The operation's own ``__call__`` is between this function and its caller.
         return self._replacement(observed, getattr(operation, _worker(operation)), frames=2)
@@ -186,7 +176,7 @@ class TtnnProbe:
     def _observed_op(self, op: str, bind: Any, *, composite: bool = False) -> ObservedOp:
         fingerprints = self._fingerprints
         key = partial(fingerprints.call, op)
-        reads = op in READING
+        reads = op_of(op).returns_numbers
         return ObservedOp(
             op, bind, key, fingerprints.result, composite=composite, reads=reads, flow=self._flow
         )
@@ -195,14 +185,14 @@ class TtnnProbe:
         record = self._record_any(observed, function)
         if observed.composite or self._fast_paths is None:
             return _named(lambda *a, **k: record(_frame_above(frames), a, k), function)
-        invalidates = observed.op in INVALIDATING
+        invalidates = op_of(observed.op).changes_tensor
         wrapped = self._fast_paths.wrap(observed, function, record, frames, invalidates=invalidates)
         return _named(wrapped, function)
 
     def _record_any(self, observed: ObservedOp, function: Any) -> Callable[[Any, Any, Any], Any]:
         """Return a function that records any call of an operation."""
         begin, end, fail = self._listener.begin, self._listener.end, self._listener.fail
-        invalidates, forget_all = observed.op in INVALIDATING, self._fingerprints.forget_all
+        invalidates, forget_all = op_of(observed.op).changes_tensor, self._fingerprints.forget_all
 
         def call(frame: Any, arguments: Any, keywords: Any) -> Any:
             if CURRENT.get() is MUTED:

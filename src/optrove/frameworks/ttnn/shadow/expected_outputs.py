@@ -12,12 +12,13 @@ replay compares them with what the device computed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from optrove.frameworks.ttnn.ops import op_of
+from optrove.frameworks.ttnn.shadow.collectives import all_gather
 from optrove.frameworks.ttnn.shadow.golden import (
     OUTPUT_ARGUMENTS,
     GoldenCall,
@@ -27,95 +28,22 @@ from optrove.frameworks.ttnn.shadow.golden import (
 )
 from optrove.frameworks.ttnn.shadow.golden_overrides import with_bias_and_activation
 from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, HostMirrors, Missing, Unwritten
-from optrove.frameworks.ttnn.shadow.line_goldens import LINE_GOLDENS
 from optrove.frameworks.ttnn.shadow.prepared_weights import (
     REASON,
-    WEIGHT_ARGUMENTS,
     PreparedWeights,
     prepared,
 )
 from optrove.frameworks.ttnn.signatures import Signatures
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from optrove.frameworks.ttnn.shadow.collectives import Collective, Dimensions, Line
     from optrove.frameworks.ttnn.shadow.hardware import HardwareNumerics
     from optrove.frameworks.ttnn.shadow.host_mirrors import MirrorOrMissing
 
 # Keywords that choose a command queue; no golden function takes them.
 QUEUES = frozenset({"queue_id", "cq_id"})
-
-# Ops that write to no tensor, not even to those that they allocate.
-UNWRITTEN = frozenset(
-    {
-        *("ttnn.empty", "ttnn.empty_like", "ttnn.allocate_tensor_on_device", "ttnn.manual_seed"),
-        *(
-            f"ttnn.experimental.{name}"
-            for name in (
-                "dit_fused_distributed_groupnorm_create_stats_buffer",
-                "dit_fused_distributed_layernorm_create_stats_buffer",
-                "dit_fused_distributed_rmsnorm_create_stats_buffer",
-                "reduce_scatter_minimal_async_create_intermediate_buffer",
-                "reduce_scatter_minimal_direct_create_persistent_buffers",
-                "reduce_scatter_minimal_direct_create_staging_buffer",
-            )
-        ),
-    }
-)
-
-# Ops that never change the values of their input, though their output may share its buffer.
-MOVES = frozenset(
-    {
-        "ttnn.bitcast",
-        "ttnn.concat",
-        "ttnn.expand",
-        "ttnn.experimental.view",
-        "ttnn.interleaved_to_sharded",
-        "ttnn.move",
-        "ttnn.narrow",
-        "ttnn.pad",
-        "ttnn.permute",
-        "ttnn.reallocate",
-        "ttnn.repeat",
-        "ttnn.reshape",
-        "ttnn.reshape_on_device",
-        "ttnn.reshard",
-        "ttnn.sharded_to_interleaved",
-        "ttnn.slice",
-        "ttnn.squeeze",
-        "ttnn.tilize",
-        "ttnn.tilize_with_val_padding",
-        "ttnn.tilize_with_zero_padding",
-        "ttnn.to_dtype",
-        "ttnn.to_layout",
-        "ttnn.to_memory_config",
-        "ttnn.transpose",
-        "ttnn.typecast",
-        "ttnn.unsqueeze",
-        "ttnn.unsqueeze_to_4D",
-        "ttnn.untilize",
-        "ttnn.untilize_with_unpadding",
-        "ttnn.view",
-    }
-)
-
-# Parameters that an op writes to but does not return.
-WRITTEN: Mapping[str, frozenset[str]] = {
-    "ttnn.batch_norm": frozenset({"running_mean", "running_var"}),
-    "ttnn.experimental.deepseek_prefill.moe_grouped_topk": frozenset({"biased_scores"}),
-    "ttnn.generic_op": frozenset({"io_tensors"}),
-    "ttnn.layer_norm_pre_all_gather": frozenset({"input_tensor"}),
-    "ttnn.rms_norm_pre_all_gather": frozenset({"input_tensor"}),
-    "ttnn.moreh_clip_grad_norm": frozenset({"inputs"}),
-    "ttnn.moreh_nll_loss": frozenset({"divisor_tensor"}),
-}
-
-# Ops that write to these parameters with training=True and only read them otherwise.
-ONLY_IN_TRAINING = frozenset({"ttnn.batch_norm"})
-
-# Ops that write to their input if they get this argument, which they add to it.
-ONLY_WITH: Mapping[str, str] = {
-    "ttnn.layer_norm_pre_all_gather": "residual_input_tensor",
-    "ttnn.rms_norm_pre_all_gather": "residual_input_tensor",
-}
 
 # Parameters that every op which has them writes to. Most such ops return what they wrote, but not
 # always in the caller's form, and never the parts that only served in between.
@@ -130,63 +58,8 @@ READ_TOO = CACHES | {"inputs", "input_tensor"}
 def written(name: str, parameters: frozenset[str]) -> frozenset[str]:
     """Return those of an op's parameters that it may write to without returning them."""
     scratch = {parameter for parameter in parameters if parameter.startswith(SCRATCH_PREFIXES)}
-    return parameters & (WRITTEN.get(name, frozenset()) | CACHES | SCRATCH | scratch)
+    return parameters & ({*op_of(name).writes} | CACHES | SCRATCH | scratch)
 
-
-Line = Sequence[Any]
-Dimensions: TypeAlias = "int | tuple[int, int]"
-Collective = Callable[[Any, Line, Any], list[Any]]
-
-
-def all_gather(torch: Any, line: Line, dim: int) -> list[Any]:
-    """Return for every chip of the line the parts of all, joined along ``dim``."""
-    return [torch.cat(list(line), dim)] * len(line)
-
-
-def all_reduce(_torch: Any, line: Line, _dim: int) -> list[Any]:
-    """Return for every chip of the line the sum of all parts."""
-    return [sum(line[1:], line[0])] * len(line)
-
-
-def reduce_scatter(torch: Any, line: Line, dim: int) -> list[Any]:
-    """Return for every chip of the line its part of the sum, split along ``dim``."""
-    return list(torch.chunk(sum(line[1:], line[0]), len(line), dim))
-
-
-def mesh_partition(torch: Any, line: Line, dim: int) -> list[Any]:
-    """Return for every chip of the line its share of its own part, split along ``dim``."""
-    return [torch.chunk(part, len(line), dim)[place] for place, part in enumerate(line)]
-
-
-def all_to_all(torch: Any, line: Line, dims: tuple[int, int]) -> list[Any]:
-    """Return for every chip its share of all parts, split along one dimension, joined by another.
-
-    The op calls the dimension that its input is sharded in ``in_dim``, that of its output
-    ``out_dim``.
-    """
-    joined, split = dims
-    shares = [torch.chunk(part, len(line), split) for part in line]
-    return [torch.cat([share[place] for share in shares], joined) for place in range(len(line))]
-
-
-COLLECTIVES: Mapping[str, Collective] = {
-    "ttnn.all_gather": all_gather,
-    "ttnn.all_reduce": all_reduce,
-    "ttnn.reduce_scatter": reduce_scatter,
-    "ttnn.mesh_partition": mesh_partition,
-    "ttnn.experimental.all_gather_async": all_gather,
-    "ttnn.experimental.all_reduce_async": all_reduce,
-    "ttnn.experimental.all_to_all_async_generic": all_to_all,
-    "ttnn.experimental.reduce_scatter_minimal_async": reduce_scatter,
-}
-
-# Collectives of an input, or of a product, of which both the product and the rest are returned.
-WITH_PRODUCT: Mapping[str, Collective] = {
-    "ttnn.experimental.all_gather_matmul_async": all_gather,
-    "ttnn.experimental.matmul_reduce_scatter_async": reduce_scatter,
-}
-
-WITHOUT_DIM = frozenset({"ttnn.all_reduce", "ttnn.experimental.all_reduce_async"})
 
 # Only ops whose result depends on other chips, or on their chip's place among them, have these.
 PARAMETERS = frozenset({"cluster_axis", "topology", "multi_device_global_semaphore"})
@@ -197,7 +70,7 @@ def talks_between_chips(operation: Any, parameters: Collection[str]) -> bool:
     name = operation.python_fully_qualified_name
     home = getattr(operation.golden_function, "__module__", "")
     return (
-        name in COLLECTIVES
+        op_of(name).collective is not None
         or home == "ttnn.operations.ccl"
         or "ring_" in name
         or not PARAMETERS.isdisjoint(parameters)
@@ -206,7 +79,7 @@ def talks_between_chips(operation: Any, parameters: Collection[str]) -> bool:
 
 def dimension(name: str, bound: Mapping[str, Any]) -> Dimensions | None:
     """Return the tensor dimension of a collective call, or two; None if it is unknown."""
-    if name in WITHOUT_DIM:
+    if op_of(name).has_no_dim:
         return 0
     asked = bound.get("dim")
     if type(asked) is int:
@@ -284,20 +157,20 @@ class ExpectedOutputs:
         """
         operation = self.golden.plain(operation)
         name = operation.python_fully_qualified_name
-        if name in UNWRITTEN:
+        if op_of(name).writes_nothing:
             return Unwritten(name, "it allocates memory and nothing has written to it since")
         keywords = {key: value for key, value in keywords.items() if key not in QUEUES}
         try:
             inputs = self.golden.tensors((arguments, keywords))
             several = any(self.mirrors.chips(tensor) > 1 for tensor in inputs)
             unread = self.written(operation, arguments, keywords).keys() - READ_TOO
-            if name in LINE_GOLDENS:
+            if op_of(name).line_golden is not None:
                 bound = self._signatures.bind(operation, arguments, keywords)
                 return self._by_lines(operation, {key: bound[key] for key in bound.keys() - unread})
             parameters = self._signatures.parameters(operation) if several else ()
             if several and talks_between_chips(operation, parameters):
                 return self._collective(name, self._signatures.bind(operation, arguments, keywords))
-            if name in WEIGHT_ARGUMENTS:
+            if op_of(name).weights:
                 return self._with_plain_weights(operation, arguments, keywords)
             return self.golden.prepare(operation, arguments, keywords, unread)
         except Exception as error:  # noqa: BLE001 - ttnn judges the arguments; it is counted
@@ -314,9 +187,10 @@ class ExpectedOutputs:
             return {}
         keywords = {key: value for key, value in keywords.items() if key not in QUEUES}
         bound = self._signatures.bind(operation, arguments, keywords)
-        if name in ONLY_IN_TRAINING and not bound.get("training", False):
+        if op_of(name).writes_in_training_only and not bound.get("training", False):
             return {}
-        if name in ONLY_WITH and bound.get(ONLY_WITH[name]) is None:
+        other = op_of(name).writes_only_with
+        if other is not None and bound.get(other) is None:
             return {}
         return {parameter: bound[parameter] for parameter in candidates & bound.keys()}
 
@@ -383,15 +257,17 @@ class ExpectedOutputs:
             return Missing(name, f"its input is on part of a mesh of {shape} only")
         chips = self.golden.on_chips(math.prod(shape), used)
         answers: list[Any] = [None] * len(chips)
+        line_golden = op_of(name).line_golden
+        assert line_golden is not None  # noqa: S101 - narrows the type; the caller has looked
         for group in groups:
-            found = LINE_GOLDENS[name]([chips[chip] for chip in group], operation.golden_function)
+            found = line_golden([chips[chip] for chip in group], operation.golden_function)
             for chip, answer in zip(group, found, strict=True):
                 answers[chip] = answer if isinstance(answer, list) else [answer]
         return ChipResults(tuple(map(list, zip(*answers, strict=True))))
 
     def _collective(self, name: str, bound: dict[str, Any]) -> ChipResults | Missing:
         """Return the results of a collective on each chip, or why they are unknown."""
-        collective = COLLECTIVES.get(name) or WITH_PRODUCT.get(name)
+        collective = op_of(name).collective or op_of(name).collective_with_product
         dim = dimension(name, bound)
         tensor = bound.get("input_tensor")
         if collective is None or dim is None or tensor is None:
@@ -412,7 +288,7 @@ class ExpectedOutputs:
             return Missing(name, f"its input is on part of a mesh of {shape} only")
         parts = [self.golden.unpack(shard) for shard in known[0]]
         exchange = partial(apply, self._torch, collective, groups=groups, dim=dim)
-        if name not in WITH_PRODUCT:
+        if op_of(name).collective_with_product is None:
             return ChipResults((exchange(parts),))
         others = [[self.golden.unpack(shard) for shard in shards] for shards in known[1:]]
         multiply = partial(_products, others, bound)

@@ -1,6 +1,6 @@
 """Compute with torch what an op would have computed, by its golden function.
 
-The golden function gets float32 copies of narrow floats (``NOT_WIDENED`` lists the exceptions), so
+The golden function gets float32 copies of narrow floats (but for ops with ``keeps_narrow``), so
 that its result is rounded once, to the dtype of the output, by ttnn's own host packing or just as
 that does it. Chips of a mesh are computed one by one, chips with the same inputs once. Nothing is
 guessed: if a golden function raises, or returns another shape than ttnn, the output has no values.
@@ -12,7 +12,7 @@ import inspect
 import math
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
 from itertools import dropwhile
 from operator import attrgetter
 from random import Random
@@ -20,14 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.argument_names import signature_of
 from optrove.frameworks.ttnn.board.mock_calls import CHIPS
+from optrove.frameworks.ttnn.ops import WITHOUT_NUMBERS, op_of
 from optrove.frameworks.ttnn.shadow.golden_overrides import (
-    IDLE,
-    IMAGES_OR_ROWS,
-    WITHOUT_NUMBERS,
-    call_facts,
-    golden_adapter,
-    golden_override,
-    ignored_argument,
+    PLACEMENT,
+    GoldenOverride,
     with_own_activations,
 )
 from optrove.frameworks.ttnn.shadow.host_mirrors import (
@@ -112,28 +108,68 @@ QUASAR: Final = "ttnn.experimental.quasar."
 # torch has no such format: ttnn's preprocessing has its own way to read it.
 EIGHT_BITS = "FP8_E4M3"
 
-# Their golden functions get bfloat16 values as such: the meaning is in the bits, or the result is
-# closer to what ttnn's kernels (acos, acosh, asin, atanh, logit: on a simulator) or its unit tests
-# (softshrink, and attention_softmax, which rounds after the mask) have than that of float32 which
-# is rounded once.
-NOT_WIDENED = frozenset(
-    {
-        "ttnn.acos",
-        "ttnn.acosh",
-        "ttnn.asin",
-        "ttnn.atanh",
-        "ttnn.bitcast",
-        "ttnn.grid_sample",
-        "ttnn.logit",
-        "ttnn.softshrink",
-        "ttnn.transformer.attention_softmax",
-        "ttnn.transformer.attention_softmax_",
-    }
-)
+
+@lru_cache(maxsize=1024)
+def golden_override(name: str) -> GoldenOverride | None:
+    """Return the function that computes the op ``name`` in torch; None for an op without one."""
+    override = op_of(name).golden
+    if override is None:
+        return None
+
+    def compute(*arguments: Any, is_idle: bool = False, **keywords: Any) -> Any:
+        if is_idle:
+            kept = tuple(
+                arguments[place] if place < len(arguments) else keywords[parameter]
+                for place, parameter in op_of(name).idle
+            )
+            return kept if len(kept) > 1 else kept[0]
+        relevant = {
+            key: value
+            for key, value in keywords.items()
+            if value is not None and (key not in PLACEMENT or key in named)
+        }
+        return override(*arguments, **relevant)
+
+    named = inspect.signature(override).parameters
+    return compute
 
 
-# Of these, the ones for which block floats, which torch does not have, are bfloat16 as well.
-BLOCKS_NOT_WIDENED = frozenset({"ttnn.softshrink"})
+def golden_adapter(
+    name: str, golden_of: Callable[[str], GoldenOverride | None]
+) -> GoldenOverride | None:
+    """Return the golden function of an op with its arguments adapted; None for an op without one.
+
+    ``golden_of`` returns the golden function that ttnn has for an op.
+    """
+    found = op_of(name).adapter
+    if found is None or golden_of(found.golden) is None:
+        return None
+
+    @wraps(found.adapt)
+    def compute(*arguments: Any, **keywords: Any) -> Any:
+        golden = golden_of(found.golden)  # not before, since a program may attach another one
+        if golden is None:
+            raise ValueError(f"{found.golden} has no golden function")
+        adapted = found.adapt(*arguments, **keywords)
+        return found.finish(golden(*adapted.arguments, **adapted.keywords), keywords)
+
+    return compute
+
+
+def ignored_argument(name: str, keywords: Mapping[str, Any]) -> str | None:
+    """Return an argument of a call that changes the result and that ttnn's golden ignores."""
+    return next(
+        (key for key in op_of(name).ignored if keywords.get(key) not in (None, [], (), 0)), None
+    )
+
+
+def call_facts(name: str, tensor: Any) -> dict[str, Any]:
+    """Return the facts of the first tensor of a call that an override needs."""
+    if not tensor.is_sharded():
+        return {}
+    if op_of(name).needs_shard_width:
+        return {"shard_width": tensor.memory_config().shard_spec.shape[1]}
+    return {"is_sharded": True} if op_of(name).needs_sharding else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +283,7 @@ class GoldenFunctions:
             if inputs:
                 keywords |= call_facts(name, inputs[0])
             several = chips > 1 or self._only_reads(operation)
-            if several or (keywords.get(CHIPS) is not None and name in IDLE):
+            if several or (keywords.get(CHIPS) is not None and op_of(name).idle):
                 calls = self._per_chip(operation, arguments, keywords, chips)
             else:
                 calls = [self._torch_arguments(operation, arguments, keywords)]
@@ -433,7 +469,7 @@ class GoldenFunctions:
         keywords = dict(keywords)
         read: dict[int, Any] = {}
         only_reads = self._only_reads(operation)
-        is_wide = operation.python_fully_qualified_name not in BLOCKS_NOT_WIDENED
+        is_wide = not op_of(operation.python_fully_qualified_name).keeps_blocks_narrow
         tensors = list(self.tensors((arguments, keywords)))
         device = self._mirrors.device(tensors[0]) if tensors else None
         working = _working_chips(device, keywords.pop(CHIPS, None))
@@ -509,7 +545,7 @@ class GoldenFunctions:
         assert function is not None  # noqa: S101 - narrows the type; prepare has looked
         name, decorators = operation.python_fully_qualified_name, self._ttnn.decorators
         values: Any = (call.arguments, call.keywords)
-        if name not in NOT_WIDENED:
+        if not op_of(name).keeps_narrow:
             values = mapped(self._widen, values)
         if not name.endswith("_bw"):
             golden = with_own_activations(function, *values)
@@ -615,7 +651,7 @@ def _pick(answer: Any, result: Any, path: tuple[Any, ...]) -> Any:
 def _part(name: str, answer: Any, result: Any, path: tuple[Any, ...], tensor: Any) -> Any:
     """Return the part of a golden answer for one tensor; rows of an image in its shape."""
     part, wanted = _pick(answer, result, path), tuple(tensor.shape)
-    is_flat = name in IMAGES_OR_ROWS and getattr(part, "shape", ())[-1:] == wanted[-1:]
+    is_flat = op_of(name).has_images_or_rows and getattr(part, "shape", ())[-1:] == wanted[-1:]
     return part.reshape(wanted) if is_flat and part.numel() == math.prod(wanted) else part
 
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial, wraps
+from functools import partial
 from importlib import import_module
-from inspect import signature
 from itertools import islice
 from typing import Any, Final
 
@@ -56,68 +55,6 @@ PLACEMENT: Final = frozenset(
         "output",
     }
 )
-
-
-@lru_cache(maxsize=1024)
-def golden_override(name: str) -> GoldenOverride | None:
-    """Return the function that computes the op ``name`` in torch; None for an op without one."""
-    override = OVERRIDES.get(name)
-    if override is None:
-        return None
-
-    def compute(*arguments: Any, is_idle: bool = False, **keywords: Any) -> Any:
-        if is_idle:
-            kept = tuple(
-                arguments[place] if place < len(arguments) else keywords[parameter]
-                for place, parameter in IDLE[name]
-            )
-            return kept if len(kept) > 1 else kept[0]
-        relevant = {
-            key: value
-            for key, value in keywords.items()
-            if value is not None and (key not in PLACEMENT or key in named)
-        }
-        return override(*arguments, **relevant)
-
-    named = signature(override).parameters
-    return compute
-
-
-def golden_adapter(
-    name: str, golden_of: Callable[[str], GoldenOverride | None]
-) -> GoldenOverride | None:
-    """Return the golden function of an op with its arguments adapted; None for an op without one.
-
-    ``golden_of`` returns the golden function that ttnn has for an op.
-    """
-    found = ADAPTERS.get(name)
-    if found is None or golden_of(found.golden) is None:
-        return None
-
-    @wraps(found.adapt)
-    def compute(*arguments: Any, **keywords: Any) -> Any:
-        golden = golden_of(found.golden)  # not before, since a program may attach another one
-        if golden is None:
-            raise ValueError(f"{found.golden} has no golden function")
-        adapted = found.adapt(*arguments, **keywords)
-        return found.finish(golden(*adapted.arguments, **adapted.keywords), keywords)
-
-    return compute
-
-
-def ignored_argument(name: str, keywords: Mapping[str, Any]) -> str | None:
-    """Return an argument of a call that changes the result and that ttnn's golden ignores."""
-    ignored = IGNORED.get(name, ())
-    return next((key for key in ignored if keywords.get(key) not in (None, [], (), 0)), None)
-
-
-def call_facts(name: str, tensor: Any) -> dict[str, Any]:
-    """Return the facts of the first tensor of a call that an override needs."""
-    if not tensor.is_sharded():
-        return {}
-    if name in BY_SHARD_WIDTH:
-        return {"shard_width": tensor.memory_config().shard_spec.shape[1]}
-    return {"is_sharded": True} if name in BY_SHARDING else {}
 
 
 def reshape(
@@ -1366,106 +1303,9 @@ def update_two_caches(
     )
 
 
-OVERRIDES: Final[Mapping[str, GoldenOverride]] = {
-    "ttnn.reshape": reshape,
-    "ttnn.layer_norm_pre_all_gather": squares_and_sums,
-    "ttnn.rms_norm": root_mean_square_norm,
-    "ttnn.rms_norm_pre_all_gather": squares,
-    "ttnn.ema": moving_average,
-    "ttnn.sampling": sample,
-    "ttnn.scatter": scatter,
-    "ttnn.gelu": gelu,
-    "ttnn.tanhshrink": tanhshrink,
-    "ttnn.topk": largest_first,
-    "ttnn.avg_pool2d": average_pool,
-    "ttnn.grid_sample": sample_grid,
-    "ttnn.max_pool2d": max_pool,
-    "ttnn.adaptive_avg_pool2d": _adaptive("adaptive_avg_pool2d"),
-    "ttnn.adaptive_max_pool2d": _adaptive("adaptive_max_pool2d"),
-    "ttnn.transformer.flash_mla_prefill": latent_attention,
-    "ttnn.transformer.split_query_key_value_and_split_heads": split_query_key_value,
-    "ttnn.conv_transpose2d": transposed_convolution,
-    "ttnn.experimental.rotary_embedding": rotate_halves,
-    "ttnn.experimental.attn_matmul": multiply_heads,
-    "ttnn.experimental.deepseek_grouped_gate": experts_of_groups,
-    "ttnn.experimental.deepseek_moe_fast_reduce_nc": sum_of_experts,
-    "ttnn.experimental.deepseek_prefill.masked_bincount": count_of_experts,
-    "ttnn.experimental.deepseek_prefill.moe_grouped_topk": experts_of_groups,
-    "ttnn.experimental.deepseek_prefill.post_combine_reduce": weighted_experts,
-    "ttnn.experimental.dit_layernorm_post_allgather": norm_of_sums,
-    "ttnn.experimental.dit_layernorm_pre_allgather": sums_and_squares,
-    "ttnn.experimental.dit_minimal_matmul_addcmul_fused": product_and_sum,
-    "ttnn.experimental.fast_reduce_nc_split": sum_in_parts,
-    "ttnn.experimental.indexer_score_dsa": gated_scores,
-    "ttnn.experimental.indexer_score_msa": scores_of_groups,
-    "ttnn.experimental.minimal_matmul": minimal_product,
-    "ttnn.experimental.minimal_matmul_split": product_in_chunks,
-    "ttnn.experimental.padded_slice": part,
-    "ttnn.experimental.topk_large_indices": places_of_largest,
-    "ttnn.experimental.topk_router_gpt": ranked_router,
-    "ttnn.experimental.attn_matmul_from_cache": multiply_heads_of_cache,
-    "ttnn.experimental.convert_to_chw": channels_first,
-    "ttnn.experimental.convert_to_hwc": channels_last,
-    "ttnn.experimental.conv3d": volume_convolution,
-    "ttnn.experimental.prepare_conv3d_weights": volume_filters,
-    "ttnn.experimental.create_qkv_heads": split_grouped_heads,
-    "ttnn.experimental.dit_rms_norm_unary_fused": root_mean_square_norm_with_activation,
-    "ttnn.experimental.dropout": dropout,
-    "ttnn.experimental.fast_reduce_nc": sum_over,
-    "ttnn.experimental.group_attn_matmul": multiply_heads,
-    "ttnn.experimental.hc_sum_reduce": sum_groups,
-    "ttnn.experimental.intimg": integral_image,
-    "ttnn.experimental.multi_scale_deformable_attn": deformable_attention,
-    "ttnn.experimental.nlp_concat_heads": concat_heads,
-    "ttnn.experimental.nlp_concat_heads_decode": concat_heads_decode,
-    "ttnn.experimental.nlp_create_qkv_heads": split_heads,
-    "ttnn.experimental.nlp_create_qkv_heads_decode": split_heads_decode,
-    "ttnn.experimental.nlp_create_qkv_heads_falcon7b": split_heads_of_falcon,
-    "ttnn.experimental.nlp_create_qkv_heads_segformer": split_heads_of_segformer,
-    "ttnn.experimental.nlp_create_qkv_heads_vit": split_heads_of_vit,
-    "ttnn.experimental.nlp_kv_cache_load_slice": part_of_cache,
-    "ttnn.experimental.paged_fill_cache": fill_pages,
-    "ttnn.experimental.paged_fused_update_cache": update_two_caches,
-    "ttnn.experimental.paged_update_cache": update_pages,
-    "ttnn.experimental.prefix_scan": scan,
-    "ttnn.experimental.repeat_and_interleave_eltwise_mul": multiply_repeated,
-    "ttnn.experimental.rotary_embedding_hf": rotate_halves_of_users,
-    "ttnn.experimental.rotary_embedding_llama": rotate,
-    "ttnn.experimental.rotary_embedding_llama_fused_qk": rotate_queries_and_keys,
-    "ttnn.experimental.split_query_key_value_and_split_heads": split_heads_of_shards,
-    "ttnn.experimental.typecast": unchanged,
-    "ttnn.experimental.view": view,
-}
+adaptive_average_pool = _adaptive("adaptive_avg_pool2d")
+adaptive_max_pool = _adaptive("adaptive_max_pool2d")
 
-# Ops that may run on some chips of a mesh: the arguments that they return unchanged on the others.
-IDLE: Final[Mapping[str, tuple[tuple[int, str], ...]]] = {
-    "ttnn.experimental.paged_fill_cache": ((0, "cache_tensor"),),
-    "ttnn.experimental.paged_update_cache": ((0, "cache_tensor"),),
-    "ttnn.experimental.paged_fused_update_cache": ((0, "cache_tensor1"), (2, "cache_tensor2")),
-}
-
-# Functions that depend on how many columns a shard of their first tensor has.
-BY_SHARD_WIDTH: Final = frozenset({"ttnn.experimental.split_query_key_value_and_split_heads"})
-
-# Functions that depend on whether their first tensor is sharded.
-BY_SHARDING: Final = frozenset(
-    {
-        "ttnn.transformer.split_query_key_value_and_split_heads",
-        "ttnn.layer_norm_pre_all_gather",
-        "ttnn.layer_norm_post_all_gather",
-        "ttnn.rms_norm_pre_all_gather",
-        "ttnn.rms_norm_post_all_gather",
-    }
-)
-
-# Ops whose outputs are images, or their rows without the dimensions of a batch of images: which of
-# both depends on how ttnn divides the work.
-IMAGES_OR_ROWS: Final = frozenset(
-    {
-        *("ttnn.avg_pool2d", "ttnn.max_pool2d", "ttnn.conv2d", "ttnn.conv_transpose2d"),
-        *("ttnn.adaptive_avg_pool2d", "ttnn.adaptive_max_pool2d"),
-    }
-)
 
 REDUCTIONS: Final = {
     "add": "sum",
@@ -1476,9 +1316,6 @@ REDUCTIONS: Final = {
     "amax": "amax",
 }
 """The ways to combine numbers, as torch calls them."""
-
-# Arguments that golden functions of ttnn take and ignore, though the device does not.
-IGNORED: Final[Mapping[str, tuple[str, ...]]] = {"ttnn.linear": ("in0_column_offset",)}
 
 # The activations of binary ops: of both operands, and of the result.
 BEFORE: Final = (
@@ -1711,144 +1548,6 @@ def as_conv2d(
         "dilation": (dilation, 1),
     }
     return with_edges(**{**others, **keywords})
-
-
-ADAPTERS: Final[Mapping[str, Adapter]] = {
-    "ttnn.linear": Adapter("ttnn.matmul", product_only, with_bias_and_activation),
-    "ttnn.matmul": Adapter("ttnn.matmul", product_only, with_bias_and_activation),
-    "ttnn.std": Adapter("ttnn.std", with_one_dimension),
-    "ttnn.var": Adapter("ttnn.var", with_one_dimension),
-    "ttnn.pad": Adapter("ttnn.pad", with_fitting_value),
-    "ttnn.embedding": Adapter("ttnn.embedding", with_table_of_rows),
-    "ttnn.layer_norm": Adapter("ttnn.layer_norm", with_flat_weights),
-    "ttnn.layer_norm_post_all_gather": Adapter("ttnn.layer_norm_post_all_gather", with_sums_behind),
-    "ttnn.rms_norm_post_all_gather": Adapter("ttnn.rms_norm_post_all_gather", with_sums),
-    "ttnn.conv2d": Adapter("ttnn.conv2d", with_edges, with_activation),
-    "ttnn.conv1d": Adapter("ttnn.conv2d", as_conv2d, with_activation),
-    **{
-        f"ttnn.transformer.{name}": Adapter(f"ttnn.transformer.{name}", with_pages_as_seen)
-        for name in (
-            "paged_scaled_dot_product_attention_decode",
-            "paged_flash_multi_latent_attention_decode",
-        )
-    },
-}
-
-
-_EXPERIMENTAL: Final = "ttnn.experimental"
-_PREFILL: Final = f"{_EXPERIMENTAL}.deepseek_prefill"
-
-# Ops that return cores, sizes or settings, or nothing; they write to no tensor that is read.
-NO_TENSORS: Final = frozenset(
-    {
-        "ttnn.test_hang_device_operation",
-        *(
-            f"{_EXPERIMENTAL}.{name}"
-            for name in (
-                *("can_use_fused_msda_from_offsets_l1_value", "get_moe_combine_cores"),
-                *("get_moe_tilize_drain_core", "get_moe_worker_mcast_bounding_box"),
-                *("get_weight_core_shard_maps", "get_weight_mem_configs", "prepare_generic_op"),
-                *("is_tensor_prefetcher_supported", "wait_for_cq_on_tensor_prefetcher"),
-                *("tensor_prefetcher_block_count_for_matmul_1d", "stop_tensor_prefetcher"),
-                *("create_global_circular_buffer_for_matmul_1d", "start_tensor_prefetcher"),
-                *("create_global_circular_buffer_for_tensor_prefetcher",),
-                *("create_prefetcher_pipes_for_tensor_prefetcher",),
-            )
-        ),
-    }
-)
-
-# Why nothing computes ops that ttnn has no golden function for: the beginnings of their names.
-WITHOUT_NUMBERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "it runs kernels that the program brings with it, in C++ for the device, which torch cannot "
-    "compute": ("ttnn.generic_op",),
-    "the data comes from, or goes to, where it cannot be seen: a socket, or part of a buffer": (
-        *("ttnn.copy_host_to_device_tensor_partial", f"{_EXPERIMENTAL}.send_"),
-        *(f"{_EXPERIMENTAL}.recv_", f"{_PREFILL}.inbound_", f"{_PREFILL}.outbound_"),
-        f"{_EXPERIMENTAL}.queue_tensor_prefetcher_request",
-    ),
-    "tokens go to the chips of their experts, in an order and with padding of the kernels' own": (
-        *(f"{_EXPERIMENTAL}.all_to_all_dispatch_metadata", f"{_EXPERIMENTAL}.moe_"),
-        *(f"{_EXPERIMENTAL}.selective_reduce_combine", f"{_PREFILL}.combine"),
-        *(f"{_PREFILL}.dispatch", f"{_PREFILL}.extract", f"{_PREFILL}.insert"),
-        *(f"{_PREFILL}.hybrid_", f"{_PREFILL}.moe_", f"{_PREFILL}.offset_cumsum"),
-        *(f"{_PREFILL}.unified_", f"{_PREFILL}.routed_", f"{_EXPERIMENTAL}.deepseek_moe_"),
-    ),
-    "its arguments or results are in a layout that only its kernels know": (
-        *(f"{_EXPERIMENTAL}.deepseek.", f"{_EXPERIMENTAL}.prepare_w"),
-        *(f"{_EXPERIMENTAL}.quantize_weights_via_host", f"{_EXPERIMENTAL}.matmul_decode"),
-        *(f"{_EXPERIMENTAL}.add_shared_expert_weights", f"{_PREFILL}.pack_scaled_fp8_kv_cache"),
-    ),
-    "chips exchange their edges, or matrices while they multiply them": (
-        *(f"{_EXPERIMENTAL}.neighbor_pad_", f"{_EXPERIMENTAL}.halo_scatter"),
-        *(f"{_EXPERIMENTAL}.slice_reshard_async", f"{_EXPERIMENTAL}.llama_"),
-        *(f"{_EXPERIMENTAL}.all_gather_concat", f"{_EXPERIMENTAL}.all_reduce_create_qkv_heads"),
-        *(f"{_EXPERIMENTAL}.strided_", f"{_EXPERIMENTAL}.ring_", f"{_EXPERIMENTAL}.all_to_all_"),
-        *(f"{_EXPERIMENTAL}.reduce_scatter_", f"{_EXPERIMENTAL}.all_gather_async_reversed"),
-    ),
-    "made for a test of ttnn itself": (f"{_EXPERIMENTAL}.test_",),
-}
-
-MISSING: Final = "ttnn has no golden function"
-
-# Golden functions of ttnn that are wrong or partial; of all other ops above, ttnn has none.
-FAULTY: Final[Mapping[str, str]] = {
-    "ttnn.gelu": "partial: gives no numbers with fast_and_approximate_mode, NaN for infinity",
-    "ttnn.reshape": "partial: takes no keywords and no padded shape",
-    "ttnn.transformer.split_query_key_value_and_split_heads": (
-        "wrong: does not know that the columns of a sharded input are grouped by head"
-    ),
-    "ttnn.experimental.split_query_key_value_and_split_heads": (
-        "partial: takes no four dimensions, which is all that the op takes"
-    ),
-    "ttnn.experimental.rotary_embedding": "partial: rotates a single token only",
-    "ttnn.rms_norm": (
-        "partial: takes no weights in rows of 32; "
-        "up to ttnn 0.78 wrong: ignores bias and residual_input_tensor"
-    ),
-    "ttnn.scatter": "wrong: ignores reduce",
-    "ttnn.tanhshrink": "wrong: loses all digits near zero",
-    "ttnn.ema": "wrong: begins with the first number, not with zero",
-    "ttnn.sampling": "wrong: has zeros only",
-    "ttnn.std": "wrong: gives a tensor without dimensions back as it is",
-    "ttnn.var": "wrong: gives a tensor without dimensions back as it is",
-    "ttnn.conv2d": "wrong: ignores padding_mode and parameters of activations",
-    **{
-        f"ttnn.{kind}_norm_{part}_all_gather": "wrong: has sums for sharded inputs, not means"
-        for kind in ("layer", "rms")
-        for part in ("pre", "post")
-    },
-    "ttnn.topk": "wrong: without sorted=True it has another order than the device",
-    "ttnn.avg_pool2d": (
-        "wrong: if padding is given for four sides, it counts padding that "
-        "count_include_pad=False leaves out; partial: needs a file of tt-metal's tests"
-    ),
-    "ttnn.grid_sample": "partial: needs a file of tt-metal's tests",
-    "ttnn.max_pool2d": "partial: needs a file of tt-metal's tests",
-    "ttnn.adaptive_avg_pool2d": "partial: needs a file of tt-metal's tests",
-    "ttnn.adaptive_max_pool2d": "partial: needs a file of tt-metal's tests",
-    "ttnn.linear": (
-        "wrong: ignores parameters of activations; partial: knows some activations only, "
-        "and a bias of more dimensions than the output raises"
-    ),
-    "ttnn.matmul": "wrong: ignores parameters of activations; partial: knows some activations only",
-    "ttnn.transformer.flash_mla_prefill": "partial: needs memory for all scores of all heads",
-    **{
-        f"ttnn.transformer.paged_{name}_decode": (
-            "wrong: does not know that a cache seen with other pages is regrouped by tiles; "
-            "partial: refuses page tables with empty entries"
-        )
-        for name in ("scaled_dot_product_attention", "flash_multi_latent_attention")
-    },
-    "ttnn.embedding": "partial: takes a table of two dimensions only",
-    "ttnn.pad": "partial: raises for values that the dtype cannot hold",
-    "ttnn.layer_norm": "partial: takes no weights in rows of 32",
-}
-
-
-def replaced_goldens() -> dict[str, str]:
-    """Return why optrove computes ops itself or changes their arguments, by op."""
-    return {name: FAULTY.get(name, MISSING) for name in sorted({*OVERRIDES, *ADAPTERS})}
 
 
 def _sections(fused: Any, heads: tuple[int, ...]) -> Iterator[Any]:

@@ -14,9 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.ttnn.convert.memory import activation_parameters
+from optrove.frameworks.ttnn.ops import op_of
 from optrove.frameworks.ttnn.shadow import arithmetic as unit
 from optrove.frameworks.ttnn.shadow.arithmetic import TILE, MatrixUnit, torch
-from optrove.frameworks.ttnn.shadow.expected_outputs import MOVES
 from optrove.frameworks.ttnn.shadow.golden_overrides import AFTER, BEFORE
 from optrove.frameworks.ttnn.shadow.vector_unit import (
     CUT,
@@ -43,21 +43,6 @@ PHASES: Final = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
 BLOCK_BITS: Final = {"BFLOAT8_B": 8, "BFLOAT4_B": 4}
 NARROW: Final = frozenset({"BFLOAT16", *BLOCK_BITS})
 MODELED: Final = frozenset({*NEAREST, *CUT})
-CONVOLUTIONS: Final = frozenset({"ttnn.conv1d", "ttnn.conv2d"})
-
-MATMULS: Final = frozenset({"ttnn.matmul", "ttnn.linear"})
-ATTENTION: Final = frozenset({"ttnn.transformer.scaled_dot_product_attention"})
-
-# Less than 96 % of the bits were those of the kernels, for all or for other shapes of models.
-FAR_FROM_KERNELS: Final = frozenset(
-    {
-        "ttnn.conv1d",
-        "ttnn.conv2d",
-        "ttnn.group_norm",
-        "ttnn.transformer.scaled_dot_product_attention_decode",
-    }
-)
-
 LARGEST_COMPARED: Final = 512
 
 # Above this ratio of height and width, ttnn multiplies matrices on a line of cores.
@@ -170,7 +155,7 @@ class HardwareNumerics:
             self.not_compared[name] += not agrees_with_kernels(name, facts, shapes)
             return found
         answer = golden()
-        self.not_modeled[name] += name not in MOVES and _is_rounded(answer, output)
+        self.not_modeled[name] += not op_of(name).moves_only and _is_rounded(answer, output)
         if output in BLOCK_BITS and isinstance(answer, torch.Tensor) and answer.dim():
             return pack(unit.nearest_even(answer.to(torch.float32)), output)
         return answer
@@ -185,7 +170,7 @@ class HardwareNumerics:
         """Return the result of a call by the model of its kernel; None if there is none."""
         function = self._functions.get(name)
         # A convolution rounds weights of the host to its own format.
-        narrow = facts.is_narrow() or name in CONVOLUTIONS
+        narrow = facts.is_narrow() or op_of(name).kernel_rounds_weights
         if function is None or not narrow or output not in NARROW:
             return None
         return function(HardwareCall(facts, output, *values))
@@ -199,11 +184,12 @@ def agrees_with_kernels(name: str, facts: CallFacts, shapes: Iterable[tuple[int,
     """
     if name in ELEMENTWISE or name == "ttnn.avg_pool2d":
         return True
-    if name in MATMULS and facts.program is not None:
+    op = op_of(name)
+    if op.agrees_with_program and facts.program is not None:
         return True
-    if name in FAR_FROM_KERNELS or facts.shard_width is not None:
+    if op.differs_from_kernels or facts.shard_width is not None:
         return False
-    if name in ATTENTION and facts.arch != "wormhole_b0":
+    if op.agrees_only_on not in (None, facts.arch):
         return False
     return all(
         size <= LARGEST_COMPARED and size & (size - 1) == 0 for shape in shapes for size in shape

@@ -246,22 +246,3 @@ def rotated_chunks(line: Line, _: Golden) -> list[Any]:
         cosines, sines = (chip[name][:, :, start : start + count] for name in ("cos", "sin"))
         answers.append(rotate(heads, cosines, sines, chip["trans_mat"].reshape(-1, TILE, TILE)))
     return answers
-
-
-_PREFILL: Final = "ttnn.experimental.deepseek_prefill"
-
-LINE_GOLDENS: Final[Mapping[str, LineGolden]] = {
-    "ttnn.all_broadcast": parts_of_all,
-    "ttnn.experimental.all_gather_minimal_matmul_async": gathered_product,
-    "ttnn.experimental.deepseek_moe_reduce_scatter": share_of_lists,
-    "ttnn.experimental.dit_fused_distributed_layernorm": divided_layer_norm,
-    "ttnn.experimental.dit_fused_distributed_rmsnorm": divided_norm,
-    "ttnn.experimental.high_bw_all_gather": gathered_in_place,
-    "ttnn.experimental.minimal_matmul_strided_reduce_scatter_async": product_and_share,
-    "ttnn.experimental.strided_all_gather_minimal_matmul_async": gathered_and_product,
-    "ttnn.transformer.exp_ring_joint_scaled_dot_product_attention": ring_attention,
-    "ttnn.transformer.ring_joint_scaled_dot_product_attention": ring_attention,
-    f"{_PREFILL}.rotary_embedding_indexed": rotated_chunks,
-    f"{_PREFILL}.update_padded_kv_cache": written_chunks,
-    f"{_PREFILL}.zero_padded_kv_cache": cleared_padding,
-}

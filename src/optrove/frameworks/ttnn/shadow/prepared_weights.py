@@ -8,9 +8,9 @@ either compute with those. For all other ops it has no values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from optrove.frameworks.ttnn.ops import op_of
 from optrove.frameworks.ttnn.shadow.golden import first_line
 from optrove.frameworks.ttnn.shadow.host_mirrors import (
     HostMirror,
@@ -25,60 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from optrove.frameworks.ttnn.shadow.golden import GoldenFunctions
+    from optrove.frameworks.ttnn.shadow.weight_arguments import WeightArgument
 
 REASON: Final = "these weights are laid out for the device, in a form that torch cannot read"
 HOST: Final = "host"
 
-
-@dataclass(frozen=True, slots=True)
-class WeightArgument:
-    """An argument that is prepared: its plain shape, and the axis of the output channels.
-
-    In prepared weights that axis is the last one, in which block formats share their exponents. If
-    they are ``grouped``, a row holds the channels of one group, and zeros for all others.
-    """
-
-    shape: Callable[[Mapping[str, tuple[int, ...]]], tuple[int, ...]]
-    channels: int
-    grouped: bool = False
-
-
-def _filters(sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    (outputs,), (inputs,) = sizes["out_channels"], sizes["in_channels"]
-    (groups,) = sizes.get("groups", (1,))
-    kernel = sizes["kernel_size"]
-    return (outputs, inputs // max(groups, 1), *(kernel * 2 if len(kernel) == 1 else kernel))
-
-
-def _filters_of_length(sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    return (*_filters(sizes)[:2], *sizes["kernel_size"])
-
-
-def _filters_transposed(sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    (outputs,), (inputs,) = sizes["out_channels"], sizes["in_channels"]
-    (groups,) = sizes.get("groups", (1,))
-    return (inputs, outputs // max(groups, 1), *sizes["kernel_size"])
-
-
-def _bias(sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    return (1, 1, 1, *sizes["out_channels"])
-
-
-WEIGHT_ARGUMENTS: Final[Mapping[str, Mapping[str, WeightArgument]]] = {
-    "ttnn.conv2d": {
-        "weight_tensor": WeightArgument(_filters, channels=0, grouped=True),
-        "bias_tensor": WeightArgument(_bias, channels=-1),
-    },
-    "ttnn.conv1d": {
-        "weight_tensor": WeightArgument(_filters_of_length, channels=0, grouped=True),
-        "bias_tensor": WeightArgument(_bias, channels=-1),
-    },
-    "ttnn.conv_transpose2d": {
-        "weight_tensor": WeightArgument(_filters_transposed, channels=1),
-        "bias_tensor": WeightArgument(_bias, channels=-1),
-    },
-}
-"""Ops that take weights plain or prepared, and may return them prepared, in this order."""
 
 PREPARE_FUNCTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "prepare_conv_weights": ("ttnn.conv2d", "weight_tensor"),
@@ -107,7 +58,7 @@ class PreparedWeights:
         """Return the plain weights of an op by argument, rounded as preparing does."""
         return {
             argument: self._rounded(bound[argument], weights, bound)
-            for argument, weights in WEIGHT_ARGUMENTS.get(name, {}).items()
+            for argument, weights in op_of(name).weights.items()
             if isinstance(bound.get(argument), self._ttnn.Tensor)
         }
 
@@ -166,7 +117,7 @@ def plain_shapes(name: str, arguments: Mapping[str, Value]) -> dict[str, tuple[i
     """Return the plain shapes of those arguments of a recorded call that were prepared."""
     sizes = {argument: found for argument, value in arguments.items() if (found := _sizes(value))}
     shapes = {}
-    for argument, weights in WEIGHT_ARGUMENTS.get(name, {}).items():
+    for argument, weights in op_of(name).weights.items():
         spec = arguments.get(argument)
         if not isinstance(spec, TensorSpec) or not isinstance(spec.placement, TtnnPlacement):
             continue

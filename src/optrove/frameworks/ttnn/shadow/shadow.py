@@ -29,8 +29,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from optrove.errors import FrameworkMissing, NoNumbers
+from optrove.frameworks.ttnn.ops import op_of
 from optrove.frameworks.ttnn.probe.patching import SHADOW_ATTRIBUTE, unpatched
-from optrove.frameworks.ttnn.shadow.expected_outputs import MOVES, UNWRITTEN, ExpectedOutputs
+from optrove.frameworks.ttnn.shadow.expected_outputs import ExpectedOutputs
 from optrove.frameworks.ttnn.shadow.host_mirrors import (
     DEALLOCATED,
     HostMirror,
@@ -424,7 +425,7 @@ class _Shadow:
         """Run an op on the board and set the mirrors of its outputs."""
         self.traced.free_dropped()
         device = self.traced.capturing_device(arguments, keywords)
-        if device is not None and operation.python_fully_qualified_name not in UNWRITTEN:
+        if device is not None and not op_of(operation.python_fully_qualified_name).writes_nothing:
             return self._capture(device, call, operation, arguments, keywords)
         inputs = list(self._golden.tensors((arguments, keywords)))
         early = any(self.mirrors.replaces(tensor) for tensor in inputs)
@@ -503,7 +504,7 @@ class _Shadow:
     def _note(self, operation: Any, expected: Any, result: Any, inputs: list[Any]) -> None:
         name = operation.python_fully_qualified_name
         found = self._expected.output_mirrors(operation, expected, result)
-        if result is None and name not in UNWRITTEN:
+        if result is None and not op_of(name).writes_nothing:
             silent = Missing(name, "it returned nothing, so it may have written to its arguments")
             found = [(tensor, silent) for tensor in inputs if self.mirrors.on_device(tensor)]
         if not operation.is_cpp_operation:
@@ -518,7 +519,7 @@ class _Shadow:
     def _keep(self, name: str, tensor: Any, mirror: MirrorOrMissing) -> None:
         if not self.mirrors.on_device(tensor) and isinstance(mirror, HostMirror):
             mirror = Missing(name, "it reads the device in a way that is not watched")
-        if name in MOVES:
+        if op_of(name).moves_only:
             self.mirrors.set(tensor, mirror)
         else:
             self.mirrors.write(tensor, mirror, name)
@@ -528,7 +529,7 @@ class _Shadow:
         lack = next((mirror for mirror in missing if not isinstance(mirror, PreparedMirror)), None)
         if lack is None:
             self.report.computed[name] += 1
-        elif lack.op != name or name not in UNWRITTEN:
+        elif lack.op != name or not op_of(name).writes_nothing:
             self.report.missing[lack] += 1
 
 
