@@ -69,6 +69,7 @@ from optrove.report.results import (
     results_of,
     run_meant,
     slowest,
+    state_paragraph,
     summary_notes,
     summed,
     title,
@@ -237,6 +238,7 @@ def results_report(
         parts=(
             Tiles(_tiles(summary)),
             StackedBar(_shares(found)),
+            *state_paragraph(found.progress, found.run),
             *paragraphs(_sums(found, summary)),
             *(() if compared is None else (_changes(compared),)),
             *_failures(summary, found, store),
