@@ -35,18 +35,30 @@ MISSED = {
 """Faults that are not found, and why."""
 
 
-@pytest.fixture(scope="module", params=MISSED)
-def verdicts(request, hidden_torch):
+def answer(program, *words):
+    """Return the JSON that a program of the support folder prints, with torch."""
     places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     visible = [str(SUPPORT), *(place for place in places if "without_torch" not in place)]
     done = subprocess.run(
-        [sys.executable, str(SUPPORT / "planted_device_faults.py"), request.param],
+        [sys.executable, str(SUPPORT / program), *words],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(visible)},
         capture_output=True,
         text=True,
         check=True,
     )
-    return request.param, json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module", params=MISSED)
+def verdicts(request, hidden_torch):
+    return request.param, answer("planted_device_faults.py", request.param)
+
+
+def test_no_output_of_ttnn_s_kernels_is_wrong(hidden_torch):
+    found = answer("judged_kernels.py", str(SUPPORT.parent / "truth"), "wormhole")
+    assert len(found) >= 85
+    assert {name: faults for name, faults in found.items() if faults} == {}
+    assert [name for name, faults in found.items() if faults is None] == []
 
 
 def test_every_planted_fault_is_found_but_those_with_a_reason(verdicts):
