@@ -36,10 +36,11 @@ SMALLEST: Final = 2.0**-126
 """Kernels flush smaller numbers to zero."""
 
 MODELED: Final = 6.0
-"""How many times the error of a model of the kernel is accepted, in forms that were compared."""
+"""How many times the error of a model of the kernel is accepted in sums of compared forms."""
 
 ROUGHLY_MODELED: Final = 16.0
-"""The same for other forms, such as other shapes, of which the model may have the order wrong."""
+"""The same where the model may have the order of sums wrong, as for other shapes, and for functions
+of one value, of which errors are small and not alike: ``erfinv`` near zero needs thirteen times."""
 
 UNMODELED: Final = {"HiFi4": 32.0, "HiFi3": 32.0}
 """How many times the change by half a unit is accepted, by math fidelity, without a model."""
@@ -137,9 +138,9 @@ def by_model(exact: Any, modeled: Any, *, compared: bool, sums: bool) -> Expecte
     modeled = modeled.double().reshape(exact.shape)
     spread = change(modeled, exact)
     finite = torch.where(spread.isinf(), 0.0, spread)
-    share = MODELED if compared else ROUGHLY_MODELED
+    share = MODELED if compared and sums else ROUGHLY_MODELED
     spread = pooled(finite) if sums else finite
-    return Expected(exact.double(), spread, share, share / MODELED / 2, modeled)
+    return Expected(exact.double(), spread, share, 0.5 if compared else 1.5, modeled)
 
 
 def moved_by(generator: Any) -> Callable[[Any], Any]:
@@ -191,9 +192,11 @@ def by_rounding(exact: Any, units: float) -> Expected:
     return Expected(exact.double(), none, 0.0, 0.0, units=units)
 
 
-def by_size(exact: Any) -> Expected:
-    """Return what is expected of a kernel of which nothing is known but the exact numbers."""
-    return Expected(exact.double(), pooled(exact.double().abs()) / 512, UNMODELED_DEFAULT, COMMON)
+def by_size(exact: Any, error: float, common: float = COMMON) -> Expected:
+    """Return what is expected of a kernel whose error is a part of the size of its numbers."""
+    sizes = exact.double().abs().nan_to_num(0.0, 0.0, 0.0)
+    spread = pooled(sizes) * error / UNMODELED_DEFAULT
+    return Expected(exact.double(), spread, UNMODELED_DEFAULT, common, approximates=True)
 
 
 def without_flushed(expected: Expected, again: Callable[..., Any]) -> Expected:
