@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from optrove.model.records import CallOutcome, TestOutcome
+from optrove.model.trove import RunState
 from optrove.trove.place import place_of
 from optrove.trove.reader import open_reader
 
@@ -83,6 +84,29 @@ def test_sessions_one_after_another_are_runs_of_one_trove(pytester, trove):
     result = run(pytester, "-k", "add[3]")
     result.stdout.fnmatch_lines(["trove: *trove.db, 2 of the cases were in it already"])
     assert [row.calls for row in trove().runs()] == [4, 64]
+
+
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [
+        ("raise KeyboardInterrupt", RunState.INTERRUPTED),
+        ("pytest.exit('enough')", RunState.INTERRUPTED),
+        ("assert False", RunState.COMPLETE),
+    ],
+)
+def test_a_session_that_is_interrupted_is_not_complete(pytester, trove, end, state):
+    result = run(pytester, source=f"{TESTS}\n    if other == 7:\n        {end}\n")
+    (row,) = trove().runs()
+    assert row.progress.state is state
+    # The exit code of pytest itself is its own.
+    assert result.ret == (2 if state is RunState.INTERRUPTED else 1)
+
+
+def test_an_error_of_collection_is_no_interrupt(pytester, trove):
+    result = run(pytester, source=f"{TESTS}\nadd(1, 1)\nimport no_such_module\n")
+    (row,) = trove().runs()
+    assert (result.ret, row.run.exit_code) == (2, 2)
+    assert row.progress.state is RunState.COMPLETE
 
 
 def test_a_worker_that_crashes_costs_no_other_call(pytester, trove):

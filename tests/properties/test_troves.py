@@ -48,6 +48,7 @@ class Journal:
     size: int
     counts: tuple
     tests: tuple
+    lost = 0
 
     @property
     def calls(self):

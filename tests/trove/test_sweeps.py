@@ -6,6 +6,7 @@ import pytest
 
 from optrove.errors import BadData
 from optrove.model.ops import is_listed
+from optrove.model.pass_rates import PassRate
 from optrove.model.records import DeviceKind, Outcome, Query, RunKind, Sweep, SweepModule
 from optrove.model.trove import Added, PlannedCase, RunProgress, RunState
 from optrove.serializer.described import describe_case
@@ -106,6 +107,21 @@ def test_a_plan_with_an_unknown_case_is_refused_and_changes_nothing(trove, place
     with pytest.raises(BadData, match="planned, but is not in the trove"):
         trove.add_sweep(RUN, SWEEP, PLAN)
     assert content_of(place) == before
+
+
+@pytest.mark.parametrize(
+    ("outcome", "xfailed", "rate"),
+    [
+        (Outcome.REJECTED, 1, PassRate(2, 2)),
+        (Outcome.PASSED, 0, PassRate(2, 2)),
+        (Outcome.NOT_RUN, 0, PassRate(1, 1)),
+    ],
+)
+def test_what_failed_as_expected_counts_as_passed(swept, outcome, xfailed, rate):
+    swept.add_attempts(RUN, [attempt_of(ADD_ID, "sweep"), attempt_of(VECTOR_ID, "sweep", outcome)])
+    with swept.reader() as reader:
+        (row,) = reader.runs("sweep")
+    assert (row.xfailed, row.pass_rate) == (xfailed, rate)
 
 
 def test_vectors_are_listed_only_where_they_are_asked_for(swept):

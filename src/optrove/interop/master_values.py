@@ -47,13 +47,18 @@ from optrove.interop.printed import (
     NotAlmostJson,
     UnknownForm,
     as_boolean,
-    core,
-    core_range,
-    core_ranges,
     parse_almost_json,
     read_printed,
 )
 from optrove.model.case import Case, argument_order
+from optrove.model.ttnn_classes import (
+    USUAL_TILE,
+    Memory,
+    core,
+    core_range,
+    core_ranges,
+    padded_shape,
+)
 from optrove.model.values import (
     Bool,
     Complex,
@@ -394,7 +399,6 @@ def _word(text: str) -> Value:
     return Text(text)
 
 
-USUAL_TILE: Final = Tile((32, 32), (16, 16))
 _ALWAYS_TILED: Final = frozenset({"ttnn.bfloat8_b", "ttnn.bfloat4_b"})
 _LOW_TILES: Final = frozenset({1, 2, 4, 8, 16})
 _SHARDED_IN_ROWS: Final = frozenset({"WIDTH_SHARDED", "BLOCK_SHARDED"})
@@ -461,14 +465,12 @@ def _tile(memory: Struct | None) -> Tile:
     return USUAL_TILE
 
 
-def _shard_shape(memory: Struct | None) -> tuple[str, tuple[int, ...]]:
+def _shard_shape(recorded: Struct | None) -> tuple[str, tuple[int, ...]]:
     """Return the layout of a memory configuration, and the shape of its shards; else nothing."""
-    match {} if memory is None else dict(memory.fields):
-        case {"memory_layout": Symbol(_, layout), "shard_spec": Struct(_, fields)}:
-            match dict(fields).get("shape"):
-                case List(items):
-                    return layout, tuple(item.value for item in items if isinstance(item, Int))
-    return "", ()
+    memory = Memory.of(recorded)
+    if memory is None or memory.shards is None or memory.shards.strategy is not None:
+        return "", ()
+    return memory.layout, memory.shards.shape
 
 
 def _alignment(tile: Tile | None, memory: Struct | None) -> tuple[int, ...]:
@@ -481,21 +483,11 @@ def _alignment(tile: Tile | None, memory: Struct | None) -> tuple[int, ...]:
 
 
 def padded(shape: tuple[int, ...], alignment: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the padded shape of a tensor, as ttnn computes it.
-
-    The last two sizes are rounded up; those before only where the sizes behind them are not a
-    whole multiple already. A shape of fewer dimensions than the alignment grows.
-    """
-    if any(step < 1 for step in alignment):
-        raise UnknownForm(f"an alignment of {list(alignment)}")
-    sides = [1] * (len(alignment) - len(shape)) + list(shape)
-    within = 1
-    for back, step in enumerate(reversed(alignment), start=1):
-        last_two = back <= len(USUAL_TILE.shape)
-        if last_two or within % step:
-            sides[-back] = -(-sides[-back] // step) * step
-        within *= step
-    return tuple(sides)
+    """Return the padded shape of a tensor, as ttnn computes it; UnknownForm if it cannot be."""
+    try:
+        return padded_shape(shape, alignment)
+    except ValueError as error:
+        raise UnknownForm(str(error)) from error
 
 
 def _spread(

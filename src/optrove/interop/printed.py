@@ -26,6 +26,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from optrove.model.ttnn_classes import core, core_range, core_ranges
 from optrove.model.values import Bool, Float, Int, List, Null, Set, Struct, Symbol, Text, Value
 
 if TYPE_CHECKING:
@@ -318,21 +319,6 @@ def read_printed(text: str) -> Value:
         raise UnknownForm(f"{text!r} is not a tile")
     # Only the shape is printed; a transposed tile looks the same.
     return Struct("ttnn.Tile", (("shape", value), ("transpose", Bool(value=False))))
-
-
-def core(x: int, y: int) -> Struct:
-    """Return the coordinate of a core."""
-    return Struct("ttnn.CoreCoord", (("x", Int(x)), ("y", Int(y))))
-
-
-def core_range(start: Value, end: Value) -> Struct:
-    """Return a rectangle of cores."""
-    return Struct("ttnn.CoreRange", (("start", start), ("end", end)))
-
-
-def core_ranges(ranges: tuple[Value, ...]) -> Struct:
-    """Return a set of rectangles of cores, in their order."""
-    return Struct("ttnn.CoreRangeSet", (("ranges", List(ranges)),))
 
 
 class _Reader:

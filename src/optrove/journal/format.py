@@ -120,8 +120,13 @@ def word(number: int, kind: int, depth: int = 0) -> int:
 
 
 def find_journals(directory: Path) -> tuple[Path, ...]:
-    """Return the lines files in a directory that have a complete header, the oldest first."""
-    return tuple(lines for lines in sorted(directory.glob(f"*{LINES}")) if header_line(lines))
+    """Return the lines files in a directory that have a complete header, the oldest first.
+
+    A journal of which a part is no file is none: a pipe or device in a received directory hangs.
+    """
+    others = {path.stem for path in directory.glob("*.*") if not path.is_file()}
+    found = (path for path in sorted(directory.glob(f"*{LINES}")) if path.stem not in others)
+    return tuple(lines for lines in found if header_line(lines))
 
 
 def header_line(lines: Path) -> bytes:

@@ -90,10 +90,13 @@ class EarlyEnd:
     """A part of the plugin that needs to know why tests did not end."""
 
     reason = "the session ended before the test did"
+    interrupted = False
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Remember why the session ends early."""
         self.reason = f"the session was interrupted: {excinfo.exconly()}"
+        # pytest ends the session so for errors of collection, too.
+        self.interrupted = not isinstance(excinfo.value, pytest.Session.Interrupted)
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Remember why the session ends early."""

@@ -22,6 +22,7 @@ from optrove.capture.runs import new_run, with_board
 from optrove.errors import OptroveError
 from optrove.frameworks.installed import loaded_tables
 from optrove.frameworks.probe_protocol import muted
+from optrove.model.exit_codes import INTERRUPTED
 from optrove.model.ops import add_up
 from optrove.model.records import Measurement, Phase, Scope, TestOutcome, TestResult, now
 from optrove.pytest_plugin.items import parameters, subject
@@ -396,7 +397,8 @@ class TracedSession(EarlyEnd):
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """End the trace; a pytest-xdist worker sends its numbers of files to the controller."""
-        self.finish(int(session.exitstatus))
+        stopped = self.interrupted and session.exitstatus == pytest.ExitCode.INTERRUPTED
+        self.finish(INTERRUPTED if stopped else int(session.exitstatus))
         output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
         if output is not None:
             files = self._files

@@ -23,16 +23,14 @@ from optrove.frameworks.ttnn.board.devices import ALONE
 from optrove.frameworks.ttnn.board.table import find_board
 from optrove.model.case import Case, rewrite
 from optrove.model.records import DeviceKind, DeviceParameters, Outcome
+from optrove.model.ttnn_classes import TILE, CoreGrid, Memory, Shards
 from optrove.model.values import (
     DeviceRef,
     Int,
-    List,
     MeshPlacement,
     Struct,
-    Symbol,
     TensorSpec,
     TtnnPlacement,
-    Tuple,
     Value,
     tensors_in,
 )
@@ -41,7 +39,6 @@ from optrove.replay.planning import planned_cases
 from optrove.report.attempts import attempted_data, causes, counts_of
 from optrove.report.document import Item, Items, Paragraph, Section
 from optrove.report.replays import ANSWERS, cause_sections
-from optrove.report.shards import core_ranges
 from optrove.report.wording import ops_text, plural
 from optrove.serializer.hashes import placement_hash
 from optrove.trove.query import query_of, select
@@ -67,7 +64,6 @@ BETWEEN_CHIPS: Final = frozenset(
 
 NOTHING_TO_ADAPT: Final = "nothing in it follows from the DRAM banks, links or chips of a board"
 
-_TILE: Final = 32
 _SHARDED: Final = ("WIDTH_SHARDED", "HEIGHT_SHARDED")
 
 
@@ -200,34 +196,30 @@ class _Adapter:
             return placement
         return replace(placement, memory=self._memory(memory, placement.padded_shape))
 
-    def _memory(self, memory: Struct, padded_shape: tuple[int, ...] | None) -> Struct:
-        fields = dict(memory.fields)
-        layout, shards = fields.get("memory_layout"), fields.get("shard_spec")
-        in_dram = fields.get("buffer_type") == Symbol("ttnn.BufferType", "DRAM")
-        if not in_dram or not isinstance(layout, Symbol) or layout.name not in _SHARDED:
-            return memory
-        if not isinstance(shards, Struct) or not self._is_too_wide(shards):
-            return memory
+    def _memory(self, recorded: Struct, padded_shape: tuple[int, ...] | None) -> Struct:
+        memory = Memory.of(recorded)
+        if memory is None or memory.buffer != "DRAM" or memory.layout not in _SHARDED:
+            return recorded
+        shards = memory.shards
+        if shards is None or shards.strategy is not None or not self._is_too_wide(shards):
+            return recorded
         banks = prod(self.board.dram_grid)
-        spec = dict(shards.fields)
-        by_height = layout.name == "HEIGHT_SHARDED"
+        by_height = memory.layout == "HEIGHT_SHARDED"
         shape_held = padded_shape or _held(shards, by_height=by_height)
         if not shape_held:
-            return memory
+            return recorded
         rows, columns = prod(shape_held[:-1]), shape_held[-1]
         height, width = rows, _shard(columns, banks)
         if by_height:
             height, width = _shard(rows, banks), columns
-        self._say(f"DRAM shards on {banks} banks instead of {_cores(shards)}")
-        shape = List((Int(height), Int(width)))
-        new = Struct(shards.type, tuple({**spec, "grid": _grid(banks), "shape": shape}.items()))
-        return Struct(memory.type, tuple({**fields, "shard_spec": new}.items()))
+        self._say(f"DRAM shards on {banks} banks instead of {shards.grid.count}")
+        grid = CoreGrid((((0, 0), (banks - 1, 0)),))
+        new = replace(shards, shape=(height, width), grid=grid)
+        fields = {**dict(recorded.fields), "shard_spec": new.struct()}
+        return Struct(recorded.type, tuple(fields.items()))
 
-    def _is_too_wide(self, shards: Struct) -> bool:
-        return any(
-            x >= self.board.dram_grid[0] or y
-            for _, (x, y) in core_ranges(dict(shards.fields).get("grid"))
-        )
+    def _is_too_wide(self, shards: Shards) -> bool:
+        return any(x >= self.board.dram_grid[0] or y for _, (x, y) in shards.grid.ranges)
 
     def _say_alone(self, shape: tuple[int, ...]) -> None:
         self._say(f"one chip instead of {'x'.join(map(str, shape))}")
@@ -238,29 +230,15 @@ class _Adapter:
 
 def _shard(size: int, banks: int) -> int:
     """Return the size of each shard on some banks, in whole tiles."""
-    return -(-size // (banks * _TILE)) * _TILE
+    return -(-size // (banks * TILE)) * TILE
 
 
-def _held(shards: Struct, *, by_height: bool) -> tuple[int, ...]:
-    """Return the shape of the largest tensor that shards hold; empty if they have no shape."""
-    match dict(shards.fields).get("shape"):
-        case List((Int(height), Int(width))) | Tuple((Int(height), Int(width))):
-            cores = _cores(shards)
-            return (height * cores, width) if by_height else (height, width * cores)
-    return ()
-
-
-def _cores(shards: Struct) -> int:
-    return sum(
-        (x2 - x1 + 1) * (y2 - y1 + 1)
-        for (x1, y1), (x2, y2) in core_ranges(dict(shards.fields).get("grid"))
-    )
-
-
-def _grid(banks: int) -> Struct:
-    ends = [Struct("ttnn.CoreCoord", (("x", Int(x)), ("y", Int(0)))) for x in (0, banks - 1)]
-    one = Struct("ttnn.CoreRange", (("start", ends[0]), ("end", ends[1])))
-    return Struct("ttnn.CoreRangeSet", (("ranges", List((one,))),))
+def _held(shards: Shards, *, by_height: bool) -> tuple[int, ...]:
+    """Return the shape of the largest tensor that shards hold; empty if they are no matrices."""
+    if len(shards.shape) != 2:  # noqa: PLR2004 - a matrix
+        return ()
+    (height, width), cores = shards.shape, shards.grid.count
+    return (height * cores, width) if by_height else (height, width * cores)
 
 
 NEED_NO_BOARD = "cases of other frameworks, which need no board"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from optrove.model.case import argument_order
 from optrove.model.differences import ABSENT, differences
+from optrove.model.ttnn_classes import USUAL_TILE
 from optrove.model.values import (
     Bool,
     Bytes,
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from optrove.model.values import MeshPlacement
 
 
-_USUAL_TILE: Final = (32, 32)
 _MAX_TEXT_CHARS: Final = 200
 
 
@@ -131,7 +131,7 @@ def _ttnn(placement: TtnnPlacement) -> list[str]:
     facts = []
     if placement.layout != "TILE":
         facts.append(f"layout={placement.layout}")
-    elif placement.tile is not None and placement.tile.shape != _USUAL_TILE:
+    elif placement.tile is not None and placement.tile.shape != USUAL_TILE.shape:
         facts.append(f"tile={_by(placement.tile.shape)}")
     if placement.storage != "device":
         facts.append(f"memory={placement.storage.upper()}")

@@ -150,8 +150,14 @@ def _output_fields(attempt: Attempt) -> Iterator[Field]:
 
 def _verdict_text(attempt: Attempt) -> str:
     took = "" if attempt.duration_ns is None else f", {attempt.duration_ns / 1e6:.1f} ms"
-    filled = attempt.device_kind is not DeviceKind.MOCK and attempt.outcome is not Outcome.NOT_RUN
-    return f"{VERDICTS[attempt.outcome]}{took}{f', seed {attempt.seed}' if filled else ''}"
+    is_mock = attempt.device_kind is DeviceKind.MOCK
+    seed = "" if is_mock or attempt.outcome is Outcome.NOT_RUN else f", seed {attempt.seed}"
+    more = (
+        "; a mock board computes no numbers to compare"
+        if is_mock and attempt.outcome is Outcome.PASSED
+        else ""
+    )
+    return f"{VERDICTS[attempt.outcome]}{took}{seed}{more}"
 
 
 def _measurement_field(measurement: Measurement, every: Sequence[Measurement]) -> Field:

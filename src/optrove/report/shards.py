@@ -13,14 +13,15 @@ the text around it. It needs no style sheet and no script.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from optrove.errors import UnusableResults
-from optrove.model.values import Int, List, Struct, Symbol, TensorSpec, TtnnPlacement, Tuple, walk
+from optrove.model.ttnn_classes import Core, Memory, Shards
+from optrove.model.values import TensorSpec, TtnnPlacement, walk
 from optrove.report.wording import SHORT_ID, plural
 from optrove.serializer.described import case_of
 
@@ -29,11 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from optrove.model.trove import CaseRow
-    from optrove.model.values import Value
 
-
-Core: TypeAlias = tuple[int, int]
-"""A core by its column and row."""
 
 _GRID_LIMIT: Final = 64
 _MAX_SHARDS: Final = 16_384
@@ -72,111 +69,44 @@ class ShardLayout:
         return sum(map(len, self.held.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class _Sharding:
-    """The shards of a memory configuration, in either of its two forms."""
-
-    buffer: str
-    layout: str
-    strategy: str
-    orientation: str
-    shard: tuple[int, ...]
-    ranges: tuple[tuple[Core, Core], ...]
-
-
 def shard_layout(spec: TensorSpec) -> ShardLayout | None:
     """Return the shards of each core; None for a tensor that is not or cannot be sharded so."""
     if not isinstance(spec.placement, TtnnPlacement) or spec.placement.memory is None:
         return None
-    sharding = _sharding(spec.placement.memory)
-    if sharding is None or not _is_possible(sharding, spec.placement.padded_shape):
+    memory, shape = Memory.of(spec.placement.memory), spec.placement.padded_shape
+    if memory is None or memory.shards is None:
         return None
-    sizes = _cut_sizes(spec.placement.padded_shape, len(sharding.shard), sharding.strategy)
+    shards = replace(memory.shards, strategy=memory.shards.strategy or memory.layout)
+    if not _is_possible(shards, shape):
+        return None
+    sizes = _cut_sizes(shape, shards)
     return ShardLayout(
-        buffer=sharding.buffer,
-        layout=sharding.layout,
-        orientation=sharding.orientation,
+        buffer=memory.buffer,
+        layout=memory.layout,
+        orientation=shards.orientation,
         sizes=sizes,
-        shard=sharding.shard,
-        held=_held(sharding, _parts(sizes, sharding.shard), sizes),
+        shard=shards.shape,
+        held=_held(shards, _parts(sizes, shards.shape), sizes),
     )
 
 
-def _sharding(memory: Struct) -> _Sharding | None:
-    match dict(memory.fields):
-        case {"buffer_type": Symbol(_, buffer), "memory_layout": Symbol(_, layout)} as fields:
-            pass
-        case _:
-            return None
-    for name in ("shard_spec", "nd_shard_spec"):
-        spec = fields.get(name)
-        if isinstance(spec, Struct):
-            return _from_spec(buffer, layout, spec)
-    return None
-
-
-def _from_spec(buffer: str, layout: str, spec: Struct) -> _Sharding | None:
-    fields = dict(spec.fields)
-    shape = fields.get("shape", fields.get("shard_shape"))
-    if isinstance(shape, Struct):
-        shape = dict(shape.fields).get("shape")
-    sizes, ranges = _whole_numbers(shape), core_ranges(fields.get("grid"))
-    match fields.get("orientation"):
-        case Symbol(_, orientation) if sizes and ranges:
-            pass
-        case _:
-            return None
-    strategy = fields.get("shard_distribution_strategy")
-    named = strategy.name if isinstance(strategy, Symbol) else layout
-    return _Sharding(buffer, layout, named, orientation, sizes, ranges)
-
-
-def _whole_numbers(value: Value | None) -> tuple[int, ...]:
-    if not isinstance(value, List | Tuple):
-        return ()
-    numbers = tuple(item.value for item in value.items if isinstance(item, Int))
-    return numbers if len(numbers) == len(value.items) else ()
-
-
-def core_ranges(grid: Value | None) -> tuple[tuple[Core, Core], ...]:
-    """Return the rectangles of a grid of cores, each by its first and last core."""
-    ranges = dict(grid.fields).get("ranges") if isinstance(grid, Struct) else None
-    if not isinstance(ranges, List | Tuple):
-        return ()
-    found = []
-    for each in ranges.items:
-        fields = dict(each.fields) if isinstance(each, Struct) else {}
-        first, last = _core(fields.get("start")), _core(fields.get("end"))
-        if first is None or last is None:
-            return ()
-        found.append((first, last))
-    return tuple(found)
-
-
-def _core(value: Value | None) -> Core | None:
-    match dict(value.fields) if isinstance(value, Struct) else {}:
-        case {"x": Int(x), "y": Int(y)}:
-            return x, y
-        case _:
-            return None
-
-
-def _is_possible(sharding: _Sharding, shape: Sequence[int]) -> bool:
+def _is_possible(shards: Shards, shape: Sequence[int]) -> bool:
     """Return whether shards can be assigned at all: recorded data may be absurd."""
-    corners = [corner for each in sharding.ranges for corner in each]
+    corners = [corner for each in shards.grid.ranges for corner in each]
     within = all(0 <= x < _GRID_LIMIT and 0 <= y < _GRID_LIMIT for x, y in corners)
-    if not within or len(sharding.ranges) > _GRID_LIMIT or min(sharding.shard) < 1:
+    if not within or len(shards.grid.ranges) > _GRID_LIMIT or min(shards.shape) < 1:
         return False
     if not all(0 < size < _SIZE_LIMIT for size in shape):
         return False
-    sizes = _cut_sizes(shape, len(sharding.shard), sharding.strategy)
-    shards = prod(-(-size // part) for size, part in zip(sizes, sharding.shard, strict=True))
-    return shards <= _MAX_SHARDS and bool(_cores(sharding))
+    sizes = _cut_sizes(shape, shards)
+    count = prod(-(-size // part) for size, part in zip(sizes, shards.shape, strict=True))
+    return count <= _MAX_SHARDS and bool(_cores(shards))
 
 
-def _cut_sizes(shape: Sequence[int], rank: int, strategy: str) -> tuple[int, ...]:
+def _cut_sizes(shape: Sequence[int], shards: Shards) -> tuple[int, ...]:
     """Return the sizes of a tensor in as many dimensions as its shards have."""
-    as_matrix = rank == _BY_MATRIX and strategy.endswith("SHARDED")
+    rank = len(shards.shape)
+    as_matrix = rank == _BY_MATRIX and str(shards.strategy).endswith("SHARDED")
     whole = (*(1,) * max(rank - len(shape), 0), *shape)
     first = len(whole) - rank + 1
     if as_matrix or first > 1:
@@ -199,37 +129,35 @@ def _parts(sizes: Sequence[int], shard: Sequence[int]) -> list[Part]:
     ]
 
 
-def _cores(sharding: _Sharding) -> list[Core]:
+def _cores(shards: Shards) -> list[Core]:
     """Return the cores in the order in which they get shards."""
     found: dict[Core, None] = {}
-    for (left, top), (right, bottom) in sharding.ranges:
+    for (left, top), (right, bottom) in shards.grid.ranges:
         columns, rows = range(left, right + 1), range(top, bottom + 1)
-        if sharding.orientation == _COLUMNS_FIRST:
+        if shards.orientation == _COLUMNS_FIRST:
             found.update(dict.fromkeys((x, y) for x in columns for y in rows))
         else:
             found.update(dict.fromkeys((x, y) for y in rows for x in columns))
     return list(found)
 
 
-def _held(
-    sharding: _Sharding, parts: Sequence[Part], sizes: Sequence[int]
-) -> dict[Core, list[Part]]:
-    cores = _cores(sharding)
+def _held(shards: Shards, parts: Sequence[Part], sizes: Sequence[int]) -> dict[Core, list[Part]]:
+    cores = _cores(shards)
     held: dict[Core, list[Part]] = {core: [] for core in cores}
     places = [cores[part.number % len(cores)] for part in parts]
-    if sharding.strategy in _IN_BLOCKS and len(sharding.ranges) == 1 and len(sizes) == _BY_MATRIX:
-        blocks = _block_places(sharding, len(parts), columns=-(-sizes[1] // sharding.shard[1]))
+    if shards.strategy in _IN_BLOCKS and len(shards.grid.ranges) == 1 and len(sizes) == _BY_MATRIX:
+        blocks = _block_places(shards, len(parts), columns=-(-sizes[1] // shards.shape[1]))
         places = blocks if held.keys() >= set(blocks) else places
     for core, part in zip(places, parts, strict=True):
         held[core].append(part)
     return held
 
 
-def _block_places(sharding: _Sharding, count: int, *, columns: int) -> list[Core]:
+def _block_places(shards: Shards, count: int, *, columns: int) -> list[Core]:
     """Return the cores of shards that keep their places in the matrix."""
-    left, top = sharding.ranges[0][0]
+    left, top = shards.grid.ranges[0][0]
     places = (divmod(number, columns) for number in range(count))
-    if sharding.orientation == _COLUMNS_FIRST:
+    if shards.orientation == _COLUMNS_FIRST:
         places = ((column, row) for row, column in places)
     return [(left + column, top + row) for row, column in places]
 

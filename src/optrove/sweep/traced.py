@@ -36,17 +36,13 @@ from optrove.errors import (
     UnusableTrove,
 )
 from optrove.frameworks.installed import attempt, is_importable, joined_tables
-from optrove.interop.printed import core, core_range, core_ranges
 from optrove.model.case import Case, renamed, rewrite
 from optrove.model.ops import meant_ops
+from optrove.model.ttnn_classes import USUAL_TILE, Core, CoreGrid, Memory, Shards, padded_shape
 from optrove.model.values import (
-    Int,
-    List,
-    Null,
     Struct,
     Symbol,
     TensorSpec,
-    Tile,
     TtnnPlacement,
     Value,
     walk,
@@ -71,8 +67,6 @@ MAX_VECTORS: Final = 10_000
 
 _ASPECTS: Final = ("dtype", "layout", "memory")
 _MEMORY_CONFIG: Final = "ttnn.MemoryConfig"
-_DEFAULT_TILE: Final = (32, 32)
-_FACES: Final = (16, 16)
 
 _OUTPUTS: Final = ("output", "optional_output")
 """Parameters whose names begin so take tensors for results."""
@@ -198,7 +192,7 @@ def _traced_tensor(spec: TensorSpec) -> TracedTensor:
         shape=spec.shape,
         dtype=spec.dtype,
         layout=placement.layout,
-        tile=None if tile is None or tile.shape == _DEFAULT_TILE else tile.shape,
+        tile=None if tile is None or tile.shape == USUAL_TILE.shape else tile.shape,
         memory=None if placement.storage == "host" else placement.memory,
         mesh=mesh if mesh and any(size != 1 for size in mesh) else None,
     )
@@ -264,9 +258,11 @@ def _with_tensors(base: Case, tensors: Sequence[TracedTensor]) -> Case:
             tiled = tensor.layout == "TILE"
             placement = replace(
                 placement,
-                padded_shape=_padded(tensor.shape) if tiled else tensor.shape,
+                padded_shape=padded_shape(tensor.shape, USUAL_TILE.shape)
+                if tiled
+                else tensor.shape,
                 layout=tensor.layout,
-                tile=Tile(_DEFAULT_TILE, _FACES) if tiled else None,
+                tile=USUAL_TILE if tiled else None,
                 memory=tensor.memory,
             )
         return TensorSpec(tensor.shape, tensor.dtype, placement, number, number)
@@ -274,11 +270,6 @@ def _with_tensors(base: Case, tensors: Sequence[TracedTensor]) -> Case:
     arguments = tuple((name, rewrite(value, changed)) for name, value in base.arguments)
     # Numbers tensors as recordings do: in the order of the names.
     return renamed(Case(base.op, arguments), {})
-
-
-def _padded(shape: tuple[int, ...]) -> tuple[int, ...]:
-    last = [-(-size // unit) * unit for size, unit in zip(shape[-2:], _DEFAULT_TILE, strict=False)]
-    return (*shape[:-2], *last)
 
 
 _HOST: Final = "HOST"
@@ -358,38 +349,24 @@ def _read_tensor(text: str) -> TracedTensor:
     )
 
 
-def _write_memory(memory: Struct) -> str:
-    fields = dict(memory.fields)
-    head = "_".join(
-        _NOT_IN_SYMBOLS.sub("_", value.name) if isinstance(value, Symbol) else "UNKNOWN"
-        for value in (fields.get("buffer_type"), fields.get("memory_layout"))
-    )
-    text = head + _write_shards(fields.get("shard_spec"))
-    with suppress(ValueError):  # words cannot state this configuration
-        if _read_memory(text) == memory:
-            return text
-    packed = zlib.compress(write(encode(memory)).encode("ascii"), 9)
+def _write_memory(recorded: Struct) -> str:
+    memory = Memory.of(recorded)
+    if memory is None:
+        head = "UNKNOWN_UNKNOWN"
+    else:
+        names = (memory.buffer, memory.layout)
+        head = "_".join(_NOT_IN_SYMBOLS.sub("_", name) for name in names)
+        text = head if memory.shards is None else head + _write_shards(memory.shards)
+        with suppress(ValueError):  # words cannot state this configuration
+            if _read_memory(text) == recorded:
+                return text
+    packed = zlib.compress(write(encode(recorded)).encode("ascii"), 9)
     return f"{head}~{base64.urlsafe_b64encode(packed).decode('ascii')}"
 
 
-def _write_shards(shard: Value | None) -> str:
-    match dict(shard.fields) if isinstance(shard, Struct) else {}:
-        case {
-            "grid": Struct(fields=(("ranges", List(ranges)),)),
-            "orientation": Symbol(name=orientation),
-            "shape": List(shape),
-        }:
-            sizes = _write_sizes(tuple(size.value for size in shape if isinstance(size, Int)))
-            return f"[{sizes} {orientation} {'+'.join(map(_write_range, ranges))}]"
-    return ""
-
-
-def _write_range(value: Value) -> str:
-    match value:
-        case Struct(fields=(("end", Struct(fields=end)), ("start", Struct(fields=start)))):
-            numbers = [item.value for _, item in (*start, *end) if isinstance(item, Int)]
-            return "{},{}-{},{}".format(*numbers) if len(numbers) == 4 else ""  # noqa: PLR2004 - x and y of both corners
-    return ""
+def _write_shards(shards: Shards) -> str:
+    ranges = "+".join(f"{x},{y}-{right},{low}" for (x, y), (right, low) in shards.grid.ranges)
+    return f"[{_write_sizes(shards.shape)} {shards.orientation} {ranges}]"
 
 
 def _read_memory(text: str) -> Struct:
@@ -403,32 +380,18 @@ def _read_memory(text: str) -> Struct:
             raise ValueError("the packed value is not a memory configuration")
         return found
     match = _match(_MEMORY, head)
-    return Struct(
-        _MEMORY_CONFIG,
-        (
-            ("buffer_type", Symbol("ttnn.BufferType", match["buffer"])),
-            ("memory_layout", Symbol("ttnn.TensorMemoryLayout", match["layout"])),
-            ("nd_shard_spec", Null()),
-            ("shard_spec", Null() if match["shape"] is None else _read_shards(match)),
-        ),
-    )
+    shards = None if match["shape"] is None else _read_shards(match)
+    return Memory(match["buffer"], match["layout"], shards).struct()
 
 
-def _read_shards(match: re.Match[str]) -> Struct:
+def _read_shards(match: re.Match[str]) -> Shards:
     ranges = tuple(map(_read_range, match["ranges"].split("+")))
-    return Struct(
-        "ttnn.ShardSpec",
-        (
-            ("grid", core_ranges(ranges)),
-            ("orientation", Symbol("ttnn.ShardOrientation", match["orientation"])),
-            ("shape", List(tuple(map(Int, _read_sizes(match["shape"]))))),
-        ),
-    )
+    return Shards(_read_sizes(match["shape"]), CoreGrid(ranges), match["orientation"])
 
 
-def _read_range(text: str) -> Struct:
+def _read_range(text: str) -> tuple[Core, Core]:
     left, top, right, bottom = map(int, _match(_RANGE, text).groups())
-    return core_range(core(left, top), core(right, bottom))
+    return (left, top), (right, bottom)
 
 
 def configurations_of(

@@ -13,7 +13,7 @@ import warnings
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from optrove.interop.printed import core, core_range, core_ranges
+from optrove.model.ttnn_classes import core, core_range, core_ranges, numbers
 from optrove.model.values import (
     Bool,
     Float,
@@ -123,7 +123,7 @@ def _core_ranges(data: Json, tables: Tables) -> Struct:
 def _sizes(data: Json) -> List:
     if not isinstance(data, list) or not all(type(size) is int for size in data):
         raise ValueError(f"the file does not have the shape of the shards, but {str(data)[:60]!r}")
-    return List(tuple(map(Int, data)))
+    return numbers(data)
 
 
 def _shard_spec(data: Json, tables: Tables) -> Struct:

@@ -20,6 +20,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.ttnn.ops import op_of
+from optrove.model.ttnn_classes import USUAL_TILE
 from optrove.model.values import (
     Bool,
     Float,
@@ -542,7 +543,6 @@ _FIXTURES: Final = {
     "check": "Callable[..., None]",
     "device": "ttnn.MeshDevice",
 }
-_DEFAULT_TILE: Final = (32, 32)
 _DEFAULT_LAYOUT: Final = "TILE"
 _LAYOUTS: Final = (_DEFAULT_LAYOUT, "ROW_MAJOR")
 _UNKNOWN_BOUND: Final = 8
@@ -795,7 +795,7 @@ def is_on_one_chip(mesh: MeshPlacement | None) -> bool:
 
 def is_unusual(tile: Tile | None) -> bool:
     """Return whether a tile is not the usual one."""
-    return tile is not None and (tile.shape != _DEFAULT_TILE or tile.transpose_of_faces)
+    return tile is not None and (tile.shape != USUAL_TILE.shape or tile.transpose_of_faces)
 
 
 def _without_derived_shards(memory: Struct) -> Struct:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from optrove.frameworks.ttnn.board.devices import ALONE
 from optrove.model.case import Case, rewrite
 from optrove.model.records import Attempt, DeviceKind, DeviceParameters, Outcome
+from optrove.model.ttnn_classes import TILE
 from optrove.model.values import (
     Int,
     List,
@@ -37,7 +38,7 @@ from optrove.replay.runner import attempt_from_reply, tasks_of
 from optrove.replay.workers import WorkerProcess
 from optrove.report.wording import SHORT_ID
 from optrove.serializer.hashes import placement_hash
-from optrove.testgen.shrink import TILE, Log, Reduction, alone, reshaped, resized, with_tensors
+from optrove.testgen.shrink import Log, Reduction, alone, reshaped, resized, with_tensors
 
 if TYPE_CHECKING:
     from optrove.replay.device_choice import TargetDevice

@@ -26,13 +26,12 @@ from optrove.frameworks.ttnn.board.devices import ALONE
 from optrove.model.case import Case, renamed, rewrite
 from optrove.model.causes import without_numbers
 from optrove.model.records import Attempt, Outcome
+from optrove.model.ttnn_classes import INTERLEAVED_DRAM, TILE
 from optrove.model.values import (
     DeviceRef,
     Int,
     List,
-    Null,
     Struct,
-    Symbol,
     TensorSpec,
     TorchPlacement,
     TtnnPlacement,
@@ -59,17 +58,7 @@ if TYPE_CHECKING:
     from optrove.serializer.text import Json
 
 
-TILE: Final = 32
-
-PLAIN_MEMORY: Final = Struct(
-    "ttnn.MemoryConfig",
-    (
-        ("memory_layout", Symbol("ttnn.TensorMemoryLayout", "INTERLEAVED")),
-        ("buffer_type", Symbol("ttnn.BufferType", "DRAM")),
-        ("shard_spec", Null()),
-        ("nd_shard_spec", Null()),
-    ),
-)
+PLAIN_MEMORY: Final = INTERLEAVED_DRAM.struct()
 
 Retensor = Callable[[TensorSpec], TensorSpec]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from optrove.errors import BadTarget, OptroveError
 from optrove.frameworks.ttnn.board.table import DEVICE_DIRECTORY
 from optrove.interop.importing import import_all
+from optrove.model.exit_codes import COULD_NOT, FAILED
 from optrove.model.records import DeviceKind, TestOutcome
 from optrove.replay.device_choice import has_board
 from optrove.report.document import Command, paragraphs
@@ -38,8 +39,6 @@ TRACE: Final = "--"
 PLUGIN: Final = "--optrove-"
 """The prefixes of board options: of ``optrove trace``, and of pytest."""
 
-FAILED: Final = 1
-COULD_NOT: Final = 2
 USAGE_ERROR: Final = 4
 NO_TESTS: Final = 5
 """Exit codes of pytest for a target that it does not know, and for one without tests."""

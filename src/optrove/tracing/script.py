@@ -21,14 +21,12 @@ from optrove.capture.tracing import BACKENDS
 from optrove.errors import OptroveError
 from optrove.frameworks.installed import FRAMEWORKS
 from optrove.frameworks.probe_protocol import ATEN, LEVELS
-from optrove.model.exit_codes import INTERRUPTED
+from optrove.model.exit_codes import COULD_NOT, INTERRUPTED
 from optrove.tracing.trace import TraceOptions
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Mapping, Sequence
-
-COULD_NOT = 2
 
 _WATCHING = "optrove.frameworks."
 """The prefix of the modules with functions between a script and a framework."""

@@ -208,14 +208,17 @@ WHERE run_key IN :keys AND outcome = 'not_run' AND detail LIKE :interrupted
 GROUP BY run_key
 """
 
-XFAIL_VERDICTS: Final = """
-SELECT key FROM verdicts
-WHERE lower(suite) LIKE 'xfail%' AND outcome NOT IN ('passed', 'not_run')
+# Only vectors, of modules or of files, have suites.
+RUNS_OF_VECTORS: Final = """
+SELECT run_key FROM sweeps
+WHERE run_key IN :keys AND (content LIKE '%"modules":%' OR content LIKE '%"file":%')
 """
 
 RUN_XFAILED: Final = """
-SELECT run_key, count(*) FROM results
-WHERE run_key IN :keys AND verdict_key IN :verdicts GROUP BY run_key
+SELECT x.run_key, count(*) FROM results x JOIN verdicts v ON v.key = x.verdict_key
+WHERE x.run_key IN :keys AND lower(v.suite) LIKE 'xfail%'
+    AND v.outcome NOT IN ('passed', 'not_run')
+GROUP BY x.run_key
 """
 
 # Places are numbered from zero, so that the last one tells how many there are.
@@ -914,7 +917,8 @@ class TroveReader(OpenedTrove):
             attempts = counted(self._by_keys(RUN_ATTEMPTS, keys))
             cut = {"interrupted": f"{OUT_OF_BUDGET}%"}
             interrupted = dict(self._by_keys(RUN_INTERRUPTED, keys, **cut))
-            xfailed = self._xfailed(keys)
+            of_vectors = [key for (key,) in self._by_keys(RUNS_OF_VECTORS, keys)]
+            xfailed = dict(self._by_keys(RUN_XFAILED, of_vectors))
             sessions: dict[int, list[Session]] = {}
             for key, *session in self._by_keys(SESSIONS, keys):
                 sessions.setdefault(key, []).append(session_from(session))
@@ -941,15 +945,6 @@ class TroveReader(OpenedTrove):
             )
             for key, _, _, machine in rows
         )
-
-    def _xfailed(self, keys: Sequence[int]) -> dict[int, int]:
-        """Return the number of Attempts that failed as expected, by the keys of Runs."""
-        verdicts = [key for (key,) in self._all(XFAIL_VERDICTS)]
-        found: dict[int, int] = {}
-        for batch in batches(verdicts, _BATCH_SIZE):
-            for key, count in self._by_keys(RUN_XFAILED, keys, verdicts=batch):
-                found[key] = found.get(key, 0) + count
-        return found
 
     def unended(self) -> tuple[Session, ...]:
         """Return the Sessions that have no ending: they go on, or were killed."""

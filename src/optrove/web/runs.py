@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.errors import BadData, NotFound
-from optrove.model.records import CHECK_BOARD, Outcome, RunKind, TestOutcome, kind_of
+from optrove.model.records import CHECK_BOARD, NOT_ATTEMPTED, Outcome, RunKind, TestOutcome, kind_of
 from optrove.report.results import took
 from optrove.report.wording import duration, progress_text
 from optrove.serializer.records import record_to_builtins
@@ -263,7 +263,9 @@ def _test(result: TestResult) -> responses.Test:
 def _attempts(request: PageRequest, run: RunRow) -> tuple[list[responses.RunAttempt], int | None]:
     after = request.number("attempts_after") or 0
     asked = request.text("outcome")
-    outcomes = dict(run.attempts) if asked is None else (asked,)
+    # Those that the budget interrupted are stored as not run.
+    held = {Outcome.NOT_RUN.value if name == NOT_ATTEMPTED else name for name, _ in run.attempts}
+    outcomes = sorted(held) if asked is None else (asked,)
     rows = request.reader.run_attempts_after(run.key, after, outcomes, PAGE_ROWS + 1)
     found = [_attempt(each) for _, each in rows[:PAGE_ROWS]]
     return found, rows[PAGE_ROWS - 1][0] if len(rows) > PAGE_ROWS else None

@@ -481,3 +481,11 @@ def test_what_a_trove_hands_back_damaged_is_bad_data(lines):
     for bad in (b"", b"nothing", dictionary[:50]):
         with pytest.raises(BadData):
             [*calls_of(bad, [block], "a run")]
+
+
+@pytest.mark.parametrize("suffix", [".lines", ".calls", ".other"])
+def test_a_journal_of_which_a_part_hangs_is_none(lines, suffix):
+    part = lines.with_suffix(suffix)
+    part.unlink(missing_ok=True)
+    os.mkfifo(part)
+    assert find_journals(lines.parent) == ()

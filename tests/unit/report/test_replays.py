@@ -105,6 +105,11 @@ def test_the_block_tells_outputs_verdict_metrics_and_notes():
     assert "the traced replay is the recorded case: equal hash" in lines
 
 
+def test_a_pass_on_a_mock_board_says_that_no_numbers_were_compared():
+    lines = [line.strip() for line in attempt_lines(attempted(device_kind=DeviceKind.MOCK))]
+    assert any(line.endswith("a mock board computes no numbers to compare") for line in lines)
+
+
 def test_the_block_tells_why_and_how_it_differs():
     text = "\n".join(
         attempt_lines(attempted(Outcome.REJECTED, f"{FATAL}\nnot as recorded: {DIFFERENCE}"))

@@ -26,6 +26,7 @@ from optrove.frameworks.ttnn.shadow.golden import mirror_layout, torch_dtype
 from optrove.frameworks.ttnn.shadow.host_mirrors import HostMirror, HostMirrors
 from optrove.frameworks.ttnn.shadow.prepared_weights import HOST, plain_shapes
 from optrove.frameworks.ttnn.shadow.shadow import set_shadow_mirror
+from optrove.model.ttnn_classes import USUAL_TILE
 from optrove.model.values import TensorSpec, TtnnPlacement
 from optrove.serializer.build import build
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from optrove.model.values import MeshPlacement, Struct, Value
     from optrove.serializer.tables import Tables
 
-USUAL_TILE: Final = (32, 32)
 MAX_CONFIGURATIONS: Final = 4096
 
 
@@ -410,7 +410,7 @@ def _dtype(ttnn: Any, spec: TensorSpec) -> Any:
 def _own_tile(ttnn: Any, placement: TtnnPlacement) -> Any:
     """Return the live tile of a tensor; None for the usual one."""
     tile = placement.tile
-    if tile is None or (tile.shape == USUAL_TILE and not tile.transpose_of_faces):
+    if tile is None or (tile.shape == USUAL_TILE.shape and not tile.transpose_of_faces):
         return None
     return ttnn.Tile(list(tile.shape), tile.transpose_of_faces)
 

@@ -17,6 +17,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from optrove.model.ttnn_classes import TILE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,7 +35,6 @@ def _load_extension() -> Any:
 _extension: Any = _load_extension()
 
 FACE: Final = 16
-TILE: Final = 32
 GROUP: Final = 8
 
 # Bits of the significand behind the point: of one operand of the matrix unit in its first pass and

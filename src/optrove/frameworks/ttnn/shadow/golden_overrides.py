@@ -19,10 +19,10 @@ from itertools import islice
 from typing import Any, Final
 
 from optrove.frameworks.ttnn.convert.memory import activation_parameters
+from optrove.model.ttnn_classes import TILE
 
 GoldenOverride = Callable[..., Any]
 
-TILE: Final = 32
 LARGEST_FLOAT: Final = 3.4028234663852886e38
 L1_ALIGNMENT: Final = 16
 HIDDEN_SIZE: Final = 5120

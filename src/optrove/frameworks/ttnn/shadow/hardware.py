@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from optrove.frameworks.ttnn.convert.memory import activation_parameters
 from optrove.frameworks.ttnn.ops import op_of
 from optrove.frameworks.ttnn.shadow import arithmetic as unit
-from optrove.frameworks.ttnn.shadow.arithmetic import TILE, MatrixUnit, torch
+from optrove.frameworks.ttnn.shadow.arithmetic import MatrixUnit, torch
 from optrove.frameworks.ttnn.shadow.golden_overrides import AFTER, BEFORE
 from optrove.frameworks.ttnn.shadow.vector_unit import (
     CUT,
@@ -35,6 +35,7 @@ from optrove.frameworks.ttnn.shadow.vector_unit import (
     tensor_power,
     xlogy,
 )
+from optrove.model.ttnn_classes import TILE
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -11,11 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from optrove.frameworks.ttnn.shadow.golden_overrides import (
-    TILE,
     after_product,
     multiplied,
     rotate,
 )
+from optrove.model.ttnn_classes import TILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

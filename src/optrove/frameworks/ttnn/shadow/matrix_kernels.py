@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from optrove.frameworks.ttnn.shadow import arithmetic as unit
-from optrove.frameworks.ttnn.shadow.arithmetic import EXACT_PRODUCTS, TILE, MatrixUnit, torch
+from optrove.frameworks.ttnn.shadow.arithmetic import EXACT_PRODUCTS, MatrixUnit, torch
 from optrove.frameworks.ttnn.shadow.golden_overrides import Sides
 from optrove.frameworks.ttnn.shadow.hardware import (
     FUNCTIONS,
@@ -27,6 +27,7 @@ from optrove.frameworks.ttnn.shadow.hardware import (
     pack,
 )
 from optrove.frameworks.ttnn.shadow.vector_unit import exp, look_up, reciprocal_fast
+from optrove.model.ttnn_classes import TILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
