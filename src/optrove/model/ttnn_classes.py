@@ -7,7 +7,6 @@ people may hold anything. ``struct`` gives the value back that ttnn's own object
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from optrove.model.values import Int, List, Null, Struct, Symbol, Tile, Tuple
@@ -148,11 +147,6 @@ class Shards:
         shape = Struct("ttnn.Shape", (("shape", numbers(self.shape)),))
         both = (("shard_distribution_strategy", strategy), ("shard_shape", shape))
         return Struct("ttnn.NdShardSpec", (*fields, *both))
-
-    @property
-    def held(self) -> int:
-        """How many numbers the shards of all cores hold."""
-        return prod(self.shape) * self.grid.count
 
 
 @dataclass(frozen=True, slots=True)

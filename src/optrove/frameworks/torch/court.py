@@ -21,7 +21,6 @@ from optrove.frameworks.torch.reference import (
     NOT_UNIQUE,
     RANGE_DEPENDENT,
     TIES,
-    TOLERANCES,
     References,
     last_name,
 )
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 PCC: Final = 0.99
 """The least PCC that is shown of numbers that pass; below it they are rounding noise."""
 
-_COARSE: Final = 0.3
-"""The tolerance of dtypes with few bits, and of quantized tensors."""
+_QUANTIZED: Final = 1e-4
+"""How far off the numbers of quantized tensors may be, relative to each and to all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +184,7 @@ class _Judge:
             fault = f"its shape is {tuple(actual.shape)}, expected {tuple(expected.shape)}"
             return Compared(number, judged=Judged(faults=(fault,)))
         if tensor.is_quantized:
-            # A number between two steps may be rounded to either.
-            bound = _coarse(actual, expected)
+            bound = _coarse(expected)
             wrong = misfits(actual, expected, bound)
             faults = (shown_misfit(actual, expected, bound, wrong),) if wrong.any() else ()
             return self._measured(number, actual, expected, Judged(faults=faults))
@@ -288,12 +286,12 @@ _NOT_EXACT: Final = (
 _NO_PCC: Final = "no PCC: each number is right within rounding, and they differ by that alone"
 
 
-def _coarse(actual: Any, expected: Any) -> Any:
-    """Return how far torch's own kernels may be off: by the size of all elements."""
+def _coarse(expected: Any) -> Any:
+    """Return how far the numbers of a quantized tensor may be off."""
     wide = paired(expected).double()
     finite = wide[wide.isfinite()]
     size = float(finite.square().mean().sqrt()) if finite.numel() else 0.0
-    return TOLERANCES.get(str(actual.dtype), _COARSE) * (wide.abs().nan_to_num() + size)
+    return _QUANTIZED * (wide.abs().nan_to_num() + size)
 
 
 def _misplaced(found: Shape, expected: Shape, tensor: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ have to be equal to the reference in float64 or in the recorded dtypes.
 
 torch's own kernels on the CPU are not all that exact. Where the one in the recorded dtypes is
 further off, the bound is wider, with a note; a result that equals it bit for bit is torch's own,
-and only has to be close as a whole (``TOLERANCES``).
+and only has to be close as a whole.
 """
 
 from __future__ import annotations
@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _LOG: Final = logging.getLogger(__name__)
-
-TOLERANCES: Final = {
-    "torch.float64": 1e-9,
-    "torch.complex128": 1e-9,
-    "torch.float32": 1e-4,
-    "torch.complex64": 1e-4,
-    "torch.float16": 1e-2,
-    "torch.complex32": 1e-2,
-    "torch.bfloat16": 6e-2,
-}
-"""How much torch's own kernels may differ, relative to an element and to the root mean square."""
 
 _TRIALS: Final = 24
 _TRIAL_SECONDS: Final = 2.0

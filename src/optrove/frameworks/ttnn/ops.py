@@ -1,10 +1,11 @@
-"""What optrove knows about ops of ttnn: one row an op, and nothing about an op anywhere else.
+"""What optrove knows about ops of ttnn: one row for each op.
 
 Ops without a row have the defaults: ttnn's golden function computes them, they write to nothing but
 their outputs, and take their arguments by position.
 
-Not here, because no framework may be loaded where they are needed: which ops only move data
-(``model/ops.py``). How kernels compute is in ``shadow/hardware.py``.
+Elsewhere is what is needed where no framework may be loaded: which ops only move data
+(``model/ops.py``). The models of kernels are listed beside them (``shadow/hardware.py`` and
+``matrix_kernels.py``), and functions that are no operations in ``frameworks/op_names.py``.
 """
 
 from __future__ import annotations
