@@ -270,6 +270,25 @@ def test_a_shrunk_case_travels_as_a_zip_with_its_values(tmp_path, wrong_relu):
     assert "was not made by optrove shrink" in refused.stderr
 
 
+DROPS_NAN = """
+import torch
+library = torch.library.Library("aten", "IMPL")
+library.impl("relu", lambda x: x.clamp_min(0).nan_to_num(0.0, float("inf"), 0.0), "CPU")
+"""
+
+
+def test_a_written_test_of_a_fault_that_edge_inputs_show_says_that_it_passes(tmp_path, monkeypatch):
+    (tmp_path / "wrong_kernel.py").write_text(DROPS_NAN)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    path = str(tmp_path / "trove.db")
+    with optrove.trace(path, backend="torch"):
+        torch.relu(torch.randn(4))
+    shrunk = run("shrink", "relu", "--import", "wrong_kernel", "--store", path, "-o", tmp_path)
+    assert shrunk.exit_code == 0
+    assert "the written test passes here" in shrunk.stderr
+    assert "optrove replay --inputs edges shows the failure" in shrunk.stderr
+
+
 def test_a_written_test_that_does_not_fail_is_not_called_a_reproducer(tmp_path):
     host = TargetDevice(DeviceKind.HOST)
     file = tmp_path / "test_it.py"

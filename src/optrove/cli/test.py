@@ -298,25 +298,29 @@ def _write_reproducer(
 
     if output.suffix != ZIP:
         file = write_reproducer(planned, shrunk, output, where.board)[0]
-        _log_unless_failing(file, where)
+        _log_unless_failing(file, where, shrunk)
         return file
 
     def write(directory: Path) -> tuple[list[Path], list[str]]:
         files = write_reproducer(planned, shrunk, directory, where.board)
-        _log_unless_failing(files[0], where)
+        _log_unless_failing(files[0], where, shrunk)
         return files, reproducer_text(planned.op, shrunk.attempt, where, files[0].name)
 
     write_zip(output, write)
     return output
 
 
-def _log_unless_failing(file: Path, where: TargetDevice) -> None:
+def _log_unless_failing(file: Path, where: TargetDevice, shrunk: Shrunk) -> None:
     """Run a written test once, and say it if the test does not fail."""
+    from optrove.frameworks.torch.edges import needs_edges
     from optrove.testgen.generate import why_not_failing
 
     reason = why_not_failing(file, where)
-    if reason is not None:
-        log(f"the written test {reason}")
+    if reason is None:
+        return
+    log(f"the written test {reason}")
+    if needs_edges(shrunk.attempt.cause or ""):
+        log("it asks with random numbers only; optrove replay --inputs edges shows the failure")
 
 
 def _shrink_sequence(

@@ -190,7 +190,7 @@ def _settings(recorded: RecordedCase) -> str:
         f"COMPILER = {compiler}\n"
         f'"""The backend of torch.compile, if any; the reference is not compiled."""\n'
         f"IMPORTS = ({''.join(f'{quoted(name)}, ' for name in imports)})\n"
-        f'"""Modules to import after the reference is computed: they may replace its kernels."""\n'
+        f'"""Modules for the call, in a copy of this process: they may replace its kernels."""\n'
     )
 
 

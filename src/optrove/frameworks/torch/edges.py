@@ -23,6 +23,16 @@ class EdgeKind(Enum):
     ALIASED = "one tensor for two arguments"
     ALIKE = "equal indices, and masks that choose the last element"
 
+    @property
+    def words(self) -> str:
+        """The beginning of a fault that these inputs show."""
+        return f"with {self.value}: "
+
+
+def needs_edges(cause: str) -> bool:
+    """Return whether a fault was found with edge inputs, by its words."""
+    return cause.startswith(tuple(kind.words for kind in EdgeKind))
+
 
 @dataclass(frozen=True, slots=True)
 class Edge:

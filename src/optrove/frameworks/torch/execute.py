@@ -264,7 +264,7 @@ class TorchExecutor:
             return
         call = TorchCall(self, call.job)
         live = call.arguments(edge, court.inputs(call.job, edge))
-        begin = f"with {edge.kind.value}: "
+        begin = edge.kind.words
         try:
             with muted(), poisoned(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
